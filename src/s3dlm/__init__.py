@@ -1,0 +1,1 @@
+"""Search at inference time for diffusion language models."""

@@ -1,0 +1,56 @@
+"""Every error this package raises on purpose.
+
+S3dlmError
+├── SettingsError        a setting, name or argument is not allowed (also a ValueError)
+├── PromptError          a prompt is empty or does not fit the model (also a ValueError)
+├── ModelError           a model cannot be found, read or run
+├── VerifierError        a verifier raised, hung or returned something that is no score
+├── RecordError          a record, trace or data file cannot be read or does not fit the run
+└── MissingExtraError    an optional dependency is not installed (also an ImportError)
+
+Messages say what was got, what is allowed and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class S3dlmError(Exception):
+    """The root: catch this to catch everything the package raises on purpose."""
+
+
+class SettingsError(S3dlmError, ValueError):
+    """A setting, name or argument is not allowed."""
+
+
+class PromptError(S3dlmError, ValueError):
+    """A prompt is empty or does not fit the model."""
+
+
+class ModelError(S3dlmError):
+    """A model cannot be found, read or run."""
+
+
+class VerifierError(S3dlmError):
+    """A verifier raised, hung or returned something that is no score."""
+
+
+class RecordError(S3dlmError):
+    """A record, trace or data file cannot be read or does not fit the run."""
+
+
+class MissingExtraError(S3dlmError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; run: pip install 's3dlm[{extra}]'")
+
+
+def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
+    """The message for a name that is not in a table: what was got, what is allowed, the nearest."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(str(got), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{what}={got!r} is unknown; choose one of: {', '.join(names)}{hint}"

@@ -1,0 +1,1 @@
+"""Diffusion language models: the protocol, the native transformer, and how to load one."""

@@ -1,0 +1,61 @@
+"""The seam between any diffusion language model and the rest of the package.
+
+A denoiser is split in two so that nobody pays for logits nobody asked for: `encode` runs the body
+on whole rows, `head` turns the features of chosen positions into logits. A model that only gives
+logits is a denoiser whose features *are* its logits and whose head is the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+
+@runtime_checkable
+class Denoiser(Protocol):
+    """Tokens in, logits out, and the id that stands for "not yet known"."""
+
+    mask_id: int
+    vocabulary: int  # how many logits a position has
+    context: int  # the most tokens a row may have
+
+    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+        """Features of every position: (rows, length) int64 → (rows, length, width).
+
+        `keys` (rows, length) is False where a row is padding, which no position may attend to;
+        rows are padded on the right, so positions count from zero in every row. None: no padding.
+        """
+        ...
+
+    def head(self, features: Tensor) -> Tensor:
+        """Logits of chosen positions: (n, width) → (n, vocabulary)."""
+        ...
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to ids and back, and the model's own way of writing a conversation."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids; special tokens stay visible as their own text."""
+        ...
+
+    def chat(self, user: str, prefill: str = "") -> list[int]:
+        """Ids of one user turn and the opened assistant turn, `prefill` being its first words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A denoiser with its tokenizer: what `load` returns and `generate` takes."""
+
+    name: str
+    denoiser: Denoiser
+    tokenizer: Tokenizer
+    end_ids: frozenset[int]  # tokens that end an answer: end of text, end of turn
+    preset: str = "d1"  # how tasks word their prompts for this model (see tasks/)
