@@ -1,0 +1,210 @@
+"""The one network behind every native model: a bidirectional transformer, small enough to read.
+
+LLaDA and Dream differ from each other, and from any Llama, only in numbers and names: RMSNorm,
+rotary positions, grouped-query attention without a causal mask, SwiGLU. So the network is written
+once, the families are rows of data (`llada.py`, `dream.py`), and no model's own code is run.
+
+Query, key and value share one matrix, and so do the two halves of SwiGLU: a search runs thousands
+of small forwards, where the number of operations costs as much as the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from s3dlm.errors import ModelError, SettingsError, unknown_name
+
+BACKENDS: dict[str, SDPBackend | None] = {
+    "auto": None,  # PyTorch chooses
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerConfig:
+    """The shape of a network; two configs that are equal hold the same tensors."""
+
+    vocabulary: int  # rows of the embedding, and logits a position has
+    width: int
+    layers: int
+    heads: int
+    hidden: int  # inner width of SwiGLU
+    mask_id: int
+    context: int
+    key_value_heads: int | None = None  # None: as many as heads
+    head_width: int | None = None  # None: width / heads
+    rope_theta: float = 10_000.0
+    norm_epsilon: float = 1e-5
+    qkv_bias: bool = False
+    qk_norm: bool = False  # RMSNorm on each head's query and key
+    tied: bool = False  # the head is the embedding
+
+    def __post_init__(self) -> None:
+        if self.head_width is None and self.width % self.heads:
+            raise SettingsError(f"width={self.width} is not a multiple of heads={self.heads}")
+        if self.heads % self.kv_heads:
+            raise SettingsError(
+                f"heads={self.heads} is not a multiple of key_value_heads={self.kv_heads}"
+            )
+        if self.head_size % 2:
+            raise SettingsError(f"a head of width {self.head_size} is odd; rotary positions pair")
+        if not 0 <= self.mask_id < self.vocabulary:
+            raise SettingsError(f"mask_id={self.mask_id} is outside 0..{self.vocabulary - 1}")
+
+    @property
+    def kv_heads(self) -> int:
+        return self.heads if self.key_value_heads is None else self.key_value_heads
+
+    @property
+    def head_size(self) -> int:
+        return self.width // self.heads if self.head_width is None else self.head_width
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + SwiGLU(norm(x))."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        size = config.head_size
+        self.heads, self.kv_heads, self.size = config.heads, config.kv_heads, size
+        self.epsilon = config.norm_epsilon
+        self.attention_norm = nn.Parameter(torch.ones(config.width))
+        self.qkv = nn.Linear(
+            config.width, (config.heads + 2 * config.kv_heads) * size, bias=config.qkv_bias
+        )
+        self.query_norm = nn.Parameter(torch.ones(size)) if config.qk_norm else None
+        self.key_norm = nn.Parameter(torch.ones(size)) if config.qk_norm else None
+        self.out = nn.Linear(config.heads * size, config.width, bias=False)
+        self.feed_norm = nn.Parameter(torch.ones(config.width))
+        self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
+        self.down = nn.Linear(config.hidden, config.width, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.out(self.attend(self.norm(x, self.attention_norm), cos, sin, mask))
+        gate, up = self.gate_up(self.norm(x, self.feed_norm)).chunk(2, -1)
+        result: Tensor = x + self.down(F.silu(gate) * up)
+        return result
+
+    def attend(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        rows, length, _ = x.shape
+        turning = self.heads + self.kv_heads  # queries and keys turn; values do not
+        qkv = self.qkv(x).view(rows, length, turning + self.kv_heads, self.size)
+        turned = rotate(self.normalise_heads(qkv[:, :, :turning]), cos, sin).transpose(1, 2)
+        attended = F.scaled_dot_product_attention(
+            turned[:, : self.heads],
+            turned[:, self.heads :],
+            qkv[:, :, turning:].transpose(1, 2),
+            attn_mask=mask,
+            enable_gqa=self.kv_heads != self.heads,
+        )
+        return attended.transpose(1, 2).reshape(rows, length, self.heads * self.size)
+
+    def normalise_heads(self, qk: Tensor) -> Tensor:
+        if self.query_norm is None or self.key_norm is None:
+            return qk
+        query, key = qk[:, :, : self.heads], qk[:, :, self.heads :]
+        return torch.cat((self.norm(query, self.query_norm), self.norm(key, self.key_norm)), 2)
+
+    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, weight.shape, weight, self.epsilon)
+
+
+class Transformer(nn.Module):
+    """A `Denoiser` whose features are the last hidden states, normalised and ready for the head."""
+
+    def __init__(self, config: TransformerConfig, attention: str = "auto") -> None:
+        super().__init__()
+        if attention not in BACKENDS:
+            raise SettingsError(unknown_name("attention", attention, BACKENDS))
+        self.config = config
+        self.mask_id, self.vocabulary, self.context = (
+            config.mask_id,
+            config.vocabulary,
+            config.context,
+        )
+        self.attention = attention
+        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.Parameter(torch.ones(config.width))
+        self.output = (
+            None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
+        )
+        self._turns: tuple[Tensor, Tensor] | None = None
+
+    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+        length = tokens.shape[1]
+        if length > self.context:
+            raise ModelError(
+                f"a row of {length} tokens does not fit the model's context of {self.context}; "
+                "shorten the prompt or the generation length"
+            )
+        cos, sin = self.turns(length, tokens.device)
+        mask = None if keys is None else keys[:, None, None, :]
+        x: Tensor = self.embedding(tokens)
+        with self.backend():
+            for block in self.blocks:
+                x = block(x, cos, sin, mask)
+        return F.rms_norm(x, self.norm.shape, self.norm, self.config.norm_epsilon)
+
+    def head(self, features: Tensor) -> Tensor:
+        weight = self.embedding.weight if self.output is None else self.output.weight
+        return F.linear(features, weight)
+
+    def forward(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+        """Logits of every position, for training."""
+        return self.head(self.encode(tokens, keys))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Fresh weights for training: normal, narrower where a layer writes to the residual."""
+        narrow = 0.02 / math.sqrt(2 * self.config.layers)
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if name.endswith(("out.weight", "down.weight")):
+                    parameter.normal_(0.0, narrow, generator=generator)
+                elif name.endswith("bias"):
+                    parameter.zero_()
+                elif parameter.dim() == 1:
+                    parameter.fill_(1.0)
+                else:
+                    parameter.normal_(0.0, 0.02, generator=generator)
+
+    def backend(self) -> AbstractContextManager[None]:
+        choice = BACKENDS[self.attention]
+        return nullcontext() if choice is None else sdpa_kernel(choice)
+
+    def turns(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines of the first `length` positions, (length, 1, head) in fp32."""
+        kept = self._turns
+        if kept is None or kept[0].shape[0] < length or kept[0].device != device:
+            with torch.inference_mode(False):  # training may follow, and inference tensors cannot
+                kept = rotary_turns(self.config, max(length, min(512, self.context)), device)
+            self._turns = kept
+        return kept[0][:length], kept[1][:length]
+
+
+def rotary_turns(
+    config: TransformerConfig, length: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The angles position × θ^(−2i/head), as factors for `rotate`."""
+    half = torch.arange(0, config.head_size, 2, device=device, dtype=torch.float32)
+    speeds = 1.0 / config.rope_theta ** (half / config.head_size)
+    positions = torch.arange(length, device=device, dtype=torch.float32)
+    angles = torch.outer(positions, speeds)[:, None, :]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (i, i + half) of a head; the sign of the first half is already in `sin`."""
+    swapped = x.roll(x.shape[-1] // 2, -1)
+    return torch.addcmul(x * cos, swapped, sin).to(x.dtype)
