@@ -1,0 +1,134 @@
+"""Problems of a task: from a folder the user names, from the hub, or generated from a seed.
+
+Loading prints nothing. It returns the problems with a line that says where they come from and how
+many there are, and it refuses a benchmark whose number of problems is not the published one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from s3dlm.errors import MissingExtraError, RecordError, SettingsError
+from s3dlm.tasks.base import Row, Sample, Source, Task
+
+D1_SEED = 42
+GENERATED_SEED = 0  # evaluation always asks the same generated problems, in the same order
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Problems in their fixed order, and where they come from in words."""
+
+    samples: tuple[Sample, ...]
+    origin: str
+    total: int  # before the limit
+
+
+def load(
+    task: Task,
+    *,
+    preset: str = "d1",
+    data: Path | None = None,
+    split: str = "test",
+    limit: int | None = None,
+) -> Loaded:
+    """The first `limit` problems of a task; `tiny` asks generated ones where the task has them."""
+    if limit is not None and limit < 1:
+        raise SettingsError(f"limit={limit} is not allowed; ask for at least 1 problem")
+    if task.generated and (preset == "tiny" or task.source is None):
+        return _generated(task, split, limit)
+    if split != "test":
+        raise SettingsError(f"task={task.name!r} has no split {split!r}; only 'test' is published")
+    if task.source is None:
+        raise SettingsError(f"task={task.name!r} has no problems: it names no file and no data set")
+    return _published(task, task.source, data, limit)
+
+
+def _generated(task: Task, split: str, limit: int | None) -> Loaded:
+    from s3dlm.tasks.problems import problems
+
+    count = 500 if limit is None else limit
+    made = problems(task.name, split, count, GENERATED_SEED)
+    samples = tuple(
+        Sample(f"{task.name}-{split}-{i:04d}", p.question, p.gold) for i, p in enumerate(made)
+    )
+    return Loaded(samples, f"generated, {split} split, seed {GENERATED_SEED}", len(samples))
+
+
+def _published(task: Task, source: Source, data: Path | None, limit: int | None) -> Loaded:
+    rows, origin = _rows(task.name, source, data)
+    samples = []
+    for index, row in enumerate(rows):
+        parsed = source.parse(row, index)
+        if parsed is not None:
+            samples.append(Sample(f"{task.name}-{index:04d}", *parsed))
+    _check(task.name, source.count, len(samples), origin)
+    if source.subset is not None and source.subset < len(samples):
+        chosen = np.random.RandomState(D1_SEED).choice(len(samples), source.subset, replace=False)
+        origin = f"{origin}, d1's {source.subset} of {len(samples)}"
+        samples = [samples[i] for i in chosen]
+    return Loaded(tuple(samples[:limit]), origin, len(samples))
+
+
+def _check(name: str, expected: int | None, got: int, origin: str) -> None:
+    if got == 0:
+        raise RecordError(f"{origin} holds no problem for task={name!r}")
+    if expected is not None and got != expected:
+        raise RecordError(
+            f"{origin} gives {got} problems for task={name!r}, but the published set has "
+            f"{expected}; use the full file, or make a task of your own: FILE.jsonl:PROFILE"
+        )
+
+
+def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], str]:
+    folder = data if data is not None else Path()
+    for file in source.files:
+        path = folder / file
+        if (data is not None or path.is_absolute()) and path.is_file():
+            return _read(path), path.name
+    if data is not None or source.hub is None:
+        where = f"in {data}" if data is not None else "on the hub"
+        raise RecordError(
+            f"task={name!r} has no data {where}; put {' or '.join(source.files)} into a folder "
+            "and name it with --data DIR"
+        )
+    return _from_hub(name, source), f"hub {source.hub}"
+
+
+def _read(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix == ".csv":
+            yield from csv.DictReader(file)
+            return
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise RecordError(f"{path}, line {number}, is no JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise RecordError(f"{path}, line {number}, is no JSON object")
+            yield row
+
+
+def _from_hub(name: str, source: Source) -> Iterator[Row]:
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError("datasets", "eval") from error
+    hub = source.hub
+    assert hub is not None
+    try:
+        yield from datasets.load_dataset(hub.path, hub.config, split=hub.split)
+    except (OSError, ConnectionError, ValueError) as error:
+        raise RecordError(
+            f"task={name!r} could not be read from the hub ({hub}): {error}; go online, or put "
+            f"{source.files[0]} into a folder and name it with --data DIR"
+        ) from error

@@ -1,0 +1,29 @@
+"""Settings to evaluate a model with when the user names none, as plain data.
+
+The shipped model was trained on short answers. Every other model gets the paper's setting
+(`*`); what is not listed keeps the default of `Settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SETTINGS: Mapping[str, Mapping[str, object]] = {
+    "tiny": {"gen_length": 64, "steps": 32, "block_length": 64, "particles": 4, "branching": 2},
+    "*": {"gen_length": 128, "steps": 64, "block_length": 64, "particles": 4, "branching": 2},
+}
+
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "tiny": ("arithmetic", "countdown", "sudoku", "choice"),
+    "*": ("gsm8k", "math500", "arc", "truthfulqa"),
+}
+
+
+def settings(model: str) -> dict[str, object]:
+    """The settings a model is evaluated with unless the user says otherwise."""
+    return dict(SETTINGS.get(model, SETTINGS["*"]))
+
+
+def tasks(model: str) -> tuple[str, ...]:
+    """The tasks a model is evaluated on unless the user says otherwise."""
+    return TASKS.get(model, TASKS["*"])
