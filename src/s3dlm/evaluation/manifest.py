@@ -1,0 +1,166 @@
+"""What a run was, written down: plan, data, model, versions, machine.
+
+A folder holds one plan. The same command again goes on where it stopped; a larger plan (more
+methods, more seeds, a higher limit) adds to it; a changed one is refused, because its rows would
+stand beside rows that mean something else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from s3dlm.errors import RecordError
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.records import write_atomic
+from s3dlm.tasks import Sample
+
+VERSION = 1
+FILE = "manifest.json"
+SAMPLES = "samples.jsonl"
+_PACKAGES = ("s3dlm", "torch", "transformers", "numpy", "math-verify", "tiktoken")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The plan of a folder and the circumstances it ran in."""
+
+    model: str
+    fingerprint: str
+    preset: str
+    split: str
+    base: Mapping[str, Any]  # settings of the main comparison, before any sweep
+    conditions: tuple[Condition, ...]
+    seeds: tuple[int, ...]
+    counts: Mapping[str, int]  # problems asked, by task
+    origins: Mapping[str, str]  # where they come from, by task
+    token_counter: str
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        row["conditions"] = [condition.to_json() for condition in self.conditions]
+        return {"v": VERSION, **row}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Manifest:
+        if row.get("v") != VERSION:
+            raise RecordError(f"manifest version {row.get('v')!r} is unknown; this is {VERSION}")
+        fields = {name: value for name, value in row.items() if name != "v"}
+        fields["conditions"] = tuple(Condition.from_json(one) for one in row["conditions"])
+        fields["seeds"] = tuple(row["seeds"])
+        return cls(**fields)
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a folder that `s3dlm eval` wrote."""
+    path = folder / FILE
+    if not path.is_file():
+        raise RecordError(f"{folder} holds no {FILE}; name a folder that `s3dlm eval` wrote")
+    try:
+        return Manifest.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path} cannot be read: {error}") from error
+
+
+def commit(folder: Path, new: Manifest, samples: Mapping[str, Sequence[Sample]]) -> None:
+    """Write the plan down, or refuse it when the folder holds another."""
+    if (folder / FILE).is_file():
+        refuse_changes(read(folder), new, folder)
+        _refuse_other_problems(folder, samples)
+    lines = [
+        json.dumps({"task": task, **dataclasses.asdict(sample)}, ensure_ascii=False)
+        for task, some in samples.items()
+        for sample in some
+    ]
+    write_atomic(folder / SAMPLES, "".join(f"{line}\n" for line in lines))
+    text = json.dumps(new.to_json(), ensure_ascii=False, indent=1, sort_keys=False)
+    write_atomic(folder / FILE, text + "\n")
+
+
+def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
+    """A plan may grow, never change."""
+    changes = [
+        f"{name} was {getattr(old, name)!r} and is now {getattr(new, name)!r}"
+        for name in ("model", "fingerprint", "preset", "split", "token_counter")
+        if getattr(old, name) != getattr(new, name)
+    ]
+    changes += [
+        f"{name} was {old.base.get(name)!r} and is now {new.base.get(name)!r}"
+        for name in sorted({*old.base, *new.base})
+        if old.base.get(name) != new.base.get(name)
+    ]
+    changes += _shrunk(old, new)
+    if changes:
+        raise RecordError(
+            f"{folder} holds another run: {'; '.join(changes)}. A plan may grow but not change: "
+            "repeat the first command, add to it, or name another folder with --out"
+        )
+
+
+def _shrunk(old: Manifest, new: Manifest) -> list[str]:
+    kept = {condition.spec for condition in new.conditions}
+    gone = [f"{c.task}/{c.label}" for c in old.conditions if c.spec not in kept]
+    changes = [f"the conditions {', '.join(gone)} are missing now"] if gone else []
+    if not set(old.seeds) <= set(new.seeds):
+        changes.append(f"seeds were {list(old.seeds)} and are now {list(new.seeds)}")
+    changes += [
+        f"{task} had {count} problems and has now {new.counts.get(task, 0)}"
+        for task, count in old.counts.items()
+        if new.counts.get(task, 0) < count
+    ]
+    return changes
+
+
+def read_samples(folder: Path) -> dict[str, list[Sample]]:
+    """The problems of a run by task, in their order."""
+    path = folder / SAMPLES
+    if not path.is_file():
+        raise RecordError(f"{folder} holds no {SAMPLES}; name a folder that `s3dlm eval` wrote")
+    found: dict[str, list[Sample]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        found.setdefault(row.pop("task"), []).append(Sample(**row))
+    return found
+
+
+def _refuse_other_problems(folder: Path, samples: Mapping[str, Sequence[Sample]]) -> None:
+    for task, old in read_samples(folder).items():
+        new = {sample.id: sample for sample in samples.get(task, ())}
+        for sample in old:
+            if digest([sample]) != digest([new[sample.id]] if sample.id in new else []):
+                raise RecordError(
+                    f"{folder} was begun with other problems: {sample.id} of task={task!r} has "
+                    "changed; use the data of the first run, or name another folder with --out"
+                )
+
+
+def digest(samples: Iterable[Sample]) -> str:
+    """A hash of problems with their gold answers."""
+    plain = [[s.id, s.question, s.gold] for s in samples]
+    return hashlib.sha256(json.dumps(plain, ensure_ascii=False).encode()).hexdigest()[:12]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides a result."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """What the clocks were measured on; says nothing about whose machine it is."""
+    return {"system": platform.system(), "cpu": platform.machine(), "cores": os.cpu_count() or 1}

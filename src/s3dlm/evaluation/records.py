@@ -1,0 +1,191 @@
+"""Finished samples as append-only JSON lines that outlive a kill at any moment.
+
+A row is written once, whole, and forced to the disk before the next begins. What a kill can leave
+behind is therefore one torn last line; opening the store cuts it off, and that sample is run again.
+Everything that is measured with a clock sits under "time", so that two runs of the same seed are
+equal byte for byte without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from s3dlm.errors import RecordError
+
+VERSION = 1
+FILE = "records.jsonl"
+
+Key = tuple[str, str, int]  # (condition, sample, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One survivor of a search: enough to vote, score and grade again without a model."""
+
+    text: str
+    answer: str | None
+    score: float | None
+    nll: float
+    confidence: float
+    log_weight: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One finished sample under one condition and seed."""
+
+    spec: str
+    sample: str
+    seed: int
+    correct: float  # 1 right, 0 wrong; Sudoku under d1 grading: the share of right cells
+    answer: str | None
+    text: str
+    survivors: tuple[Candidate, ...]
+    nfe: int  # rows really forwarded
+    nfe_logical: int  # what Algorithm 1 would have paid
+    steps: int
+    tokens: int  # of the output, end tokens stripped
+    answer_tokens: int  # of the extracted answer: what the paper's tables count
+    confidence: float
+    ess: float | None  # mean over the steps, as a share of the children; None: never weighed
+    curve: tuple[float, ...] = ()  # mean confidence at every step
+    scores: tuple[tuple[int, ...], ...] = ()  # children's scores at every step, in hundredths
+    seconds: float = 0.0  # from a search's first forward to its answer, in company of others
+    at: float = 0.0  # seconds from the condition's start to this sample's end
+
+    @property
+    def key(self) -> Key:
+        return (self.spec, self.sample, self.seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as it is written: clocks apart from all that a seed decides."""
+        row = dataclasses.asdict(self)
+        time = {name: row.pop(name) for name in ("seconds", "at")}
+        return {"v": VERSION, **row, "time": time}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Record:
+        if row.get("v") != VERSION:
+            raise RecordError(f"record version {row.get('v')!r} is unknown; this is {VERSION}")
+        fields = {name: value for name, value in row.items() if name not in ("v", "time")}
+        fields["survivors"] = tuple(Candidate(**one) for one in row["survivors"])
+        fields["curve"] = tuple(row["curve"])
+        fields["scores"] = tuple(tuple(step) for step in row["scores"])
+        return cls(**fields, **row["time"])
+
+
+def _dump(row: Mapping[str, object]) -> bytes:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def read(folder: Path) -> list[Record]:
+    """All whole rows of a run, in the order they were finished; a torn last line is left out."""
+    path = folder / FILE
+    if not path.is_file():
+        raise RecordError(f"{folder} holds no {FILE}; name a folder that `s3dlm eval` wrote")
+    return list(_parse(path, path.read_bytes()))
+
+
+def _parse(path: Path, data: bytes) -> Iterator[Record]:
+    whole = data[: data.rfind(b"\n") + 1]
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            yield Record.from_json(json.loads(line))
+        except RecordError as error:
+            raise RecordError(f"{path}, line {number}: {error}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise RecordError(
+                f"{path}, line {number}, is no record ({error}); a kill tears only the last line, "
+                "so the file was changed by something else: restore it or start a new folder"
+            ) from error
+
+
+class Store:
+    """The open record file of one run: what is there, and a way to add to it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = _locked(folder / FILE)
+        data = self._file.read()
+        self.records = list(_parse(folder / FILE, data))
+        self.keys: set[Key] = set()
+        for record in self.records:
+            self._claim(record.key)
+        self._repair(data)
+
+    def _claim(self, key: Key) -> None:
+        if key in self.keys:
+            raise RecordError(f"the sample {key} is already recorded; nothing may count twice")
+        self.keys.add(key)
+
+    def _repair(self, data: bytes) -> None:
+        """Cut off what a kill left of an unfinished line, and stand at the end."""
+        self._file.truncate(data.rfind(b"\n") + 1)
+        self._file.seek(0, os.SEEK_END)
+        os.fsync(self._file.fileno())
+
+    def append(self, record: Record) -> None:
+        """Write one row, and return only when the disk has it."""
+        self._claim(record.key)
+        self._file.write(_dump(record.to_json()))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.records.append(record)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _locked(path: Path) -> BinaryIO:
+    """The file, held by this process alone: two writers would tear each other's lines."""
+    file = path.open("a+b")
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise RecordError(
+            f"{path} is being written by another run; wait for it or name another folder"
+        ) from error
+    file.seek(0)
+    return file
+
+
+def write_atomic(path: Path, data: str) -> None:
+    """Replace a small file as a whole: a reader sees the old text or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def canonical(records: Iterable[Record]) -> list[bytes]:
+    """Rows without their clocks, sorted by key: equal for equal runs, however they were made."""
+    rows = []
+    for record in sorted(records, key=lambda r: r.key):
+        row = record.to_json()
+        del row["time"]
+        rows.append(_dump(row))
+    return rows
