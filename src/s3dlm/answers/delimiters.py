@@ -1,0 +1,114 @@
+r"""Where in a text the final answer stands: `\boxed{}` ≻ `<answer>` ≻ `####` ≻ "answer is/=/:".
+
+The cascade of the paper's appendix. Extraction, grading and the verifier all read it from here, so
+that they can never disagree about what the answer is or where the reasoning before it ends.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+# Scans are bounded so that ten thousand unclosed `\boxed{` cost no more than a few.
+MAX_ANSWER = 2000
+MAX_TRIES = 4
+
+_ANSWER_IS = re.compile(r"answer\s{0,8}(?:is\b|=|:)(?:\s{0,8}:)?", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"\n|[.!?](?=\s|$)|[.!?]?</")
+_IDLE = frozenset(("", "...", "…", ".", ".."))
+
+
+class Found(NamedTuple):
+    """An answer as written, and where its delimiter starts (the reasoning is all before that)."""
+
+    content: str
+    start: int
+    delimiter: str
+
+
+def find(text: str) -> Found | None:
+    """The final answer by the cascade; None when there is no delimiter with anything in it."""
+    return find_boxed(text) or find_tagged(text) or find_hashes(text) or find_phrase(text)
+
+
+def find_boxed(text: str) -> Found | None:
+    r"""The last closed `\boxed{…}` or `\fbox{…}`, its braces matched."""
+    end = len(text)
+    for _ in range(MAX_TRIES):
+        start = text.rfind("boxed{", 0, end)
+        if start < 0:
+            return _find_fbox(text)
+        close = close_of_brace(text, start + 6)
+        if close >= 0:
+            content = text[start + 6 : close].strip()
+            if content not in _IDLE:
+                return Found(content, _before_backslashes(text, start), "boxed")
+        end = start
+    return None
+
+
+def _find_fbox(text: str) -> Found | None:
+    start = text.rfind("\\fbox{")
+    close = close_of_brace(text, start + 6) if start >= 0 else -1
+    content = text[start + 6 : close].strip() if close >= 0 else ""
+    return None if content in _IDLE else Found(content, start, "boxed")
+
+
+def _before_backslashes(text: str, at: int) -> int:
+    return at - 1 if at and text[at - 1] == "\\" else at
+
+
+def close_of_brace(text: str, at: int) -> int:
+    """Where the brace opened just before `at` closes, or -1; looks `MAX_ANSWER` characters ahead."""
+    limit, depth = at + MAX_ANSWER, 1
+    while True:
+        close = text.find("}", at, limit)
+        if close < 0:
+            return -1
+        depth += text.count("{", at, close) - 1
+        if depth == 0:
+            return close
+        at = close + 1
+
+
+def find_tagged(text: str) -> Found | None:
+    """The last `<answer>…</answer>`."""
+    close = text.rfind("</answer>")
+    if close < 0:
+        return None
+    start = text.rfind("<answer>", 0, close)
+    if start < 0:
+        return None
+    content = text[start + 8 : close].strip()
+    return None if content in _IDLE else Found(content, start, "tag")
+
+
+def find_hashes(text: str) -> Found | None:
+    """What follows the last `####` on its line."""
+    start = text.rfind("####")
+    if start < 0:
+        return None
+    line, _, _ = text[start + 4 : start + 4 + MAX_ANSWER].lstrip().partition("\n")
+    content = line.strip()
+    return None if content in _IDLE else Found(content, start, "hashes")
+
+
+def find_phrase(text: str) -> Found | None:
+    """What follows the last "answer is", "answer =" or "answer:" up to the end of its sentence."""
+    end = len(text)
+    for _ in range(MAX_TRIES):
+        start = max(text.rfind("answer", 0, end), text.rfind("Answer", 0, end))
+        if start < 0:
+            return None
+        match = _ANSWER_IS.match(text, start)
+        content = _sentence(text, match.end()) if match else ""
+        if content not in _IDLE:
+            return Found(content, start, "phrase")
+        end = start
+    return None
+
+
+def _sentence(text: str, at: int) -> str:
+    rest = text[at : at + MAX_ANSWER].lstrip()
+    stop = _SENTENCE_END.search(rest)
+    return (rest[: stop.start()] if stop else rest).strip(" \t*_`")

@@ -1,0 +1,183 @@
+"""A calculator for expressions that a model wrote: + − × ÷, brackets, nothing else.
+
+The text is untrusted, so there is no `eval`: the characters are read into tokens, the tokens into
+postfix order (no recursion, hence no depth to exhaust), and length and magnitude are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from s3dlm.answers.numbers import UNSIGNED, to_float
+
+MAX_LENGTH = 400
+MAX_MAGNITUDE = 1e15
+
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")"})
+_LATEX = (
+    ("\\times", "*"),
+    ("\\cdot", "*"),
+    ("\\div", "/"),
+    ("\\left", ""),
+    ("\\right", ""),
+    ("\\(", ""),
+    ("\\)", ""),
+    ("$", ""),
+)
+_FRAC = re.compile(r"\\[dt]?frac\s*\{([^{}]{1,80})\}\s*\{([^{}]{1,80})\}")
+_TOKEN = re.compile(rf"\s*(?:({UNSIGNED})|([-+*/()]))")
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
+
+Token = float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An arithmetic expression in postfix order."""
+
+    postfix: tuple[Token, ...]
+
+    @property
+    def operands(self) -> list[float]:
+        """The numbers used, in the order written."""
+        return [token for token in self.postfix if isinstance(token, float)]
+
+    def value(self) -> float | None:
+        """What it comes to; None for a division by zero or a value beyond all bounds."""
+        stack: list[float] = []
+        for token in self.postfix:
+            if isinstance(token, float):
+                stack.append(token)
+            elif token == "neg":
+                stack.append(-stack.pop())
+            else:
+                right, left = stack.pop(), stack.pop()
+                result = _apply(token, left, right)
+                if result is None:
+                    return None
+                stack.append(result)
+        return stack[0]
+
+    def canonical(self) -> str:
+        """One spelling for expressions that differ only in order, spaces or idle brackets."""
+        stack: list[tuple[str, tuple[str, ...]]] = []
+        for token in self.postfix:
+            if isinstance(token, float):
+                stack.append(("number", (f"{token:g}" if token % 1 else f"{token:.0f}",)))
+            elif token == "neg":
+                stack.append(("neg", (f"-{_bracket(stack.pop())}",)))
+            else:
+                right, left = stack.pop(), stack.pop()
+                stack.append(_join(token, left, right))
+        return _spell(stack[0])
+
+
+def plain(text: str) -> str:
+    """The text with LaTeX and typographic operators as ASCII ones."""
+    if "\\" in text or "$" in text:
+        for latex, ascii_sign in _LATEX:
+            text = text.replace(latex, ascii_sign)
+        text = _FRAC.sub(r"((\1)/(\2))", text)
+    return text if text.isascii() else text.translate(_SIGNS)
+
+
+def parse(text: str) -> Expression | None:
+    """Read a whole text as one expression; None when it is none, or is too long."""
+    if len(text) > MAX_LENGTH:
+        return None
+    tokens = _tokens(plain(text))
+    postfix = _postfix(tokens) if tokens else None
+    return Expression(tuple(postfix)) if postfix else None
+
+
+def _tokens(text: str) -> list[Token] | None:
+    tokens: list[Token] = []
+    at, text = 0, text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            return None
+        value = to_float(match[1]) if match[1] else None
+        if match[1] and (value is None or value > MAX_MAGNITUDE):
+            return None
+        tokens.append(match[2] if value is None else value)
+        at = match.end()
+    return tokens
+
+
+def _postfix(tokens: list[Token]) -> list[Token] | None:
+    """Shunting-yard; None when operators and operands do not alternate or brackets are uneven."""
+    output: list[Token] = []
+    waiting: list[str] = []
+    want_operand = True
+    for token in tokens:
+        if isinstance(token, float):
+            if not want_operand:
+                return None
+            output.append(token)
+            want_operand = False
+        elif token == "(":
+            if not want_operand:
+                return None
+            waiting.append(token)
+        elif token == ")":
+            if want_operand or not _close(output, waiting):
+                return None
+        elif want_operand:
+            if token != "-":
+                return None
+            waiting.append("neg")
+        else:
+            _make_room(output, waiting, token)
+            waiting.append(token)
+            want_operand = True
+    if want_operand or "(" in waiting:
+        return None
+    return output + waiting[::-1]
+
+
+def _close(output: list[Token], waiting: list[str]) -> bool:
+    while waiting and waiting[-1] != "(":
+        output.append(waiting.pop())
+    return bool(waiting) and waiting.pop() == "("
+
+
+def _make_room(output: list[Token], waiting: list[str], operator: str) -> None:
+    while waiting and _PRECEDENCE.get(waiting[-1], 0) >= _PRECEDENCE[operator]:
+        output.append(waiting.pop())
+
+
+def _apply(operator: str, left: float, right: float) -> float | None:
+    if operator == "/":
+        if right == 0:
+            return None
+        result = left / right
+    elif operator == "*":
+        result = left * right
+    else:
+        result = left + right if operator == "+" else left - right
+    return result if abs(result) <= MAX_MAGNITUDE else None
+
+
+_Node = tuple[str, tuple[str, ...]]
+
+
+def _join(operator: str, left: _Node, right: _Node) -> _Node:
+    """a+b+c and a*b*c become one sorted list each, whatever brackets were drawn inside."""
+    if operator in "+*":
+        terms = [t for node in (left, right) for t in _terms(operator, node)]
+        return operator, tuple(sorted(terms))
+    return operator, (f"{_bracket(left)}{operator}{_bracket(right)}",)
+
+
+def _terms(operator: str, node: _Node) -> tuple[str, ...]:
+    return node[1] if node[0] == operator else (_bracket(node),)
+
+
+def _bracket(node: _Node) -> str:
+    return node[1][0] if node[0] == "number" else f"({_spell(node)})"
+
+
+def _spell(node: _Node) -> str:
+    return node[0].join(node[1]) if node[0] in "+*" else node[1][0]

@@ -1,0 +1,137 @@
+"""From what a model wrote to the answer it gave, as written; None when it gave none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from s3dlm.answers import delimiters, expressions
+from s3dlm.answers.kinds import Kind, kind_of
+from s3dlm.answers.numbers import NUMBER
+from s3dlm.answers.text import strip_end_tokens
+
+_LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
+_LONE_LETTER = re.compile(r"[\s(\[*{$]*(?:\\text\s*\{\s*\(?)?([A-Ha-h])[\s)\]*}$.,:]*", re.ASCII)
+_NAMED_LETTER = re.compile(
+    r"(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Cc]hoose)\s{0,3}(?:is\s{0,3})?[(*\[]{0,3}([A-H])(?![A-Za-z])"
+)
+_OPTION = re.compile(r"^\s{0,8}\(?([A-H])[.):]\s{1,8}(.{1,300})$", re.MULTILINE)
+_EXPRESSION_RUN = re.compile(r"[0-9(](?:[0-9+*/().×·÷−–-]|[ \t](?![ \t]))*+")
+_CELLS = re.compile(r"[0-9.](?:[\s|,;+_\-]{0,40}[0-9.])*+")
+_GRID_SIZES = {n**4: n for n in (2, 3, 4)}
+
+
+def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
+    """The answer a text gives, as written; None when there is none."""
+    return _EXTRACTORS[kind_of(kind_or_task)](strip_end_tokens(text), question)
+
+
+def _content(text: str, question: str) -> str | None:
+    found = delimiters.find(text)
+    return found.content if found else None
+
+
+def _number(text: str, question: str) -> str | None:
+    """A delimited answer counts as a number only when there is a digit in it."""
+    found = delimiters.find(text)
+    return found.content if found and NUMBER.search(found.content) else None
+
+
+def _choice(text: str, question: str) -> str | None:
+    found = delimiters.find(text)
+    if found:
+        letter = _letter_in(found.content) or _letter_of_option(found.content, question)
+        if letter:
+            return letter
+    named = _last(_NAMED_LETTER, text[-delimiters.MAX_ANSWER :])
+    return named or _letter_standing_last(text)
+
+
+def _letter_in(content: str) -> str | None:
+    lone = _LONE_LETTER.fullmatch(content) if len(content) < 40 else None
+    if lone:
+        return lone[1].upper()
+    letter = _LETTER.search(content)
+    return letter[1] if letter else None
+
+
+def _letter_of_option(content: str, question: str) -> str | None:
+    """The letter whose text was given instead of it, when just one option reads so."""
+    wanted = _bare(content)
+    letters = [m[1] for m in _OPTION.finditer(question) if _bare(m[2]) == wanted]
+    return letters[0] if wanted and len(letters) == 1 else None
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"\\text|[^a-z0-9.]+", "", text.lower()).strip(".")
+
+
+def _last(pattern: re.Pattern[str], text: str) -> str | None:
+    matches = pattern.findall(text)
+    return str(matches[-1]) if matches else None
+
+
+def _letter_standing_last(text: str) -> str | None:
+    last_line = text[-40:].rpartition("\n")[2]
+    lone = _LONE_LETTER.fullmatch(last_line)
+    return lone[1] if lone and lone[1].isupper() else None
+
+
+def _expression(text: str, question: str) -> str | None:
+    found = delimiters.find(text)
+    if found and (expression := expression_in(found.content)):
+        return expression
+    return None
+
+
+def expression_in(content: str) -> str | None:
+    """The expression in a delimited answer: of `a + b = c` the side that has operators."""
+    plain = expressions.plain(content[: expressions.MAX_LENGTH])
+    for side in plain.split("=", 4)[:4]:
+        if expressions.parse(side) is not None and any(sign in side for sign in "+-*/"):
+            return side.strip()
+    return last_expression(plain) if any(sign in plain for sign in "+-*/") else None
+
+
+def last_expression(text: str) -> str | None:
+    """The last run of characters in a text that can be evaluated and has an operator."""
+    tail = expressions.plain(text[-delimiters.MAX_ANSWER :])
+    for run in reversed(_EXPRESSION_RUN.findall(tail)[-20:]):
+        run = run.strip(" \t.")
+        if any(sign in run for sign in "+-*/") and expressions.parse(run) is not None:
+            return str(run)
+    return None
+
+
+def _grid(text: str, question: str) -> str | None:
+    """The delimited digits, or else the last run of digits that is a whole grid."""
+    found = delimiters.find_tagged(text) or delimiters.find_boxed(text)
+    if found and (cells := cells_in(found.content)):
+        return cells
+    start = text.rfind("<answer>")
+    if start >= 0 and (cells := cells_in(text[start + 8 : start + 8 + delimiters.MAX_ANSWER])):
+        return cells
+    whole = [run for run in re.findall(r"[0-9]+", text) if len(run) in _GRID_SIZES]
+    return str(whole[-1]) if whole else None
+
+
+def cells_in(content: str) -> str | None:
+    """The cells of a grid written with or without spaces, bars and line breaks."""
+    runs = _CELLS.findall(content[: delimiters.MAX_ANSWER])
+    if not runs:
+        return None
+    return re.sub(r"[^0-9.]", "", max(runs, key=len)).replace(".", "0")
+
+
+def _whole(text: str, question: str) -> str | None:
+    return text or None
+
+
+_EXTRACTORS: dict[Kind, Callable[[str, str], str | None]] = {
+    "number": _number,
+    "math": _content,
+    "choice": _choice,
+    "expression": _expression,
+    "grid": _grid,
+    "text": _whole,
+}

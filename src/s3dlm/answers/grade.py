@@ -1,0 +1,173 @@
+"""Is an output right? The only file that reads gold answers; the search never imports it.
+
+Three presets. `fixed` is ours: formulas by math-verify, numbers by value (commas, signs and units
+handled), and for maths no box means no answer. `d1` repeats the d1 evaluation, quirks kept; `hex`
+is the same but for Sudoku, where a grid is right or wrong as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Literal, get_args
+
+from s3dlm.answers import d1, delimiters, expressions, mathverify
+from s3dlm.answers.extract import extract
+from s3dlm.answers.grids import is_solution
+from s3dlm.answers.kinds import Kind, kind_of
+from s3dlm.answers.normalise import normalise, number_in
+from s3dlm.answers.text import strip_end_tokens
+from s3dlm.errors import SettingsError, unknown_name
+
+Preset = Literal["fixed", "d1", "hex"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+LETTERS = "ABCDEFGH"
+
+
+def grade(task: str, text: str, gold: object, preset: str = "fixed", question: str = "") -> float:
+    """1.0 for a right output, 0.0 for a wrong one; Sudoku under `d1` gets its share of cells."""
+    if preset not in PRESETS:
+        raise SettingsError(unknown_name("preset", preset, PRESETS))
+    kind = kind_of(task)
+    if gold is None:  # a data set's own gap: nothing can be right
+        return 0.0
+    if preset == "fixed":
+        return float(_FIXED[kind](text, gold, question))
+    share = _D1[kind](text, gold, question)
+    return float(share == 1.0) if preset == "hex" else float(share)
+
+
+def graded_answer(task: str, text: str, preset: str = "fixed", question: str = "") -> str | None:
+    """The answer that a preset grades, as it reads it: what `--explain` shows."""
+    kind = kind_of(task)
+    if preset == "fixed":
+        return boxed_answer(text) if kind in ("number", "math") else extract(kind, text, question)
+    if kind == "number":
+        value = d1.gsm8k_number(text)
+        return None if value is None else f"{value:g}"
+    if kind == "grid":
+        return d1.sudoku_cells(text) or None
+    return d1.countdown_expression(text) if kind == "expression" else d1.boxed_or_everything(text)
+
+
+def notes() -> list[str]:
+    """What a reader of `fixed` grades should know about this installation."""
+    return [] if mathverify.installed() else [mathverify.NOT_INSTALLED]
+
+
+def boxed_answer(text: str) -> str | None:
+    """The maths answer of the `fixed` preset: no box, no answer."""
+    found = delimiters.find_boxed(strip_end_tokens(text))
+    return found.content if found else None
+
+
+def gold_number(gold: object) -> Fraction | None:
+    """A gold number given as a number, a numeral, or a solution that ends in `#### numeral`."""
+    if isinstance(gold, (int, float)):
+        return Fraction(gold) if abs(gold) < 1e300 else None
+    return number_in(str(gold).rpartition("####")[2])
+
+
+def _fixed_number(text: str, gold: object, question: str) -> bool:
+    answer, wanted = boxed_answer(text), gold_number(gold)
+    if answer is None or wanted is None:
+        return False
+    value = number_in(answer)
+    if value is None or "\\sqrt" in answer or "\\pi" in answer:
+        return False
+    return abs(value - wanted) <= max(Fraction(1), abs(wanted)) / 10**6
+
+
+def _fixed_math(text: str, gold: object, question: str) -> bool:
+    answer = boxed_answer(text)
+    if answer is None:
+        return False
+    wanted = f"{gold:g}" if isinstance(gold, float) else str(gold)
+    if normalise("math", answer) == normalise("math", wanted) or d1.is_equiv(answer, wanted):
+        return True
+    return mathverify.equal(wanted, answer)
+
+
+def _fixed_choice(text: str, gold: object, question: str) -> bool:
+    label = str(gold).strip().upper()
+    answer = extract("choice", text, question)
+    if label.isdigit() and 0 < int(label[:3]) <= len(LETTERS):
+        # A data set with numeric labels: its prompt may show them as letters or as they are.
+        return answer == LETTERS[int(label) - 1] or boxed_answer(text) == label
+    return answer == label
+
+
+def _fixed_expression(text: str, gold: object, question: str) -> bool:
+    numbers, target = _pool(gold)
+    answer = extract("expression", text)
+    parsed = expressions.parse(answer) if answer else None
+    if parsed is None or sorted(parsed.operands) != sorted(map(float, numbers)):
+        return False
+    value = parsed.value()
+    return value is not None and abs(value - target) < 1e-5
+
+
+def _fixed_grid(text: str, gold: object, question: str) -> bool:
+    """The gold grid, or any other filled grid that keeps the puzzle's clues and the rules."""
+    cells = extract("grid", text, question)
+    wanted = normalise("grid", str(gold))
+    if cells is None or len(cells) != len(wanted):
+        return False
+    return cells == wanted or is_solution(cells, question)
+
+
+def _fixed_text(text: str, gold: object, question: str) -> bool:
+    return normalise("text", strip_end_tokens(text)) == normalise("text", str(gold))
+
+
+def _pool(gold: object) -> tuple[list[int], float]:
+    """Countdown's gold: the numbers, each to be used exactly once, and the target."""
+    if isinstance(gold, str):
+        integers = [int(numeral) for numeral in re.findall(r"-?[0-9]{1,15}", gold)]
+        gold = [integers[:-1], integers[-1]] if len(integers) > 1 else gold
+    if isinstance(gold, Sequence) and len(gold) == 2 and isinstance(gold[0], Sequence):
+        return [int(number) for number in gold[0]], float(gold[1])
+    raise SettingsError(f"gold={gold!r} is no Countdown gold; give [[numbers], target]")
+
+
+def _d1_number(text: str, gold: object, question: str) -> float:
+    wanted = gold_number(gold)
+    return float(wanted is not None and d1.gsm8k_number(text) == float(wanted))
+
+
+def _d1_math(text: str, gold: object, question: str) -> float:
+    return float(d1.is_equiv(d1.boxed_or_everything(text), str(gold)))
+
+
+def _d1_expression(text: str, gold: object, question: str) -> float:
+    return float(d1.countdown_right(text, *_pool(gold)))
+
+
+def _d1_grid(text: str, gold: object, question: str) -> float:
+    """Without a puzzle in the question every cell counts as originally empty."""
+    solution = normalise("grid", str(gold))
+    return d1.sudoku_share(text, solution, d1.puzzle_in(question) or "0" * len(solution))
+
+
+def _d1_text(text: str, gold: object, question: str) -> float:
+    return float(_fixed_text(text, gold, question))
+
+
+_Grader = Callable[[str, object, str], float]
+_FIXED: dict[Kind, _Grader] = {
+    "number": _fixed_number,
+    "math": _fixed_math,
+    "choice": _fixed_choice,
+    "expression": _fixed_expression,
+    "grid": _fixed_grid,
+    "text": _fixed_text,
+}
+_D1: dict[Kind, _Grader] = {
+    "number": _d1_number,
+    "math": _d1_math,
+    "choice": _d1_math,
+    "expression": _d1_expression,
+    "grid": _d1_grid,
+    "text": _d1_text,
+}

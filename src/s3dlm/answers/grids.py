@@ -1,0 +1,69 @@
+"""Sudoku grids of any n²×n²: reading the puzzle from a question, and counting the rules kept.
+
+A grid is a string of n⁴ cells, row by row, with `0` for an empty one. Cells of grids above 9×9 are
+letters after the digits.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+ORDERS = {n**4: n for n in (2, 3, 4)}
+
+_RUN = re.compile(r"[0-9.]{16,}")
+_LONG_RUN = re.compile(r"[0-9A-Ga-g.]{256,}")
+_ROW = re.compile(r"^[\s|]*((?:[0-9.][\s|,]*){4,9})$", re.MULTILINE)
+
+
+@lru_cache(maxsize=256)
+def puzzle_in(question: str) -> str | None:
+    """The puzzle a question gives, as one string with `0` for empty cells; the last one wins."""
+    runs = _LONG_RUN.findall(question) or _RUN.findall(question)
+    whole = [run for run in runs if len(run) in ORDERS]
+    if whole:
+        return str(whole[-1]).replace(".", "0").upper()
+    rows = "".join(re.sub(r"[^0-9.]", "", row) for row in _ROW.findall(question[:4000]))
+    return rows.replace(".", "0") if len(rows) in ORDERS else None
+
+
+@lru_cache(maxsize=8)
+def units(order: int) -> tuple[tuple[int, ...], ...]:
+    """The 3·n² rows, columns and boxes of an n²×n² grid, as cell indices."""
+    side = order * order
+    rows = [tuple(range(r * side, (r + 1) * side)) for r in range(side)]
+    columns = [tuple(range(c, side * side, side)) for c in range(side)]
+    boxes = [
+        tuple((top + r) * side + left + c for r in range(order) for c in range(order))
+        for top in range(0, side, order)
+        for left in range(0, side, order)
+    ]
+    return tuple(rows + columns + boxes)
+
+
+@lru_cache(maxsize=8)
+def symbols(order: int) -> frozenset[str]:
+    """The n² marks a filled grid is made of."""
+    return frozenset("123456789ABCDEFG"[: order * order])
+
+
+def satisfied(cells: str) -> float:
+    """The share of the 3·n² units that hold every symbol exactly once."""
+    order = ORDERS[len(cells)]
+    wanted = symbols(order)
+    kept = sum({cells[i] for i in unit} == wanted for unit in units(order))
+    return kept / (3 * order * order)
+
+
+def clues_kept(cells: str, puzzle: str) -> float:
+    """The share of the puzzle's clues that stand in the grid; 1 when it has none."""
+    clues = [(mark, cell) for mark, cell in zip(puzzle, cells, strict=True) if mark != "0"]
+    return sum(mark == cell for mark, cell in clues) / len(clues) if clues else 1.0
+
+
+def is_solution(cells: str, question: str) -> bool:
+    """Whether a grid keeps every rule and every clue of the puzzle in a question."""
+    puzzle = puzzle_in(question)
+    if puzzle is None or len(puzzle) != len(cells):
+        return False
+    return satisfied(cells) == 1.0 and clues_kept(cells, puzzle) == 1.0

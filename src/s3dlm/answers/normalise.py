@@ -1,0 +1,129 @@
+r"""One spelling for equal answers, so that 18, 18.0, $18 and "18 dollars" vote together.
+
+Pure Python and fast: it runs on every survivor of every search. Deciding whether two *different*
+formulas are equal is grading's work (`grade.py`), not the vote's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from s3dlm.answers import expressions
+from s3dlm.answers.kinds import Kind, kind_of
+from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_fraction
+
+_DROPPED = (
+    "\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "\\(", "\\)", "\\[", "\\]", "\\$", "$",
+    "\\%", "%", "^{\\circ}", "^\\circ", "^{∘}", "°", "\\displaystyle", "\\degree", "£", "€",
+)  # fmt: skip
+_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{([^{}]{0,200})\}")
+_SHORT_FRAC = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*(?:([0-9a-zA-Z])|(?=\{))")
+_SHORT_SQRT = re.compile(r"\\sqrt\s*([0-9a-zA-Z])")
+_ASSIGNED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?(?:\([a-z]\))?=(?=[^=])")
+_STATED = rf"(-?{UNSIGNED}|-?\\frac\{{-?{UNSIGNED}\}}\{{{UNSIGNED}\}})"
+_UNITS = re.compile(_STATED + r"\s*[A-Za-z][A-Za-z .²³/^0-9-]{0,60}")
+# In a formula "2x" is no number with a unit; a unit there stands apart and is a word.
+_MATH_UNITS = re.compile(_STATED + r"\s+[A-Za-z]{2}[A-Za-z .²³/^0-9-]{0,60}")
+_MIXED = re.compile(r"(-?)([0-9]{1,9})\s*\\frac\{([0-9]{1,9})\}\{([0-9]{1,9})\}")
+_MAX = 2000
+
+
+def normalise(kind_or_task: str, answer: str) -> str:
+    """The canonical spelling of an answer; equal answers have equal spellings."""
+    return _NORMALISERS[kind_of(kind_or_task)](answer[:_MAX])
+
+
+def number_in(answer: str) -> Fraction | None:
+    """The number an answer states: the whole of it, or after its last `=`, or its first numeral."""
+    text = _tidy(answer)
+    value = _value(text, _UNITS)
+    if value is None and "=" in text:
+        value = number_in(text.rpartition("=")[2])
+    if value is None and (first := NUMBER.search(text)):
+        value = to_fraction(first[0])
+    return value
+
+
+def _number(answer: str) -> str:
+    value = number_in(answer)
+    return _tidy(answer).lower() if value is None else _spell(value)
+
+
+def _math(answer: str) -> str:
+    text = _tidy(answer)
+    value = _value(text, _MATH_UNITS)
+    if value is not None:
+        return _spell(value)
+    text = re.sub(r"\s+", "", text)
+    text = _ASSIGNED.sub("", text, count=1) if _ASSIGNED.match(text) else text
+    value = _value(text, _MATH_UNITS)
+    if value is not None:
+        return _spell(value)
+    return text.lower() if len(text) > 1 and text.isalpha() else text
+
+
+def _choice(answer: str) -> str:
+    return answer.strip(" \t\n.()[]{}*:").upper()
+
+
+def _expression(answer: str) -> str:
+    parsed = expressions.parse(answer)
+    return parsed.canonical() if parsed else re.sub(r"\s+", "", answer)
+
+
+def _grid(answer: str) -> str:
+    return re.sub(r"[^0-9A-Za-z]", "", answer.replace(".", "0"))
+
+
+def _text(answer: str) -> str:
+    return " ".join(answer.split())
+
+
+def _tidy(answer: str) -> str:
+    """Typography off: dollar signs, thin spaces, degree signs, `\\text{}` wrappers, a final dot."""
+    text = answer.replace("\\\\", "\\").replace("{,}", ",").replace("−", "-").replace("–", "-")
+    text = text.replace("dfrac", "frac").replace("tfrac", "frac").replace(",\\!", ",")
+    for token in _DROPPED:
+        if token in text:
+            text = text.replace(token, "")
+    text = _TEXT.sub(r" \1 ", text)
+    text = _SHORT_FRAC.sub(_spell_frac, text)
+    return _SHORT_SQRT.sub(r"\\sqrt{\1}", text).strip(" \t\n.*`")
+
+
+def _spell_frac(match: re.Match[str]) -> str:
+    return f"\\frac{{{match[1]}}}" + (f"{{{match[2]}}}" if match[2] else "")
+
+
+def _value(text: str, with_units: re.Pattern[str]) -> Fraction | None:
+    """The exact value of a numeral, fraction or mixed number, with or without a unit behind it."""
+    text = text.strip()
+    if (value := to_fraction(text)) is not None:
+        return value
+    if mixed := _MIXED.fullmatch(text):
+        return _mixed(mixed)
+    units = with_units.fullmatch(text)
+    return to_fraction(units[1]) if units else None
+
+
+def _mixed(match: re.Match[str]) -> Fraction | None:
+    if not int(match[4]):
+        return None
+    value = int(match[2]) + Fraction(int(match[3]), int(match[4]))
+    return -value if match[1] else value
+
+
+def _spell(value: Fraction) -> str:
+    return str(value)
+
+
+_NORMALISERS: dict[Kind, Callable[[str], str]] = {
+    "number": _number,
+    "math": _math,
+    "choice": _choice,
+    "expression": _expression,
+    "grid": _grid,
+    "text": _text,
+}

@@ -1,0 +1,65 @@
+"""Numbers as models write them: `1,200`, `$18`, `-3.5`, `\\frac12`, `1/2`, `18 dollars`.
+
+Every pattern is linear and uses ASCII digits only, and a number longer than `MAX_DIGITS` is not
+read: model-written text is untrusted, and converting a million digits is quadratic.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+MAX_DIGITS = 40
+
+# A thousands comma counts only before exactly three digits, so that "(3,4)" stays two numbers.
+UNSIGNED = r"(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?+|\.[0-9]++)"
+NUMBER = re.compile(rf"-?{UNSIGNED}")
+
+_RATIO = re.compile(rf"(-?{UNSIGNED})\s*/\s*(-?{UNSIGNED})")
+_FRAC = re.compile(
+    rf"(-?)\\[dtc]?frac\s*(?:\{{\s*(-?{UNSIGNED})\s*\}}|([0-9]))\s*"
+    rf"(?:\{{\s*(-?{UNSIGNED})\s*\}}|([0-9]))"
+)
+
+
+def to_float(numeral: str) -> float | None:
+    """The value of one numeral such as `-1,200.5`; None when it is none or too long."""
+    if len(numeral) > MAX_DIGITS:
+        return None
+    try:
+        return float(numeral.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def to_fraction(numeral: str) -> Fraction | None:
+    """The exact value of a numeral, of `a/b` or of `\\frac{a}{b}` standing alone."""
+    if len(numeral) > 2 * MAX_DIGITS:
+        return None
+    numeral = numeral.strip()
+    if NUMBER.fullmatch(numeral):
+        return _exact(numeral)
+    if ratio := _RATIO.fullmatch(numeral):
+        return _quotient("", ratio[1], ratio[2])
+    if frac := _FRAC.fullmatch(numeral):
+        return _quotient(frac[1], frac[2] or frac[3], frac[4] or frac[5])
+    return None
+
+
+def _exact(numeral: str) -> Fraction | None:
+    if len(numeral) > MAX_DIGITS:
+        return None
+    return Fraction(numeral.replace(",", ""))
+
+
+def _quotient(sign: str, above: str, below: str) -> Fraction | None:
+    top, bottom = _exact(above), _exact(below)
+    if top is None or not bottom:
+        return None
+    return -top / bottom if sign else top / bottom
+
+
+def first_number(text: str) -> str | None:
+    """The first numeral in a text, as written."""
+    match = NUMBER.search(text)
+    return match[0] if match else None
