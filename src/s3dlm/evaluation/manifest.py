@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
-import os
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +23,6 @@ from s3dlm.tasks import Sample
 VERSION = 1
 FILE = "manifest.json"
 SAMPLES = "samples.jsonl"
-_PACKAGES = ("s3dlm", "torch", "transformers", "numpy", "math-verify", "tiktoken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +144,3 @@ def digest(samples: Iterable[Sample]) -> str:
     """A hash of problems with their gold answers."""
     plain = [[s.id, s.question, s.gold] for s in samples]
     return hashlib.sha256(json.dumps(plain, ensure_ascii=False).encode()).hexdigest()[:12]
-
-
-def versions() -> dict[str, str]:
-    """Versions of what decides a result."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def machine() -> dict[str, Any]:
-    """What the clocks were measured on; says nothing about whose machine it is."""
-    return {"system": platform.system(), "cpu": platform.machine(), "cores": os.cpu_count() or 1}

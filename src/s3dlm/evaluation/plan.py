@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.settings import METHODS, Settings
+from s3dlm.search.methods import METHODS
+from s3dlm.settings import Settings
 
 # "greedy" is the baseline without sampling: what LLaDA's own decoding does by default.
 ALIASES: Mapping[str, Mapping[str, object]] = {"greedy": {"method": "baseline", "temperature": 0.0}}
@@ -62,14 +63,14 @@ def settings_of(label: str, base: Settings) -> Settings:
     """The settings a label stands for, in the one form all equal runs share."""
     if label not in METHODS and label not in ALIASES:
         raise SettingsError(unknown_name("method", label, [*METHODS, *ALIASES]))
-    changes = dict(ALIASES.get(label, {"method": label}))
-    particles, branching = base.particles, base.branching
-    if changes["method"] == "baseline":
-        changes |= {"particles": 1, "branching": 1, "lam": 1.0}
-    elif changes["method"] in ("best_of_k", "tilting"):
-        changes |= {"particles": particles * branching, "branching": 1}
-    if changes["method"] == "best_of_k":
-        changes["lam"] = 1.0  # never scored: λ plays no part
+    changes: dict[str, object] = dict(ALIASES.get(label, {"method": label}))
+    method = METHODS[str(changes["method"])]
+    if method.population == "one":
+        changes |= {"particles": 1, "branching": 1}
+    elif method.population == "all":
+        changes |= {"particles": base.particles * base.branching, "branching": 1}
+    if method.scored == "never":
+        changes |= {"lam": 1.0, "profile": "paper"}  # without a score neither plays a part
     return base.replace(**changes)
 
 

@@ -12,6 +12,12 @@ def parse(row: Row, index: int) -> tuple[str, object]:
     return f"Numbers: {numbers}\nTarget: {target}", [numbers, target]
 
 
+def pool(gold: str) -> list[object]:
+    """The gold of a generated problem, `target|numbers`, in the form grading reads."""
+    target, _, numbers = gold.partition("|")
+    return [[int(part) for part in numbers.split(",")], int(target)]
+
+
 TASK = Task(
     name="countdown",
     title="Countdown",

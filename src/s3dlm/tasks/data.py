@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.tasks.base import Row, Sample, Source, Task
+from s3dlm.tasks.countdown import pool
 
 D1_SEED = 42
 GENERATED_SEED = 0  # evaluation always asks the same generated problems, in the same order
@@ -55,8 +56,9 @@ def _generated(task: Task, split: str, limit: int | None) -> Loaded:
 
     count = 500 if limit is None else limit
     made = problems(task.name, split, count, GENERATED_SEED)
+    gold: Callable[[str], object] = pool if task.name == "countdown" else str
     samples = tuple(
-        Sample(f"{task.name}-{split}-{i:04d}", p.question, p.gold) for i, p in enumerate(made)
+        Sample(f"{task.name}-{split}-{i:04d}", p.question, gold(p.gold)) for i, p in enumerate(made)
     )
     return Loaded(samples, f"generated, {split} split, seed {GENERATED_SEED}", len(samples))
 

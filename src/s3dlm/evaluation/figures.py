@@ -1,0 +1,324 @@
+"""The figures: drawn from flat tables, readable in print and by the colour-blind.
+
+The only file that knows matplotlib. Colours are Okabe and Ito's; every method has a marker and a
+line style of its own as well, so that nothing depends on colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from s3dlm.errors import MissingExtraError
+from s3dlm.evaluation.series import Table
+
+COLOURS = {
+    "greedy": "#999999",
+    "baseline": "#0072B2",
+    "best_of_k": "#009E73",
+    "tilting": "#CC79A7",
+    "look_ahead": "#56B4E9",
+    "s3": "#D55E00",
+    "twisted": "#E69F00",
+}
+MARKERS = {
+    "greedy": "x",
+    "baseline": "s",
+    "best_of_k": "^",
+    "tilting": "v",
+    "look_ahead": "D",
+    "s3": "o",
+    "twisted": "P",
+}
+STYLES = {"baseline": "--", "best_of_k": "-.", "greedy": ":", "s3": "-"}
+SPARE = ("#000000", "#F0E442", "#8C564B", "#7F7F7F")  # for methods that have no colour yet
+
+# Fixed salt and no date: the same data gives the same file, byte for byte.
+RC = {
+    "svg.hashsalt": "s3dlm",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+}
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def colour(label: str) -> str:
+    return COLOURS.get(label) or SPARE[sum(label.encode()) % len(SPARE)]
+
+
+def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
+    """Draw one table as SVG and PNG, write its CSV, and return the SVG's text.
+
+    None when the table has no rows: a run without a sweep has nothing to show for it.
+    """
+    if not table.rows:
+        return None
+    plt = _pyplot()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{table.name}.csv").write_text(table.to_csv(), encoding="utf-8")
+    with plt.rc_context(RC):
+        figure = PAINTERS[table.name](plt, table, titles)
+        for suffix in ("svg", "png"):
+            metadata = {"Date": None} if suffix == "svg" else {"Software": None}
+            path = folder / f"{table.name}.{suffix}"
+            figure.savefig(path, bbox_inches="tight", metadata=metadata, dpi=150)
+        plt.close(figure)
+    return (folder / f"{table.name}.svg").read_text(encoding="utf-8")
+
+
+def _panels(
+    plt: Any, table: Table, titles: Mapping[str, str], rows: int = 1, **shared: Any
+) -> tuple[Any, Any, list[str]]:
+    """One column of axes a task, titled."""
+    tasks = [str(task) for task in table.values("task")]
+    size = (2.9 * len(tasks) + 0.4, 2.6 * rows + 0.4)
+    figure, axes = plt.subplots(
+        rows, len(tasks), figsize=size, squeeze=False, layout="constrained", **shared
+    )
+    for axis, task in zip(axes[0], tasks, strict=True):
+        axis.set_title(titles.get(task, task), fontweight="bold")
+    return figure, axes, tasks
+
+
+def _column(rows: Sequence[Mapping[str, object]], name: str) -> np.ndarray:
+    return np.array([float(cast("float", row[name])) for row in rows])
+
+
+def _legend(figure: Any, axes: Any) -> None:
+    """One legend for all panels, below them."""
+    found: dict[str, Any] = {}
+    for axis in np.ravel(axes):
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    columns = min(len(found), 7) or 1
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+
+
+def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles)
+    for axis, task in zip(axes[0], tasks, strict=True):
+        for label in map(str, table.values("label")):
+            rows = sorted(
+                table.where(task=task, label=label), key=lambda row: cast("float", row["nfe"])
+            )
+            if rows:
+                _with_error(axis, rows, "nfe", label, line=len(rows) > 1)
+        axis.set_xscale("log", base=2)
+        axis.set_xlabel("NFE: rows forwarded per problem")
+    axes[0][0].set_ylabel("accuracy (%)")
+    _legend(figure, axes)
+    return figure
+
+
+def _with_error(
+    axis: Any, rows: Sequence[Mapping[str, object]], x: str, label: str, line: bool = True
+) -> None:
+    """Accuracy in per cent with its 95 % interval."""
+    value, low, high = (100 * _column(rows, name) for name in ("accuracy", "low", "high"))
+    axis.errorbar(
+        _column(rows, x),
+        value,
+        yerr=np.vstack([value - low, high - value]),
+        label=label,
+        color=colour(label),
+        marker=MARKERS.get(label, "o"),
+        linestyle=STYLES.get(label, "-") if line else "none",
+        markersize=4.5,
+        linewidth=1.2,
+        elinewidth=0.6,
+        capsize=1.5,
+    )
+
+
+def _confidence(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles, sharey=True)
+    for axis, task in zip(axes[0], tasks, strict=True):
+        for label in map(str, table.values("label")):
+            rows = table.where(task=task, label=label)
+            axis.plot(
+                100 * _column(rows, "progress"),
+                _column(rows, "confidence"),
+                label=label,
+                color=colour(label),
+                linestyle=STYLES.get(label, "-"),
+                marker=MARKERS.get(label, "o"),
+                markersize=3.5,
+                markevery=max(1, len(rows) // 8),
+                linewidth=1.3,
+            )
+        axis.set_xlabel("denoising progress (%)")
+    axes[0][0].set_ylabel("mean top-1 confidence")
+    _legend(figure, axes)
+    return figure
+
+
+def _block_length(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles)
+    labels = [str(label) for label in table.values("label")]
+    width = 0.8 / len(labels)
+    for axis, task in zip(axes[0], tasks, strict=True):
+        lengths = sorted({int(cast("int", row["block_length"])) for row in table.where(task=task)})
+        for number, label in enumerate(labels):
+            rows = table.where(task=task, label=label)
+            at = [lengths.index(int(cast("int", row["block_length"]))) for row in rows]
+            value, low, high = (100 * _column(rows, name) for name in ("accuracy", "low", "high"))
+            axis.bar(
+                np.array(at) + (number - (len(labels) - 1) / 2) * width,
+                value,
+                width * 0.92,
+                yerr=np.vstack([value - low, high - value]),
+                label=label,
+                color=colour(label),
+                error_kw={"elinewidth": 0.6},
+                hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6],
+                edgecolor="white",
+            )
+        axis.set_xticks(range(len(lengths)), [str(length) for length in lengths])
+        axis.set_xlabel("block length")
+        axis.grid(axis="x", visible=False)
+    axes[0][0].set_ylabel("accuracy (%)")
+    _legend(figure, axes)
+    return figure
+
+
+def _score_density(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles)
+    names = [str(name) for name in table.values("progress")]
+    shades = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, max(len(names) - 1, 1)))
+    for axis, task in zip(axes[0], tasks, strict=True):
+        for number, name in enumerate(names):
+            rows = table.where(task=task, progress=name)
+            if name == "direct":
+                look = {"color": "#555555", "linestyle": "--", "label": "direct samples, finished"}
+            else:
+                look = {"color": shades[number], "label": f"s3 at {name} of denoising"}
+            axis.plot(_column(rows, "score"), _column(rows, "density"), linewidth=1.3, **look)
+        axis.set_xlabel("verifier score")
+        axis.set_xlim(0, 1)
+    axes[0][0].set_ylabel("density")
+    _legend(figure, axes)
+    return figure
+
+
+def _score_heat(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles, sharey=True)
+    image = None
+    for axis, task in zip(axes[0], tasks, strict=True):
+        rows = table.where(task=task)
+        bins = len({row["score"] for row in rows})
+        share = _column(rows, "share").reshape(-1, bins).T
+        image = axis.imshow(
+            share,
+            origin="lower",
+            aspect="auto",
+            extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
+            cmap="cividis",
+            vmin=0.0,
+            vmax=max(0.05, float(np.quantile(_column(list(table.where()), "share"), 0.99))),
+            interpolation="nearest",
+        )
+        axis.set_xlabel("denoising step")
+        axis.grid(visible=False)
+    axes[0][0].set_ylabel("verifier score")
+    figure.colorbar(image, ax=axes, label="share of children", extend="max")
+    return figure
+
+
+def _density_quality(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    """Rows: the base p₀, the landscape (verifier and truth), the tilted target."""
+    figure, axes, tasks = _panels(plt, table, titles, rows=3, sharex="col")
+    for column, task in enumerate(tasks):
+        rows = table.where(task=task)
+        density, score = _column(rows, "log_density"), _column(rows, "score")
+        low, high = np.quantile(density, [0.01, 1.0])
+        edges = np.linspace(low, high + 1e-9, 25)
+        middle = (edges[1:] + edges[:-1]) / 2
+        count, _ = np.histogram(density, edges)
+        _bars(axes[0][column], edges, density, _column(rows, "base"), "#0072B2")
+        _landscape(axes[1][column], edges, middle, density, score, _column(rows, "right"), count)
+        axis = axes[2][column]
+        _bars(axis, edges, density, _column(rows, "tilted"), "#D55E00")
+        base, _ = np.histogram(density, edges, weights=_column(rows, "base"))
+        axis.stairs(base / base.sum(), edges, color="#0072B2", linestyle="--", label="base")
+        axis.set_xlabel("log-density per token")
+    for axis, name in zip(
+        axes[:, 0], ("base p₀: share", "score / right", "tilted: share"), strict=True
+    ):
+        axis.set_ylabel(name)
+    _legend(figure, axes)
+    return figure
+
+
+def _bars(axis: Any, edges: np.ndarray, x: np.ndarray, weight: np.ndarray, fill: str) -> None:
+    share, _ = np.histogram(x, edges, weights=weight)
+    axis.stairs(share / share.sum(), edges, fill=True, color=fill, alpha=0.75)
+
+
+def _landscape(
+    axis: Any,
+    edges: np.ndarray,
+    middle: np.ndarray,
+    density: np.ndarray,
+    score: np.ndarray,
+    right: np.ndarray,
+    count: np.ndarray,
+) -> None:
+    """Mean verifier score and share of right samples where there are enough to average."""
+    enough = count >= 5
+    for values, label, look in (
+        (score, "mean verifier score", {"color": "#009E73", "marker": "^"}),
+        (right, "share right", {"color": "#000000", "marker": "o", "linestyle": ":"}),
+    ):
+        total, _ = np.histogram(density, edges, weights=values)
+        mean = total[enough] / count[enough]
+        axis.plot(middle[enough], mean, label=label, markersize=3, linewidth=1.2, **look)
+    axis.set_ylim(0, 1.03)
+
+
+def _bound(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles)
+    for axis, task in zip(axes[0], tasks, strict=True):
+        rows = table.where(task=task)
+        k = _column(rows, "k")
+        axis.plot(
+            k, _column(rows, "bound"), "--", color="#000000", label="bound: mean + σ·√(2 ln K)"
+        )
+        axis.plot(
+            k, _column(rows, "best_score"), "-^", color="#009E73", label="best of K, measured"
+        )
+        axis.set_xlabel("K")
+    axes[0][0].set_ylabel("verifier score")
+    _legend(figure, axes)
+    return figure
+
+
+PAINTERS: Mapping[str, Callable[[Any, Table, Mapping[str, str]], Any]] = {
+    "accuracy_nfe": _accuracy_nfe,
+    "confidence": _confidence,
+    "block_length": _block_length,
+    "score_density": _score_density,
+    "score_heat": _score_heat,
+    "density_quality": _density_quality,
+    "best_of_k_bound": _bound,
+}

@@ -1,0 +1,240 @@
+"""Evaluation itself: conditions in, one record per finished sample out, resumable at any moment.
+
+Conditions run one after another, so that each has a latency of its own; inside a condition all
+samples and seeds share full batches. What is already recorded is skipped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from s3dlm import answers, engine, tasks
+from s3dlm.engine import Job, Result
+from s3dlm.evaluation import circumstances
+from s3dlm.evaluation import manifest as manifests
+from s3dlm.evaluation.batch import rows_that_pay
+from s3dlm.evaluation.manifest import Manifest
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.records import Candidate, Record, Store
+from s3dlm.evaluation.tokens import TokenCounter, counter
+from s3dlm.evaluation.traces import TraceFile
+from s3dlm.models.base import Model
+from s3dlm.search.loop import Step
+from s3dlm.settings import Settings
+from s3dlm.tasks import Loaded, Sample
+
+WATCHED = 100  # problems a condition whose children's scores are kept for the figures
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that decides the records, apart from the model."""
+
+    conditions: Sequence[Condition]
+    base: Settings
+    problems: Mapping[str, Loaded]  # by task
+    seeds: Sequence[int] = (0,)
+    split: str = "test"
+    traces: int = 0  # problems a task whose searches are written down step by step
+
+
+class Observer(Protocol):
+    """What a progress display is told."""
+
+    def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None: ...
+
+    def record(self, condition: Condition, record: Record) -> None: ...
+
+
+class Silent:
+    """Tells nobody."""
+
+    def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
+        return None
+
+    def record(self, condition: Condition, record: Record) -> None:
+        return None
+
+
+@dataclass(slots=True)
+class _Watch:
+    """The compact memory of one running search."""
+
+    scored: bool
+    trace: TraceFile | None
+    curve: list[float] = field(default_factory=list)
+    ess: list[float] = field(default_factory=list)
+    scores: list[tuple[int, ...]] = field(default_factory=list)
+
+    def step(self, step: Step) -> None:
+        self.curve.append(_short(float(np.mean(step.confidence))))
+        known = not np.isnan(step.score).any()
+        if known:
+            self.ess.append(step.ess / len(step.weight))
+        if known and self.scored:
+            self.scores.append(tuple(np.rint(100 * step.score).astype(int).tolist()))
+        if self.trace is not None:
+            self.trace.add(step)
+
+
+def evaluate(
+    model: Model,
+    plan: Plan,
+    folder: Path,
+    *,
+    observer: Observer | None = None,
+    max_rows: int | None = None,
+) -> Manifest:
+    """Run what is missing of a plan; returns the manifest it runs under."""
+    counting = counter(model.tokenizer)
+    manifest = _manifest(model, plan, counting)
+    with Store(folder) as store:  # the lock comes first: nobody else may write the plan
+        manifests.commit(
+            folder, manifest, {task: some.samples for task, some in plan.problems.items()}
+        )
+        stage = _Stage(model, plan, store, counting, observer or Silent(), folder)
+        for condition in plan.conditions:
+            stage.run(condition, max_rows)
+    return manifest
+
+
+@dataclass(slots=True)
+class _Stage:
+    """One condition after the other against one store."""
+
+    model: Model
+    plan: Plan
+    store: Store
+    counting: TokenCounter
+    observer: Observer
+    folder: Path
+    rows: dict[int, int] = field(default_factory=dict)
+
+    def run(self, condition: Condition, max_rows: int | None) -> None:
+        samples = self.plan.problems[condition.task].samples
+        done = [record for record in self.store.records if record.spec == condition.spec]
+        todo = self._missing(condition, samples)
+        self.observer.begin(condition, len(samples) * len(self.plan.seeds), done)
+        if not todo:
+            return
+        offset = max((record.at for record in done), default=0.0)  # earlier sittings count too
+        started = time.perf_counter()
+        watches: dict[int, _Watch] = {}
+        jobs = self._jobs(condition, todo, watches)
+        most = max_rows or self._rows(condition)
+        for index, event in engine.run(self.model, jobs, max_rows=most):
+            if isinstance(event, Step):
+                watches[index].step(event)
+                continue
+            at = offset + time.perf_counter() - started
+            record = self._record(condition, *todo[index], watches.pop(index), event, at)
+            self.store.append(record)
+            self.observer.record(condition, record)
+
+    def _missing(self, condition: Condition, samples: Sequence[Sample]) -> list[tuple[Sample, int]]:
+        return [
+            (sample, seed)
+            for seed in self.plan.seeds
+            for sample in samples
+            if (condition.spec, sample.id, seed) not in self.store.keys
+        ]
+
+    def _jobs(
+        self,
+        condition: Condition,
+        todo: Sequence[tuple[Sample, int]],
+        watches: dict[int, _Watch],
+    ) -> Iterator[Job]:
+        """Jobs one by one as the engine has room; each gets its watch when it starts."""
+        place = {s.id: i for i, s in enumerate(self.plan.problems[condition.task].samples)}
+        for index, (sample, seed) in enumerate(todo):
+            settings = condition.settings.replace(seed=seed)
+            job = Job(sample.question, condition.task, settings, sample.id)
+            first = seed == self.plan.seeds[0]
+            traced = first and place[sample.id] < self.plan.traces
+            path = self.folder / "traces" / f"{condition.spec}-{sample.id}.jsonl"
+            watches[index] = _Watch(
+                scored=first and place[sample.id] < WATCHED,
+                trace=TraceFile(path, self.model, job) if traced else None,
+            )
+            yield job
+
+    def _rows(self, condition: Condition) -> int:
+        length = condition.settings.gen_length + 64
+        if length not in self.rows:
+            self.rows[length] = rows_that_pay(self.model, length)
+        return self.rows[length]
+
+    def _record(
+        self,
+        condition: Condition,
+        sample: Sample,
+        seed: int,
+        watch: _Watch,
+        result: Result,
+        at: float,
+    ) -> Record:
+        if watch.trace is not None:
+            watch.trace.finish(result)
+        kind = tasks.get(condition.task).answer
+        count = self.counting.count
+        return Record(
+            spec=condition.spec,
+            sample=sample.id,
+            seed=seed,
+            correct=answers.grade(kind, result.text, sample.gold, "fixed", sample.question),
+            answer=result.answer,
+            text=result.text,
+            survivors=tuple(_candidate(one) for one in result.survivors),
+            nfe=result.nfe,
+            nfe_logical=result.nfe_logical,
+            steps=len(watch.curve),
+            tokens=count(result.text) if result.text else 0,
+            answer_tokens=count(result.answer) if result.answer else 0,
+            confidence=_short(float(np.mean([one.confidence for one in result.survivors]))),
+            ess=_short(float(np.mean(watch.ess))) if watch.ess else None,
+            curve=tuple(watch.curve),
+            scores=tuple(watch.scores),
+            seconds=round(result.seconds, 4),
+            at=round(at, 4),
+        )
+
+
+def _candidate(one: Any) -> Candidate:
+    return Candidate(
+        text=one.text,
+        answer=one.answer,
+        score=None if one.score is None else _short(one.score),
+        nll=_short(one.nll),
+        confidence=_short(one.confidence),
+        log_weight=_short(one.log_weight),
+        tokens=one.tokens,
+    )
+
+
+def _short(value: float) -> float:
+    """Six significant digits: all that a table shows, and no more bytes than that."""
+    return float(f"{value:.6g}")
+
+
+def _manifest(model: Model, plan: Plan, counting: TokenCounter) -> Manifest:
+    return Manifest(
+        model=model.name,
+        fingerprint=circumstances.fingerprint(model),
+        preset=model.preset,
+        split=plan.split,
+        base=plan.base.replace(seed=0).to_json(),
+        conditions=tuple(plan.conditions),
+        seeds=tuple(plan.seeds),
+        counts={task: len(some.samples) for task, some in plan.problems.items()},
+        origins={task: some.origin for task, some in plan.problems.items()},
+        token_counter=counting.name,
+        versions=circumstances.versions(),
+        machine=circumstances.machine(model),
+    )

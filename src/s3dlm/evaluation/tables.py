@@ -1,0 +1,277 @@
+"""The tables of a report, as plain text cells: written once, rendered as Markdown and as HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from s3dlm import tasks as benchmarks
+from s3dlm.evaluation import paper
+from s3dlm.evaluation.statistics import Comparison, Interval
+from s3dlm.evaluation.summary import Cell, Evaluation, cells, paired
+from s3dlm.search.methods import METHODS
+
+MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
+RIVALS = ("best_of_k", "baseline")  # the verdict's opponents
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A titled table; a cell that begins with `*` is emphasised."""
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def title_of(task: str) -> str:
+    return benchmarks.get(task).title or task
+
+
+def percent(interval: Interval) -> str:
+    if math.isnan(interval.value):
+        return "–"
+    low, high = 100 * interval.low, 100 * interval.high
+    return f"{100 * interval.value:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def number(value: float, digits: int = 1) -> str:
+    return "–" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _main_cells(run: Evaluation) -> dict[str, dict[str, Cell]]:
+    """Cells of the main comparison by task and label."""
+    every = cells(run)
+    return {
+        task: {label: every[c.spec] for label, c in run.main(task).items() if c.spec in every}
+        for task in run.tasks
+    }
+
+
+def _best_marked(row: Mapping[str, Cell], labels: Sequence[str]) -> list[str]:
+    """Accuracies with the highest emphasised."""
+    top = max((row[label].accuracy.value for label in labels if label in row), default=math.nan)
+    marked = []
+    for label in labels:
+        text = percent(row[label].accuracy) if label in row else "–"
+        best = label in row and row[label].accuracy.value == top
+        marked.append(f"*{text}" if best else text)
+    return marked
+
+
+def accuracy(run: Evaluation) -> Grid:
+    """Table 1: accuracy of the main methods."""
+    labels = [label for label in MAIN if label in run.labels()]
+    rows = []
+    for task, row in _main_cells(run).items():
+        count = max((cell.problems for cell in row.values()), default=0)
+        rows.append((title_of(task), str(count), *_best_marked(row, labels)))
+    note = (
+        "Accuracy in per cent with Wilson's 95 % interval over problems; the mean over seeds. "
+        "The highest of a row is emphasised. greedy is the baseline at temperature 0."
+    )
+    return Grid("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), tuple(rows), note)
+
+
+def ablation(run: Evaluation) -> Grid:
+    """Table 2: which part of the method does what."""
+    found = _main_cells(run)
+    labels = [label for label in run.labels() if label != "greedy"]
+    top = {
+        task: max((row[x].accuracy.value for x in labels if x in row), default=math.nan)
+        for task, row in found.items()
+    }
+    rows = []
+    for label in labels:
+        method = METHODS.get(label)
+        ahead = "✓" if method and method.scored == "every step" else "×"
+        tilt = "✓" if method and method.weight in ("tilt", "twist") else "×"
+        texts = []
+        for task, row in found.items():
+            text = percent(row[label].accuracy) if label in row else "–"
+            best = label in row and row[label].accuracy.value == top[task]
+            texts.append(f"*{text}" if best else text)
+        rows.append((label, ahead, tilt, *texts))
+    columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
+    budget = run.base.particles * run.base.branching
+    note = f"All methods but the baseline have the budget K = N·b = {budget} rows a step."
+    return Grid("ablation", "Ablation (Table 2)", columns, tuple(rows), note)
+
+
+def comparisons(run: Evaluation, ours: str = "s3") -> Grid:
+    """Paired tests of one method against every other on the same problems and seeds."""
+    rows = []
+    for task in run.tasks:
+        main = run.main(task)
+        for label, condition in main.items():
+            if ours not in main or label == ours:
+                continue
+            found = paired(run, main[ours], condition)
+            rows.append((title_of(task), f"{ours} − {label}", *_comparison(found)))
+    columns = ("Task", "Difference of", "Points [95 %]", "Wins : losses")
+    note = (
+        "Wins: problems and seeds that only the first method solved. McNemar's exact test counts "
+        "every (problem, seed) pair as independent, the bootstrap draws problems with all their "
+        "seeds (10,000 draws); trust the larger p-value."
+    )
+    full = (*columns, "p (McNemar)", "p (bootstrap)")
+    return Grid("comparisons", f"{ours} against the others, in pairs", full, tuple(rows), note)
+
+
+def _comparison(found: Comparison) -> tuple[str, ...]:
+    gap = found.difference
+    points = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
+    significant = max(found.p_mcnemar, found.p_bootstrap) < LEVEL
+    return (
+        f"*{points}" if significant else points,
+        f"{found.wins} : {found.losses}",
+        p_value(found.p_mcnemar),
+        p_value(found.p_bootstrap),
+    )
+
+
+def cost(run: Evaluation) -> Grid:
+    """Table 3: tokens, latency, rows."""
+    rows = [
+        (
+            title_of(task),
+            label,
+            number(cell.tokens),
+            number(cell.answer_tokens),
+            number(cell.latency, 0),
+            number(cell.wall, 0),
+            number(cell.seconds, 3),
+        )
+        for task, row in _main_cells(run).items()
+        for label, cell in row.items()
+    ]
+    columns = ("Task", "Method", "Output tokens", "Answer tokens", "Total latency (s)")
+    note = (
+        f"Tokens by {run.manifest.token_counter}; the paper's “effective tokens” of 3 to 6 are "
+        "those of the extracted answer. Total latency is the wall-clock of all problems and seeds "
+        "of a method, without loading the model; the paper's wall time is the mean of the stamps "
+        "at which samples end, about half of it. Conditions ran one after another in full batches."
+    )
+    full = (*columns, "Wall time (s)", "s per sample")
+    return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note)
+
+
+def search_figures(run: Evaluation) -> Grid:
+    """What the search did: rows, effective sample size, confidence."""
+    rows = [
+        (
+            title_of(task),
+            label,
+            number(cell.nfe),
+            number(cell.nfe_logical, 0),
+            f"{100 * cell.deduplicated:.0f} %",
+            number(cell.ess, 2),
+            number(cell.confidence, 3),
+            f"{100 * cell.unanswered:.1f} %",
+        )
+        for task, row in _main_cells(run).items()
+        for label, cell in row.items()
+    ]
+    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Rows saved", "ESS share")
+    note = (
+        "NFE: rows really forwarded for one problem. Rows are saved where children are equal token "
+        "for token and where a text is finished early. ESS share: effective sample size of a "
+        "step's weights, divided by its children. Unanswered: no answer could be extracted."
+    )
+    full = (*columns, "Mean confidence", "Unanswered")
+    return Grid("search", "What the search did", full, tuple(rows), note)
+
+
+def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
+    """Accuracy over particles and branching, where a run has swept them."""
+    every = cells(run)
+    found: dict[tuple[int, int], dict[str, Cell]] = {}
+    for condition in run.manifest.conditions:
+        base = run.base
+        same = all(
+            getattr(condition.settings, k) == getattr(base, k)
+            for k in ("block_length", "lam", "temperature", "steps")
+        )
+        if condition.label == label and same and condition.spec in every:
+            point = (condition.settings.particles, condition.settings.branching)
+            found.setdefault(point, {})[condition.task] = every[condition.spec]
+    if len(found) < 2:
+        return None
+    rows = tuple(
+        (str(n), str(b), *(_swept(found[n, b].get(task)) for task in run.tasks))
+        for n, b in sorted(found)
+    )
+    columns = ("N", "b", *(title_of(task) for task in run.tasks))
+    return Grid("sweep", f"{label} over particles N and branching b", columns, rows)
+
+
+def _swept(cell: Cell | None) -> str:
+    return "–" if cell is None else f"{percent(cell.accuracy)} @ {cell.nfe:.0f} NFE"
+
+
+def beside_paper(run: Evaluation) -> Grid | None:
+    """The paper's numbers beside ours; None unless model and setting are the paper's."""
+    if not paper.same_setting(run.manifest.model, run.base):
+        return None
+    rows = []
+    for task, row in _main_cells(run).items():
+        for label, printed in paper.ACCURACY.get(task, {}).items():
+            if label in row:
+                ours = row[label].accuracy
+                inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
+                rows.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
+    columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
+    return Grid("paper", "The paper's numbers beside ours", columns, tuple(rows))
+
+
+def verdict(run: Evaluation, ours: str = "s3") -> list[str]:
+    """One sentence a rival: where `ours` wins, loses, and where nothing can be said."""
+    lines = []
+    for rival in RIVALS:
+        won, lost, open_ = [], [], []
+        for task in run.tasks:
+            main = run.main(task)
+            if ours not in main or rival not in main:
+                continue
+            found = paired(run, main[ours], main[rival])
+            clear = max(found.p_mcnemar, found.p_bootstrap) < LEVEL
+            name = f"{title_of(task)} ({100 * found.difference.value:+.1f})"
+            (open_ if not clear else won if found.difference.value > 0 else lost).append(name)
+        total = len(won) + len(lost) + len(open_)
+        if total:
+            lines.append(_sentence(ours, rival, won, lost, open_, total))
+    return lines
+
+
+def _sentence(
+    ours: str, rival: str, won: list[str], lost: list[str], open_: list[str], total: int
+) -> str:
+    parts = [f"{ours} beats {rival} on {len(won)} of {total} tasks"]
+    parts[0] += f": {', '.join(won)}" if won else ""
+    if lost:
+        parts.append(f"loses on {', '.join(lost)}")
+    if open_:
+        parts.append(f"no significant difference on {', '.join(open_)}")
+    return "; ".join(parts) + f" (percentage points; both tests at p < {LEVEL})."
+
+
+def all_tables(run: Evaluation) -> list[Grid]:
+    """Every table the run has data for, in reading order."""
+    maybe = (
+        accuracy(run),
+        comparisons(run),
+        ablation(run),
+        beside_paper(run),
+        cost(run),
+        search_figures(run),
+        sweep(run),
+    )
+    return [grid for grid in maybe if grid is not None and grid.rows]
