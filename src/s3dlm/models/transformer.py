@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +29,15 @@ BACKENDS: dict[str, SDPBackend | None] = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
+
+# A row's features must not depend on its company: a search that packs its rows differently would
+# else find another answer. On CPU the bits of a row change only where vectors end (softmax sums 16
+# lanes at a time) and where matrices have very few rows. So lengths are padded to whole vectors;
+# tests/models/test_batch_invariance.py says how far this carries.
+LENGTH_MULTIPLE = 16
+
+Turns: TypeAlias = tuple[Tensor, Tensor]  # cosines and signed sines, (length, 1, head) each
+Mask: TypeAlias = Tensor | None  # (rows, 1, 1, length), False where a key is padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +99,19 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
         self.down = nn.Linear(config.hidden, config.width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        x = x + self.out(self.attend(self.norm(x, self.attention_norm), cos, sin, mask))
-        gate, up = self.gate_up(self.norm(x, self.feed_norm)).chunk(2, -1)
-        result: Tensor = x + self.down(F.silu(gate) * up)
-        return result
+    def forward(self, x: Tensor, shape: tuple[int, int], turns: Turns, mask: Mask) -> Tensor:
+        """`x` is (rows × length, width): matrices stay flat, only attention sees the rows."""
+        attended = self.attend(rms_norm(x, self.attention_norm, self.epsilon), shape, turns, mask)
+        x = torch.addmm(x, attended, self.out.weight.t())
+        fed = rms_norm(x, self.feed_norm, self.epsilon)
+        gate, up = F.linear(fed, self.gate_up.weight).chunk(2, -1)
+        return torch.addmm(x, F.silu(gate).mul_(up), self.down.weight.t())
 
-    def attend(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        rows, length, _ = x.shape
+    def attend(self, x: Tensor, shape: tuple[int, int], turns: Turns, mask: Mask) -> Tensor:
         turning = self.heads + self.kv_heads  # queries and keys turn; values do not
-        qkv = self.qkv(x).view(rows, length, turning + self.kv_heads, self.size)
-        turned = rotate(self.normalise_heads(qkv[:, :, :turning]), cos, sin).transpose(1, 2)
+        qkv = F.linear(x, self.qkv.weight, self.qkv.bias)
+        qkv = qkv.view(*shape, turning + self.kv_heads, self.size)
+        turned = rotate(self.normalise_heads(qkv[:, :, :turning]), turns).transpose(1, 2)
         attended = F.scaled_dot_product_attention(
             turned[:, : self.heads],
             turned[:, self.heads :],
@@ -107,16 +119,13 @@ class Block(nn.Module):
             attn_mask=mask,
             enable_gqa=self.kv_heads != self.heads,
         )
-        return attended.transpose(1, 2).reshape(rows, length, self.heads * self.size)
+        return attended.transpose(1, 2).reshape(-1, self.heads * self.size)
 
     def normalise_heads(self, qk: Tensor) -> Tensor:
         if self.query_norm is None or self.key_norm is None:
             return qk
-        query, key = qk[:, :, : self.heads], qk[:, :, self.heads :]
-        return torch.cat((self.norm(query, self.query_norm), self.norm(key, self.key_norm)), 2)
-
-    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, weight.shape, weight, self.epsilon)
+        query = rms_norm(qk[:, :, : self.heads], self.query_norm, self.epsilon)
+        return torch.cat((query, rms_norm(qk[:, :, self.heads :], self.key_norm, self.epsilon)), 2)
 
 
 class Transformer(nn.Module):
@@ -139,7 +148,7 @@ class Transformer(nn.Module):
         self.output = (
             None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
         )
-        self._turns: tuple[Tensor, Tensor] | None = None
+        self._turns: Turns | None = None
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         length = tokens.shape[1]
@@ -148,16 +157,22 @@ class Transformer(nn.Module):
                 f"a row of {length} tokens does not fit the model's context of {self.context}; "
                 "shorten the prompt or the generation length"
             )
-        cos, sin = self.turns(length, tokens.device)
+        tokens, keys = whole_vectors(tokens, keys)
+        rows, padded = tokens.shape
+        turns = self.turns(padded, tokens.device)
         mask = None if keys is None else keys[:, None, None, :]
-        x: Tensor = self.embedding(tokens)
+        x = F.embedding(tokens.reshape(-1), self.embedding.weight)
         with self.backend():
             for block in self.blocks:
-                x = block(x, cos, sin, mask)
-        return F.rms_norm(x, self.norm.shape, self.norm, self.config.norm_epsilon)
+                x = block(x, (rows, padded), turns, mask)
+        x = rms_norm(x, self.norm, self.config.norm_epsilon)
+        return x.view(rows, padded, -1)[:, :length]
 
     def head(self, features: Tensor) -> Tensor:
         weight = self.embedding.weight if self.output is None else self.output.weight
+        if features.dim() == 2 and features.shape[0] < LENGTH_MULTIPLE:
+            few = features.shape[0]
+            return F.linear(F.pad(features, (0, 0, 0, LENGTH_MULTIPLE - few)), weight)[:few]
         return F.linear(features, weight)
 
     def forward(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
@@ -182,7 +197,7 @@ class Transformer(nn.Module):
         choice = BACKENDS[self.attention]
         return nullcontext() if choice is None else sdpa_kernel(choice)
 
-    def turns(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    def turns(self, length: int, device: torch.device) -> Turns:
         """Cosines and signed sines of the first `length` positions, (length, 1, head) in fp32."""
         kept = self._turns
         if kept is None or kept[0].shape[0] < length or kept[0].device != device:
@@ -192,19 +207,36 @@ class Transformer(nn.Module):
         return kept[0][:length], kept[1][:length]
 
 
-def rotary_turns(
-    config: TransformerConfig, length: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
+def rotary_turns(config: TransformerConfig, length: int, device: torch.device) -> Turns:
     """The angles position × θ^(−2i/head), as factors for `rotate`."""
-    half = torch.arange(0, config.head_size, 2, device=device, dtype=torch.float32)
-    speeds = 1.0 / config.rope_theta ** (half / config.head_size)
+    even = torch.arange(0, config.head_size, 2, device=device, dtype=torch.float32)
+    speeds = 1.0 / config.rope_theta ** (even / config.head_size)
     positions = torch.arange(length, device=device, dtype=torch.float32)
     angles = torch.outer(positions, speeds)[:, None, :]
     cos, sin = angles.cos(), angles.sin()
     return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (i, i + half) of a head; the sign of the first half is already in `sin`."""
-    swapped = x.roll(x.shape[-1] // 2, -1)
-    return torch.addcmul(x * cos, swapped, sin).to(x.dtype)
+def rotate(x: Tensor, turns: Turns) -> Tensor:
+    """Turn each pair (i, i + half) of a head; the sign of the first half is already in the sine."""
+    cos, sin = turns
+    swapped = x.roll(x.shape[-1] // 2, -1).to(cos.dtype)
+    return swapped.mul_(sin).addcmul_(x.to(cos.dtype), cos).to(x.dtype)
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """x / √(mean x² + ε) × weight; on CPU in fewer passes than PyTorch's own, which is no kernel."""
+    if x.dtype != torch.float32 or x.device.type != "cpu":
+        return F.rms_norm(x, weight.shape, weight, epsilon)
+    size: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    scale = (size * size).mul_(1 / x.shape[-1]).add_(epsilon).rsqrt_()
+    return (x * scale).mul_(weight)
+
+
+def whole_vectors(tokens: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Rows padded to a multiple of `LENGTH_MULTIPLE`, on CPU, where that makes a row's bits its own."""
+    missing = -tokens.shape[1] % LENGTH_MULTIPLE
+    if not missing or tokens.device.type != "cpu":
+        return tokens, keys
+    keys = torch.ones_like(tokens, dtype=torch.bool) if keys is None else keys
+    return F.pad(tokens, (0, missing)), F.pad(keys, (0, missing), value=False)
