@@ -84,9 +84,14 @@ def plain(text: str) -> str:
 
 def parse(text: str) -> Expression | None:
     """Read a whole text as one expression; None when it is none, or is too long."""
+    return parse_plain(plain(text)) if len(text) <= MAX_LENGTH else None
+
+
+def parse_plain(text: str) -> Expression | None:
+    """As `parse`, for a text whose operators are ASCII already."""
     if len(text) > MAX_LENGTH:
         return None
-    tokens = _tokens(plain(text))
+    tokens = _tokens(text)
     postfix = _postfix(tokens) if tokens else None
     return Expression(tuple(postfix)) if postfix else None
 

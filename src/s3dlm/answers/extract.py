@@ -79,27 +79,28 @@ def _letter_standing_last(text: str) -> str | None:
 
 def _expression(text: str, question: str) -> str | None:
     found = delimiters.find(text)
-    if found and (expression := expression_in(found.content)):
-        return expression
-    return None
+    written = expression_in(found.content) if found else None
+    return written[0] if written else None
 
 
-def expression_in(content: str) -> str | None:
+def expression_in(content: str) -> tuple[str, expressions.Expression] | None:
     """The expression in a delimited answer: of `a + b = c` the side that has operators."""
     plain = expressions.plain(content[: expressions.MAX_LENGTH])
     for side in plain.split("=", 4)[:4]:
-        if expressions.parse(side) is not None and any(sign in side for sign in "+-*/"):
-            return side.strip()
-    return last_expression(plain) if any(sign in plain for sign in "+-*/") else None
+        parsed = expressions.parse_plain(side)
+        if parsed is not None and len(parsed.postfix) > 1:
+            return side.strip(), parsed
+    return last_expression(plain)
 
 
-def last_expression(text: str) -> str | None:
+def last_expression(text: str) -> tuple[str, expressions.Expression] | None:
     """The last run of characters in a text that can be evaluated and has an operator."""
     tail = expressions.plain(text[-delimiters.MAX_ANSWER :])
     for run in reversed(_EXPRESSION_RUN.findall(tail)[-20:]):
         run = run.strip(" \t.")
-        if any(sign in run for sign in "+-*/") and expressions.parse(run) is not None:
-            return str(run)
+        parsed = expressions.parse_plain(run)
+        if parsed is not None and len(parsed.postfix) > 1:
+            return run, parsed
     return None
 
 

@@ -12,21 +12,16 @@ MASK_TOKENS = ("<|mdm_mask|>", "<|mask|>")
 
 def strip_end_tokens(text: str) -> str:
     """The text without its trailing run of end tokens and without space around it."""
-    if not text.endswith("|>") and "|>" not in text[-40:]:
-        return text.strip()
-    end = _end_of_content(text)
-    return text[:end].strip()
-
-
-def _end_of_content(text: str) -> int:
-    """Where the trailing run of end tokens and white space begins; one backward pass."""
     end = len(text)
-    while end:
-        if text[end - 1].isspace():
+    while True:
+        # The two tokens of LLaDA come first and need no table: this loop runs for every score.
+        while text.endswith("<|endoftext|>", 0, end):
+            end -= 13
+        if text.endswith("<|eot_id|>", 0, end):
+            end -= 10
+        elif end and text[end - 1].isspace():
             end -= 1
-            continue
-        token = next((t for t in END_TOKENS if text.endswith(t, 0, end)), None)
-        if token is None:
-            break
-        end -= len(token)
-    return end
+        elif text.endswith("<|im_end|>", 0, end):
+            end -= 10
+        else:
+            return text[:end].strip()

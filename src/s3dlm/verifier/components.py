@@ -1,0 +1,183 @@
+"""S1–S5: five views of a text that need no reference answer (the paper's appendix).
+
+Each is one short function of a `Reading`, with a value in [0, 1]. Where the paper leaves a number
+open, the docstring says what we chose.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from s3dlm.answers.extract import extract
+from s3dlm.answers.numbers import NUMBER, to_float
+from s3dlm.answers.text import END_TOKENS, MASK_TOKENS
+from s3dlm.verifier.equalities import count_equalities, plain_arithmetic, stated_values
+from s3dlm.verifier.reading import Reading
+
+KEYWORDS = (
+    "step", "therefore", "thus", "hence", "compute", "calculate", "subtract", "multipl", "divid",
+    "because", "since", "first", "then", "total",
+)  # fmt: skip
+
+# The paper's example "3" → 0.25 fixes the density's share; the rest is our split.
+KEYWORD_SHARE, DELIMITER_SHARE, DENSITY_SHARE = 0.40, 0.35, 0.25
+
+_NUMERAL = re.compile(r"[0-9][0-9.,]*+")
+_IN_NUMBER = re.compile(r"[0-9.,]")
+_GOES_ON = re.compile(r"[0-9]|[.,][0-9]")
+_NEITHER_LETTER_NOR_SPACE = bytes(
+    code for code in range(128) if not (chr(code).isalnum() or chr(code).isspace())
+)
+
+
+def structure(reading: Reading) -> float:
+    """S1 for maths: reasoning keywords, an answer delimiter, and mostly letters and digits."""
+    return _structure(reading, reading.answer is not None)
+
+
+def structure_of_choice(reading: Reading) -> float:
+    """S1 for multiple choice: as for maths, but what must be found is a letter from A to H."""
+    return _structure(reading, extract("choice", reading.text, reading.prompt) is not None)
+
+
+def _structure(reading: Reading, answered: bool) -> float:
+    keywords = keyword_share(reading.lower, KEYWORDS)
+    return (
+        KEYWORD_SHARE * keywords
+        + DELIMITER_SHARE * answered
+        + DENSITY_SHARE * min(density(reading.text) / 0.5, 1.0)
+    )
+
+
+def keyword_share(lower: str, keywords: tuple[str, ...]) -> float:
+    """min(h / 3, 1) for h distinct keywords; three are enough, so the search stops there."""
+    hits = 0
+    for keyword in keywords:
+        if keyword in lower:
+            hits += 1
+            if hits == 3:
+                return 1.0
+    return hits / 3
+
+
+def density(text: str) -> float:
+    """The share of characters that are letters, digits or white space."""
+    if not text:
+        return 0.0
+    if text.isascii():
+        return len(text.encode().translate(None, _NEITHER_LETTER_NOR_SPACE)) / len(text)
+    return sum(c.isalnum() or c.isspace() for c in text) / len(text)
+
+
+def arithmetic(reading: Reading) -> float:
+    """S2: the share of true equalities, times the share of plausible steps between stated values.
+
+    0.5 when there is no equality to check.
+    """
+    if "=" not in reading.text:
+        return 0.5
+    plain = plain_arithmetic(reading.text)
+    total, verified = count_equalities(plain)
+    return verified / total * chain_share(stated_values(plain)) if total else 0.5
+
+
+def chain_share(values: list[float]) -> float:
+    """The share of neighbours whose magnitudes lie within a factor of a thousand; zeros left out."""
+    pairs = [(a, b) for a, b in pairwise(values) if a and b]
+    if not pairs:
+        return 1.0
+    return sum(1e-3 < abs(b / a) < 1e3 for a, b in pairs) / len(pairs)
+
+
+def reachability(reading: Reading) -> float:
+    """S3: 1.0 when the answer already stands in the reasoning before it, 0.3 if not, 0.2 without."""
+    answer = reading.answer
+    if answer is None:
+        return 0.2
+    prefix = reading.text[: answer.start]
+    return 1.0 if _stands_in(answer.content, prefix, reading.lower[: answer.start]) else 0.3
+
+
+def _stands_in(content: str, prefix: str, lower_prefix: str) -> bool:
+    numeral = _numeral(content)
+    value = to_float(numeral) if numeral is not None else None
+    if numeral is None or value is None:
+        return content.lower() in lower_prefix
+    if _is_whole_number_at(prefix, prefix.rfind(numeral), len(numeral)):
+        return True  # the same spelling: no need to read every number
+    value = abs(value)
+    for other in _NUMERAL.findall(prefix):
+        number = to_float(other.rstrip(".,"))
+        if number is not None and abs(number - value) <= 1e-6:
+            return True
+    return False
+
+
+def _is_whole_number_at(text: str, start: int, length: int) -> bool:
+    """Whether the digits found at a place are not the middle of a longer number."""
+    if start < 0:
+        return False
+    end = start + length
+    return not (_IN_NUMBER.match(text, start - 1) if start else None) and not (
+        _GOES_ON.match(text, end)
+    )
+
+
+def _numeral(content: str) -> str | None:
+    """The digits of an answer that is one number, whatever sign, currency or unit is around it."""
+    bare = content.strip(" \n$%\\.-")
+    match = NUMBER.match(bare)
+    if match is None:
+        return None
+    rest = bare[match.end() :].lstrip()
+    return match[0] if not rest or rest.startswith("\\text") or rest[0].isalpha() else None
+
+
+def confidence(reading: Reading) -> float:
+    """S4: the model's mean token probability, clipped to [0, 1]; 0.5 when it gives none."""
+    value = reading.confidence
+    if value is None or value != value:
+        return 0.5
+    return min(max(value, 0.0), 1.0)
+
+
+def non_degeneracy(reading: Reading) -> float:
+    """S5: the paper's cascade against floods of special tokens, stubs and repetition."""
+    if "<|" in reading.text and (flooded := _special_tokens(reading.text)) is not None:
+        return flooded
+    words = reading.words
+    if len(words) < 8:
+        return 0.2
+    if len(words) <= 12:
+        return 1.0
+    # Every distinct word but the last starts a distinct bigram, so a rich vocabulary settles it.
+    distinct = len(set(words))
+    if distinct - 2 >= 0.30 * len(words):
+        return 1.0
+    return _diversity(words)
+
+
+def _special_tokens(text: str) -> float | None:
+    """0.0 for a flood of end tokens inside the text, 0.05 for masks left in it, else None."""
+    ends = sum(text.count(token) for token in END_TOKENS)
+    masks = sum(text.count(token) for token in MASK_TOKENS)
+    if not ends and not masks:
+        return None
+    for token in END_TOKENS + MASK_TOKENS:
+        text = text.replace(token, " ")
+    positions = len(text.split()) + ends + masks
+    if ends > 0.20 * positions:
+        return 0.0
+    return 0.05 if masks > 0.15 * positions else None
+
+
+def _diversity(words: list[str]) -> float:
+    pairs = len(words) - 1
+    bigrams = len(set(pairwise(words))) / pairs
+    if bigrams < 0.30:
+        return 0.05 if bigrams < 0.15 else 0.3
+    if len(words) > 30:
+        trigrams = len(set(zip(words, words[1:], words[2:], strict=False))) / (pairs - 1)
+        return 0.2 if trigrams < 0.25 else 1.0
+    return 1.0
