@@ -16,11 +16,14 @@ GAIN = 1.1  # a size must bring this much more throughput than the one before to
 PATIENCE = 2.0  # seconds: a probe that takes longer shows enough
 
 
-def rows_that_pay(model: Model, length: int, sizes: Sequence[int] = SIZES) -> int:
+def rows_that_pay(
+    model: Model, prompt: Sequence[int], gen_length: int, sizes: Sequence[int] = SIZES
+) -> int:
     """The smallest number of rows after which doubling no longer brings a tenth more rows a second."""
+    row = [*prompt, *[model.denoiser.mask_id] * gen_length]
     best, best_rate = sizes[0], 0.0
     for rows in sizes:
-        seconds = _probe(model, rows, length)
+        seconds = _probe(model, row, rows)
         if seconds is None or rows / seconds < GAIN * best_rate:
             break
         best, best_rate = rows, rows / seconds
@@ -29,12 +32,12 @@ def rows_that_pay(model: Model, length: int, sizes: Sequence[int] = SIZES) -> in
     return best
 
 
-def _probe(model: Model, rows: int, length: int) -> float | None:
-    """Seconds of one forward of masked rows (the better of two); None when memory is too small."""
+def _probe(model: Model, row: Sequence[int], rows: int) -> float | None:
+    """Seconds of one forward of equal rows (the better of two); None when memory is too small."""
     import torch
 
     device = getattr(model.denoiser, "device", torch.device("cpu"))
-    tokens = torch.full((rows, length), model.denoiser.mask_id, dtype=torch.int64, device=device)
+    tokens = torch.tensor([list(row)] * rows, dtype=torch.int64, device=device)
     taken = []
     try:
         with torch.inference_mode():

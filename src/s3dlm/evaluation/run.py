@@ -114,7 +114,7 @@ class _Stage:
     counting: TokenCounter
     observer: Observer
     folder: Path
-    rows: dict[int, int] = field(default_factory=dict)
+    rows: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def run(self, condition: Condition, max_rows: int | None) -> None:
         samples = self.plan.problems[condition.task].samples
@@ -166,10 +166,14 @@ class _Stage:
             yield job
 
     def _rows(self, condition: Condition) -> int:
-        length = condition.settings.gen_length + 64
-        if length not in self.rows:
-            self.rows[length] = rows_that_pay(self.model, length)
-        return self.rows[length]
+        """Rows a forward: tried out once for each task and length, on its first prompt."""
+        key = (condition.task, condition.settings.gen_length)
+        if key not in self.rows:
+            question = self.plan.problems[condition.task].samples[0].question
+            prompt = tasks.get(condition.task).render(question, self.model.preset)
+            ids = self.model.tokenizer.chat(prompt.user, prompt.prefill)
+            self.rows[key] = rows_that_pay(self.model, ids, key[1])
+        return self.rows[key]
 
     def _record(
         self,

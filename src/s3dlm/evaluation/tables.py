@@ -236,7 +236,9 @@ def verdict(run: Evaluation, ours: str = "s3") -> list[str]:
     """One sentence a rival: where `ours` wins, loses, and where nothing can be said."""
     lines = []
     for rival in RIVALS:
-        won, lost, open_ = [], [], []
+        won: list[str] = []
+        lost: list[str] = []
+        open_: list[str] = []
         for task in run.tasks:
             main = run.main(task)
             if ours not in main or rival not in main:

@@ -1,0 +1,189 @@
+"""The report as one HTML page that needs nothing else: style, script, figures and data inside it.
+
+Questions, answers and outputs are untrusted text. Python escapes what it writes; the script sets
+text only, never markup; the embedded JSON cannot close its own element; and a policy forbids the
+page to load or send anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+
+from s3dlm.evaluation.summary import Evaluation
+from s3dlm.evaluation.tables import Grid, title_of
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+def _asset(name: str) -> str:
+    return (files("s3dlm.evaluation") / "assets" / name).read_text(encoding="utf-8")
+
+
+def render(
+    run: Evaluation,
+    title: str,
+    verdict: Sequence[str],
+    facts: Mapping[str, str],
+    grids: Sequence[Grid],
+    figures: Sequence[tuple[str, str, str, str]],
+) -> str:
+    """The whole page; `figures` are (key, title, caption, SVG text)."""
+    anchors = [(grid.key, grid.title) for grid in grids]
+    anchors += [(f"figure-{key}", name) for key, name, _, _ in figures]
+    anchors += [("problems", "Problems"), ("setting", "Setting")]
+    links = "".join(f'<li><a href="#{key}">{_text(_brief(name))}</a></li>' for key, name in anchors)
+    body = [
+        *(_table(grid) for grid in grids),
+        *(_figure(*figure) for figure in figures),
+        _browser(run),
+        _facts(facts),
+    ]
+    sentences = "".join(f"<p>{_text(line)}</p>" for line in verdict)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<title>{_text(title)}</title><style>{_asset('report.css')}</style></head>\n<body>"
+        f'<header><h1>{_text(title)}</h1><div class="verdict">{sentences}</div></header>'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>{"".join(body)}</main>'
+        f'<footer class="soft">Made by <code>s3dlm report</code> from {_text(str(_count(run)))} '
+        "records; every figure's data lies beside it as CSV.</footer>"
+        f'<script type="application/json" id="data">{_embedded(_problems(run))}</script>'
+        f"<script>{_asset('report.js')}</script></body></html>\n"
+    )
+
+
+def _text(value: str) -> str:
+    return html.escape(value, quote=True)
+
+
+def _brief(title: str) -> str:
+    return title.split(" (")[0].split(",")[0]
+
+
+def _count(run: Evaluation) -> int:
+    return sum(len(some) for some in run.records.values())
+
+
+def _table(grid: Grid) -> str:
+    words = [_is_word(grid, column) for column in range(len(grid.columns))]
+    head = "".join(
+        f'<th scope="col"{" class=word" if word else ""}>{_text(name)}</th>'
+        for name, word in zip(grid.columns, words, strict=True)
+    )
+    rows, before = [], ""
+    for row in grid.rows:
+        first = ' class="first"' if row[0] != before else ""
+        cells = "".join(
+            f"<td{' class=word' if word else ''}>{_cell(cell, row[0] == before and i == 0)}</td>"
+            for i, (cell, word) in enumerate(zip(row, words, strict=True))
+        )
+        rows.append(f"<tr{first}>{cells}</tr>")
+        before = row[0]
+    note = f'<p class="note">{_text(grid.note)}</p>' if grid.note else ""
+    return (
+        f'<section id="{grid.key}"><h2>{_text(grid.title)}</h2><div class="scroll"><table><thead>'
+        f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{note}</section>"
+    )
+
+
+def _is_word(grid: Grid, column: int) -> bool:
+    """A column of names reads from the left, a column of numbers from the right."""
+    return all(row[column][:1].isalpha() for row in grid.rows)
+
+
+def _cell(text: str, repeated: bool) -> str:
+    if repeated:
+        return f'<span class="soft">{_text(text)}</span>'
+    return f"<strong>{_text(text[1:])}</strong>" if text.startswith("*") else _text(text)
+
+
+def _figure(key: str, title: str, caption: str, svg: str) -> str:
+    source = base64.b64encode(svg.encode()).decode()
+    return (
+        f'<section id="figure-{key}"><h2>{_text(title)}</h2><figure>'
+        f'<img alt="{_text(title)}" src="data:image/svg+xml;base64,{source}">'
+        f"<figcaption>{_text(caption)}</figcaption></figure></section>"
+    )
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    pairs = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in facts.items())
+    return f'<section id="setting"><h2>Setting</h2><dl class="facts">{pairs}</dl></section>'
+
+
+def _browser(run: Evaluation) -> str:
+    tasks = "".join(f'<option value="{_text(t)}">{_text(title_of(t))}</option>' for t in run.tasks)
+    labels = run.labels()
+
+    def choose(wanted: str) -> str:
+        return "".join(
+            f"<option{' selected' if label == wanted else ''}>{_text(label)}</option>"
+            for label in labels
+        )
+
+    return (
+        '<section id="problems"><h2>Problems, one by one</h2><div class="controls">'
+        f'<label>Task<select id="task"><option value="">all</option>{tasks}</select></label>'
+        '<label>Show<select id="outcome"><option value="all">every problem</option>'
+        '<option value="won">first method better than second</option>'
+        '<option value="lost">first method worse than second</option>'
+        '<option value="failed">nobody right</option>'
+        '<option value="solved">everybody right</option></select></label>'
+        f'<label>First<select id="first">{choose("s3")}</select></label>'
+        f'<label>Second<select id="second">{choose("best_of_k")}</select></label>'
+        '<label>Words<input id="words" type="search" placeholder="in the question"></label>'
+        '<button id="back" type="button">Back</button><button id="next" type="button">Next</button>'
+        '</div><p class="soft" id="found" aria-live="polite"></p><div id="problem-list"></div>'
+        "</section>"
+    )
+
+
+def _embedded(data: object) -> str:
+    """JSON that can stand inside a script element whatever its strings say."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _problems(run: Evaluation) -> dict[str, object]:
+    """The browser's data: per problem every main method's marks, answer, output and votes."""
+    listed = []
+    for task in run.tasks:
+        rows: dict[str, list[dict[str, object]]] = {s.id: [] for s in run.samples[task]}
+        for label, condition in run.main(task).items():
+            for sample, found in _by_sample(run, condition.spec).items():
+                rows[sample].append({"label": label, **found})
+        listed += [
+            {"task": task, "id": s.id, "question": s.question, "gold": _gold(s.gold), "rows": r}
+            for s in run.samples[task]
+            if (r := rows[s.id])
+        ]
+    titles = {task: title_of(task) for task in run.tasks}
+    return {"problems": listed, "titles": titles, "seeds": list(run.manifest.seeds)}
+
+
+def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for record in sorted(run.records[spec], key=lambda r: r.seed):
+        if record.sample in found:
+            found[record.sample]["marks"] += [record.correct]  # type: ignore[operator]
+            continue
+        trace = run.folder / "traces" / f"{spec}-{record.sample}.jsonl"
+        found[record.sample] = {
+            "marks": [record.correct],
+            "answer": record.answer,
+            "text": record.text,
+            "votes": ", ".join(one.answer or "none" for one in record.survivors),
+            "trace": f"traces/{trace.name}" if trace.is_file() else None,
+        }
+    return found
+
+
+def _gold(gold: object) -> str:
+    if isinstance(gold, float) and gold.is_integer():
+        return str(int(gold))
+    return gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)
