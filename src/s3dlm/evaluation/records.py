@@ -115,12 +115,20 @@ class Store:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = _locked(folder / FILE)
-        data = self._file.read()
-        self.records = list(_parse(folder / FILE, data))
         self.keys: set[Key] = set()
-        for record in self.records:
+        try:
+            self.records = self._read(folder / FILE)
+        except RecordError:
+            self._file.close()
+            raise
+
+    def _read(self, path: Path) -> list[Record]:
+        data = self._file.read()
+        records = list(_parse(path, data))
+        for record in records:
             self._claim(record.key)
         self._repair(data)
+        return records
 
     def _claim(self, key: Key) -> None:
         if key in self.keys:

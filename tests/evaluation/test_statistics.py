@@ -1,0 +1,90 @@
+"""Statistics against values known by hand or by definition."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s3dlm.evaluation.statistics import (
+    best_of_k_bound,
+    bootstrap,
+    compare,
+    expected_maximum,
+    mcnemar,
+    wilson,
+)
+
+
+def test_wilson_known_values() -> None:
+    found = wilson(0.5, 10)
+    assert (round(found.low, 4), round(found.high, 4)) == (0.2366, 0.7634)
+    assert wilson(0.0, 20).low == 0.0
+    assert round(wilson(0.0, 20).high, 4) == 0.1611
+    assert wilson(1.0, 20).high == 1.0
+
+
+@given(st.floats(0, 1), st.integers(1, 5000))
+def test_wilson_holds_its_estimate_and_narrows(share: float, n: int) -> None:
+    found, finer = wilson(share, n), wilson(share, 4 * n)
+    assert 0 <= found.low <= share + 1e-12
+    assert share - 1e-12 <= found.high <= 1
+    assert finer.high - finer.low < found.high - found.low
+
+
+def test_mcnemar_is_the_exact_binomial_test() -> None:
+    assert mcnemar(0, 0) == 1.0
+    assert mcnemar(5, 5) == 1.0
+    assert mcnemar(8, 0) == pytest.approx(2 / 2**8)
+    for wins, losses in ((10, 3), (1, 7), (40, 60)):
+        n, k = wins + losses, min(wins, losses)
+        exact = min(1.0, 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n)
+        assert mcnemar(wins, losses) == pytest.approx(exact)
+        assert mcnemar(wins, losses) == mcnemar(losses, wins)
+    assert 0 < mcnemar(4000, 3000) < 1e-20
+
+
+def test_bootstrap_is_repeatable_and_sees_a_clear_difference() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(0.2, 0.5, 400)
+    interval, p = bootstrap(values.tolist())
+    assert (interval, p) == bootstrap(values.tolist())
+    assert interval.low < values.mean() < interval.high
+    assert p < 0.001
+    assert bootstrap([0.0] * 30)[1] == 1.0
+
+
+def test_bootstrap_rarely_cries_wolf() -> None:
+    rng = np.random.default_rng(2)
+    false = sum(bootstrap(rng.normal(0, 1, 60).tolist(), 1000)[1] < 0.05 for _ in range(200))
+    assert false <= 22  # 5 % of 200 is 10; more than 22 has probability below 0.1 %
+
+
+def test_compare_counts_wins_losses_and_signs() -> None:
+    ours = [[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]
+    theirs = [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
+    found = compare(ours, theirs)
+    assert (found.pairs, found.wins, found.losses) == (6, 1, 1)
+    assert found.difference.value == 0.0
+    assert found.p_mcnemar == 1.0
+    assert compare(theirs, ours).wins == found.losses
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.data())
+def test_expected_maximum_is_the_mean_over_all_subsets(
+    values: list[float], data: st.DataObject
+) -> None:
+    k = data.draw(st.integers(1, len(values)))
+    subsets = list(itertools.combinations(values, k))
+    mean = sum(max(subset) for subset in subsets) / len(subsets)
+    assert expected_maximum(values, k) == pytest.approx(mean)
+
+
+def test_best_of_k_stays_below_its_bound_for_gaussians() -> None:
+    values = np.random.default_rng(3).normal(0.5, 0.1, 2000).tolist()
+    for k in (1, 2, 8, 64):
+        assert expected_maximum(values, k) <= best_of_k_bound(values, k) + 1e-12
