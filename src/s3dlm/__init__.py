@@ -1,1 +1,61 @@
-"""Search at inference time for diffusion language models."""
+"""Search at inference time for diffusion language models.
+
+    import s3dlm
+    model = s3dlm.load("tiny")
+    result = s3dlm.generate(model, "Target: 24 Numbers: 6, 4, 12", task="countdown")
+
+Names are imported when first used, so that `import s3dlm` costs nothing and the parts that need no
+torch (answers, verifier) work without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from s3dlm.engine import Job as Job
+    from s3dlm.engine import Result as Result
+    from s3dlm.engine import generate as generate
+    from s3dlm.engine import generate_batch as generate_batch
+    from s3dlm.engine import run as run
+    from s3dlm.engine import stream as stream
+    from s3dlm.errors import S3dlmError as S3dlmError
+    from s3dlm.models.base import Model as Model
+    from s3dlm.models.registry import load as load
+    from s3dlm.search.loop import Step as Step
+    from s3dlm.search.select import Survivor as Survivor
+    from s3dlm.settings import Settings as Settings
+    from s3dlm.trace import read_trace as read_trace
+    from s3dlm.trace import write_trace as write_trace
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Job": "engine",
+    "Model": "models.base",
+    "Result": "engine",
+    "S3dlmError": "errors",
+    "Settings": "settings",
+    "Step": "search.loop",
+    "Survivor": "search.select",
+    "generate": "engine",
+    "generate_batch": "engine",
+    "load": "models.registry",
+    "read_trace": "trace",
+    "run": "engine",
+    "stream": "engine",
+    "write_trace": "trace",
+}
+
+__all__ = [*sorted(_HOMES), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"s3dlm.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 's3dlm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,133 @@
+"""Masked diffusion as a process the search can drive: the only file that knows what a mask is.
+
+A canvas starts fully masked; every step samples the open block from the prediction, reveals the most
+eager positions and leaves the rest masked. A revealed token never changes. An answer whose first end
+token is known together with all before it is finished: what follows cannot change its text, so the
+rest is filled with that end token and the canvas is never forwarded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from s3dlm.models.forward import Prediction, Rows
+from s3dlm.schedule import POLICIES, Draw, Reveal, choose
+from s3dlm.search.particles import Canvas, CleanText, Floats, Ints
+
+POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedDiffusion:
+    """One prompt's denoising under LLaDA's schedule."""
+
+    prompt: Ints  # (prompt,)
+    schedule: list[Reveal]
+    policy: str
+    temperature: float
+    draws: int  # the most children one distinct canvas can have
+    look_ahead_wanted: bool
+    mask_id: int
+    end_ids: Ints
+    decode: Callable[[list[int]], str]
+    label: str  # names the prompt in errors
+
+    @property
+    def steps(self) -> int:
+        return len(self.schedule)
+
+    def start(self) -> Canvas:
+        shape = (1, self.schedule[-1].stop)
+        return Canvas(np.full(shape, self.mask_id, dtype=np.int64), np.zeros(shape))
+
+    def is_open(self, tokens: Ints) -> NDArray[np.bool_]:
+        return (tokens == self.mask_id).any(axis=1)
+
+    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
+        reveal = self.schedule[step]
+        draws = self.draws if self.temperature > 0 else 1
+        return Rows(
+            prompt=self.prompt,
+            canvas=tokens,
+            masked=tokens == self.mask_id,
+            start=reveal.start,
+            stop=reveal.stop,
+            uniforms=rng.random((len(tokens), reveal.stop - reveal.start, draws)),
+            temperature=self.temperature,
+            look_ahead=self.look_ahead_wanted,
+            statistics=self.policy in POLICIES_WITH_STATISTICS,
+            label=f"step {step + 1} of {self.steps}, prompt {self.label}",
+        )
+
+    def expand(
+        self,
+        canvas: Canvas,
+        prediction: Prediction,
+        row: Ints,
+        draw: Ints,
+        step: int,
+        rng: np.random.Generator,
+    ) -> Canvas:
+        reveal = self.schedule[step]
+        block = slice(reveal.start, reveal.stop)
+        draw = draw if self.temperature > 0 else np.zeros_like(draw)
+        sampled = Draw(
+            tokens=prediction.draws[row, :, draw],
+            logp=prediction.draws_logp[row, :, draw],
+            margin=None if prediction.margin is None else prediction.margin[row],
+            entropy=None if prediction.entropy is None else prediction.entropy[row],
+        )
+        masked = canvas.tokens[:, block] == self.mask_id
+        chosen = choose(POLICIES[self.policy](sampled, rng), masked, reveal.count)
+        tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
+        tokens[:, block][chosen] = sampled.tokens[chosen]
+        logp[:, block][chosen] = sampled.logp[chosen]
+        self._finish(tokens)
+        return Canvas(tokens, logp)
+
+    def _finish(self, tokens: Ints) -> None:
+        """Fill what follows a known end whose past is known too."""
+        end = self._is_end(tokens).argmax(axis=1)
+        mask = (tokens == self.mask_id).argmax(axis=1)
+        for row in np.flatnonzero(end < mask):
+            # argmax is 0 where there is none: an end at 0 counts only if it is one.
+            if end[row] or tokens[row, 0] in self.end_ids:
+                tokens[row, end[row] :] = tokens[row, end[row]]
+
+    def look_ahead(self, canvas: Canvas, prediction: Prediction | None, row: Ints) -> CleanText:
+        masked = (canvas.tokens == self.mask_id) & (row >= 0)[:, None]
+        tokens, logp = canvas.tokens, canvas.logp
+        if prediction is not None and masked.any():
+            tokens = np.where(masked, prediction.top[row], tokens)
+            logp = np.where(masked, prediction.top_logp[row], logp)
+        counted = self._until_end(tokens) & (tokens != self.mask_id)  # not asked for, not counted
+        known = np.maximum(counted.sum(axis=1), 1)
+        return CleanText(tokens, (np.exp(logp) * counted).sum(axis=1) / known)
+
+    def length(self, tokens: Ints) -> int:
+        """Tokens of one clean canvas before its first end."""
+        (ends,) = np.nonzero(self._is_end(tokens))
+        return int(ends[0]) if ends.size else int(tokens.size)
+
+    def read(self, tokens: Ints) -> str:
+        return self.decode(tokens[: self.length(tokens)].tolist())
+
+    def nll(self, canvas: Canvas) -> Floats:
+        counted = self._until_end(canvas.tokens)
+        result: Floats = -(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1)
+        return result
+
+    def _is_end(self, tokens: Ints) -> NDArray[np.bool_]:
+        ends = np.zeros(tokens.shape, dtype=np.bool_)
+        for end in self.end_ids:
+            ends |= tokens == end
+        return ends
+
+    def _until_end(self, tokens: Ints) -> NDArray[np.bool_]:
+        """Positions up to and including the first end token."""
+        ends = self._is_end(tokens)
+        return (np.cumsum(ends, axis=1) - ends) == 0

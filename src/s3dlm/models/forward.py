@@ -1,0 +1,278 @@
+"""Many prompts' rows in few forwards, and of the logits only what a search needs.
+
+A full-vocabulary tensor for every position would dwarf the model. So the head runs on masked
+positions only, in chunks of bounded size, and each chunk is boiled down at once: the best token and
+its log-probability (the look-ahead), and for the open block as many exact samples as children could
+ever be wanted (the next proposal). What leaves this file is small numpy data; no logits survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from s3dlm.errors import ModelError
+from s3dlm.models.base import Denoiser
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LENGTH_MULTIPLE = 32  # rows are padded to a multiple, so that their bits do not depend on company
+PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
+LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
+LARGEST_UNIFORM = 1.0 - 2.0**-24  # the float32 below one: a draw never falls past the last token
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Canvases of one prompt that want a prediction, and what is wanted of it."""
+
+    prompt: Ints  # (prompt,)
+    canvas: Ints  # (rows, length)
+    masked: NDArray[np.bool_]  # (rows, length) positions not yet known
+    start: int  # the open block, sampled next
+    stop: int
+    uniforms: Floats  # (rows, block, draws) in [0, 1): one for each sample of each position
+    temperature: float
+    look_ahead: bool  # whether positions outside the open block are predicted too
+    statistics: bool  # whether margin and entropy are wanted
+    label: str  # names the prompt and step in errors
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model says of some canvases; only masked positions that were asked for are filled."""
+
+    top: Ints  # (rows, length) most probable token
+    top_logp: Floats  # (rows, length) its log-probability
+    draws: Ints  # (rows, block, draws) samples of softmax(logits / temperature)
+    draws_logp: Floats  # (rows, block, draws) their untempered log-probability
+    margin: Floats | None = None  # (rows, block)
+    entropy: Floats | None = None  # (rows, block)
+
+
+class Forward:
+    """Runs a denoiser on packed rows; results do not depend on what else is in the batch."""
+
+    def __init__(
+        self, denoiser: Denoiser, *, max_tokens: int = 16384, logits_bytes: int = 1 << 26
+    ) -> None:
+        self.denoiser = denoiser
+        self.device = getattr(denoiser, "device", torch.device("cpu"))
+        self.max_tokens = max_tokens
+        self.positions = max(1, logits_bytes // (4 * denoiser.vocabulary))
+
+    @torch.inference_mode()
+    def __call__(self, requests: Sequence[Rows]) -> list[Prediction]:
+        results = [_empty(request) for request in requests]
+        for batch in _batches(requests, self.max_tokens):
+            self._run(requests, results, batch)
+        return results
+
+    def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: list[_Part]) -> None:
+        """One batch; out of memory halves it, for good, and tries again."""
+        try:
+            features = self._encode(requests, batch)
+        except torch.OutOfMemoryError as error:
+            self.max_tokens //= 2
+            if self.max_tokens < LENGTH_MULTIPLE or sum(p.stop - p.start for p in batch) == 1:
+                raise ModelError(
+                    "out of memory with a single row; choose a smaller gen_length, a smaller dtype "
+                    "or a larger device"
+                ) from error
+            chosen = [requests[part.request] for part in batch]
+            smaller = _batches(chosen, self.max_tokens, [(p.start, p.stop) for p in batch])
+            for half in smaller:
+                parts = [_Part(batch[p.request].request, p.start, p.stop) for p in half]
+                self._run(requests, results, parts)
+            return
+        for sampled, group in _groups(requests, results, batch):
+            self._read(group, features, sampled)
+
+    def _encode(self, requests: Sequence[Rows], batch: list[_Part]) -> Tensor:
+        lengths = [_length(requests[part.request]) for part in batch]
+        width = -(-max(lengths) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        width = max(max(lengths), min(width, self.denoiser.context))
+        count = sum(part.stop - part.start for part in batch)
+        tokens = np.zeros((count, width), dtype=np.int64)
+        keys = np.zeros((count, width), dtype=np.bool_)
+        first = 0
+        for part, length in zip(batch, lengths, strict=True):
+            request, last = requests[part.request], first + part.stop - part.start
+            tokens[first:last, : request.prompt.size] = request.prompt
+            tokens[first:last, request.prompt.size : length] = request.canvas[
+                part.start : part.stop
+            ]
+            keys[first:last, :length] = True
+            first = last
+        return self.denoiser.encode(
+            torch.from_numpy(tokens).to(self.device), torch.from_numpy(keys).to(self.device)
+        )
+
+    def _read(self, group: list[_Place], features: Tensor, sampled: bool) -> None:
+        """Boil down the features of all places of a group, whoever asked for them."""
+        rows = np.concatenate([place.batch_row for place in group])
+        columns = np.concatenate([place.column for place in group])
+        pieces = [
+            self._read_chunk(group, features[rows[at], columns[at]], at, sampled)
+            for at in _slices(rows.size, self.positions)
+        ]
+        whole = [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+        last = 0
+        for place in group:
+            first, last = last, last + place.batch_row.size
+            place.fill([array[first:last] for array in whole])
+
+    def _read_chunk(
+        self, group: list[_Place], features: Tensor, at: slice, sampled: bool
+    ) -> list[NDArray[Any]]:
+        """Best token and log-probability; where sampled, draws and what the policies may want."""
+        shifted, best, log_sum = self._logits(features, group[0].request.label)
+        read = [best, -log_sum]
+        if sampled:
+            request = group[0].request
+            uniforms = np.concatenate([place.uniforms() for place in group])[at]
+            tokens = _sample(
+                shifted, best, torch.from_numpy(uniforms).to(shifted), request.temperature
+            )
+            read += [tokens, shifted.gather(1, tokens) - log_sum[:, None]]
+            if request.statistics:
+                logp = shifted - log_sum[:, None]
+                two = logp.topk(2, dim=1).values.exp()
+                read += [two[:, 0] - two[:, 1], torch.special.entr(logp.exp()).sum(1)]
+        return [tensor.cpu().numpy() for tensor in read]
+
+    def _logits(self, features: Tensor, label: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits minus their largest, the token it belongs to, and log Σ exp of the shifted ones."""
+        logits = self.denoiser.head(features).float()
+        logits[:, self.denoiser.mask_id] = -torch.inf  # the mask itself is never an answer
+        largest, best = logits.max(dim=1)
+        if not bool(torch.isfinite(largest).all()):
+            raise ModelError(
+                f"the model returned NaN or infinite logits at {label}; check the weights and dtype "
+                "(float16 overflows: try bfloat16 or float32)"
+            )
+        if float(largest.abs().max()) > LOGIT_LIMIT:
+            logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT)
+            logits[:, self.denoiser.mask_id] = -torch.inf
+            largest, best = logits.max(dim=1)
+        shifted = logits.sub_(largest[:, None])
+        return shifted, best, shifted.exp().sum(dim=1).log_()
+
+
+def _sample(shifted: Tensor, best: Tensor, uniforms: Tensor, temperature: float) -> Tensor:
+    """Exact samples by inverse CDF: siblings share one cumulative sum, one uniform each."""
+    if temperature == 0.0:
+        return best[:, None].expand(-1, uniforms.shape[1])
+    scaled = shifted if temperature == 1.0 else shifted / temperature
+    edges = scaled.exp().cumsum(dim=1)
+    edges /= edges[:, -1:].clone()
+    return torch.searchsorted(edges, uniforms.clamp_(max=LARGEST_UNIFORM), right=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows start…stop of one request."""
+
+    request: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Wanted positions of one part: where their features are and where their results go."""
+
+    request: Rows
+    result: Prediction
+    row: Ints  # (places,) of the request
+    position: Ints  # (places,) on the canvas
+    batch_row: Ints  # (places,) of the batch
+    column: Ints  # (places,) of the batch
+
+    def uniforms(self) -> Floats:
+        return self.request.uniforms[self.row, self.position - self.request.start]
+
+    def fill(self, read: list[NDArray[Any]]) -> None:
+        result, within = self.result, self.position - self.request.start
+        result.top[self.row, self.position] = read[0]
+        result.top_logp[self.row, self.position] = read[1]
+        if len(read) > 2:
+            result.draws[self.row, within] = read[2]
+            result.draws_logp[self.row, within] = read[3]
+        if result.margin is not None and result.entropy is not None and len(read) > 4:
+            result.margin[self.row, within] = read[4]
+            result.entropy[self.row, within] = read[5]
+
+
+def _groups(
+    requests: Sequence[Rows], results: list[Prediction], batch: list[_Part]
+) -> list[tuple[bool, list[_Place]]]:
+    """Wanted places that can be read together: (sampled, places)."""
+    groups: dict[tuple[bool, float, int, bool], list[_Place]] = {}
+    first = 0
+    for part in batch:
+        request, result = requests[part.request], results[part.request]
+        rows, positions = np.nonzero(request.masked[part.start : part.stop])
+        inside = (positions >= request.start) & (positions < request.stop)
+        kind = (request.temperature, request.uniforms.shape[2], request.statistics)
+        for sampled in (True, False) if request.look_ahead else (True,):
+            row, position = rows[inside == sampled], positions[inside == sampled]
+            if row.size:
+                column = position + request.prompt.size
+                place = _Place(request, result, row + part.start, position, row + first, column)
+                key = (True, *kind) if sampled else (False, 0.0, 0, False)
+                groups.setdefault(key, []).append(place)
+        first += part.stop - part.start
+    return [(key[0], places) for key, places in groups.items()]
+
+
+def _length(request: Rows) -> int:
+    return int(request.prompt.size + request.canvas.shape[1])
+
+
+def _empty(request: Rows) -> Prediction:
+    shape, block = request.canvas.shape, request.uniforms.shape
+    wanted = request.statistics
+    return Prediction(
+        top=request.canvas.copy(),
+        top_logp=np.zeros(shape),
+        draws=np.zeros(block, dtype=np.int64),
+        draws_logp=np.zeros(block),
+        margin=np.zeros(block[:2]) if wanted else None,
+        entropy=np.zeros(block[:2]) if wanted else None,
+    )
+
+
+def _batches(
+    requests: Sequence[Rows], max_tokens: int, ranges: Sequence[tuple[int, int]] | None = None
+) -> Iterator[list[_Part]]:
+    """Parts of similar padded length, together at most `max_tokens`; the longest rows first."""
+    order = sorted(range(len(requests)), key=lambda index: -_length(requests[index]))
+    batch: list[_Part] = []
+    width = room = 0
+    for index in order:
+        start, stop = ranges[index] if ranges else (0, requests[index].canvas.shape[0])
+        length = -(-_length(requests[index]) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        while start < stop:
+            if batch and (room < 1 or length < PADDING_LIMIT * width):
+                yield batch
+                batch = []
+            if not batch:
+                width, room = length, max(1, max_tokens // length)
+            taken = min(room, stop - start)
+            batch.append(_Part(index, start, start + taken))
+            start, room = start + taken, room - taken
+    if batch:
+        yield batch
+
+
+def _slices(total: int, size: int) -> Iterator[slice]:
+    for first in range(0, total, size):
+        yield slice(first, first + size)

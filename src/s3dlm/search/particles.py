@@ -1,0 +1,112 @@
+"""What the search carries from step to step, and what it may ask of a diffusion process.
+
+Arrays are batch first: one row per particle (or child), one column per position of the canvas.
+A process is one prompt's denoising, whatever the kind of diffusion: the search never learns what a
+mask is, which tokenizer reads the text or which benchmark asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """Partly denoised answers and how probable each known token was when it became known."""
+
+    tokens: Ints  # (rows, length)
+    logp: Floats  # (rows, length) 0 where a token is not yet known
+
+    def take(self, rows: Ints) -> Canvas:
+        return Canvas(self.tokens[rows], self.logp[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class CleanText:
+    """One-step clean predictions (Eq. 6): what the answers would be if all were revealed now."""
+
+    tokens: Ints  # (rows, length)
+    confidence: Floats  # (rows,) mean probability up to the end of the text
+
+
+class Process(Protocol):
+    """One prompt's denoising. Predictions are opaque: made by the model, read by the process."""
+
+    steps: int
+
+    def start(self) -> Canvas:
+        """The one canvas on which nothing is known yet."""
+        ...
+
+    def is_open(self, tokens: Ints) -> NDArray[np.bool_]:
+        """Which canvases still have something to predict."""
+        ...
+
+    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Any:
+        """The request whose answer, a prediction, lets `step` expand these canvases."""
+        ...
+
+    def expand(
+        self,
+        canvas: Canvas,
+        prediction: Any,
+        row: Ints,
+        draw: Ints,
+        step: int,
+        rng: np.random.Generator,
+    ) -> Canvas:
+        """One child of each canvas, from the given row and draw of the prediction."""
+        ...
+
+    def look_ahead(self, canvas: Canvas, prediction: Any, row: Ints) -> CleanText:
+        """The clean text of each canvas; `row` is −1 where nothing was left to predict."""
+        ...
+
+    def read(self, tokens: Ints) -> str:
+        """The text of one clean canvas, up to its end."""
+        ...
+
+    def nll(self, canvas: Canvas) -> Floats:
+        """Mean −log p of every token at the step that revealed it, up to the end of the text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Particles:
+    """The population after a step."""
+
+    canvas: Canvas
+    prediction: Any  # shared: distinct rows only
+    row: Ints  # (particles,) the prediction's row of each
+    score: Floats  # (particles,) NaN while nothing was scored
+    log_weight: Floats  # (particles,) what resampling has not yet paid out
+
+    def __len__(self) -> int:
+        return int(self.row.size)
+
+
+def distinct(tokens: Ints) -> tuple[Ints, Ints]:
+    """Index of the first of each kind of row, and for every row its kind."""
+    kinds: dict[bytes, int] = {}
+    kind = [kinds.setdefault(row.tobytes(), len(kinds)) for row in tokens]
+    first = np.empty(len(kinds), dtype=np.int64)
+    for index in range(len(kind) - 1, -1, -1):
+        first[kind[index]] = index
+    return first, np.asarray(kind, dtype=np.int64)
+
+
+def occurrence(row: Ints) -> Ints:
+    """For every entry how many equal ones stand before it, so that copies use different draws."""
+    seen: dict[int, int] = {}
+    result = np.empty(row.size, dtype=np.int64)
+    for index, value in enumerate(row.tolist()):
+        result[index] = seen.get(value, 0)
+        seen[value] = int(result[index]) + 1
+    return result

@@ -1,0 +1,137 @@
+"""From weights to survivors: offspring counts that add up exactly.
+
+Every function takes log-weights and returns how many copies of each candidate survive, Σ = count.
+They are all unbiased, E[offspring] = count·w, except `top`; they differ in variance. SSP (Srinivasan
+2001; Gerber, Chopin & Whiteley 2019) rounds the expected counts up or down, two at a time, so that
+their sum never changes: the least variance of all, and what the paper uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from s3dlm.errors import SettingsError
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def normalise(log_weights: ArrayLike) -> Floats:
+    """Weights that sum to one; −inf means zero, and anything without a meaning is an error."""
+    logs = np.asarray(log_weights, dtype=np.float64)
+    if logs.ndim != 1 or not logs.size:
+        raise SettingsError(
+            f"log-weights of shape {logs.shape} are not allowed; give one row, one per candidate"
+        )
+    if np.isnan(logs).any() or np.isposinf(logs).any() or np.isneginf(logs).all():
+        raise SettingsError(
+            f"log-weights {logs[:8].tolist()} cannot be normalised: NaN, +inf and all −inf are not "
+            "allowed; look for a verifier or a model that returned such a value"
+        )
+    weights: Floats = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def effective_sample_size(weights: Floats) -> float:
+    """How many equal weights would vary as little: 1/Σw²."""
+    return float(1.0 / np.square(weights).sum())
+
+
+def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+    """Srinivasan Sampling Process: each count is ⌊ξ⌋ or ⌈ξ⌉ of its expectation ξ = count·w."""
+    expected = _expected(log_weights, count)
+    offspring = np.floor(expected).astype(np.int64)
+    fractions = expected - offspring
+    (open_,) = np.nonzero(fractions)
+    if not open_.size:
+        return offspring
+    # Two open fractions meet; one is settled at 0 or 1 and the other carries their sum on.
+    holder, carried = int(open_[0]), float(fractions[open_[0]])
+    uniforms = rng.random(open_.size - 1)
+    for other, uniform in zip(open_[1:].tolist(), uniforms.tolist(), strict=True):
+        fraction = float(fractions[other])
+        total = carried + fraction
+        if total < 1.0:  # one of the two drops to zero
+            if uniform * total >= carried:
+                holder = other
+            carried = total
+        else:  # one of the two rises to one
+            settled_holder = uniform * (2.0 - total) < 1.0 - fraction
+            offspring[holder if settled_holder else other] += 1
+            if settled_holder:
+                holder = other
+            carried = total - 1.0
+    # In exact arithmetic the last one carries 0 or 1; what is missing from the sum says which.
+    offspring[holder] += count - int(offspring.sum())
+    return offspring
+
+
+def systematic(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+    """One uniform, equally spaced points."""
+    return _invert(log_weights, count, lambda: (np.arange(count) + rng.random()) / count)
+
+
+def stratified(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+    """One uniform in each of `count` equal strata."""
+    return _invert(log_weights, count, lambda: (np.arange(count) + rng.random(count)) / count)
+
+
+def multinomial(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+    """Independent draws."""
+    return _invert(log_weights, count, lambda: rng.random(count))
+
+
+def residual(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+    """The whole part of each expectation for sure, the rest by independent draws."""
+    expected = _expected(log_weights, count)
+    offspring = np.floor(expected).astype(np.int64)
+    left = count - int(offspring.sum())
+    if left:
+        with np.errstate(divide="ignore"):
+            offspring += multinomial(np.log(expected - offspring), left, rng)
+    return offspring
+
+
+def top(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+    """The heaviest survive, one copy each, ties broken at random; for comparison, it is biased."""
+    weights = normalise(log_weights)
+    _check_count(count)
+    shuffled = rng.permutation(weights.size)
+    ranked = shuffled[np.argsort(-weights[shuffled], kind="stable")]
+    offspring = np.zeros(weights.size, dtype=np.int64)
+    np.add.at(offspring, ranked[np.arange(count) % weights.size], 1)
+    return offspring
+
+
+RESAMPLERS: dict[str, Callable[[ArrayLike, int, np.random.Generator], Counts]] = {
+    "ssp": ssp,
+    "systematic": systematic,
+    "stratified": stratified,
+    "residual": residual,
+    "multinomial": multinomial,
+    "top": top,
+}
+
+
+def _check_count(count: int) -> None:
+    if count < 0:
+        raise SettingsError(f"count={count} is not allowed; give the survivors wanted, from 0 up")
+
+
+def _expected(log_weights: ArrayLike, count: int) -> Floats:
+    _check_count(count)
+    return count * normalise(log_weights)
+
+
+def _invert(log_weights: ArrayLike, count: int, points: Callable[[], Floats]) -> Counts:
+    """How many of the points in [0, 1) fall into each weight's share of the line."""
+    _check_count(count)
+    edges = np.cumsum(normalise(log_weights))
+    if count == 0:
+        return np.zeros(edges.size, dtype=np.int64)
+    last = int(np.flatnonzero(np.diff(edges, prepend=0.0))[-1])  # rounding: no point past the end
+    chosen = np.minimum(np.searchsorted(edges, points(), side="right"), last)
+    return np.bincount(chosen, minlength=edges.size).astype(np.int64)

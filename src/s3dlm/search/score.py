@@ -1,0 +1,72 @@
+"""Clean texts to scores, each distinct text read and verified once.
+
+The verifier is foreign code fed with model-written text: what it raises or returns is checked here,
+and an error names the step, the prompt and the verifier.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from s3dlm.errors import VerifierError
+from s3dlm.search.particles import CleanText, Floats, Ints, Process
+from s3dlm.verifier import Score, Verifier
+
+
+@dataclass(slots=True)
+class Scorer:
+    """One prompt's verifier with its memory; the memory is also the pool of all answers seen."""
+
+    verifier: Verifier
+    question: str
+    label: str
+    process: Process
+    seconds: float = 0.0
+    texts: dict[bytes, str] = field(default_factory=dict)
+    scores: dict[tuple[str, float], Score] = field(default_factory=dict)
+
+    def text(self, tokens: Ints) -> str:
+        key = tokens.tobytes()
+        if key not in self.texts:
+            self.texts[key] = self.process.read(tokens)
+        return self.texts[key]
+
+    def __call__(self, clean: CleanText, where: str) -> tuple[Floats, list[Mapping[str, float]]]:
+        """Scores of clean texts (rows,) and their parts."""
+        started = time.perf_counter()
+        scores = [
+            self._one(self.text(tokens), confidence, where)
+            for tokens, confidence in zip(clean.tokens, clean.confidence.tolist(), strict=True)
+        ]
+        self.seconds += time.perf_counter() - started
+        return np.array([score.total for score in scores]), [score.parts for score in scores]
+
+    def _one(self, text: str, confidence: float, where: str) -> Score:
+        key = (text, confidence)
+        if key not in self.scores:
+            self.scores[key] = self._verify(text, confidence, where)
+        return self.scores[key]
+
+    def _verify(self, text: str, confidence: float, where: str) -> Score:
+        culprit = getattr(self.verifier, "name", type(self.verifier).__name__)
+        place = f"{where}, prompt {self.label}"
+        try:
+            score = self.verifier.score(self.question, text, confidence)
+        except VerifierError as error:
+            raise VerifierError(f"{error}; at {place}; the text was {text[:80]!r}") from error
+        except Exception as error:
+            raise VerifierError(
+                f"verifier {culprit!r} raised {type(error).__name__}: {error} at {place}; "
+                f"the text was {text[:80]!r}"
+            ) from error
+        if not (math.isfinite(score.total) and 0.0 <= score.total <= 1.0):
+            raise VerifierError(
+                f"verifier {culprit!r} returned {score.total!r} at {place}; a score must be a "
+                f"number from 0 to 1; the text was {text[:80]!r}"
+            )
+        return score

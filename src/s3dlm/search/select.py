@@ -1,0 +1,67 @@
+"""From survivors to one answer: votes count equal answers together, ties go to the lowest NLL.
+
+Particles without an answer do not vote. When nobody has one, the highest-scoring text is returned
+(the most probable one where nothing was scored), with no answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """One finished particle."""
+
+    text: str
+    answer: str | None  # normalised, so that equal answers are equal strings
+    tokens: int  # of the text, its end token not counted
+    score: float | None  # the verifier's; None where the method never scored
+    parts: Mapping[str, float]
+    log_weight: float
+    nll: float
+    confidence: float
+
+
+def first(survivors: Sequence[Survivor]) -> Survivor:
+    return survivors[0]
+
+
+def heaviest(survivors: Sequence[Survivor]) -> Survivor:
+    return max(survivors, key=lambda one: (one.log_weight, -one.nll))
+
+
+def majority(survivors: Sequence[Survivor]) -> Survivor:
+    return _vote(survivors, [1.0] * len(survivors))
+
+
+def weighted(survivors: Sequence[Survivor]) -> Survivor:
+    top = max(one.log_weight for one in survivors)
+    return _vote(survivors, [math.exp(one.log_weight - top) for one in survivors])
+
+
+SELECTIONS: dict[str, Callable[[Sequence[Survivor]], Survivor]] = {
+    "first": first,
+    "heaviest": heaviest,
+    "majority": majority,
+    "weighted": weighted,
+}
+
+
+def _vote(survivors: Sequence[Survivor], weights: Sequence[float]) -> Survivor:
+    """The answer with most weight; of its holders, and between tied answers, the lowest NLL."""
+    votes: dict[str, float] = {}
+    best: dict[str, Survivor] = {}
+    for one, weight in zip(survivors, weights, strict=True):
+        if one.answer is None:
+            continue
+        votes[one.answer] = votes.get(one.answer, 0.0) + weight
+        if one.answer not in best or one.nll < best[one.answer].nll:
+            best[one.answer] = one
+    if not votes:
+        return max(survivors, key=lambda one: (one.score or 0.0, -one.nll))
+    # Sums of equal weights in another order differ in their last bits; that is still a tie.
+    top = max(votes.values()) * (1 - 1e-9)
+    return min((best[answer] for answer, vote in votes.items() if vote >= top), key=lambda s: s.nll)

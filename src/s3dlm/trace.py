@@ -1,0 +1,207 @@
+"""A run as JSON lines: everything an observer saw, to be read back and replayed without a model.
+
+Line 1 is the header, then one line per step, then the result. Floats are rounded to six digits: a
+trace is for looking, not for resuming. `pieces` gives the text of every token id when it first
+appears, so a reader needs no tokenizer; −1 stands for a position not yet known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from s3dlm.engine import Result
+from s3dlm.errors import RecordError
+from s3dlm.models.base import Model
+from s3dlm.search.loop import Step
+from s3dlm.search.select import Survivor
+from s3dlm.settings import Settings
+
+FORMAT = "s3dlm.trace"
+VERSION = 1
+UNKNOWN = -1
+
+_FLOATS = ("score", "confidence", "weight")
+_INTS = ("parent", "survivor")
+_SCALARS = (
+    "index",
+    "total",
+    "ess",
+    "unique_ancestors",
+    "log_normaliser",
+    "rows",
+    "resampled",
+)
+
+
+@dataclass(slots=True)
+class TraceEncoder:
+    """Turns the events of one run into plain data, one line each; also what the server streams."""
+
+    mask_id: int
+    piece: Callable[[int], str]
+    known: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, model: Model) -> TraceEncoder:
+        return cls(model.denoiser.mask_id, lambda token: model.tokenizer.decode([token]))
+
+    def header(
+        self, model: str, question: str, task: str | None, settings: Settings
+    ) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "model": model,
+            "question": question,
+            "task": task,
+            "settings": settings.to_json(),
+        }
+
+    def event(self, event: Step | Result) -> dict[str, Any]:
+        return self._step(event) if isinstance(event, Step) else encode_result(event)
+
+    def _step(self, step: Step) -> dict[str, Any]:
+        tokens = np.where(step.tokens == self.mask_id, UNKNOWN, step.tokens)
+        clean = np.where(step.clean == self.mask_id, UNKNOWN, step.clean)
+        seen = set(np.unique(np.concatenate([tokens.ravel(), clean.ravel()])).tolist())
+        new = seen - self.known - {UNKNOWN}
+        self.known |= new
+        return {
+            "event": "step",
+            **{name: _plain(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
+            "parts": [_rounded(parts) for parts in step.parts],
+            "tokens": tokens.tolist(),
+            "clean": clean.tolist(),
+            "pieces": {str(token): self.piece(token) for token in sorted(new)},
+        }
+
+
+def encode_result(result: Result) -> dict[str, Any]:
+    """A result as plain data."""
+    data = {
+        name: _plain(getattr(result, name))
+        for name in ("text", "answer", "nfe", "nfe_logical", "seconds", "question", "task")
+    }
+    return {
+        "event": "result",
+        **data,
+        "profile": _rounded(result.profile),
+        "settings": result.settings.to_json(),
+        "survivors": [
+            {
+                name: _rounded(value) if name == "parts" else _plain(value)
+                for name, value in dataclasses.asdict(one).items()
+            }
+            for one in result.survivors
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_plain(one) for one in value.tolist()]
+    if isinstance(value, float):
+        return round(value, 6) if np.isfinite(value) else None
+    return value
+
+
+def _rounded(parts: Any) -> dict[str, Any]:
+    return {name: _plain(float(value)) for name, value in parts.items()}
+
+
+def write_trace(
+    path: str | Path,
+    model: Model,
+    events: Iterable[Step | Result],
+    *,
+    question: str,
+    task: str | None = None,
+    settings: Settings | None = None,
+) -> Iterator[Step | Result]:
+    """Pass events through, writing each as it comes; what was seen is kept if the run breaks off."""
+    encoder = TraceEncoder.of(model)
+    with Path(path).open("w", encoding="utf-8") as file:
+        _line(file, encoder.header(model.name, question, task, settings or Settings()))
+        for event in events:
+            _line(file, encoder.event(event))
+            yield event
+
+
+def _line(file: TextIO, data: dict[str, Any]) -> None:
+    file.write(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
+    file.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A recorded run; iterate over it to see the steps and the result again."""
+
+    header: dict[str, Any]
+    events: list[Step | Result]
+    pieces: dict[int, str]
+
+    def __iter__(self) -> Iterator[Step | Result]:
+        return iter(self.events)
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read a trace back; a torn last line is dropped, anything else that is wrong is named."""
+    lines = _lines(Path(path))
+    header = lines[0] if lines else {}
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        raise RecordError(
+            f"{path} is not a trace of version {VERSION}: its first line says "
+            f"{json.dumps(header)[:80]}; write one with `s3dlm generate … --trace FILE`"
+        )
+    pieces: dict[int, str] = {}
+    events: list[Step | Result] = []
+    for line in lines[1:]:
+        pieces |= {int(token): text for token, text in line.get("pieces", {}).items()}
+        events.append(_decode_step(line) if line["event"] == "step" else _decode_result(line))
+    return Trace(header, events, pieces)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        raw = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path} cannot be read as a trace: {error}") from error
+    lines: list[dict[str, Any]] = []
+    for number, text in enumerate(raw, 1):
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError as error:
+            if number == len(raw):
+                break
+            raise RecordError(f"{path}, line {number} is not JSON: {error}") from error
+    return lines
+
+
+def _floats(values: list[float | None]) -> Any:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _decode_step(line: dict[str, Any]) -> Step:
+    return Step(
+        **{name: line[name] for name in _SCALARS},
+        **{name: np.asarray(line[name], dtype=np.int64) for name in _INTS},
+        **{name: _floats(line[name]) for name in _FLOATS},
+        parts=line["parts"],
+        tokens=np.asarray(line["tokens"], dtype=np.int64),
+        clean=np.asarray(line["clean"], dtype=np.int64),
+    )
+
+
+def _decode_result(line: dict[str, Any]) -> Result:
+    fields = {field.name for field in dataclasses.fields(Result)}
+    data = {name: value for name, value in line.items() if name in fields}
+    data["settings"] = Settings.from_json(data["settings"])
+    data["survivors"] = tuple(Survivor(**one) for one in data["survivors"])
+    return Result(**data)

@@ -1,0 +1,79 @@
+"""A denoiser and tokenizer small enough to know by heart, so that tests of the search are fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from s3dlm.models.base import Model
+
+MASK, END = 256, 257
+
+
+class ByteTokenizer:
+    """One token a byte."""
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        special = {MASK: b"<|mdm_mask|>", END: b"<|endoftext|>"}
+        return b"".join(special.get(i, bytes([i % 256])) for i in ids).decode(errors="replace")
+
+    def chat(self, user: str, prefill: str = "") -> list[int]:
+        return self.encode(f"{user}\n{prefill}")
+
+
+class FakeDenoiser:
+    """Prefers the bytes of some texts; which one depends a little on what is already revealed.
+
+    Features are the logits. They depend on the row alone, exactly, whatever it is packed with.
+    """
+
+    mask_id, vocabulary = MASK, 258
+
+    def __init__(self, texts: Sequence[str], *, context: int = 512, noise: float = 2.0) -> None:
+        self.context = context
+        self.noise = noise
+        self.texts = [np.array([*text.encode(), *[END] * context][:context]) for text in texts]
+        self.rows_seen = 0
+        self.calls = 0
+
+    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+        self.rows_seen += len(tokens)
+        self.calls += 1
+        lengths = [tokens.shape[1]] * len(tokens) if keys is None else keys.sum(1).tolist()
+        logits = np.zeros((*tokens.shape, self.vocabulary), dtype=np.float32)
+        for row, length, out in zip(tokens.numpy(), lengths, logits, strict=True):
+            out[:length] = self._row(row[:length])
+        return torch.from_numpy(logits)
+
+    def _row(self, row: np.ndarray) -> np.ndarray:
+        start = int(np.flatnonzero(row == ord("\n"))[0]) + 1  # the canvas follows the prompt
+        canvas = row[start:]
+        known = canvas != MASK
+        key = int(((np.arange(row.size) + 1) * (row + 7)).sum())
+        noise = np.random.default_rng(key).random((1, self.vocabulary), dtype=np.float32)
+        logits = np.repeat(self.noise * noise, row.size, axis=0)
+        places = np.arange(start, row.size)
+        for index, text in enumerate(self.texts):
+            agree = int((text[: canvas.size] == canvas)[known].sum())
+            logits[places, text[: canvas.size]] += 4.0 + 0.06 * agree - 0.2 * index
+        return logits
+
+    def head(self, features: Tensor) -> Tensor:
+        return features.clone()
+
+
+COUNTDOWN = (
+    "6 + 12 = 18. 18 + 4 = 22. <answer>6 + 12 + 4</answer>",
+    "12 - 6 = 6. 6 * 4 = 24. <answer>(12 - 6) * 4</answer>",
+    "4 * 12 = 40. 40 - 6 = 34. <answer>4 * 12 - 6</answer>",
+)
+
+
+def fake_model(texts: Sequence[str] = COUNTDOWN, **options: float) -> Model:
+    return Model("fake", FakeDenoiser(texts, **options), ByteTokenizer(), frozenset({END}), "tiny")  # type: ignore[arg-type]

@@ -1,0 +1,203 @@
+"""One test drives every row of the method table; equalities that must hold whatever the method."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import s3dlm
+from s3dlm.engine import Job, Packer
+from s3dlm.search.methods import METHODS, Plan
+from s3dlm.search.resample import RESAMPLERS
+from s3dlm.settings import Settings
+from tests.fakes import COUNTDOWN, FakeDenoiser, fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+SMALL = {"gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0}
+QUESTIONS = [QUESTION, "Target: 22 Numbers: 6, 4, 12", "Target: 42 Numbers: 12, 4, 6 please"]
+
+
+def plain(result: s3dlm.Result) -> dict[str, object]:
+    """A result without its times."""
+    data = dataclasses.asdict(result)
+    del data["seconds"], data["profile"]
+    return data
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_keeps_the_contract(method: str) -> None:
+    model, settings = fake_model(), Settings(method=method, **SMALL)
+    plan = Plan.of(settings)
+    events = list(s3dlm.stream(model, QUESTION, task="countdown", settings=settings))
+    *steps, result = events
+    assert isinstance(result, s3dlm.Result)
+    assert len(steps) == settings.steps
+    assert [step.index for step in steps] == list(range(settings.steps))
+    children = plan.particles * plan.branching
+    previous = plan.particles
+    for step in steps:
+        assert step.tokens.shape == step.clean.shape == (children, settings.gen_length)
+        assert step.survivor.size == plan.particles
+        assert step.parent.max() < previous
+        assert step.weight.sum() == pytest.approx(1)
+        assert 1 - 1e-9 <= step.ess <= children + 1e-9
+        assert 1 <= step.unique_ancestors <= plan.particles
+        assert math.isfinite(step.log_normaliser)
+        assert 0 <= step.rows <= children
+    masked = [int((step.tokens == 256).sum(axis=1).max()) for step in steps]
+    assert masked == sorted(masked, reverse=True)
+    assert masked[-1] == 0
+    assert len(result.survivors) == plan.particles
+    assert result.text in [one.text for one in result.survivors]
+    assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]
+    assert result.nfe == 1 + sum(step.rows for step in steps)
+    assert result.nfe <= result.nfe_logical == 1 + settings.steps * children
+    scored = [not np.isnan(step.score).any() for step in steps]
+    expected = {
+        "every step": [True] * settings.steps,
+        "at the end": [False] * (settings.steps - 1) + [True],
+        "never": [False] * settings.steps,
+    }
+    assert scored == expected[plan.scored]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
+    settings = Settings(method=method, **SMALL)
+    one, two = (
+        s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
+        for _ in range(2)
+    )
+    assert plain(one) == plain(two)
+    nlls = {
+        s3dlm.generate(
+            fake_model(), QUESTION, task="countdown", settings=settings.replace(seed=seed)
+        )
+        .survivors[0]
+        .nll
+        for seed in range(4)
+    }
+    assert len(nlls) > 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_packed_is_alone(method: str) -> None:
+    settings = Settings(method=method, **SMALL)
+    packed = s3dlm.generate_batch(
+        fake_model(), QUESTIONS, task="countdown", settings=settings, max_rows=1000
+    )
+    alone = [
+        s3dlm.generate(fake_model(), question, task="countdown", settings=settings)
+        for question in QUESTIONS
+    ]
+    assert [plain(one) for one in packed] == [plain(one) for one in alone]
+
+
+def test_packed_prompts_share_forwards() -> None:
+    model, settings = fake_model(), Settings(**SMALL)
+    s3dlm.generate_batch(model, QUESTIONS, task="countdown", settings=settings, max_rows=1000)
+    assert model.denoiser.calls <= settings.steps + 1  # type: ignore[attr-defined]
+
+
+def test_the_order_and_the_size_of_batches_change_nothing() -> None:
+    settings = Settings(**SMALL)
+    results = []
+    for max_rows, order in ((1, 1), (7, 1), (1000, -1)):
+        found = s3dlm.generate_batch(
+            fake_model(), QUESTIONS[::order], task="countdown", settings=settings, max_rows=max_rows
+        )
+        results.append([plain(one) for one in found[::order]])
+    assert results[0] == results[1] == results[2]
+
+
+def test_watched_is_unwatched(tmp_path: object) -> None:
+    settings = Settings(**SMALL)
+    quiet = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
+    model = fake_model()
+    events = s3dlm.write_trace(
+        f"{tmp_path}/run.jsonl",
+        model,
+        s3dlm.stream(model, QUESTION, task="countdown", settings=settings),
+        question=QUESTION,
+        settings=settings,
+    )
+    *_, watched = events
+    assert isinstance(watched, s3dlm.Result)
+    assert plain(watched) == plain(quiet)
+
+
+@pytest.mark.parametrize("resampling", RESAMPLERS)
+@pytest.mark.parametrize("ess_threshold", [None, 0.0, 0.5, 1.0])
+def test_every_resampler_drives_the_loop(resampling: str, ess_threshold: float | None) -> None:
+    settings = Settings(resampling=resampling, ess_threshold=ess_threshold, lam=5.0, **SMALL)
+    *steps, result = s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=settings)
+    assert isinstance(result, s3dlm.Result)
+    assert len(result.survivors) == 4
+    if ess_threshold is None:
+        assert all(step.resampled for step in steps)
+    if ess_threshold == 0.0:
+        assert not any(step.resampled for step in steps)
+
+
+@pytest.mark.parametrize("policy", ["low_confidence", "random", "margin", "entropy", "left_to_right"])
+def test_every_policy_drives_the_loop(policy: str) -> None:
+    settings = Settings(policy=policy, **SMALL)
+    result = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
+    assert len(result.survivors) == 4
+
+
+def test_a_finished_answer_is_never_forwarded_again() -> None:
+    texts = ["<answer>6 * 4</answer>"]
+    settings = Settings(method="best_of_k", gen_length=96, steps=96, block_length=32)
+    model = fake_model(texts)
+    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    assert isinstance(result, s3dlm.Result)
+    assert sum(step.rows for step in steps[32:]) == 0  # the first block holds the whole answer
+    assert {one.text for one in result.survivors} == {texts[0]}
+
+
+def test_the_search_moves_towards_what_the_verifier_likes() -> None:
+    def likes_the_second_text(prompt: str, text: str, confidence: float | None) -> float:
+        same = sum(a == b for a, b in zip(text, COUNTDOWN[1], strict=False))
+        return same / len(COUNTDOWN[1])
+
+    def mean_score(method: str) -> float:
+        settings = Settings(method=method, lam=30.0, **SMALL)
+        results = s3dlm.generate_batch(
+            fake_model(), QUESTIONS, settings=settings, verifier=likes_the_second_text
+        )
+        scores = [one.score for result in results for one in result.survivors]
+        return float(np.mean([0.0 if score is None else score for score in scores]))
+
+    unguided, s3, top = map(mean_score, ("tilting", "s3", "look_ahead"))
+    assert s3 > unguided + 0.1
+    assert top > unguided + 0.1
+
+
+def test_a_removed_job_leaves_the_batch_and_changes_nobody() -> None:
+    settings = Settings(**SMALL)
+    packer = Packer(fake_model())
+    keys = [packer.add(Job(question, "countdown", settings)) for question in QUESTIONS]
+    packer.step()
+    packer.remove(keys[1])
+    results = {}
+    while packer.running:
+        results |= {key: event for key, event in packer.step() if isinstance(event, s3dlm.Result)}
+    assert sorted(results) == [keys[0], keys[2]]
+    alone = s3dlm.generate(fake_model(), QUESTIONS[2], task="countdown", settings=settings)
+    assert plain(results[keys[2]]) == plain(alone)
+
+
+def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
+    class Eager(FakeDenoiser):
+        def head(self, features):  # type: ignore[no-untyped-def]
+            logits = features.clone()
+            logits[:, self.mask_id] = 50.0
+            return logits
+
+    model = dataclasses.replace(fake_model(), denoiser=Eager(["6 * 4"]))
+    *steps, _ = s3dlm.stream(model, "hello", settings=Settings(**SMALL))
+    assert not (steps[-1].tokens == 256).any()

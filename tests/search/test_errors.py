@@ -1,0 +1,88 @@
+"""Bad models, prompts and verifiers end in one sentence that names step, prompt and culprit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+import s3dlm
+from s3dlm.errors import ModelError, PromptError, SettingsError, VerifierError
+from s3dlm.settings import Settings
+from tests.fakes import FakeDenoiser, fake_model
+
+SMALL = Settings(gen_length=16, steps=8, block_length=16)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_broken_logits_name_step_and_prompt(value: float) -> None:
+    class Broken(FakeDenoiser):
+        def head(self, features):  # type: ignore[no-untyped-def]
+            logits = features.clone()
+            if self.calls > 3:
+                logits[0, 5] = value
+            return logits
+
+    model = dataclasses.replace(fake_model(), denoiser=Broken(["hello"]))
+    with pytest.raises(ModelError, match=r"NaN or infinite logits at step 4 of 8, prompt 'why\?'"):
+        s3dlm.generate(model, "why?", settings=SMALL)
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n"])
+def test_an_empty_prompt(prompt: str) -> None:
+    with pytest.raises(PromptError, match="is empty"):
+        s3dlm.generate(fake_model(), prompt, settings=SMALL)
+
+
+def test_a_prompt_longer_than_the_context() -> None:
+    with pytest.raises(PromptError, match=r"the prompt has 601 tokens .* at most 512 .* 496 tokens"):
+        s3dlm.generate(fake_model(), "x" * 600, settings=SMALL)
+
+
+def test_a_verifier_that_raises() -> None:
+    def picky(prompt: str, text: str, confidence: float | None) -> float:
+        raise RuntimeError("no idea")
+
+    with pytest.raises(
+        VerifierError, match=r"'picky' raised RuntimeError: no idea at .*prompt 'why\?'"
+    ):
+        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=picky)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, 1.5])
+def test_a_verifier_that_returns_no_score(value: float) -> None:
+    calls = []
+
+    def odd(prompt: str, text: str, confidence: float | None) -> float:
+        calls.append(text)
+        return 0.5 if len(calls) < 4 else value
+
+    with pytest.raises(VerifierError, match=r"'odd' returned .* at step \d of 8, prompt 'why\?'"):
+        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=odd)
+
+
+def test_an_unknown_task_suggests_the_nearest() -> None:
+    with pytest.raises(SettingsError, match="did you mean 'countdown'"):
+        s3dlm.generate(fake_model(), "why?", task="countdwn", settings=SMALL)
+
+
+def test_one_string_is_not_a_list_of_prompts() -> None:
+    with pytest.raises(SettingsError, match="list of prompts"):
+        s3dlm.generate_batch(fake_model(), "why?", settings=SMALL)
+
+
+def test_one_bad_search_does_not_harm_its_neighbours() -> None:
+    def picky(prompt: str, text: str, confidence: float | None) -> float:
+        if prompt == "bad":
+            raise RuntimeError("no idea")
+        return 0.5
+
+    packer = s3dlm.engine.Packer(fake_model())
+    for question in ("good", "bad"):
+        packer.add(s3dlm.Job(question, None, SMALL, None, picky))
+    events = []
+    while packer.running:
+        events += packer.step()
+    assert [key for key, event in events if isinstance(event, VerifierError)] == [1]
+    assert [key for key, event in events if isinstance(event, s3dlm.Result)] == [0]

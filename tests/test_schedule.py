@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s3dlm.schedule import POLICIES, Draw, choose, reveals
+
+
+@given(st.data())
+def test_every_position_is_revealed_once_and_no_step_is_empty(data: st.DataObject) -> None:
+    gen_length = data.draw(st.integers(1, 300))
+    block = data.draw(st.integers(1, 300))
+    blocks = -(-gen_length // block)
+    steps = data.draw(st.integers(blocks, gen_length))
+    schedule = reveals(gen_length, steps, block)
+    assert len(schedule) == steps
+    assert all(reveal.count >= 1 for reveal in schedule)
+    for start in range(0, gen_length, block):
+        inside = [reveal for reveal in schedule if reveal.start == start]
+        assert sum(reveal.count for reveal in inside) == min(block, gen_length - start)
+        counts = [reveal.count for reveal in inside]
+        assert counts == sorted(counts, reverse=True)  # the remainder goes to the earliest steps
+
+
+@pytest.mark.parametrize("block", [2, 4, 8, 16, 32, 64])
+def test_the_papers_setting_reveals_two_a_step(block: int) -> None:
+    assert {reveal.count for reveal in reveals(128, 64, block)} == {2}
+
+
+def test_policies_order_positions_as_they_say() -> None:
+    draw = Draw(
+        tokens=np.zeros((1, 3), dtype=np.int64),
+        logp=np.array([[-3.0, -1.0, -2.0]]),
+        margin=np.array([[0.9, 0.1, 0.2]]),
+        entropy=np.array([[2.0, 1.0, 0.1]]),
+    )
+    rng = np.random.default_rng(0)
+    best = {
+        name: int(choose(policy(draw, rng), np.ones((1, 3), dtype=bool), 1).argmax())
+        for name, policy in POLICIES.items()
+        if name != "random"
+    }
+    assert best == {"low_confidence": 1, "margin": 0, "entropy": 2, "left_to_right": 0}
+    picks = {
+        int(choose(POLICIES["random"](draw, rng), np.ones((1, 3), dtype=bool), 1).argmax())
+        for _ in range(50)
+    }
+    assert picks == {0, 1, 2}
+
+
+def test_a_known_position_is_never_chosen() -> None:
+    chosen = choose(np.array([[9.0, 1.0, 5.0]]), np.array([[False, True, False]]), 2)
+    assert chosen.tolist() == [[False, True, False]]

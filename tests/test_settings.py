@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import warnings
+
+import pytest
+
+from s3dlm import settings as module
+from s3dlm.errors import SettingsError
+from s3dlm.schedule import POLICIES
+from s3dlm.search.methods import METHODS
+from s3dlm.search.resample import RESAMPLERS
+from s3dlm.search.select import SELECTIONS
+from s3dlm.settings import Settings, TemperatureWarning
+
+
+def test_the_defaults_are_the_papers() -> None:
+    settings = Settings()
+    assert (settings.method, settings.particles, settings.branching, settings.lam) == (
+        "s3",
+        4,
+        2,
+        1.0,
+    )
+    assert (settings.gen_length, settings.steps, settings.block_length) == (128, 64, 64)
+    assert settings.temperature > 0
+
+
+def test_the_lists_of_names_are_the_tables() -> None:
+    assert set(module.METHODS) == set(METHODS)
+    assert set(module.POLICIES) == set(POLICIES)
+    assert set(module.RESAMPLERS) == set(RESAMPLERS)
+    assert set(module.SELECTIONS) == set(SELECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"particles": 0}, ["particles=0", "from 1 up"]),
+        ({"branching": -3}, ["branching=-3", "from 1 up"]),
+        ({"particles": 2.5}, ["particles=2.5", "whole number"]),
+        ({"particles": True}, ["particles=True"]),
+        ({"lam": float("nan")}, ["lam=nan"]),
+        ({"lam": -1.0}, ["lam=-1.0", "from 0 up"]),
+        ({"temperature": "hot"}, ["temperature='hot'"]),
+        ({"temperature": float("inf")}, ["temperature=inf"]),
+        ({"steps": 1, "block_length": 32}, ["steps=1", "4 blocks", "from 4 to 128"]),
+        ({"steps": 200}, ["steps=200", "from 2 to 128"]),
+        ({"method": "s33"}, ["method='s33'", "did you mean 's3'", "best_of_k"]),
+        ({"policy": "low-confidence"}, ["did you mean 'low_confidence'"]),
+        ({"resampling": "spp"}, ["resampling='spp'", "did you mean 'ssp'"]),
+        ({"selection": "vote"}, ["selection='vote'"]),
+        ({"ess_threshold": 1.5}, ["ess_threshold=1.5", "from 0 to 1"]),
+        ({"seed": -1}, ["seed=-1"]),
+        ({"profile": ""}, ["profile=''"]),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(bad: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings(**bad)  # type: ignore[arg-type]
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_temperature_zero_warns_for_a_search_and_not_for_the_baseline() -> None:
+    with pytest.warns(TemperatureWarning, match="children of a particle are equal"):
+        Settings(temperature=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Settings(method="baseline", temperature=0)
+
+
+def test_json_there_and_back_and_unknown_keys_refused() -> None:
+    settings = Settings(method="twisted", lam=2.5, ess_threshold=0.5)
+    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    with pytest.raises(SettingsError, match="did you mean 'particles'"):
+        Settings.from_json({"particle": 3})
+
+
+def test_the_hash_is_stable_and_tells_settings_apart() -> None:
+    assert Settings().hash() == Settings().hash()
+    assert Settings().hash() != Settings(seed=1).hash()
+    assert Settings().replace(seed=1) == Settings(seed=1)
