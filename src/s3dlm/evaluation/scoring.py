@@ -226,11 +226,10 @@ def _changes(graded: list[_Judged], task: str) -> list[Change]:
         if d1 == fixed:
             continue
         row = item.row
-        reads = [
-            graded_answer(task, row.output, preset, row.question) for preset in ("d1", "fixed")
-        ]
-        reason = _reason(task, d1, fixed, *reads)
-        changes.append(Change(row.line, row.question, row.gold, d1, fixed, *reads, reason))
+        before, after = (graded_answer(task, row.output, p, row.question) for p in ("d1", "fixed"))
+        reason = _reason(task, d1, fixed, before, after)
+        change = Change(row.line, row.question, row.gold, d1, fixed, before, after, reason)
+        changes.append(change)
     return changes
 
 

@@ -37,7 +37,7 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionVerifier:
-    """A plain function as a verifier; refuses what is no finite number."""
+    """A plain function as a verifier; refuses what is no finite number, by the function's name."""
 
     judge: Judge
     name: str = "custom"
@@ -45,7 +45,7 @@ class FunctionVerifier:
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The function's own value, as the total and as the only part."""
         value = checked(self.judge(prompt, text, confidence), self.name)
-        return Score(value, {self.name: value})
+        return Score(value, {"custom": value})
 
 
 def checked(value: object, name: str) -> float:

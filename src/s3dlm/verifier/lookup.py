@@ -47,7 +47,7 @@ def as_verifier(
     if isinstance(verifier, Verifier) and not isinstance(verifier, type):
         return verifier
     if callable(verifier):
-        return FunctionVerifier(verifier)
+        return FunctionVerifier(verifier, getattr(verifier, "__name__", "custom"))
     raise SettingsError(
         f"verifier={verifier!r} is no verifier; give a function (prompt, text, confidence) -> float, "
         "an object with such a method `score`, the name of one, or a TOML file"
