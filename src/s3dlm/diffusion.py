@@ -45,7 +45,8 @@ class MaskedDiffusion:
         return Canvas(np.full(shape, self.mask_id, dtype=np.int64), np.zeros(shape))
 
     def is_open(self, tokens: Ints) -> NDArray[np.bool_]:
-        return (tokens == self.mask_id).any(axis=1)
+        result: NDArray[np.bool_] = (tokens == self.mask_id).any(axis=1)
+        return result
 
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         reveal = self.schedule[step]

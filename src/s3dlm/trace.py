@@ -189,14 +189,10 @@ def _floats(values: list[float | None]) -> Any:
 
 
 def _decode_step(line: dict[str, Any]) -> Step:
-    return Step(
-        **{name: line[name] for name in _SCALARS},
-        **{name: np.asarray(line[name], dtype=np.int64) for name in _INTS},
-        **{name: _floats(line[name]) for name in _FLOATS},
-        parts=line["parts"],
-        tokens=np.asarray(line["tokens"], dtype=np.int64),
-        clean=np.asarray(line["clean"], dtype=np.int64),
-    )
+    data: dict[str, Any] = {name: line[name] for name in (*_SCALARS, "parts")}
+    data |= {name: np.asarray(line[name], np.int64) for name in (*_INTS, "tokens", "clean")}
+    data |= {name: _floats(line[name]) for name in _FLOATS}
+    return Step(**data)
 
 
 def _decode_result(line: dict[str, Any]) -> Result:

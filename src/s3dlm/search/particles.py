@@ -39,7 +39,10 @@ class CleanText:
 class Process(Protocol):
     """One prompt's denoising. Predictions are opaque: made by the model, read by the process."""
 
-    steps: int
+    @property
+    def steps(self) -> int:
+        """How many denoising steps make an answer."""
+        ...
 
     def start(self) -> Canvas:
         """The one canvas on which nothing is known yet."""

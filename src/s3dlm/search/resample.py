@@ -31,8 +31,9 @@ def normalise(log_weights: ArrayLike) -> Floats:
             f"log-weights {logs[:8].tolist()} cannot be normalised: NaN, +inf and all −inf are not "
             "allowed; look for a verifier or a model that returned such a value"
         )
-    weights: Floats = np.exp(logs - logs.max())
-    return weights / weights.sum()
+    weights = np.exp(logs - logs.max())
+    result: Floats = weights / weights.sum()
+    return result
 
 
 def effective_sample_size(weights: Floats) -> float:

@@ -1,0 +1,123 @@
+"""A search in the terminal: particles as rows, hidden positions as blocks, scores as bars.
+
+On a terminal the board is redrawn in place; anywhere else it becomes one plain line a step. It only
+looks at events, so a recorded trace plays as well as a running search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from s3dlm.engine import Result
+from s3dlm.models.base import Model
+from s3dlm.search.loop import Step
+from s3dlm.trace import Trace
+
+HIDDEN = "░"
+MOST_ROWS = 12
+
+Piece = Callable[[int], str | None]  # None: not yet known
+
+
+def pieces_of(model: Model) -> Piece:
+    """Token id to text; None for the mask."""
+    mask, decode = model.denoiser.mask_id, model.tokenizer.decode
+    return lambda token: None if token == mask else decode([token])
+
+
+def pieces_of_trace(trace: Trace) -> Piece:
+    return lambda token: trace.pieces.get(token)
+
+
+def show(
+    events: Iterable[Step | Result],
+    piece: Piece,
+    end_ids: frozenset[int] = frozenset(),
+    *,
+    console: Console | None = None,
+    title: str = "",
+) -> Iterator[Step | Result]:
+    """Draw events as they pass, and pass them on unchanged."""
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield from _lines(events, console)
+        return
+    with Live(console=console, refresh_per_second=12, transient=False) as live:
+        for event in events:
+            if isinstance(event, Step):
+                live.update(_board(event, piece, end_ids, title, console.width))
+            yield event
+
+
+def _lines(events: Iterable[Step | Result], console: Console) -> Iterator[Step | Result]:
+    for event in events:
+        if isinstance(event, Step):
+            scored = "" if np.isnan(event.score).all() else f"  best {np.nanmax(event.score):.3f}"
+            console.print(
+                f"step {event.index + 1}/{event.total}  rows {event.rows}  ESS {event.ess:.1f}"
+                f"  ancestors {event.unique_ancestors}  confidence {event.confidence.mean():.3f}"
+                f"{scored}",
+                highlight=False,
+            )
+        yield event
+
+
+def _board(
+    step: Step, piece: Piece, end_ids: frozenset[int], title: str, width: int
+) -> RenderableType:
+    table = Table(box=None, expand=True, padding=(0, 1), show_header=True, header_style="dim")
+    table.add_column("", justify="right", no_wrap=True, width=2)
+    table.add_column("answer", ratio=1)
+    table.add_column("score", justify="right", no_wrap=True, width=12)
+    table.add_column("conf", justify="right", no_wrap=True, width=5)
+    table.add_column("from", justify="right", no_wrap=True, width=4)
+    for number, child in enumerate(step.survivor[:MOST_ROWS].tolist(), 1):
+        table.add_row(
+            str(number),
+            _canvas(step.tokens[child], piece, end_ids),
+            _bar(float(step.score[child])),
+            f"{step.confidence[child]:.2f}",
+            f"← {int(step.parent[child]) + 1}",
+        )
+    if step.survivor.size > MOST_ROWS:
+        table.add_row("", Text(f"… and {step.survivor.size - MOST_ROWS} more", "dim"), "", "", "")
+    foot = Table.grid(padding=(0, 2))
+    foot.add_row(
+        ProgressBar(total=step.total, completed=step.index + 1, width=min(30, width // 3)),
+        f"step {step.index + 1}/{step.total}",
+        f"rows {step.rows}",
+        f"ESS {step.ess:.1f} of {step.weight.size}",
+        f"ancestors {step.unique_ancestors}",
+    )
+    return Panel(Group(table, Text(), foot), title=title or None, border_style="cyan")
+
+
+def _canvas(tokens: np.ndarray, piece: Piece, end_ids: frozenset[int]) -> Text:
+    """Known tokens as text, unknown ones as blocks, nothing after a known end."""
+    text = Text(overflow="fold")
+    for token in tokens.tolist():
+        if token in end_ids:
+            text.append("⏹", "dim")
+            break
+        part = piece(token)
+        if part is None:
+            text.append(HIDDEN, "grey42")
+        else:
+            text.append("".join(c if c.isprintable() else " " for c in part))
+    return text
+
+
+def _bar(score: float) -> Text:
+    if np.isnan(score):
+        return Text("–", "dim")
+    colour = "red" if score < 0.4 else "yellow" if score < 0.7 else "green"
+    filled = round(score * 6)
+    return Text.assemble(("▇" * filled, colour), ("▁" * (6 - filled), "grey23"), f" {score:.2f}")
