@@ -1,0 +1,113 @@
+"""Countdown with three numbers: reach a target with each number used exactly once.
+
+The worked solution is canonical (the first in a fixed order of operations), so that a small model
+learns one way to reach a target instead of averaging over many.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import permutations
+
+from s3dlm.tasks.problems.base import Problem
+
+LARGEST_NUMBER = 12
+LARGEST_VALUE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """(a first b) second c, or c second (a first b) when the pair stands right."""
+
+    a: int
+    first: str
+    b: int
+    second: str
+    c: int
+    pair_left: bool
+
+    def values(self) -> tuple[int, int]:
+        """The value of the pair, and of the whole."""
+        pair = apply(self.first, self.a, self.b)
+        assert pair is not None
+        whole = (
+            apply(self.second, pair, self.c) if self.pair_left else apply(self.second, self.c, pair)
+        )
+        assert whole is not None
+        return pair, whole
+
+    def text(self) -> str:
+        """Both steps and the answer's expression."""
+        pair, whole = self.values()
+        bracket = f"({self.a} {self.first} {self.b})"
+        left, right = (pair, self.c) if self.pair_left else (self.c, pair)
+        expression = (
+            f"{bracket} {self.second} {self.c}"
+            if self.pair_left
+            else f"{self.c} {self.second} {bracket}"
+        )
+        return (
+            f"{self.a} {self.first} {self.b} = {pair}. {left} {self.second} {right} = {whole}. "
+            f"<answer>{expression}</answer>"
+        )
+
+
+def apply(sign: str, a: int, b: int) -> int | None:
+    """a sign b, or None where it is no whole number between 1 and LARGEST_VALUE."""
+    if sign == "/":
+        value = a // b if b and a % b == 0 else 0
+    else:
+        value = a + b if sign == "+" else a - b if sign == "-" else a * b
+    return value if 1 <= value <= LARGEST_VALUE else None
+
+
+def solutions(numbers: tuple[int, ...]) -> Iterator[tuple[int, Solution]]:
+    """Every (target, solution) of three numbers, easiest operations first."""
+    orders = sorted(set(permutations(numbers)), reverse=True)
+    for first, second in _SIGNS:
+        for a, b, c in orders:
+            pair = apply(first, a, b)
+            if pair is None or (first in "+*" and a < b):
+                continue
+            for left in (True, False) if second in "-/" else (True,):
+                solution = Solution(a, first, b, second, c, left)
+                whole = apply(second, pair, c) if left else apply(second, c, pair)
+                if whole is not None:
+                    yield whole, solution
+
+
+# Sums before products before quotients: the order in which a person would try.
+_SIGNS = sorted(
+    ((first, second) for first in "+-*/" for second in "+-*/"),
+    key=lambda pair: (sum("+-*/".index(sign) for sign in pair), pair),
+)
+
+
+@cache
+def targets(numbers: tuple[int, ...]) -> tuple[Solution, ...]:
+    """The canonical solution of every target that these numbers (sorted) reach."""
+    best: dict[int, Solution] = {}
+    for target, solution in solutions(numbers):
+        if target not in numbers:
+            best.setdefault(target, solution)
+    return tuple(best.values())
+
+
+def generate(rng: random.Random) -> Problem:
+    """One solvable problem; every reachable target of the drawn numbers is equally likely."""
+    numbers = [rng.randint(1, LARGEST_NUMBER) for _ in range(3)]
+    known = tuple(sorted(numbers))
+    solution = rng.choice(targets(known))
+    target = solution.values()[1]
+    shown = ", ".join(map(str, numbers))
+    key = f"{target}|{','.join(map(str, known))}"
+    return Problem(
+        task="countdown",
+        question=f"Target: {target} Numbers: {shown}",
+        response=solution.text(),
+        gold=f"{target}|{','.join(map(str, numbers))}",
+        key=key,
+    )

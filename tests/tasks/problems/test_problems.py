@@ -1,0 +1,206 @@
+"""Generated problems are right, varied, and never in two splits: checked by independent code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from s3dlm.errors import SettingsError
+from s3dlm.tasks.problems import GENERATORS, Problem, problems, split_of
+from s3dlm.tasks.problems.choice import KINDS, OPPOSITES
+
+COUNT = 400
+EQUATION = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)")
+
+
+def value(text: str) -> Fraction:
+    """An expression's exact value, by a walk over its syntax tree."""
+
+    def walk(node: ast.expr) -> Fraction:
+        if isinstance(node, ast.Constant):
+            return Fraction(node.value)
+        assert isinstance(node, ast.BinOp)
+        left, right = walk(node.left), walk(node.right)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return left - right
+        return left * right if isinstance(node.op, ast.Mult) else left / right
+
+    return walk(ast.parse(text, mode="eval").body)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, list[Problem]]:
+    return {task: problems(task, "train", COUNT, seed=3) for task in GENERATORS}
+
+
+@pytest.mark.parametrize("task", GENERATORS)
+def test_splits_are_disjoint_and_stable(task: str) -> None:
+    kept = {split: problems(task, split, 150) for split in ("train", "validation", "test")}
+    keys = {split: {p.key or p.question for p in found} for split, found in kept.items()}
+    assert not keys["train"] & keys["test"]
+    assert not keys["train"] & keys["validation"]
+    assert not keys["validation"] & keys["test"]
+    for split, found in kept.items():
+        assert {split_of(f"{p.task}|{p.key or p.question}") for p in found} == {split}
+        assert len({p.question for p in found}) == 150
+    assert kept["test"] == problems(task, "test", 150)
+    assert kept["test"][:20] == problems(task, "test", 20)
+    assert kept["test"] != problems(task, "test", 150, seed=1)
+
+
+def test_the_split_of_a_key_never_changes() -> None:
+    """Published accuracies stand on this split: these three were taken down when it was made."""
+    keys = [f"key {number}" for number in range(400)]
+    assert [key for key in keys if split_of(key) == "test"][:3] == TEST_KEYS
+
+
+TEST_KEYS = ["key 5", "key 20", "key 21"]
+
+
+def test_every_task_has_enough_test_problems() -> None:
+    for task in GENERATORS:
+        assert len(problems(task, "test", 500)) == 500
+
+
+def test_unknown_names_and_exhausted_pools_are_errors() -> None:
+    with pytest.raises(SettingsError, match="task='soduku' is unknown"):
+        problems("soduku", "test", 1)
+    with pytest.raises(SettingsError, match="split='tests' is unknown"):
+        problems("sudoku", "tests", 1)
+    with pytest.raises(SettingsError, match="ask for fewer"):
+        problems("countdown", "test", 100_000)
+
+
+def test_arithmetic_steps_hold_and_lead_to_the_gold(drawn: dict[str, list[Problem]]) -> None:
+    for problem in drawn["arithmetic"]:
+        equations = EQUATION.findall(problem.response)
+        assert 2 <= len(equations) <= 4
+        for a, sign, b, c in equations:
+            assert value(f"{a} {sign} {b}") == int(c), problem
+        assert equations[-1][3] == problem.gold
+        assert problem.response.endswith(f"Therefore the answer is \\boxed{{{problem.gold}}}.")
+
+
+def test_arithmetic_uses_every_number_of_the_story(drawn: dict[str, list[Problem]]) -> None:
+    """Operands come from the story or from earlier results; nothing told is left out."""
+    for problem in drawn["arithmetic"]:
+        told = re.findall(r"\d+", problem.question) + ["2"] * problem.question.count("doubles")
+        known = list(told)
+        for a, _, b, c in EQUATION.findall(problem.response):
+            assert a in known, problem
+            assert b in known, problem
+            known.append(c)
+        used = [n for a, _, b, _ in EQUATION.findall(problem.response) for n in (a, b)]
+        assert set(told) <= set(used), problem
+
+
+def test_arithmetic_is_varied(drawn: dict[str, list[Problem]]) -> None:
+    shapes = {re.sub(r"\d+", "#", problem.question) for problem in drawn["arithmetic"]}
+    assert len(shapes) > COUNT * 0.9
+    starts = {problem.response.split(" ")[0].isdigit() for problem in drawn["arithmetic"]}
+    assert starts == {True, False}
+    assert {len(EQUATION.findall(p.response)) for p in drawn["arithmetic"]} == {2, 3, 4}
+
+
+def test_countdown_hits_the_target_with_each_number_once(drawn: dict[str, list[Problem]]) -> None:
+    for problem in drawn["countdown"]:
+        asked = re.fullmatch(r"Target: (\d+) Numbers: (\d+), (\d+), (\d+)", problem.question)
+        assert asked is not None
+        target, *numbers = asked.groups()
+        assert problem.gold == f"{target}|{','.join(numbers)}"
+        expression = re.search(r"<answer>(.*)</answer>$", problem.response)
+        assert expression is not None
+        assert value(expression.group(1)) == int(target)
+        assert sorted(re.findall(r"\d+", expression.group(1))) == sorted(numbers)
+        equations = EQUATION.findall(problem.response)
+        assert len(equations) == 2
+        for a, sign, b, c in equations:
+            assert value(f"{a} {sign} {b}") == int(c), problem
+        assert equations[-1][3] == target
+
+
+def test_countdown_split_does_not_see_the_order_of_numbers() -> None:
+    held = {
+        tuple(sorted(p.gold.replace("|", ",").split(",")))
+        for p in problems("countdown", "test", 300)
+    }
+    seen = {
+        tuple(sorted(p.gold.replace("|", ",").split(",")))
+        for p in problems("countdown", "train", 2000)
+    }
+    exact = {p.key for p in problems("countdown", "test", 300)}
+    assert not exact & {p.key for p in problems("countdown", "train", 2000)}
+    assert held
+    assert seen
+
+
+def test_sudoku_has_exactly_one_solution(drawn: dict[str, list[Problem]]) -> None:
+    units = [
+        *([4 * i + j for j in range(4)] for i in range(4)),
+        *([4 * j + i for j in range(4)] for i in range(4)),
+        *([8 * i + 2 * j + k for k in (0, 1, 4, 5)] for i in range(2) for j in range(2)),
+    ]
+
+    def solve(cells: list[str]) -> list[str]:
+        if "0" not in cells:
+            return ["".join(cells)]
+        cell = cells.index("0")
+        found = []
+        for digit in "1234":
+            if all(cell not in unit or digit not in (cells[i] for i in unit) for unit in units):
+                found += solve([*cells[:cell], digit, *cells[cell + 1 :]])
+        return found
+
+    for problem in drawn["sudoku"][:60]:
+        puzzle = problem.question.removeprefix("Solve the 4x4 Sudoku: ")
+        assert solve(list(puzzle)) == [problem.gold]
+        assert problem.response == f"<answer>{problem.gold}</answer>"
+        assert puzzle.count("0") >= 6
+
+
+def judge(asked: str, option: str) -> bool | Fraction:
+    """Whether an option fits the question (or how well, where the best one is asked for)."""
+    if "largest" in asked or "smallest" in asked:
+        return Fraction(option) * (1 if "largest" in asked else -1)
+    if "longest" in asked or "shortest" in asked:
+        return Fraction(len(option)) * (1 if "longest" in asked else -1)
+    if "even" in asked or "odd" in asked:
+        return int(option) % 2 == ("odd" in asked)
+    if found := re.search(r"multiple of (\d+)", asked):
+        return int(option) % int(found.group(1)) == 0
+    if found := re.search(r"sum is (\d+)", asked):
+        return value(option) == int(found.group(1))
+    if found := re.search(r"starts with (\w)", asked):
+        return option.startswith(found.group(1))
+    if found := re.search(r"opposite of (\w+)", asked):
+        return {option, found.group(1)} in [set(pair) for pair in OPPOSITES]
+    return next(option in words for kind, words in KINDS.items() if kind in asked)
+
+
+def test_choice_has_one_right_letter(drawn: dict[str, list[Problem]]) -> None:
+    for problem in drawn["choice"]:
+        asked, *lines = problem.question.split("\n")
+        options = dict(line.split(". ") for line in lines)
+        assert list(options) == list("ABCD")
+        assert len(set(options.values())) == 4
+        marks = {letter: judge(asked, option) for letter, option in options.items()}
+        best = [letter for letter, mark in marks.items() if mark == max(marks.values())]
+        assert best == [problem.gold], problem
+        assert problem.response.endswith(f"Therefore the answer is {problem.gold}.")
+
+
+def test_choice_is_balanced_and_varied(drawn: dict[str, list[Problem]]) -> None:
+    letters = [problem.gold for problem in drawn["choice"]]
+    assert all(letters.count(letter) > COUNT / 8 for letter in "ABCD")
+    assert len({problem.question.split("\n")[0] for problem in drawn["choice"]}) > 60
+
+
+def test_kinds_of_words_do_not_overlap() -> None:
+    for one, other in product(KINDS, KINDS):
+        assert one == other or not set(KINDS[one]) & set(KINDS[other])
