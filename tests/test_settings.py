@@ -55,7 +55,9 @@ def test_the_lists_of_names_are_the_tables() -> None:
         ({"profile": ""}, ["profile=''"]),
     ],
 )
-def test_a_bad_value_is_named_with_what_is_allowed(bad: dict[str, object], words: list[str]) -> None:
+def test_a_bad_value_is_named_with_what_is_allowed(
+    bad: dict[str, object], words: list[str]
+) -> None:
     with pytest.raises(SettingsError) as caught:
         Settings(**bad)  # type: ignore[arg-type]
     for word in words:

@@ -13,14 +13,18 @@ from tests.laws.toy import base_distribution, reward, sample, tilted_distributio
 LAM = 3.0
 
 
-def survivors(method: str, runs: int, **options: float | str | None) -> list[dict[tuple[int, ...], float]]:
+def survivors(
+    method: str, runs: int, **options: float | str | None
+) -> list[dict[tuple[int, ...], float]]:
     """For each run, the weight of every answer among its survivors."""
     found = []
     for seed in range(runs):
         outcome, _ = sample(method, seed, **options)
         weight = np.exp(outcome.particles.log_weight)
         run: Counter[tuple[int, ...]] = Counter()
-        for tokens, share in zip(outcome.particles.canvas.tokens, weight / weight.sum(), strict=True):
+        for tokens, share in zip(
+            outcome.particles.canvas.tokens, weight / weight.sum(), strict=True
+        ):
             run[tuple(tokens.tolist())] += float(share)
         found.append(dict(run))
     return found
@@ -30,7 +34,9 @@ def mean_reward(run: dict[tuple[int, ...], float]) -> float:
     return sum(reward(x) * share for x, share in run.items())
 
 
-def total_variation(runs: list[dict[tuple[int, ...], float]], exact: dict[tuple[int, ...], float]) -> float:
+def total_variation(
+    runs: list[dict[tuple[int, ...], float]], exact: dict[tuple[int, ...], float]
+) -> float:
     mean: Counter[tuple[int, ...]] = Counter()
     for run in runs:
         for x, share in run.items():
@@ -97,7 +103,9 @@ def test_best_of_k_stays_under_its_bound(budget: int) -> None:
     tilts = np.concatenate([np.linspace(-60, -0.01, 3000), np.linspace(0.01, 60, 3000)])
     moments = sum(p * np.exp(tilts * (reward(x) - mean)) for x, p in base.items())
     proxy = math.sqrt(float(np.max(2 * np.log(moments) / tilts**2)))
-    best = [max(map(reward, run)) for run in survivors("best_of_k", 200, particles=budget, branching=1)]
+    best = [
+        max(map(reward, run)) for run in survivors("best_of_k", 200, particles=budget, branching=1)
+    ]
     assert np.mean(best) == pytest.approx(expected_best(budget), abs=0.03)
     assert mean < np.mean(best) <= mean + proxy * math.sqrt(2 * math.log(budget))
 

@@ -88,7 +88,12 @@ def tilted_distribution(lam: float) -> dict[tuple[int, ...], float]:
 def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outcome, list[Step]]:
     """One search on the toy, driven by hand."""
     settings = Settings(
-        method=method, temperature=1.0, gen_length=LENGTH, steps=STEPS, block_length=LENGTH, **options
+        method=method,
+        temperature=1.0,
+        gen_length=LENGTH,
+        steps=STEPS,
+        block_length=LENGTH,
+        **options,
     )  # type: ignore[arg-type]
     plan = Plan.of(settings)
     process = MaskedDiffusion(

@@ -142,7 +142,9 @@ def test_every_resampler_drives_the_loop(resampling: str, ess_threshold: float |
         assert not any(step.resampled for step in steps)
 
 
-@pytest.mark.parametrize("policy", ["low_confidence", "random", "margin", "entropy", "left_to_right"])
+@pytest.mark.parametrize(
+    "policy", ["low_confidence", "random", "margin", "entropy", "left_to_right"]
+)
 def test_every_policy_drives_the_loop(policy: str) -> None:
     settings = Settings(policy=policy, **SMALL)
     result = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)

@@ -36,7 +36,9 @@ def test_an_empty_prompt(prompt: str) -> None:
 
 
 def test_a_prompt_longer_than_the_context() -> None:
-    with pytest.raises(PromptError, match=r"the prompt has 601 tokens .* at most 512 .* 496 tokens"):
+    with pytest.raises(
+        PromptError, match=r"the prompt has 601 tokens .* at most 512 .* 496 tokens"
+    ):
         s3dlm.generate(fake_model(), "x" * 600, settings=SMALL)
 
 

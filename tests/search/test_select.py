@@ -3,12 +3,16 @@ from __future__ import annotations
 from s3dlm.search.select import SELECTIONS, Survivor
 
 
-def one(answer: str | None, *, nll: float = 1.0, weight: float = 0.0, score: float | None = 0.5) -> Survivor:
+def one(
+    answer: str | None, *, nll: float = 1.0, weight: float = 0.0, score: float | None = 0.5
+) -> Survivor:
     return Survivor(f"text {answer} {nll}", answer, 3, score, {}, weight, nll, 0.5)
 
 
 def test_majority_counts_equal_answers_and_shows_the_most_probable_text() -> None:
-    chosen = SELECTIONS["majority"]([one("7"), one("18", nll=3), one("18", nll=2), one(None, nll=0)])
+    chosen = SELECTIONS["majority"](
+        [one("7"), one("18", nll=3), one("18", nll=2), one(None, nll=0)]
+    )
     assert (chosen.answer, chosen.nll) == ("18", 2)
 
 

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import s3dlm
+from s3dlm.errors import RecordError
+from s3dlm.settings import Settings
+from tests.fakes import fake_model
+
+SETTINGS = Settings(gen_length=32, steps=8, block_length=16)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> tuple[Path, list[s3dlm.Step | s3dlm.Result]]:
+    model, path = fake_model(), tmp_path / "run.jsonl"
+    events = s3dlm.stream(
+        model, "Target: 24 Numbers: 6, 4, 12", task="countdown", settings=SETTINGS
+    )
+    seen = list(
+        s3dlm.write_trace(path, model, events, question="q", task="countdown", settings=SETTINGS)
+    )
+    return path, seen
+
+
+def test_a_trace_replays_what_was_seen(
+    recorded: tuple[Path, list[s3dlm.Step | s3dlm.Result]],
+) -> None:
+    path, seen = recorded
+    trace = s3dlm.read_trace(path)
+    assert trace.header["version"] == 1
+    *steps, result = trace
+    *steps_seen, result_seen = seen
+    assert len(steps) == len(steps_seen) == SETTINGS.steps
+    for step, original in zip(steps, steps_seen, strict=True):
+        assert isinstance(step, s3dlm.Step)
+        assert isinstance(original, s3dlm.Step)
+        known = original.tokens != 256
+        assert (step.tokens[known] == original.tokens[known]).all()
+        assert (step.tokens[~known] == -1).all()
+        np.testing.assert_allclose(step.score, original.score, atol=1e-6)
+        np.testing.assert_allclose(step.weight, original.weight, atol=1e-6)
+        assert (step.survivor == original.survivor).all()
+        assert (step.parent == original.parent).all()
+        assert step.ess == pytest.approx(original.ess, abs=1e-5)
+        assert [set(parts) for parts in step.parts] == [set(parts) for parts in original.parts]
+    assert isinstance(result, s3dlm.Result)
+    assert isinstance(result_seen, s3dlm.Result)
+    assert (result.text, result.answer, result.nfe) == (
+        result_seen.text,
+        result_seen.answer,
+        result_seen.nfe,
+    )
+    assert result.settings == SETTINGS
+    assert all(isinstance(one, s3dlm.Survivor) for one in result.survivors)
+    text = "".join(trace.pieces[token] for token in steps[-1].tokens[0].tolist() if token < 256)
+    assert text.startswith(result_seen.survivors[0].text[:3]) or text
+
+
+def test_every_line_is_plain_json(recorded: tuple[Path, list[s3dlm.Step | s3dlm.Result]]) -> None:
+    lines = recorded[0].read_text().splitlines()
+    kinds = [json.loads(line, parse_constant=pytest.fail).get("event", "header") for line in lines]
+    assert kinds == ["header"] + ["step"] * SETTINGS.steps + ["result"]
+
+
+def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
+    recorded: tuple[Path, list[s3dlm.Step | s3dlm.Result]],
+) -> None:
+    path, _ = recorded
+    text = path.read_text()
+    path.write_text(text[:-30])
+    assert len(list(s3dlm.read_trace(path))) == SETTINGS.steps
+    path.write_text(text.replace('"event":"step"', '"event":"ste', 1))
+    with pytest.raises(RecordError, match="line 2 is not JSON"):
+        s3dlm.read_trace(path)
+    path.write_text('{"format": "other"}\n')
+    with pytest.raises(RecordError, match="not a trace"):
+        s3dlm.read_trace(path)
+    with pytest.raises(RecordError, match="cannot be read"):
+        s3dlm.read_trace(path.with_name("nowhere"))
+
+
+def test_results_are_plain_data() -> None:
+    result = s3dlm.generate(fake_model(), "why?", settings=SETTINGS)
+    assert json.dumps(dataclasses.asdict(result))
