@@ -5,6 +5,7 @@ Each line is `{"question": …, "gold": …}`; "answer" is taken for "gold" wher
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from s3dlm.errors import RecordError, SettingsError
@@ -22,6 +23,7 @@ def parse(row: Row, index: int) -> tuple[str, object]:
     return str(row["question"]), gold
 
 
+@functools.cache
 def from_file(spec: str) -> Task:
     """The task of `FILE.jsonl:PROFILE[:ANSWER]`; the kind of answer is the profile's by default."""
     path, _, names = spec.partition(".jsonl:")

@@ -1,0 +1,91 @@
+"""A small evaluation on the fake model, for tests here and for the processes they kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from tests.fakes import fake_model
+
+from s3dlm import tasks
+from s3dlm.evaluation import plan as plans
+from s3dlm.evaluation.records import FILE
+from s3dlm.evaluation.run import Plan, evaluate
+from s3dlm.models.base import Model
+from s3dlm.settings import Settings
+
+BASE = Settings(
+    particles=2, branching=2, gen_length=24, steps=4, block_length=24, temperature=1.0, lam=2.0
+)
+TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+12+4", "(12-6)*4", "4*12-6"))
+LABELS = ("baseline", "best_of_k", "s3")
+
+
+def write_task(folder: Path, problems: int = 12) -> str:
+    """Countdown problems of which the fake model can solve some."""
+    targets = (22, 24, 34)
+    rows = [
+        {"question": f"Problem {i}. Target: {t} Numbers: 6, 4, 12", "gold": [[6, 4, 12], t]}
+        for i, t in enumerate(targets[i % 3] for i in range(problems))
+    ]
+    path = folder / "problems.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"{path}:countdown"
+
+
+def small_model() -> Model:
+    torch.set_num_threads(1)  # rows this small only wait for each other's threads
+    return fake_model(TEXTS)
+
+
+def small_plan(
+    task: str,
+    labels: tuple[str, ...] = LABELS,
+    base: Settings = BASE,
+    seeds: tuple[int, ...] = (0, 1),
+    limit: int | None = None,
+    traces: int = 0,
+) -> Plan:
+    problems = {task: tasks.load(tasks.get(task), preset="tiny", limit=limit)}
+    return Plan(plans.grid([task], labels, base), base, problems, seeds, traces=traces)
+
+
+def run_and_be_killed(task: str, folder: Path, kills: int) -> None:
+    """Start the run again and again, and kill it with SIGKILL at a random moment each time.
+
+    The moment is drawn in rows written and milliseconds, so that a slow machine is killed in the
+    same places as a fast one. Children are forked (no forward has run before): a kill costs little.
+    """
+    rng, killed = random.Random(0), 0
+    while killed < kills:
+        child = os.fork()
+        if child == 0:
+            evaluate(small_model(), small_plan(task), folder, max_rows=8)
+            os._exit(0)
+        _wait_for_bytes(folder / FILE, rng.choice((0, 0, 1, 1000, 2000, 4000)))
+        time.sleep(rng.uniform(0.0, 0.03))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            sys.exit(f"the run ended after {killed} of {kills} kills; make it longer")
+        killed += 1
+    print(f"killed {killed}")
+
+
+def _wait_for_bytes(path: Path, count: int) -> None:
+    start = path.stat().st_size if path.exists() else 0
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if (path.stat().st_size if path.exists() else 0) - start >= count:
+            return
+        time.sleep(0.001)
+
+
+if __name__ == "__main__":
+    run_and_be_killed(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
