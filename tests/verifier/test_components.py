@@ -161,7 +161,8 @@ def test_reachability(text, value):
 
 
 @pytest.mark.parametrize(
-    ("given_value", "value"), [(None, 0.5), (0.3, 0.3), (-1.0, 0.0), (7.0, 1.0), (float("nan"), 0.5)]
+    ("given_value", "value"),
+    [(None, 0.5), (0.3, 0.3), (-1.0, 0.0), (7.0, 1.0), (float("nan"), 0.5)],
 )
 def test_confidence_is_clipped_and_neutral_without_one(given_value, value):
     assert confidence(Reading("", "text", given_value)) == value

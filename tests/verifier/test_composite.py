@@ -153,5 +153,7 @@ def test_an_entry_point_is_a_verifier(monkeypatch):
         def load(self):
             return lambda prompt, text, confidence: 0.25
 
-    monkeypatch.setattr("s3dlm.verifier.lookup.entry_points", lambda group, name="theirs": [Entry()])
+    monkeypatch.setattr(
+        "s3dlm.verifier.lookup.entry_points", lambda group, name="theirs": [Entry()]
+    )
     assert as_verifier("theirs").score("q", "text").total == 0.25

@@ -47,7 +47,9 @@ def test_countdown_reads_target_and_pool_from_the_question(prompt):
     ],
 )
 def test_countdown(text, value):
-    assert constraint("countdown", "Numbers: [49, 55, 53]\nTarget: 51", text) == pytest.approx(value)
+    assert constraint("countdown", "Numbers: [49, 55, 53]\nTarget: 51", text) == pytest.approx(
+        value
+    )
 
 
 def test_countdown_of_a_question_that_cannot_be_read():
@@ -61,7 +63,9 @@ def test_countdown_uses_a_number_no_more_often_than_the_pool_has_it():
     assert constraint("countdown", prompt, r"\boxed{34 + 34 - 34}") == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("question", ["Solve the following Sudoku puzzle: {}\n", "Solve the 4x4 Sudoku: {}"])
+@pytest.mark.parametrize(
+    "question", ["Solve the following Sudoku puzzle: {}\n", "Solve the 4x4 Sudoku: {}"]
+)
 def test_sudoku_counts_twelve_units_of_a_4x4_grid_and_the_clues(question):
     prompt = question.format(PUZZLE_4)
     assert constraint("sudoku", prompt, f"<answer>\n{SOLVED_4}\n</answer>") == pytest.approx(1.0)

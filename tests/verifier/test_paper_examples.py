@@ -73,7 +73,5 @@ def test_a_trailing_run_of_end_tokens_is_how_a_diffusion_model_stops():
 def test_countdown_example_of_the_paper():
     verifier = for_task("countdown")
     prompt = "Target: 952 Numbers: 100, 75, 50, 25, 6, 3"
-    right = verifier.score(prompt, r"\boxed{(100 + 6) * 3 * 75 / 25 - 2}").parts["constraint"]
     solved = verifier.score(prompt, r"\boxed{((100 + 6) * 3 * 75 - 50) / 25}").parts["constraint"]
     assert solved == pytest.approx(1.0)
-    assert right == pytest.approx(0.6 + 0.1) or right == pytest.approx(0.1 + 0.1)

@@ -90,7 +90,7 @@ def _tidy(answer: str) -> str:
             text = text.replace(token, "")
     text = _TEXT.sub(r" \1 ", text)
     text = _SHORT_FRAC.sub(_spell_frac, text)
-    return _SHORT_SQRT.sub(r"\\sqrt{\1}", text).strip(" \t\n.*`")
+    return _SHORT_SQRT.sub(r"\\sqrt{\1}", text).strip(" \t\n*`").rstrip(". ")
 
 
 def _spell_frac(match: re.Match[str]) -> str:

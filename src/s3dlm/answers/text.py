@@ -6,22 +6,21 @@ says "I am done" and nothing else; what remains *inside* the text is what can be
 
 from __future__ import annotations
 
+import re
+
 END_TOKENS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")
 MASK_TOKENS = ("<|mdm_mask|>", "<|mask|>")
 
 
+# The run is matched in the reversed text: there it stands first, so one anchored match finds it.
+_RUN_BACKWARDS = re.compile(
+    "(?:" + "|".join(re.escape(token[::-1]) for token in END_TOKENS) + r"|\s++)++"
+)
+
+
 def strip_end_tokens(text: str) -> str:
     """The text without its trailing run of end tokens and without space around it."""
-    end = len(text)
-    while True:
-        # The two tokens of LLaDA come first and need no table: this loop runs for every score.
-        while text.endswith("<|endoftext|>", 0, end):
-            end -= 13
-        if text.endswith("<|eot_id|>", 0, end):
-            end -= 10
-        elif end and text[end - 1].isspace():
-            end -= 1
-        elif text.endswith("<|im_end|>", 0, end):
-            end -= 10
-        else:
-            return text[:end].strip()
+    if not text.rstrip().endswith("|>"):
+        return text.strip()
+    run = _RUN_BACKWARDS.match(text[::-1])
+    return (text[: len(text) - run.end()] if run else text).strip()

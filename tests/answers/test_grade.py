@@ -1,0 +1,145 @@
+"""Grading by three presets; the quirks of d1 are pinned as quirks."""
+
+import pytest
+
+from s3dlm.answers import grade, mathverify
+from s3dlm.answers.d1 import is_equiv
+from s3dlm.errors import SettingsError
+
+SOLVED = "1234341221434321"
+PUZZLE = "Solve the following Sudoku puzzle: 1030341221034321\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "gold", "d1", "fixed"),
+    [
+        ("gsm8k", r"\boxed{18}", 18.0, 1, 1),
+        ("gsm8k", r"\boxed{18}", "18", 1, 1),
+        ("gsm8k", r"\boxed{18}", "so #### 18", 1, 1),
+        ("gsm8k", r"\boxed{1,200}", 1200.0, 0, 1),  # d1 reads 1
+        ("gsm8k", r"\boxed{1,200}", 1.0, 1, 0),
+        ("gsm8k", r"\boxed{\$18}", 18.0, 1, 1),
+        ("gsm8k", r"\boxed{120\text{ minutes}}", 120.0, 1, 1),
+        ("gsm8k", r"\boxed{60\%}", 60.0, 1, 1),
+        ("gsm8k", r"\boxed{-3}", -3, 1, 1),
+        ("gsm8k", r"\boxed{-3}", 3, 0, 0),
+        ("gsm8k", r"\boxed{\frac{2}{3}}", 2.0, 1, 0),  # d1 reads the first number
+        ("gsm8k", r"\boxed{\frac{1}{2}}", 0.5, 0, 1),
+        ("gsm8k", r"\boxed{...} \boxed{18}", 18.0, 1, 1),
+        ("gsm8k", r"\boxed{17} \boxed{18}", 18.0, 0, 1),  # d1 takes the first box, we the last
+        ("gsm8k", "<answer>18</answer>", 18.0, 1, 0),  # no box, no answer
+        ("gsm8k", "<answer>17 or 18</answer>", 18.0, 1, 0),
+        ("gsm8k", "18", 18.0, 0, 0),
+        ("gsm8k", r"\boxed{18}", None, 0, 0),
+        ("arithmetic", r"Step 1: 12 + 7 = 19. Therefore the answer is \boxed{57}.", "57", 1, 1),
+        ("math500", r"\boxed{\frac12}", r"\frac{1}{2}", 1, 1),
+        ("math500", r"\boxed{0.25}", r"\frac14", 0, 1),
+        ("math500", r"\boxed{\dfrac{3}{24}}", r"\frac{1}{8}", 0, 1),
+        ("math500", r"\boxed{x+1}", "1+x", 0, 1),
+        ("math500", r"\boxed{x-1}", "1+x", 0, 0),
+        ("math500", "4", "4", 1, 0),  # d1 takes the whole text, and it is the answer
+        ("math500", "the answer is 4", "4", 0, 0),
+        ("aime", r"\boxed{33}", "033", 0, 1),
+        ("arc", r"\boxed{B}", "B", 1, 1),
+        ("arc", "Because it is. Therefore the answer is B.", "B", 0, 1),
+        ("arc", r"\boxed{B}", "2", 0, 1),  # numeric labels become letters
+        ("arc", r"\boxed{2}", "2", 1, 1),
+        ("arc", r"\boxed{C}", "B", 0, 0),
+        ("choice", "Because A falls. Therefore the answer is B.", "B", 0, 1),
+        ("countdown", r"\boxed{49 + 55 - 53}", [[49, 55, 53], 51], 1, 1),
+        ("countdown", r"\boxed{49 + 55 - 53 = 51}", [[49, 55, 53], 51], 1, 1),
+        ("countdown", r"\boxed{53 - 2}", [[49, 55, 53], 51], 0, 0),
+        ("countdown", r"\boxed{55 - 53 + 49 - 0}", [[49, 55, 53], 51], 0, 0),
+        ("countdown", "<answer>49 + 55 - 53</answer>", [[49, 55, 53], 51], 0, 1),
+        ("countdown", r"\boxed{49 × 1}", [[49, 1], 49], 0, 1),  # d1 knows no ×
+        ("general", "yes <|eot_id|>", "yes", 1, 1),
+    ],
+)
+def test_grades(task, text, gold, d1, fixed):
+    assert grade(task, text, gold, "d1") == d1
+    assert grade(task, text, gold, "hex") == d1
+    assert grade(task, text, gold) == fixed
+
+
+def test_sudoku_counts_cells_under_d1_and_grids_otherwise():
+    wrong = SOLVED[:1] + "3" + SOLVED[2:]
+    tagged = [f"<answer>\n{cells}\n</answer><|eot_id|>" for cells in (SOLVED, wrong)]
+    assert [grade("sudoku", t, SOLVED, "d1", PUZZLE) for t in tagged] == [1.0, pytest.approx(2 / 3)]
+    assert [grade("sudoku", t, SOLVED, "hex", PUZZLE) for t in tagged] == [1.0, 0.0]
+    assert [grade("sudoku", t, SOLVED, "fixed", PUZZLE) for t in tagged] == [1.0, 0.0]
+
+
+def test_sudoku_has_another_solution_that_is_as_right():
+    question = "Solve the following Sudoku puzzle: 0000000000000000"
+    other = "4321214334121234"
+    text = f"<answer>{other}</answer>"
+    assert grade("sudoku", text, SOLVED, "fixed", question) == 1.0
+    assert grade("sudoku", text, SOLVED, "fixed") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("<answer> grid: ```\n1234341221434321\n```</answer><|eot_id|>", 1.0),
+        ("<answer>12343412 21434321<|eot_id|>", 1.0),
+        ("</answer>1234341221434321", 1.0),
+        ("so 1234341221434321 </answer>", 1.0),
+        ("so 1234341221434321 it is", 1.0),
+        ("<answer>1234</answer>", 2 / 3),  # the third empty cell is padded with 0
+        ("nothing", 0.0),
+    ],
+)
+def test_the_five_places_where_d1_looks_for_a_grid(text, cells):
+    puzzle = "Solve the following Sudoku puzzle: 1030341221034321"
+    assert grade("sudoku", text, SOLVED, "d1", puzzle) == pytest.approx(cells)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (r"\tfrac12", r"\frac{1}{2}"),
+        ("0.5", r"\frac{1}{2}"),
+        ("3/4", r"\frac{3}{4}"),
+        (r"\sqrt3", r"\sqrt{3}"),
+        ("x=5", "5"),
+        (r"10\text{ cm}", "10"),
+        (r"90^\circ", "90"),
+        (r"\left(1, 2\right)", "(1,2)"),
+        (".5", "0.5"),
+        (r"50\%", "50"),
+    ],
+)
+def test_is_equiv_cleans_up(one, other):
+    assert is_equiv(one, other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("0.25", r"\frac14"), ("1,200", "1200"), ("b", "B")])
+def test_is_equiv_knows_no_values(one, other):
+    assert not is_equiv(one, other)
+
+
+@pytest.mark.parametrize("broken", [r"\frac", r"\sqrt", r"a\text{ b}\text{ c}", r"\frac1", ""])
+def test_is_equiv_of_broken_latex_is_plain_equality(broken):
+    assert is_equiv(broken, broken)
+    assert not is_equiv(broken, "7")
+
+
+def test_unknown_presets_and_impossible_golds_are_named():
+    with pytest.raises(SettingsError, match="preset='d2'"):
+        grade("gsm8k", "x", 1, "d2")
+    with pytest.raises(SettingsError, match="Countdown gold"):
+        grade("countdown", r"\boxed{1+1}", 3)
+
+
+def test_countdown_gold_may_be_text():
+    assert grade("countdown", r"\boxed{1 + 2}", "[[1, 2], 3]") == 1.0
+
+
+def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_so(monkeypatch):
+    from s3dlm.answers import notes
+
+    assert notes() == []
+    monkeypatch.setattr(mathverify, "installed", lambda: False)
+    assert grade("math500", r"\boxed{\frac12}", "0.5") == 1.0
+    assert grade("math500", r"\boxed{x+1}", "1+x") == 0.0
+    assert "s3dlm[math]" in notes()[0]

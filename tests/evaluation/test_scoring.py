@@ -1,0 +1,184 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
+from s3dlm.evaluation.scoring import score_file
+from s3dlm.evaluation.scoring_report import render
+
+RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
+WRONG = r"I would say that it must be something like \boxed{41}"
+
+
+def write(path, rows):
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    rows = []
+    for n in range(12):
+        for text, length in ((RIGHT, 128), (WRONG, 256)):
+            rows.append(
+                {
+                    "task": "gsm8k",
+                    "question": f"q{n}",
+                    "output": text,
+                    "gold": 42,
+                    "gen_length": length,
+                }
+            )
+    rows.append({"task": "arc", "question": "other", "output": "B", "gold": "B"})
+    return write(tmp_path / "outputs.jsonl", rows)
+
+
+def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
+    report = score_file(file, "gsm8k")
+    whole, short, long = report.sections
+    assert (whole.outputs, whole.questions, whole.pairs, report.skipped) == (24, 12, 12, 1)
+    assert whole.accuracy == {"fixed": 0.5, "d1": 0.5, "hex": 0.5}
+    total = whole.components[0]
+    assert (total.name, total.auc.value, total.pair_accuracy.value) == ("total", 1.0, 1.0)
+    assert (short.name, long.name) == ("gen_length=128", "gen_length=256")
+    assert (short.accuracy["fixed"], long.accuracy["fixed"]) == (1.0, 0.0)
+    assert sum(row.outputs for row in report.calibration) == 24
+    assert any("confidence is constant" in warning for warning in report.warnings)
+
+
+def test_a_verifier_that_points_the_wrong_way_is_called_so(file):
+    from s3dlm.verifier import as_verifier
+
+    judge = as_verifier(lambda prompt, text, confidence: -float(len(text)))
+    report = score_file(file, "gsm8k", verifier=judge)
+    assert report.profile == "custom"
+    assert report.sections[0].components[0].auc.value == 0.0
+    assert any("total points the wrong way" in warning for warning in report.warnings)
+
+
+def test_the_same_seed_gives_the_same_report_and_it_is_json(file):
+    first = score_file(file, "gsm8k", seed=3)
+    assert json.loads(json.dumps(first.to_dict())) == score_file(file, "gsm8k", seed=3).to_dict()
+
+
+def test_changed_verdicts_are_listed(tmp_path):
+    file = write(
+        tmp_path / "f.jsonl",
+        [
+            {"question": "q", "output": r"\boxed{1,200}", "gold": 1200},
+            {"question": "q", "output": "<answer>1200</answer>", "gold": 1200},
+            {"question": "q", "output": r"\boxed{7}", "gold": 1200},
+        ],
+    )
+    changes = score_file(file, "gsm8k").changes
+    assert [(c.line, c.d1, c.fixed) for c in changes] == [(1, 0.0, 1.0), (2, 1.0, 0.0)]
+    assert [c.d1_answer for c in changes] == ["1", "1200"]
+    assert "no box" in changes[1].reason
+
+
+def test_without_gold_there_are_means_only(tmp_path):
+    file = write(tmp_path / "f.jsonl", [{"prompt": "q", "text": RIGHT, "confidence": 0.75}])
+    report = score_file(file, "gsm8k")
+    (section,) = report.sections
+    assert section.accuracy == {}
+    assert section.components[0].auc.value is None
+    assert {c.name: c.mean for c in section.components}["confidence"] == 0.75
+    assert report.calibration == []
+    assert any("no gold" in warning for warning in report.warnings)
+
+
+def test_the_tables_show_what_is_in_the_report(file):
+    console = Console(width=140, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115
+    render(score_file(file, "gsm8k"), console, explain=True)
+    console.file.close()
+    text = console.export_text()
+    for word in ("gsm8k", "reachability", "24 outputs", "12 pairs", "50.00 %", "0 verdicts differ"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("not json", "line 1 is not JSON"),
+        ("[1]", "must be an object"),
+        ('{"question": "q"}', "'output'"),
+        ('{"question": "q", "output": 3}', "'output'"),
+        ('{"question": "q", "output": "x", "confidence": "high"}', "confidence='high'"),
+        ("", "no output of task"),
+        ('{"task": "arc", "question": "q", "output": "x"}', "1 of other tasks"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_a_record_error(tmp_path, content, message):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(RecordError, match=message):
+        score_file(path, "gsm8k")
+
+
+def test_a_missing_file_and_unknown_names():
+    with pytest.raises(RecordError, match="cannot be read"):
+        score_file("none.jsonl", "gsm8k")
+    with pytest.raises(SettingsError, match="task='gsm9k'"):
+        score_file("none.jsonl", "gsm9k")
+    with pytest.raises(SettingsError, match="preset='d7'"):
+        score_file("none.jsonl", "gsm8k", preset="d7")
+
+
+def test_scoring_needs_no_torch(file):
+    code = (
+        "import sys, io\n"
+        "from rich.console import Console\n"
+        "from s3dlm.evaluation.scoring import score_file\n"
+        "from s3dlm.evaluation.scoring_report import render\n"
+        f"render(score_file({str(file)!r}, 'gsm8k'), Console(file=io.StringIO()))\n"
+        "heavy = {'torch', 'transformers', 'matplotlib', 'ray', 'sympy'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+OUTPUTS = st.lists(
+    st.tuples(st.integers(0, 5), st.booleans(), st.integers(0, 4)), min_size=1, max_size=30
+)
+
+
+@given(OUTPUTS)
+def test_auc_and_pair_accuracy_are_what_their_definitions_say(outputs):
+    scores = [score for score, _, _ in outputs]
+    right = [is_right for _, is_right, _ in outputs]
+    question = [number for _, _, number in outputs]
+    resamples = Resamples.draw(5, draws=5, seed=0)
+    wins = [
+        ((a > b) + (a == b) / 2, q == r)
+        for a, x, q in zip(scores, right, question, strict=True)
+        for b, y, r in zip(scores, right, question, strict=True)
+        if x and not y
+    ]
+    same = [win for win, same_question in wins if same_question]
+    ranked = auc(scores, right, question, resamples)
+    paired, pairs = pair_accuracy(scores, right, question, resamples)
+    assert pairs == len(same)
+    assert ranked.value == (pytest.approx(np.mean([w for w, _ in wins])) if wins else None)
+    assert paired.value == (pytest.approx(np.mean(same)) if same else None)
+
+
+def test_the_interval_holds_the_figure_and_narrows_with_more_questions():
+    rng = np.random.default_rng(0)
+    widths = []
+    for count in (40, 640):
+        right = rng.random(count) < 0.5
+        scores = right + rng.normal(0, 1.0, count)
+        estimate = auc(list(scores), list(right), range(count), Resamples.draw(count, 400, 1))
+        assert estimate.low < estimate.value < estimate.high
+        widths.append(estimate.high - estimate.low)
+    assert widths[1] < widths[0] / 2
