@@ -157,15 +157,14 @@ class Packer:
 
     def step(self) -> list[tuple[int, Step | Result | S3dlmError]]:
         """One forward for all; a search that fails ends with its error and the others go on."""
-        keys = list(self.running)
-        requests = [request for key in keys if (request := self.running[key].asked) is not None]
+        waiting = [(key, one) for key, one in self.running.items() if one.asked is not None]
+        requests = [one.asked for _, one in waiting if one.asked is not None]
         started = time.perf_counter()
         predictions = self.forward(requests)
         seconds = time.perf_counter() - started
         rows = sum(len(request.canvas) for request in requests)
         events: list[tuple[int, Step | Result | S3dlmError]] = []
-        for key, request, prediction in zip(keys, requests, predictions, strict=True):
-            one = self.running[key]
+        for (key, one), request, prediction in zip(waiting, requests, predictions, strict=True):
             one.forward_seconds += seconds * len(request.canvas) / rows
             events.extend((key, event) for event in self._advance(key, one, prediction))
         return events
@@ -173,19 +172,25 @@ class Packer:
     def _advance(
         self, key: int, one: _Running, prediction: Any
     ) -> Iterator[Step | Result | S3dlmError]:
-        """Send a prediction and pass on what the search says until it asks again or ends."""
-        try:
-            said = one.search.send(prediction)
-            while isinstance(said, Step):
-                yield said
-                said = next(one.search)
-            one.asked = said
-        except StopIteration as end:
+        """Hand a search its prediction; one that does not ask again is over."""
+        yield from advance(one, prediction)
+        if one.asked is None:
             del self.running[key]
-            yield _result(one, end.value)
-        except S3dlmError as error:
-            del self.running[key]
-            yield error
+
+
+def advance(one: _Running, prediction: Any) -> Iterator[Step | Result | S3dlmError]:
+    """Send a prediction and pass on what the search says until it asks again or ends."""
+    one.asked = None
+    try:
+        said = one.search.send(prediction)
+        while isinstance(said, Step):
+            yield said
+            said = next(one.search)
+        one.asked = said
+    except StopIteration as end:
+        yield _result(one, end.value)
+    except S3dlmError as error:
+        yield error
 
 
 def _result(one: _Running, outcome: Outcome) -> Result:
