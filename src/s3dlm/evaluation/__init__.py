@@ -1,0 +1,1 @@
+"""Evaluation as recorded data: run, resume, compare, report."""

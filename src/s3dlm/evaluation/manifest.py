@@ -39,6 +39,7 @@ class Manifest:
     counts: Mapping[str, int]  # problems asked, by task
     origins: Mapping[str, str]  # where they come from, by task
     token_counter: str
+    tuned: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -95,6 +96,8 @@ def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
         for name in sorted({*old.base, *new.base})
         if old.base.get(name) != new.base.get(name)
     ]
+    if old.tuned != new.tuned:
+        changes.append(f"tuned settings were {dict(old.tuned)} and are now {dict(new.tuned)}")
     changes += _shrunk(old, new)
     if changes:
         raise RecordError(

@@ -11,7 +11,8 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.search.methods import METHODS
@@ -24,13 +25,22 @@ ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
 
+Tuned = Mapping[str, Mapping[str, object]]  # settings that one label alone has, by label
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One cell of the grid; `settings.seed` is 0 here and set for each run."""
+    """One cell of the grid; `settings.seed` is 0 here and set for each run.
+
+    A sweep may be content with fewer problems and seeds than the main comparison; how many does
+    not change what a row means, so it is no part of the hash.
+    """
 
     task: str
     label: str
     settings: Settings
+    problems: int | None = None  # the first so many; None: all
+    seeds: int | None = None
 
     @property
     def spec(self) -> str:
@@ -39,31 +49,34 @@ class Condition:
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    @property
-    def budget(self) -> int:
-        """K = N·b: the rows a step may cost."""
-        return self.settings.particles * self.settings.branching
+    def count(self, problems: int, seeds: int) -> int:
+        """Samples this condition asks for of what a run has."""
+        return min(problems, self.problems or problems) * min(seeds, self.seeds or seeds)
 
     def to_json(self) -> dict[str, object]:
         return {
             "spec": self.spec,
             "task": self.task,
             "label": self.label,
+            "problems": self.problems,
+            "seeds": self.seeds,
             "settings": self.settings.to_json(),
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> Condition:
-        settings = data["settings"]
-        assert isinstance(settings, Mapping)
-        return cls(str(data["task"]), str(data["label"]), Settings.from_json(settings))
+    def from_json(cls, data: Mapping[str, Any]) -> Condition:
+        fields = {name: data[name] for name in ("task", "label", "problems", "seeds")}
+        return cls(settings=Settings.from_json(data["settings"]), **fields)
 
 
-def settings_of(label: str, base: Settings) -> Settings:
+def settings_of(label: str, base: Settings, tuned: Tuned | None = None) -> Settings:
     """The settings a label stands for, in the one form all equal runs share."""
     if label not in METHODS and label not in ALIASES:
         raise SettingsError(unknown_name("method", label, [*METHODS, *ALIASES]))
-    changes: dict[str, object] = dict(ALIASES.get(label, {"method": label}))
+    changes: dict[str, object] = {
+        **(tuned or {}).get(label, {}),
+        **ALIASES.get(label, {"method": label}),
+    }
     method = METHODS[str(changes["method"])]
     if method.population == "one":
         changes |= {"particles": 1, "branching": 1}
@@ -79,6 +92,7 @@ def grid(
     labels: Sequence[str],
     base: Settings,
     sweeps: Mapping[str, Sequence[object]] | None = None,
+    tuned: Tuned | None = None,
 ) -> list[Condition]:
     """Every condition of a sweep once, in the order of tasks, then sweep points, then labels."""
     axes = {name: values for name, values in (sweeps or {}).items() if values}
@@ -87,7 +101,7 @@ def grid(
             raise SettingsError(unknown_name("sweep", name, AXES))
     points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
     cells = (
-        Condition(task, label, settings_of(label, base.replace(**point)))
+        Condition(task, label, settings_of(label, base.replace(**point), _untouched(tuned, axes)))
         for task in tasks
         for point in points
         for label in labels
@@ -95,6 +109,24 @@ def grid(
     return unique(cells)
 
 
+def _untouched(tuned: Tuned | None, axes: Iterable[str]) -> Tuned:
+    """What was tuned, less what a sweep varies: the sweep's value is meant."""
+    return {
+        label: {name: value for name, value in own.items() if name not in set(axes)}
+        for label, own in (tuned or {}).items()
+    }
+
+
+def limited(
+    conditions: Iterable[Condition], problems: int | None, seeds: int | None
+) -> list[Condition]:
+    """The conditions on fewer problems and seeds."""
+    return [replace(c, problems=problems, seeds=seeds) for c in conditions]
+
+
 def unique(conditions: Iterable[Condition]) -> list[Condition]:
-    """The conditions without repeats, first come first."""
-    return list({(c.label, c.spec): c for c in conditions}.values())
+    """The conditions without repeats, first come first: name the main comparison first."""
+    found: dict[tuple[str, str], Condition] = {}
+    for condition in conditions:
+        found.setdefault((condition.label, condition.spec), condition)
+    return list(found.values())

@@ -139,7 +139,7 @@ def marker(grading: str) -> series.Mark:
 def _facts(run: Evaluation, grading: str) -> dict[str, str]:
     plan, base = run.manifest, run.base
     count = sum(len(some) for some in run.records.values())
-    asked = sum(plan.counts[c.task] for c in plan.conditions) * len(plan.seeds)
+    asked = sum(c.count(plan.counts[c.task], len(plan.seeds)) for c in plan.conditions)
     return {
         "Model": f"{plan.model} (weights {plan.fingerprint})",
         "Problems": "; ".join(
@@ -151,6 +151,11 @@ def _facts(run: Evaluation, grading: str) -> dict[str, str]:
         f"{base.block_length}, temperature {base.temperature:g}, policy {base.policy}",
         "Search": f"N = {base.particles}, b = {base.branching}, λ = {base.lam:g}, "
         f"verifier profile {base.profile}",
+        "Tuned": "; ".join(
+            f"{label}: " + ", ".join(f"{k} {v:g}" for k, v in own.items())
+            for label, own in plan.tuned.items()
+        )
+        or "nothing: every method has the same temperature",
         "Seeds": ", ".join(map(str, plan.seeds)),
         "Records": f"{count} of {asked}" + ("" if count == asked else " (the run is unfinished)"),
         "Versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
@@ -189,3 +194,18 @@ def markdown_table(grid: Grid, bold: Callable[[str], str] = lambda text: f"**{te
     ]
     note = f"\n\n{grid.note}" if grid.note else ""
     return f"## {grid.title}\n\n" + "\n".join(lines) + note
+
+
+def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
+    """The tables of a run as a page of the project's documentation, with the command that made it."""
+    run = summary.read(folder)
+    facts = _facts(run, "fixed")
+    parts = [
+        f"# Results on {run.manifest.model}",
+        "Made, tables and text alike, by one command:",
+        f"```\ns3dlm {' '.join(command)}\n```",
+        *tables.verdict(run),
+        *(markdown_table(grid) for grid in tables.all_tables(run)),
+        "## Setting\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
+    ]
+    write_atomic(path, "\n\n".join(parts) + "\n")

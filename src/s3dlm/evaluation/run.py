@@ -20,7 +20,7 @@ from s3dlm.evaluation import circumstances
 from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation.batch import rows_that_pay
 from s3dlm.evaluation.manifest import Manifest
-from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.plan import Condition, Tuned
 from s3dlm.evaluation.records import Candidate, Record, Store
 from s3dlm.evaluation.tokens import TokenCounter, counter
 from s3dlm.evaluation.traces import TraceFile
@@ -41,6 +41,7 @@ class Plan:
     problems: Mapping[str, Loaded]  # by task
     seeds: Sequence[int] = (0,)
     split: str = "test"
+    tuned: Tuned = field(default_factory=dict)  # what single methods have of their own
     traces: int = 0  # problems a task whose searches are written down step by step
 
 
@@ -117,10 +118,9 @@ class _Stage:
     rows: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def run(self, condition: Condition, max_rows: int | None) -> None:
-        samples = self.plan.problems[condition.task].samples
         done = [record for record in self.store.records if record.spec == condition.spec]
-        todo = self._missing(condition, samples)
-        self.observer.begin(condition, len(samples) * len(self.plan.seeds), done)
+        todo = self._missing(condition)
+        self.observer.begin(condition, len(done) + len(todo), done)
         if not todo:
             return
         offset = max((record.at for record in done), default=0.0)  # earlier sittings count too
@@ -137,11 +137,12 @@ class _Stage:
             self.store.append(record)
             self.observer.record(condition, record)
 
-    def _missing(self, condition: Condition, samples: Sequence[Sample]) -> list[tuple[Sample, int]]:
+    def _missing(self, condition: Condition) -> list[tuple[Sample, int]]:
+        """What a condition asks for and the store does not have, seed after seed."""
         return [
             (sample, seed)
-            for seed in self.plan.seeds
-            for sample in samples
+            for seed in self.plan.seeds[: condition.seeds]
+            for sample in self.plan.problems[condition.task].samples[: condition.problems]
             if (condition.spec, sample.id, seed) not in self.store.keys
         ]
 
@@ -239,6 +240,7 @@ def _manifest(model: Model, plan: Plan, counting: TokenCounter) -> Manifest:
         counts={task: len(some.samples) for task, some in plan.problems.items()},
         origins={task: some.origin for task, some in plan.problems.items()},
         token_counter=counting.name,
+        tuned={label: dict(own) for label, own in plan.tuned.items()},
         versions=circumstances.versions(),
         machine=circumstances.machine(model),
     )

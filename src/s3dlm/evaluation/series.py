@@ -13,7 +13,8 @@ import numpy as np
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Candidate, Record
 from s3dlm.evaluation.statistics import best_of_k_bound, expected_maximum
-from s3dlm.evaluation.summary import Evaluation, cells
+from s3dlm.evaluation.summary import Cell, Evaluation
+from s3dlm.evaluation.summary import cell as summarise
 from s3dlm.tasks import Sample
 
 Samples = Mapping[str, Sequence["Direct"]]  # direct samples by task
@@ -78,12 +79,30 @@ def _sweep(run: Evaluation, *free: str) -> Iterator[Condition]:
             yield condition
 
 
+def _at_main_budget(run: Evaluation, condition: Condition) -> bool:
+    main = run.main(condition.task).get(condition.label)
+    ours = (condition.settings.particles, condition.settings.branching)
+    return main is not None and ours == (main.settings.particles, main.settings.branching)
+
+
+def _on_common_problems(
+    run: Evaluation, conditions: Sequence[Condition]
+) -> Iterator[tuple[Condition, Cell]]:
+    """Cells over the problems and seeds that all conditions of a task have: points of one curve
+    must not differ in what they were asked."""
+    for task in run.tasks:
+        some = [c for c in conditions if c.task == task]
+        asked = [{(r.sample, r.seed) for r in run.records[c.spec]} for c in some]
+        common = set.intersection(*asked) if asked else set()
+        for condition in some if common else ():
+            records = [r for r in run.records[condition.spec] if (r.sample, r.seed) in common]
+            yield condition, summarise(condition, records)
+
+
 def accuracy_nfe(run: Evaluation) -> Table:
     """Accuracy against rows really forwarded, over particles and branching."""
-    every = cells(run)
     rows = []
-    for condition in _sweep(run):
-        cell = every[condition.spec]
+    for condition, cell in _on_common_problems(run, list(_sweep(run))):
         settings = condition.settings
         where = (condition.task, condition.label, settings.particles, settings.branching)
         value = cell.accuracy
@@ -94,14 +113,10 @@ def accuracy_nfe(run: Evaluation) -> Table:
 
 def block_length(run: Evaluation) -> Table:
     """Accuracy over block lengths at the main comparison's budget."""
-    every = cells(run)
     rows = []
-    for condition in _sweep(run, "block_length"):
-        main = run.main(condition.task).get(condition.label)
-        ours = (condition.settings.particles, condition.settings.branching)
-        if main is None or ours != (main.settings.particles, main.settings.branching):
-            continue
-        accuracy = every[condition.spec].accuracy
+    swept = [c for c in _sweep(run, "block_length") if _at_main_budget(run, c)]
+    for condition, cell in _on_common_problems(run, swept):
+        accuracy = cell.accuracy
         length = condition.settings.block_length
         rows.append(
             (condition.task, condition.label, length, accuracy.value, accuracy.low, accuracy.high)

@@ -45,7 +45,7 @@ class Evaluation:
         """The conditions of the main comparison (no sweep) by label."""
         found = {}
         for condition in self.manifest.conditions:
-            same = settings_of(condition.label, self.base).replace(seed=0)
+            same = settings_of(condition.label, self.base, self.manifest.tuned).replace(seed=0)
             if condition.task == task and condition.settings == same:
                 found[condition.label] = condition
         return found

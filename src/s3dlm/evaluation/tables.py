@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from s3dlm import tasks as benchmarks
-from s3dlm.evaluation import paper
+from s3dlm.evaluation import paper, series
 from s3dlm.evaluation.statistics import Comparison, Interval
 from s3dlm.evaluation.summary import Cell, Evaluation, cells, paired
 from s3dlm.search.methods import METHODS
@@ -58,7 +58,8 @@ def _main_cells(run: Evaluation) -> dict[str, dict[str, Cell]]:
 
 def _best_marked(row: Mapping[str, Cell], labels: Sequence[str]) -> list[str]:
     """Accuracies with the highest emphasised."""
-    top = max((row[label].accuracy.value for label in labels if label in row), default=math.nan)
+    values = {row[label].accuracy.value for label in labels if label in row}
+    top = max(values) if len(values) > 1 else math.nan
     marked = []
     for label in labels:
         text = percent(row[label].accuracy) if label in row else "–"
@@ -192,29 +193,22 @@ def search_figures(run: Evaluation) -> Grid:
 
 def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
     """Accuracy over particles and branching, where a run has swept them."""
-    every = cells(run)
-    found: dict[tuple[int, int], dict[str, Cell]] = {}
-    for condition in run.manifest.conditions:
-        base = run.base
-        same = all(
-            getattr(condition.settings, k) == getattr(base, k)
-            for k in ("block_length", "lam", "temperature", "steps")
-        )
-        if condition.label == label and same and condition.spec in every:
-            point = (condition.settings.particles, condition.settings.branching)
-            found.setdefault(point, {})[condition.task] = every[condition.spec]
+    found: dict[tuple[int, int], dict[str, str]] = {}
+    for row in series.accuracy_nfe(run).where(label=label):
+        point = (int(str(row["particles"])), int(str(row["branching"])))
+        value, low, high = (float(str(row[name])) for name in ("accuracy", "low", "high"))
+        text = f"{percent(Interval(value, low, high))} @ {float(str(row['nfe'])):.0f}"
+        found.setdefault(point, {})[str(row["task"])] = text
     if len(found) < 2:
         return None
     rows = tuple(
-        (str(n), str(b), *(_swept(found[n, b].get(task)) for task in run.tasks))
+        (str(n), str(b), *(found[n, b].get(task, "–") for task in run.tasks))
         for n, b in sorted(found)
     )
     columns = ("N", "b", *(title_of(task) for task in run.tasks))
-    return Grid("sweep", f"{label} over particles N and branching b", columns, rows)
-
-
-def _swept(cell: Cell | None) -> str:
-    return "–" if cell is None else f"{percent(cell.accuracy)} @ {cell.nfe:.0f} NFE"
+    note = "Accuracy [95 %] @ NFE, on the problems and seeds that every point of the sweep has."
+    title = f"{label} over particles N and branching b"
+    return Grid("sweep", title, columns, rows, note)
 
 
 def beside_paper(run: Evaluation) -> Grid | None:

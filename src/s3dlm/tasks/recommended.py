@@ -13,6 +13,9 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
     "*": {"gen_length": 128, "steps": 64, "block_length": 64, "particles": 4, "branching": 2},
 }
 
+# What single methods have of their own, chosen on the validation split by `s3dlm tune`.
+TUNED: Mapping[str, Mapping[str, Mapping[str, object]]] = {"tiny": {}}
+
 TASKS: Mapping[str, tuple[str, ...]] = {
     "tiny": ("arithmetic", "countdown", "sudoku", "choice"),
     "*": ("gsm8k", "math500", "arc", "truthfulqa"),
@@ -22,6 +25,11 @@ TASKS: Mapping[str, tuple[str, ...]] = {
 def settings(model: str) -> dict[str, object]:
     """The settings a model is evaluated with unless the user says otherwise."""
     return dict(SETTINGS.get(model, SETTINGS["*"]))
+
+
+def tuned(model: str) -> dict[str, dict[str, object]]:
+    """Settings of single methods, by method."""
+    return {label: dict(own) for label, own in TUNED.get(model, {}).items()}
 
 
 def tasks(model: str) -> tuple[str, ...]:

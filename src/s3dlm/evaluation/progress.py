@@ -1,0 +1,140 @@
+"""How far an evaluation is: a bar with time left and running accuracy, or plain lines in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
+
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.records import Record
+from s3dlm.evaluation.tables import title_of
+
+LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def weight(condition: Condition) -> int:
+    """What a sample of a condition is likely to cost: its rows, were none of them saved."""
+    settings = condition.settings
+    return settings.particles * settings.branching * settings.steps
+
+
+class _Left(ProgressColumn):
+    """Time left for all conditions together."""
+
+    def __init__(self, bars: Bars) -> None:
+        super().__init__()
+        self.bars = bars
+
+    def render(self, task: Task) -> Text:
+        left = self.bars.left()
+        return Text("" if left is None else f"{_duration(left)} left", style="cyan")
+
+
+class Bars:
+    """The observer the command line passes to `evaluate`."""
+
+    def __init__(
+        self, conditions: Sequence[Condition], counts: Mapping[str, int], seeds: int
+    ) -> None:
+        self.console = Console(stderr=True)
+        self.conditions = list(conditions)
+        self.total = sum(weight(c) * c.count(counts[c.task], seeds) for c in conditions)
+        self.done = self.fresh = 0  # in weights; fresh: done in this sitting
+        self.right: list[float] = []
+        self.count = self.number = 0
+        self.started = self.spoken = time.monotonic()
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[accuracy]}"),
+            TimeElapsedColumn(),
+            _Left(self),
+            console=self.console,
+            transient=True,
+        )
+        self.bar = self.progress.add_task("", total=None, accuracy="", visible=False)
+
+    def __enter__(self) -> Bars:
+        if self.console.is_terminal:
+            self.progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.console.is_terminal:
+            self.progress.stop()
+
+    def left(self) -> float | None:
+        """Seconds that the rest will take at the pace of this sitting."""
+        if not self.fresh:
+            return None
+        return (time.monotonic() - self.started) * (self.total - self.done) / self.fresh
+
+    def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
+        self._finished()
+        self.condition, self.size, self.number = condition, total, self.number + 1
+        self.right = [record.correct for record in done]
+        self.done += weight(condition) * len(done)
+        self.progress.reset(
+            self.bar,
+            total=total,
+            completed=len(done),
+            description=self._name(),
+            accuracy=self._accuracy(),
+            visible=True,
+        )
+
+    def record(self, condition: Condition, record: Record) -> None:
+        self.right.append(record.correct)
+        self.done += weight(condition)
+        self.fresh += weight(condition)
+        self.progress.update(self.bar, completed=len(self.right), accuracy=self._accuracy())
+        if len(self.right) == self.size:
+            self._finished()
+        elif not self.console.is_terminal and time.monotonic() - self.spoken > LINE_EVERY:
+            self._say(f"{len(self.right)}/{self.size}")
+
+    def _finished(self) -> None:
+        """One lasting line for a condition that is complete."""
+        if self.right and len(self.right) == self.size:
+            self._say(f"{self.size}/{self.size}")
+            self.right = []
+
+    def _say(self, how_far: str) -> None:
+        left = self.left()
+        rest = f", {_duration(left)} left" if left else ""
+        self.console.print(f"{self._name()} {how_far} {self._accuracy()}{rest}", highlight=False)
+        self.spoken = time.monotonic()
+
+    def _name(self) -> str:
+        settings = self.condition.settings
+        what = f"{title_of(self.condition.task)} {self.condition.label}"
+        size = f"N={settings.particles} b={settings.branching} block={settings.block_length}"
+        return f"[{self.number}/{len(self.conditions)}] {what} ({size})".replace("[", "\\[", 1)
+
+    def _accuracy(self) -> str:
+        return f"{100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
