@@ -1,0 +1,245 @@
+"""Small random checkpoints of both families, and their forward written from the definition.
+
+Nothing here imports the package: the reference is one row, one head, one position pair at a time,
+from the stored tensors under their stored names, so that a shared mistake is unlikely.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+
+LLADA: dict[str, Any] = {
+    "model_type": "llada",
+    "architectures": ["LLaDAModelLM"],
+    "auto_map": {"AutoModel": "modeling_llada.LLaDAModelLM"},
+    "d_model": 32,
+    "n_heads": 4,
+    "n_kv_heads": 4,
+    "n_layers": 2,
+    "mlp_hidden_size": 48,
+    "mlp_ratio": 4,
+    "rope_theta": 500000.0,
+    "max_sequence_length": 64,
+    "vocab_size": 300,
+    "embedding_size": 320,
+    "weight_tying": False,
+    "rms_norm_eps": 1e-5,
+    "include_bias": False,
+    "include_qkv_bias": False,
+    "block_type": "llama",
+    "layer_norm_type": "rms",
+    "activation_type": "silu",
+    "rope": True,
+    "alibi": False,
+    "mask_token_id": 259,
+    "eos_token_id": 257,
+}
+
+DREAM: dict[str, Any] = {
+    "model_type": "Dream",
+    "architectures": ["DreamModel"],
+    "auto_map": {"AutoModel": "modeling_dream.DreamModel"},
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 48,
+    "rope_theta": 1000000.0,
+    "rope_scaling": None,
+    "max_position_embeddings": 131072,
+    "vocab_size": 300,
+    "tie_word_embeddings": False,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "use_sliding_window": False,
+    "mask_token_id": 259,
+    "eos_token_id": 257,
+}
+
+SPECIAL = {256: "<|startoftext|>", 257: "<|endoftext|>", 258: "<|eot_id|>", 259: "<|mdm_mask|>"}
+TEMPLATE = (
+    "{% for message in messages %}{% if loop.first %}{{ bos_token }}{% endif %}"
+    "[{{ message['role'] }}] {{ message['content'] }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant] {% endif %}"
+)
+
+
+def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
+    width, hidden = config["d_model"], config["mlp_hidden_size"]
+    keys = width // config["n_heads"] * config["n_kv_heads"]
+    vocabulary = config["embedding_size"]
+    root = "model.transformer."
+    shapes: dict[str, tuple[int, ...]] = {f"{root}wte.weight": (vocabulary, width)}
+    for index in range(config["n_layers"]):
+        block = f"{root}blocks.{index}."
+        shapes[f"{block}attn_norm.weight"] = (width,)
+        for name, rows in (("q_proj", width), ("k_proj", keys), ("v_proj", keys)):
+            shapes[f"{block}{name}.weight"] = (rows, width)
+            if config["include_qkv_bias"]:
+                shapes[f"{block}{name}.bias"] = (rows,)
+        shapes[f"{block}attn_out.weight"] = (width, width)
+        shapes[f"{block}ff_norm.weight"] = (width,)
+        shapes[f"{block}ff_proj.weight"] = (hidden, width)
+        shapes[f"{block}up_proj.weight"] = (hidden, width)
+        shapes[f"{block}ff_out.weight"] = (width, hidden)
+    shapes[f"{root}ln_f.weight"] = (width,)
+    if not config["weight_tying"]:
+        shapes[f"{root}ff_out.weight"] = (vocabulary, width)
+    return _random(shapes, seed)
+
+
+def dream_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
+    width, hidden = config["hidden_size"], config["intermediate_size"]
+    keys = width // config["num_attention_heads"] * config["num_key_value_heads"]
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config["vocab_size"], width)
+    }
+    for index in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{index}."
+        shapes[f"{layer}input_layernorm.weight"] = (width,)
+        for name, rows in (("q_proj", width), ("k_proj", keys), ("v_proj", keys)):
+            shapes[f"{layer}self_attn.{name}.weight"] = (rows, width)
+            shapes[f"{layer}self_attn.{name}.bias"] = (rows,)
+        shapes[f"{layer}self_attn.o_proj.weight"] = (width, width)
+        shapes[f"{layer}post_attention_layernorm.weight"] = (width,)
+        shapes[f"{layer}mlp.gate_proj.weight"] = (hidden, width)
+        shapes[f"{layer}mlp.up_proj.weight"] = (hidden, width)
+        shapes[f"{layer}mlp.down_proj.weight"] = (width, hidden)
+    shapes["model.norm.weight"] = (width,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (config["vocab_size"], width)
+    return _random(shapes, seed)
+
+
+def _random(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in shapes.items():
+        noise = torch.randn(shape, generator=generator)
+        norm = len(shape) == 1 and not name.endswith("bias")
+        tensors[name] = 1 + noise / 10 if norm else noise / math.sqrt(shape[-1])
+    return tensors
+
+
+def reference_logits(
+    config: dict[str, Any], tensors: dict[str, Tensor], tokens: list[int]
+) -> Tensor:
+    """Logits of one row, (length, vocabulary): the architecture as its papers define it."""
+    tensors = {name: tensor.double() for name, tensor in tensors.items()}
+    dream = config["model_type"] == "Dream"
+    if dream:
+        names = ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+        names += ("self_attn.o_proj", "post_attention_layernorm")
+        names += ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+        root, table, last, out = "model.layers.", "model.embed_tokens", "model.norm", "lm_head"
+        heads, few = config["num_attention_heads"], config["num_key_value_heads"]
+        layers = config["num_hidden_layers"]
+    else:
+        names = ("attn_norm", "q_proj", "k_proj", "v_proj", "attn_out", "ff_norm")
+        names += ("ff_proj", "up_proj", "ff_out")
+        base = "model.transformer."
+        root, table, last, out = f"{base}blocks.", f"{base}wte", f"{base}ln_f", f"{base}ff_out"
+        heads, few, layers = config["n_heads"], config["n_kv_heads"], config["n_layers"]
+    x = torch.stack([tensors[f"{table}.weight"][token] for token in tokens])
+    size, epsilon, theta = x.shape[1] // heads, config["rms_norm_eps"], config["rope_theta"]
+    for index in range(layers):
+        norm1, q, k, v, o, norm2, gate, up, down = (f"{root}{index}.{name}" for name in names)
+        h = _rms(x, tensors[f"{norm1}.weight"], epsilon)
+        query, key, value = (_affine(h, tensors, name) for name in (q, k, v))
+        attended = []
+        for head in range(heads):
+            group = head // (heads // few)
+            one = slice(head * size, (head + 1) * size)
+            shared = slice(group * size, (group + 1) * size)
+            turned = _turn(query[:, one], theta) @ _turn(key[:, shared], theta).T
+            attended.append(torch.softmax(turned / math.sqrt(size), -1) @ value[:, shared])
+        x = x + _affine(torch.cat(attended, -1), tensors, o)
+        h = _rms(x, tensors[f"{norm2}.weight"], epsilon)
+        gated = _affine(h, tensors, gate)
+        x = x + _affine(gated * torch.sigmoid(gated) * _affine(h, tensors, up), tensors, down)
+    x = _rms(x, tensors[f"{last}.weight"], epsilon)
+    logits = x @ tensors.get(f"{out}.weight", tensors[f"{table}.weight"]).T
+    return torch.cat((logits[:1], logits[:-1])) if dream else logits
+
+
+def _rms(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    return weight * x / torch.sqrt((x**2).mean(-1, keepdim=True) + epsilon)
+
+
+def _affine(x: Tensor, tensors: dict[str, Tensor], name: str) -> Tensor:
+    y = x @ tensors[f"{name}.weight"].T
+    return y + tensors[f"{name}.bias"] if f"{name}.bias" in tensors else y
+
+
+def _turn(x: Tensor, theta: float) -> Tensor:
+    """Pair (i, i + half) of position p turns by the angle p·θ^(−2i/size)."""
+    length, size = x.shape
+    turned = torch.empty_like(x)
+    for position in range(length):
+        for i in range(size // 2):
+            angle = position * theta ** (-2 * i / size)
+            a, b = x[position, i], x[position, i + size // 2]
+            turned[position, i] = a * math.cos(angle) - b * math.sin(angle)
+            turned[position, i + size // 2] = b * math.cos(angle) + a * math.sin(angle)
+    return turned
+
+
+def write_folder(
+    folder: Path,
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    *,
+    shards: int = 1,
+    template: str | None = TEMPLATE,
+) -> Path:
+    """A model folder as the hub has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_tokenizer(folder, template)
+    if shards == 1:
+        save_file(tensors, folder / "model.safetensors")
+        return folder
+    where = {}
+    for shard in range(shards):
+        name = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+        part = {key: tensors[key] for key in list(tensors)[shard::shards]}
+        save_file(part, folder / name)
+        where |= dict.fromkeys(part, name)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    return folder
+
+
+def byte_vocabulary() -> dict[str, int]:
+    return {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+
+
+def write_tokenizer(folder: Path, template: str | None) -> None:
+    """Bytes, and the special tokens after them."""
+    tokenizer = Tokenizer(models.BPE(vocab=byte_vocabulary(), merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    data = json.loads(tokenizer.to_str())
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    data["added_tokens"] = [
+        {"id": i, "content": text, "special": True} | flags for i, text in sorted(SPECIAL.items())
+    ]
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+    stated: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<|startoftext|>",
+        "eos_token": "<|endoftext|>",
+        "pad_token": "<|endoftext|>",
+        "mask_token": "<|mdm_mask|>",
+        "model_max_length": 64,
+    }
+    if template is not None:
+        stated["chat_template"] = template
+    (folder / "tokenizer_config.json").write_text(json.dumps(stated))

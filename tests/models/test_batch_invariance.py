@@ -1,0 +1,105 @@
+"""A row's features are its own, to the last bit, on CPU.
+
+What holds, with one thread or several: with widths (and inner widths) up to 768
+and a padded length up to 384, a row's features have the same bits whatever rows share its batch and
+however far it is padded. Beyond 384 positions PyTorch's attention splits its sums by the padded
+length, so there the bits still do not depend on the other rows, but do depend on the length the
+batch is padded to; from a width of about 800 on, matrix products do the same with the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from s3dlm.models.transformer import Transformer, TransformerConfig
+
+SMALL = TransformerConfig(
+    vocabulary=512, width=128, layers=3, heads=4, hidden=384, mask_id=3, context=1024
+)
+GROUPED = TransformerConfig(
+    vocabulary=512, width=192, layers=2, heads=6, hidden=768, mask_id=3, context=1024,
+    key_value_heads=2, qkv_bias=True, qk_norm=True,
+)  # fmt: skip
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def network(config: TransformerConfig) -> Transformer:
+    built = Transformer(config)
+    built.initialise(torch.Generator().manual_seed(1))
+    return built.requires_grad_(False)
+
+
+def some_tokens(rows: int, length: int) -> torch.Tensor:
+    return torch.randint(0, 512, (rows, length), generator=torch.Generator().manual_seed(rows))
+
+
+def padded(model: Transformer, tokens: torch.Tensor, total: int) -> torch.Tensor:
+    length = tokens.shape[1]
+    keys = torch.arange(total).expand(tokens.shape[0], -1) < length
+    return model.encode(F.pad(tokens, (0, total - length), value=9), keys)[:, :length]
+
+
+@pytest.mark.parametrize("config", [SMALL, GROUPED], ids=["plain", "grouped"])
+@pytest.mark.parametrize("length", [1, 33, 64, 190])
+def test_neither_company_nor_padding_changes_a_bit(config: TransformerConfig, length: int) -> None:
+    check(network(config), some_tokens(32, length), [1, 2, 3, 8])
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_nor_do_they_with_two_threads() -> None:
+    check(network(SMALL), some_tokens(32, 61), [1, 3])
+
+
+def check(model: Transformer, tokens: torch.Tensor, companies: list[int]) -> None:
+    together, length = model.encode(tokens), tokens.shape[1]
+    for rows in companies:
+        assert torch.equal(model.encode(tokens[:rows]), together[:rows])
+        assert torch.equal(model.encode(tokens[-rows:]), together[-rows:])
+    for total in (length, length + 1, -(-length // 32) * 32, 384):
+        assert torch.equal(padded(model, tokens[:3], total), together[:3])
+
+
+def test_rows_of_other_lengths_change_no_bit() -> None:
+    model = network(SMALL)
+    alone = [model.encode(some_tokens(1, length))[0] for length in (5, 40, 77, 128, 250)]
+    tokens = torch.full((5, 250), 9)
+    for i, row in enumerate(alone):
+        tokens[i, : len(row)] = some_tokens(1, len(row))[0]
+    lengths = torch.tensor([len(row) for row in alone])
+    together = model.encode(tokens, torch.arange(250) < lengths[:, None])
+    for row, features in zip(alone, together, strict=True):
+        assert torch.equal(row, features[: len(row)])
+
+
+def test_long_rows_do_not_depend_on_their_company() -> None:
+    model, tokens = network(SMALL), some_tokens(6, 500)
+    together = model.encode(tokens)
+    for rows in (1, 3):
+        assert torch.equal(model.encode(tokens[:rows]), together[:rows])
+
+
+def test_logits_do_not_depend_on_how_many_are_asked_for() -> None:
+    model = network(SMALL)
+    features = model.encode(some_tokens(4, 64)).flatten(0, 1)
+    together = model.head(features)
+    for count in (1, 2, 3, 15, 16, 17, 100):
+        assert torch.equal(model.head(features[:count]), together[:count])
+        assert torch.equal(model.head(features[-count:]), together[-count:])
+
+
+def test_bfloat16_rows_are_their_own_too() -> None:
+    model, tokens = network(SMALL).bfloat16(), some_tokens(8, 100)
+    together = model.encode(tokens)
+    assert torch.equal(model.encode(tokens[:1]), together[:1])
+    assert torch.equal(padded(model, tokens[:3], 160), together[:3])

@@ -1,0 +1,149 @@
+"""Our network against the architecture's definition, for both families."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from s3dlm.models import dream, llada
+from s3dlm.models.checkpoint import load_network
+from s3dlm.models.family import export
+from s3dlm.models.transformer import Transformer, TransformerConfig
+from tests.models.checkpoints import (
+    DREAM,
+    LLADA,
+    dream_tensors,
+    llada_tensors,
+    reference_logits,
+    write_folder,
+)
+
+CASES = {
+    "llada": (LLADA, llada_tensors, llada.FAMILY),
+    "llada, grouped": (LLADA | {"n_kv_heads": 2}, llada_tensors, llada.FAMILY),
+    "llada, bias": (LLADA | {"include_qkv_bias": True}, llada_tensors, llada.FAMILY),
+    "llada, tied": (LLADA | {"weight_tying": True}, llada_tensors, llada.FAMILY),
+    "dream": (DREAM, dream_tensors, dream.FAMILY),
+    "dream, one key head": (DREAM | {"num_key_value_heads": 1}, dream_tensors, dream.FAMILY),
+    "dream, tied": (DREAM | {"tie_word_embeddings": True}, dream_tensors, dream.FAMILY),
+}
+ROWS = [[3, 1, 4, 1, 5, 259, 259, 259, 9, 2, 6], [259] * 16, [7], list(range(20, 60))]
+
+
+def load(folder: Path, case: str, attention: str = "auto") -> Transformer:
+    config, tensors, family = CASES[case]
+    write_folder(folder, config, tensors(config))
+    device = torch.device("cpu")
+    return load_network(folder, family, device=device, dtype=torch.float32, attention=attention)
+
+
+def logits(network: Transformer, tokens: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
+    features = network.encode(tokens, keys)
+    return network.head(features.flatten(0, 1)).view(*tokens.shape, -1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_row_alone_equals_the_definition(case: str, tmp_path: Path) -> None:
+    config, tensors, _ = CASES[case]
+    network = load(tmp_path, case)
+    for row in ROWS:
+        ours = logits(network, torch.tensor([row]), None)[0]
+        theirs = reference_logits(config, tensors(config), row)
+        assert ours.shape == theirs.shape
+        assert (ours - theirs).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("padding", [0, 5, 13])
+def test_padded_rows_equal_the_definition(case: str, padding: int, tmp_path: Path) -> None:
+    config, tensors, _ = CASES[case]
+    network = load(tmp_path, case)
+    length = max(map(len, ROWS)) + padding
+    tokens = torch.full((len(ROWS), length), 17)  # padding that would be heard if it were attended
+    keys = torch.zeros(len(ROWS), length, dtype=torch.bool)
+    for i, row in enumerate(ROWS):
+        tokens[i, : len(row)] = torch.tensor(row)
+        keys[i, : len(row)] = True
+    ours = logits(network, tokens, keys)
+    for i, row in enumerate(ROWS):
+        theirs = reference_logits(config, tensors(config), row)
+        assert (ours[i, : len(row)] - theirs).abs().max() <= 1e-5
+
+
+def test_every_attention_kernel_of_the_cpu_agrees(tmp_path: Path) -> None:
+    auto, maths = load(tmp_path / "a", "dream"), load(tmp_path / "b", "dream", "math")
+    tokens = torch.tensor([ROWS[3]])
+    assert torch.allclose(auto.encode(tokens), maths.encode(tokens), atol=1e-5)
+
+
+def test_dream_says_at_a_position_what_the_network_says_one_before(tmp_path: Path) -> None:
+    shifted = load(tmp_path, "dream")
+    plain = Transformer(shifted.config)
+    plain.load_state_dict(shifted.state_dict())
+    tokens = torch.tensor(ROWS[3:])
+    features = plain.encode(tokens)
+    assert torch.equal(shifted.encode(tokens)[:, 1:], features[:, :-1])
+    assert torch.equal(shifted.encode(tokens)[:, 0], features[:, 0])
+
+
+def test_later_tokens_reach_earlier_positions(tmp_path: Path) -> None:
+    network = load(tmp_path, "llada")
+    one, other = torch.tensor([ROWS[0]]), torch.tensor([[*ROWS[0][:-1], 8]])
+    assert not torch.allclose(network.encode(one)[:, 0], network.encode(other)[:, 0])
+
+
+def test_query_and_key_norms_make_their_scale_irrelevant() -> None:
+    config = TransformerConfig(
+        vocabulary=50, width=32, layers=2, heads=4, hidden=48, mask_id=0, context=64,
+        key_value_heads=2, qk_norm=True, norm_epsilon=0.0,
+    )  # fmt: skip
+    network = Transformer(config)
+    network.initialise(torch.Generator().manual_seed(0))
+    tokens = torch.arange(20)[None]
+    before = network.encode(tokens)
+    with torch.no_grad():
+        for block in network.blocks:
+            block.qkv.weight[: 6 * 8] *= 8  # 4 query and 2 key heads of width 8
+    assert torch.allclose(before, network.encode(tokens), atol=1e-5)
+
+
+def test_bfloat16_stays_near_float32(tmp_path: Path) -> None:
+    network = load(tmp_path, "llada")
+    tokens = torch.tensor([ROWS[3]])
+    exact = network.encode(tokens)
+    rough = network.bfloat16().encode(tokens)
+    assert rough.dtype == torch.bfloat16
+    assert (exact - rough.float()).abs().max() < 0.1 * exact.abs().max()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_export_gives_back_the_stored_tensors(case: str, tmp_path: Path) -> None:
+    config, tensors, family = CASES[case]
+    stored, ours = tensors(config), export(load(tmp_path, case), family.names)
+    assert stored.keys() == ours.keys()
+    assert all(torch.equal(stored[name], ours[name]) for name in stored)
+
+
+def test_the_network_can_be_trained() -> None:
+    config = TransformerConfig(
+        vocabulary=40, width=32, layers=2, heads=4, hidden=64, mask_id=39, context=64, qkv_bias=True
+    )
+    network = Transformer(config)
+    network.initialise(torch.Generator().manual_seed(0))
+    text = torch.arange(24).repeat(4, 1)
+    tokens = text.clone()
+    tokens[:, ::3] = 39
+    with torch.inference_mode():
+        network.encode(tokens)  # what inference caches must not poison training
+    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(network(tokens).flatten(0, 1), text.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert all(parameter.grad is not None for parameter in network.parameters())
+    assert losses[-1] < 1 < losses[0]

@@ -1,0 +1,324 @@
+"""Folders and names to models: what works, and what is said when it does not."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from s3dlm.errors import ModelError, SettingsError
+from s3dlm.models import llada, registry
+from s3dlm.models.base import Denoiser, Model, Tokenizer
+from s3dlm.models.family import export
+from s3dlm.models.registry import load
+from s3dlm.models.transformer import Transformer, TransformerConfig
+from tests.models.checkpoints import (
+    DREAM,
+    LLADA,
+    SPECIAL,
+    byte_vocabulary,
+    dream_tensors,
+    llada_tensors,
+    reference_logits,
+    write_folder,
+)
+
+ROW = [3, 1, 4, 259, 259, 9, 2, 6]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "llada", LLADA, llada_tensors(LLADA), shards=3)
+
+
+def logits(model: Model, row: list[int]) -> torch.Tensor:
+    return model.denoiser.head(model.denoiser.encode(torch.tensor([row]))[0])
+
+
+def test_a_sharded_llada_folder_loads_and_predicts(folder: Path) -> None:
+    model = load(str(folder))
+    assert isinstance(model.denoiser, Denoiser)
+    assert isinstance(model.tokenizer, Tokenizer)
+    expected = reference_logits(LLADA, llada_tensors(LLADA), ROW)
+    assert (logits(model, ROW) - expected).abs().max() <= 1e-5
+    assert model.name == str(folder)
+    assert model.preset == "d1"
+    assert model.end_ids == {257, 258}
+    stated = (model.denoiser.mask_id, model.denoiser.vocabulary, model.denoiser.context)
+    assert stated == (259, 320, 64)
+
+
+def test_one_file_and_three_hold_the_same_model(folder: Path, tmp_path: Path) -> None:
+    whole = write_folder(tmp_path / "whole", LLADA, llada_tensors(LLADA))
+    assert torch.equal(logits(load(str(whole)), ROW), logits(load(str(folder)), ROW))
+
+
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
+def test_half_precision_weights_load_into_the_chosen_dtype(
+    stored: torch.dtype, tmp_path: Path
+) -> None:
+    tensors = {name: tensor.to(stored) for name, tensor in llada_tensors(LLADA).items()}
+    folder = write_folder(tmp_path / "half", LLADA, tensors)
+    network = load(str(folder)).denoiser
+    assert isinstance(network, Transformer)
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
+    back = export(network, llada.NAMES)
+    assert all(torch.equal(back[name], tensors[name].float()) for name in tensors)
+    other = load(str(folder), dtype="bfloat16").denoiser
+    assert isinstance(other, Transformer)
+    assert {parameter.dtype for parameter in other.parameters()} == {torch.bfloat16}
+
+
+def test_a_dream_folder_loads_without_its_own_code(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "dream", DREAM, dream_tensors(DREAM), shards=2)
+    (folder / "tokenizer.json").unlink()  # the hub's Dream has only Qwen's two files
+    (folder / "vocab.json").write_text(json.dumps(byte_vocabulary()))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    flags = {"lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
+    stated = {
+        "tokenizer_class": "DreamTokenizer",
+        "auto_map": {"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]},
+        "added_tokens_decoder": {
+            str(i): {"content": text, "special": True} | flags
+            for i, text in sorted(SPECIAL.items())
+        },
+        "mask_token": "<|mdm_mask|>",
+        "eos_token": "<|endoftext|>",
+        "pad_token": "<|endoftext|>",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(stated))
+    model = load(str(folder))
+    expected = reference_logits(DREAM, dream_tensors(DREAM), ROW)
+    assert (logits(model, ROW) - expected).abs().max() <= 1e-5
+    assert model.denoiser.context == 2048
+    text = "Grüße, 12 + 7!"
+    assert model.tokenizer.decode(model.tokenizer.encode(text)) == text
+    assert model.tokenizer.encode("a<|mdm_mask|>")[-1] == 259
+
+
+def test_a_config_we_write_is_read_back_as_it_was() -> None:
+    config = TransformerConfig(
+        vocabulary=512, width=96, layers=5, heads=6, hidden=200, mask_id=7, context=300,
+        key_value_heads=3, rope_theta=123.0, norm_epsilon=1e-6, qkv_bias=True, tied=True,
+    )  # fmt: skip
+    assert llada.read(json.loads(json.dumps(llada.write(config, end_id=2)))) == config
+
+
+# The tokenizer
+
+
+def test_chat_is_the_template_then_the_prefill(folder: Path) -> None:
+    tokenizer = load(str(folder)).tokenizer
+    ids = tokenizer.chat("2 + 2?", prefill="<reasoning>")
+    expected = "<|startoftext|>[user] 2 + 2?<|eot_id|>[assistant] <reasoning>"
+    assert tokenizer.decode(ids) == expected
+    assert ids[0] == 256
+    assert ids == tokenizer.chat("2 + 2?") + tokenizer.encode("<reasoning>")
+    assert all(type(i) is int for i in ids)
+
+
+def test_without_a_template_chat_is_the_bare_text(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "base", LLADA, llada_tensors(LLADA), template=None)
+    tokenizer = load(str(folder)).tokenizer
+    assert tokenizer.decode(tokenizer.chat("Once", " upon")) == "Once upon"
+
+
+def test_special_tokens_and_spaces_stay_visible(folder: Path) -> None:
+    tokenizer = load(str(folder)).tokenizer
+    text = " a , b .<|eot_id|><|endoftext|><|mdm_mask|> n't\n"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+# What is wrong is named
+
+
+def spoil(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> str:
+    """Change the first shard, and hand back what loading then says."""
+    shard = sorted(folder.glob("*.safetensors"))[0]
+    tensors = load_file(shard)
+    change(tensors)
+    save_file(tensors, shard)
+    with pytest.raises(ModelError) as error:
+        load(str(folder))
+    return str(error.value)
+
+
+def test_a_missing_tensor_is_named(folder: Path) -> None:
+    said = spoil(folder, lambda tensors: tensors.pop("model.transformer.wte.weight"))
+    assert "1 missing: model.transformer.wte.weight" in said
+
+
+def test_an_extra_tensor_is_named(folder: Path) -> None:
+    said = spoil(folder, lambda tensors: tensors.update(surprise=torch.zeros(1)))
+    assert "1 unexpected: surprise" in said
+
+
+def test_a_wrongly_shaped_tensor_is_named(folder: Path) -> None:
+    name = "model.transformer.wte.weight"
+    said = spoil(folder, lambda tensors: tensors.update({name: torch.zeros(5, 32)}))
+    assert f"1 wrongly shaped: {name} is [5, 32], must be [320, 32]" in said
+
+
+def test_many_faults_are_told_together_and_in_few_words(tmp_path: Path) -> None:
+    config = LLADA | {"n_layers": 4}
+    folder = write_folder(tmp_path / "shallow", config, llada_tensors(LLADA))
+    with pytest.raises(ModelError, match=r"18 missing: .* and 13 more") as error:
+        load(str(folder))
+    assert len(str(error.value)) < 600
+
+
+def test_a_missing_shard_is_named(folder: Path) -> None:
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"1 of 3 shards .* model-00002-of-00003"):
+        load(str(folder))
+
+
+def test_an_index_may_not_point_outside_its_folder(folder: Path) -> None:
+    index = {"weight_map": {"x": "../../secret.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match="beside it"):
+        load(str(folder))
+
+
+def test_a_damaged_file_is_named(folder: Path) -> None:
+    (folder / "model-00001-of-00003.safetensors").write_bytes(b"\xff" * 100)
+    with pytest.raises(ModelError, match=r"model-00001-of-00003.safetensors is no readable"):
+        load(str(folder))
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (pytest.exit, ("a pickle was opened",))
+
+
+def test_a_pickle_is_refused_and_never_opened(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "old", LLADA, llada_tensors(LLADA))
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelError, match=r"pickled weights \(pytorch_model.bin\).*safetensors"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"block_type": "sequential"}, "block_type='sequential'"),
+        ({"alibi": True}, "alibi=True"),
+        ({"d_model": None}, "needs a number 'd_model'"),
+        ({"n_heads": 5}, "not a multiple"),
+        ({"mask_token_id": 400}, "mask_id=400"),
+    ],
+)
+def test_a_config_we_cannot_follow_is_refused(
+    change: dict[str, Any], said: str, folder: Path
+) -> None:
+    (folder / "config.json").write_text(json.dumps(LLADA | change))
+    with pytest.raises(ModelError, match=said):
+        load(str(folder))
+
+
+@pytest.mark.parametrize(
+    "options", [{"dtype": "int8"}, {"device": "gpu"}, {"attention": "fancy"}, {"device": "cuda"}]
+)
+def test_unknown_options_are_refused(options: dict[str, Any], folder: Path) -> None:
+    if options == {"device": "cuda"} and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SettingsError):
+        load(str(folder), **options)
+
+
+def test_a_row_longer_than_the_context_is_refused(folder: Path) -> None:
+    with pytest.raises(ModelError, match="65 tokens does not fit the model's context of 64"):
+        load(str(folder)).denoiser.encode(torch.zeros(1, 65, dtype=torch.int64))
+
+
+# Names
+
+
+def test_a_hub_id_fails_at_once_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    start = time.perf_counter()
+    with pytest.raises(ModelError, match="hf download nobody/no-such-model"):
+        load("nobody/no-such-model")
+    assert time.perf_counter() - start < 1
+
+
+def test_a_cached_hub_model_loads_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    home = tmp_path / "models--some--llada"
+    write_folder(home / "snapshots" / ("a" * 40), LLADA, llada_tensors(LLADA), shards=2)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub._snapshot_download.constants, "HF_HUB_CACHE", str(tmp_path))
+    model = load("some/llada")
+    assert model.name == "some/llada"
+    assert logits(model, ROW).shape == (len(ROW), 320)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("tinny", "mean 'tiny'"), ("./nowhere", "no folder|neither")]
+)
+def test_an_unknown_name_is_answered_with_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(ModelError, match=hint):
+        load(name)
+
+
+def test_tiny_without_weights_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "TINY", tmp_path)
+    with pytest.raises(ModelError, match=r"tools/train_tiny\.py"):
+        load("tiny")
+
+
+def test_tiny_is_a_llada_folder_with_its_own_preset(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "model.safetensors.index.json").unlink()
+    save_file(llada_tensors(LLADA), folder / "model.safetensors")
+    monkeypatch.setattr(registry, "TINY", folder)
+    model = load("tiny")
+    assert (model.name, model.preset) == ("tiny", "tiny")
+
+
+def made_elsewhere(*, device: str | None, dtype: str | None) -> Model:
+    from s3dlm.models.hf import LogitsModel
+
+    uniform = LogitsModel(lambda tokens: torch.zeros(*tokens.shape, 9), 8, 9, 64)
+    return Model("made elsewhere", uniform, None, frozenset())  # type: ignore[arg-type]
+
+
+def test_other_packages_register_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("mine", f"{__name__}:made_elsewhere", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    assert load("mine").name == "made elsewhere"
+    assert registry.known()[-1].name == "mine"
+
+
+def test_the_list_of_models_names_both_families() -> None:
+    rows = {row.name: row for row in registry.known()}
+    assert rows["GSAI-ML/LLaDA-8B-Instruct"].support == "native"
+    assert rows["Dream-org/Dream-v0-Instruct-7B"].family == "Dream"
+    assert "tiny" in rows
+
+
+def test_listing_models_needs_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys; from s3dlm.models import registry; registry.known();"
+        "print([name for name in ('torch', 'transformers') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
