@@ -40,6 +40,14 @@ class MaskedDiffusion:
     def steps(self) -> int:
         return len(self.schedule)
 
+    def is_due(self, cadence: str, step: int) -> bool:
+        last = step == self.steps - 1
+        if cadence == "step" or last:
+            return True
+        if cadence == "block":
+            return self.schedule[step + 1].start != self.schedule[step].start
+        return (step + 1) % int(cadence) == 0
+
     def start(self) -> Canvas:
         shape = (1, self.schedule[-1].stop)
         return Canvas(np.full(shape, self.mask_id, dtype=np.int64), np.zeros(shape))

@@ -9,9 +9,10 @@ seeded from (seed, sample id), so a result does not depend on order, company or 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from s3dlm import answers, tasks
 from s3dlm.diffusion import MaskedDiffusion
 from s3dlm.errors import PromptError, S3dlmError, SettingsError
 from s3dlm.models.base import Model
-from s3dlm.models.forward import Forward, Rows
-from s3dlm.schedule import reveals
+from s3dlm.models.forward import Forward, Prediction, Rows
+from s3dlm.schedule import block_lengths, reveals
+from s3dlm.search.ensemble import side_by_side, sweeps
+from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Outcome, Search, Step, search
 from s3dlm.search.methods import Plan
 from s3dlm.search.score import Scorer
@@ -68,33 +71,59 @@ class _Running:
     scorer: Scorer
     process: MaskedDiffusion
     plan: Plan
-    started: float
-    asked: Rows | None = None
+    asked: list[Rows] = field(default_factory=list)
+    alone: bool = True  # whether it asked for one prediction or for a list
+    started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0
 
 
 def prepare(model: Model, job: Job) -> _Running:
     """Check a job and build its search; nothing has been forwarded yet."""
-    settings, kind = job.settings, job.task or GENERAL
-    prompt = _prompt_ids(model, job)
-    plan = Plan.of(settings)
-    label = repr(job.question if len(job.question) <= 60 else job.question[:57] + "...")
-    process = MaskedDiffusion(
-        prompt=np.asarray(prompt, dtype=np.int64),
+    plan = Plan.of(job.settings)
+    process = _process(model, job, plan)
+    scorer = Scorer(_verifier(job), job.question, process.label, process)
+    return _Running(job, _search(process, scorer, plan, job), scorer, process, plan)
+
+
+def _process(model: Model, job: Job, plan: Plan) -> MaskedDiffusion:
+    settings = job.settings
+    children = plan.particles * plan.branching
+    return MaskedDiffusion(
+        prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
         schedule=reveals(settings.gen_length, settings.steps, settings.block_length),
         policy=settings.policy,
         temperature=settings.temperature,
-        draws=plan.particles * plan.branching,
+        draws=children * (OVERSAMPLING if plan.distinct else 1),
         look_ahead_wanted=plan.scored == "every step",
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
         decode=model.tokenizer.decode,
-        label=label,
+        label=repr(job.question if len(job.question) <= 60 else job.question[:57] + "..."),
     )
-    scorer = Scorer(_verifier(job, kind), job.question, label, process)
+
+
+def _search(process: MaskedDiffusion, scorer: Scorer, plan: Plan, job: Job) -> Search:
+    """The search of a job; a method may be made of several."""
+    settings = job.settings
     rng = _stream(settings.seed, job.question if job.sample_id is None else job.sample_id)
-    steps = search(process, scorer, plan, rng)
-    return _Running(job, steps, scorer, process, plan, time.perf_counter())
+    if plan.sweeps > 1:
+        return sweeps(process, scorer, plan, rng)
+    if not plan.blocks:
+        return search(process, scorer, plan, rng)
+    lengths = block_lengths(settings.gen_length, settings.steps)
+    shares = [len(range(first, plan.particles, len(lengths))) for first in range(len(lengths))]
+    return side_by_side(
+        [
+            search(
+                replace(process, schedule=reveals(settings.gen_length, settings.steps, length)),
+                scorer,
+                replace(plan, particles=share),
+                rng,
+            )
+            for length, share in zip(lengths, shares, strict=True)
+            if share
+        ]
+    )
 
 
 def _prompt_ids(model: Model, job: Job) -> list[int]:
@@ -115,10 +144,10 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
     return ids
 
 
-def _verifier(job: Job, kind: str) -> Verifier:
+def _verifier(job: Job) -> Verifier:
     if job.verifier is not None:
         return as_verifier(job.verifier)
-    profile = tasks.get(job.task).profile if job.task is not None else kind
+    profile = tasks.get(job.task).profile if job.task is not None else GENERAL
     return for_task(profile, job.settings.profile)
 
 
@@ -139,12 +168,12 @@ class Packer:
     @property
     def rows(self) -> int:
         """Rows waiting for the next forward."""
-        return sum(len(one.asked.canvas) for one in self.running.values() if one.asked is not None)
+        return sum(len(rows.canvas) for one in self.running.values() for rows in one.asked)
 
     def add(self, job: Job) -> int:
         """Start a job; its key names its events. A bad job raises here and touches nobody."""
         running = prepare(self.model, job)
-        running.asked = next(running.search)
+        _asks(running, next(running.search))
         key, self._next = self._next, self._next + 1
         self.running[key] = running
         return key
@@ -157,46 +186,50 @@ class Packer:
 
     def step(self) -> list[tuple[int, Step | Result | S3dlmError]]:
         """One forward for all; a search that fails ends with its error and the others go on."""
-        waiting = [(key, one) for key, one in self.running.items() if one.asked is not None]
-        requests = [one.asked for _, one in waiting if one.asked is not None]
+        everyone = list(self.running.items())
+        requests = [rows for _, one in everyone for rows in one.asked]
         started = time.perf_counter()
         predictions = self.forward(requests)
         seconds = time.perf_counter() - started
-        rows = sum(len(request.canvas) for request in requests)
+        total = sum(len(rows.canvas) for rows in requests)
         events: list[tuple[int, Step | Result | S3dlmError]] = []
-        for (key, one), request, prediction in zip(waiting, requests, predictions, strict=True):
-            one.forward_seconds += seconds * len(request.canvas) / rows
-            events.extend((key, event) for event in self._advance(key, one, prediction))
+        last = 0
+        for key, one in everyone:
+            first, last = last, last + len(one.asked)
+            share = sum(len(rows.canvas) for rows in one.asked)
+            one.forward_seconds += seconds * share / total
+            events.extend(
+                (key, event) for event in self._advance(key, one, predictions[first:last])
+            )
         return events
 
     def _advance(
-        self, key: int, one: _Running, prediction: Any
+        self, key: int, one: _Running, predictions: list[Prediction]
     ) -> Iterator[Step | Result | S3dlmError]:
-        """Hand a search its prediction; one that does not ask again is over."""
-        yield from advance(one, prediction)
-        if one.asked is None:
+        """Send predictions and pass on what the search says until it asks again or ends."""
+        try:
+            said = one.search.send(predictions[0] if one.alone else predictions)
+            while isinstance(said, Step):
+                yield said
+                said = next(one.search)
+            _asks(one, said)
+        except StopIteration as end:
             del self.running[key]
+            yield _result(one, end.value)
+        except S3dlmError as error:
+            del self.running[key]
+            yield error
 
 
-def advance(one: _Running, prediction: Any) -> Iterator[Step | Result | S3dlmError]:
-    """Send a prediction and pass on what the search says until it asks again or ends."""
-    one.asked = None
-    try:
-        said = one.search.send(prediction)
-        while isinstance(said, Step):
-            yield said
-            said = next(one.search)
-        one.asked = said
-    except StopIteration as end:
-        yield _result(one, end.value)
-    except S3dlmError as error:
-        yield error
+def _asks(one: _Running, said: Rows | list[Rows]) -> None:
+    one.alone = not isinstance(said, list)
+    one.asked = said if isinstance(said, list) else [said]
 
 
 def _result(one: _Running, outcome: Outcome) -> Result:
     job, plan = one.job, one.plan
     survivors = tuple(_survivors(one, outcome))
-    chosen = SELECTIONS[plan.selection](survivors)
+    chosen = SELECTIONS[plan.selection](survivors, _pool(one) if "pool" in plan.selection else ())
     seconds = time.perf_counter() - one.started
     known = {"forward": one.forward_seconds, "verifier": one.scorer.seconds}
     return Result(
@@ -204,13 +237,22 @@ def _result(one: _Running, outcome: Outcome) -> Result:
         answer=chosen.answer,
         survivors=survivors,
         nfe=outcome.rows,
-        nfe_logical=1 + one.process.steps * plan.particles * plan.branching,
+        nfe_logical=_logical(one),
         seconds=seconds,
         profile={**known, "rest": seconds - sum(known.values())},
         question=job.question,
         task=job.task,
         settings=job.settings,
     )
+
+
+def _logical(one: _Running) -> int:
+    """Rows of Algorithm 1 without sharing: one for each fresh start, N·b for every step."""
+    plan, settings = one.plan, one.job.settings
+    starts = 1
+    if plan.blocks:
+        starts = min(plan.particles, len(block_lengths(settings.gen_length, settings.steps)))
+    return plan.sweeps * (starts + one.process.steps * plan.particles * plan.branching)
 
 
 def _survivors(one: _Running, outcome: Outcome) -> Iterator[Survivor]:
@@ -229,6 +271,23 @@ def _survivors(one: _Running, outcome: Outcome) -> Iterator[Survivor]:
             nll=float(nll[index]),
             confidence=float(outcome.clean.confidence[index]),
         )
+
+
+def _pool(one: _Running) -> list[Survivor]:
+    """Every complete text that was scored on the way, as if it had survived."""
+    return [
+        Survivor(
+            text=text,
+            answer=_answer(one.job, text),
+            tokens=0,
+            score=score.total,
+            parts=score.parts,
+            log_weight=0.0,
+            nll=-math.log(max(confidence, 1e-9)),
+            confidence=confidence,
+        )
+        for text, (score, confidence) in one.scorer.best().items()
+    ]
 
 
 def _answer(job: Job, text: str) -> str | None:

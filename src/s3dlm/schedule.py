@@ -51,6 +51,13 @@ def _steps_per_block(blocks: list[tuple[int, int]], steps: int) -> list[int]:
     return shares
 
 
+def block_lengths(gen_length: int, steps: int) -> list[int]:
+    """The block lengths an ensemble over schedules uses: HEX's five, from L/32 to L/2."""
+    lengths = {max(1, gen_length // share) for share in (32, 16, 8, 4, 2)}
+    fitting = [length for length in sorted(lengths) if -(-gen_length // length) <= steps]
+    return fitting or [gen_length]
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """Sampled tokens of the open block and what a policy may judge them by; all (children, block)."""

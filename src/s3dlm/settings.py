@@ -17,10 +17,18 @@ from typing import Any
 
 from s3dlm.errors import SettingsError, unknown_name
 
-METHODS = ("baseline", "best_of_k", "tilting", "look_ahead", "s3", "twisted")
+METHODS = (
+    "baseline", "best_of_k", "tilting", "look_ahead", "s3", "twisted", "verified_best_of_k",
+    "fk_difference", "fk_max", "fk_sum", "self_rewarding", "particle_gibbs", "hex", "prism", "best",
+)  # fmt: skip
 POLICIES = ("low_confidence", "random", "margin", "entropy", "left_to_right")
 RESAMPLERS = ("ssp", "systematic", "stratified", "residual", "multinomial", "top")
-SELECTIONS = ("majority", "heaviest", "weighted", "first")
+SELECTIONS = (
+    "majority", "heaviest", "weighted", "first",
+    "verified", "verified_vote", "pool_best", "pool_vote",
+)  # fmt: skip
+TILTS = ("fixed", "annealed", "standardised", "adaptive")
+SIBLINGS = ("independent", "distinct")
 
 # Methods whose children are compared with each other: at temperature 0 they are all the same child.
 SAMPLING_METHODS = frozenset(METHODS) - {"baseline"}
@@ -48,6 +56,10 @@ class Settings:
         None  # resample only when ESS falls below this share; None: always
     )
     selection: str | None = None  # None: the method's own
+    tilt: str | None = None  # how λ is chosen over the steps; None: the method's own
+    ess_target: float = 0.5  # share of ESS that an adaptive tilt leaves
+    cadence: str | None = None  # search at every "step", at "block" ends, or every "k"-th step
+    siblings: str | None = None  # whether children of equal parents must differ
     profile: str = "paper"  # the verifier's weights: a profile's name or a TOML file
     seed: int = 0
 
@@ -56,6 +68,10 @@ class Settings:
         _check_name("policy", self.policy, POLICIES)
         _check_name("resampling", self.resampling, RESAMPLERS, optional=True)
         _check_name("selection", self.selection, SELECTIONS, optional=True)
+        _check_name("tilt", self.tilt, TILTS, optional=True)
+        _check_name("siblings", self.siblings, SIBLINGS, optional=True)
+        _check_cadence(self.cadence)
+        _check_number("ess_target", self.ess_target, 0.0, 1.0, "0.5 is customary")
         for name in ("particles", "branching", "gen_length", "steps", "block_length"):
             _check_count(name, getattr(self, name))
         _check_number("lam", self.lam, 0.0, math.inf, "1.0 is the paper's value")
@@ -116,6 +132,15 @@ def _check_name(
         return
     if got not in allowed:
         raise SettingsError(unknown_name(what, got, allowed))
+
+
+def _check_cadence(got: object) -> None:
+    if got is None or got in ("step", "block"):
+        return
+    if not (isinstance(got, str) and got.isdecimal() and int(got) >= 1):
+        raise SettingsError(
+            f"cadence={got!r} is not allowed; give 'step', 'block' or a whole number such as '4'"
+        )
 
 
 def _check_count(what: str, got: object) -> None:

@@ -192,6 +192,7 @@ def _decode_step(line: dict[str, Any]) -> Step:
     data: dict[str, Any] = {name: line[name] for name in (*_SCALARS, "parts")}
     data |= {name: np.asarray(line[name], np.int64) for name in (*_INTS, "tokens", "clean")}
     data |= {name: _floats(line[name]) for name in _FLOATS}
+    data["logp"] = np.zeros(data["tokens"].shape)  # not recorded: nobody looks at it
     return Step(**data)
 
 

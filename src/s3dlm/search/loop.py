@@ -10,26 +10,27 @@ N·b rows; canvases that are equal token for token are forwarded once and verifi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from s3dlm.search.expand import Children, expand
 from s3dlm.search.methods import Plan
 from s3dlm.search.particles import (
     Canvas,
     CleanText,
     Floats,
     Ints,
+    Memory,
     Particles,
     Process,
     distinct,
-    occurrence,
 )
 from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
 from s3dlm.search.score import Scorer
-from s3dlm.search.weigh import WEIGHTS
+from s3dlm.search.weigh import TILTS, WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Step:
     index: int  # from 0
     total: int
     tokens: Ints  # (children, length)
+    logp: Floats  # (children, length) of each known token when it became known
     clean: Ints  # (children, length) the look-ahead
     parent: Ints  # (children,) index into the previous step's survivors
     score: Floats  # (children,) NaN where nothing was scored
@@ -63,41 +65,49 @@ class Outcome:
     rows: int  # rows forwarded in all
 
 
-@dataclass(frozen=True, slots=True)
-class _Children:
-    """All children of one step."""
-
-    canvas: Canvas
-    parent: Ints  # (children,)
-    parent_score: Floats
-    log_weight: Floats  # inherited
-
-
 Search = Generator[Any, Any, Outcome]
 
 
-def search(process: Process, scorer: Scorer, plan: Plan, rng: np.random.Generator) -> Search:
-    """Run one prompt's search; see the module's docstring for what is yielded and sent."""
+def search(
+    process: Process,
+    scorer: Scorer,
+    plan: Plan,
+    rng: np.random.Generator,
+    reference: Sequence[Canvas] = (),
+) -> Search:
+    """Run one prompt's search; see the module's docstring for what is yielded and sent.
+
+    With a reference, the first particle retraces it step by step (conditional SMC).
+    """
     start = process.start()
     prediction = yield process.ask(start.tokens, 0, rng)
     particles = _first(process, scorer, plan, start, prediction)
     total_rows = 1
     for index in range(process.steps):
-        children = _expand(process, particles, plan, index, rng)
+        due = process.is_due(plan.cadence, index)
+        children = expand(
+            process, particles, plan.branching if due else 1, index, rng, distinct=plan.distinct
+        )
+        if reference:
+            children = _retrace(children, reference[index])
         prediction, row, rows = yield from _predict(process, children.canvas, index + 1, rng)
         total_rows += rows
         clean = process.look_ahead(children.canvas, prediction, row)
-        score, parts = _score(scorer, plan, clean, index, process.steps)
-        log_weight = _weigh(children, score, plan)
-        kept, left_over, resampled = _resample(children, log_weight, plan, rng)
-        yield _step(
-            index, process, children, clean, score, parts, log_weight, kept, rows, resampled
+        judged = _judge(process, scorer, plan, children, clean, index, due=due)
+        kept, left_over, resampled = _resample(
+            children, judged, plan, rng, plan.survivors(index, process.steps), due, bool(reference)
         )
+        yield _step(index, process, children, clean, judged, kept, rows, resampled)
         particles = Particles(
-            children.canvas.take(kept), prediction, row[kept], score[kept], left_over
+            children.canvas.take(kept),
+            prediction,
+            row[kept],
+            judged.known[kept],
+            left_over,
+            judged.memory.take(kept),
         )
     last = CleanText(clean.tokens[kept], clean.confidence[kept])
-    return Outcome(particles, last, [parts[index] for index in kept.tolist()], total_rows)
+    return Outcome(particles, last, [judged.parts[index] for index in kept.tolist()], total_rows)
 
 
 def _first(
@@ -110,29 +120,18 @@ def _first(
         score, _ = scorer(process.look_ahead(start, prediction, row), "the first look-ahead")
     everyone = np.zeros(plan.particles, dtype=np.int64)
     return Particles(
-        start.take(everyone), prediction, everyone, score[everyone], np.zeros(plan.particles)
+        start.take(everyone),
+        prediction,
+        everyone,
+        score[everyone],
+        np.zeros(plan.particles),
+        Memory.fresh(score[everyone]),
     )
 
 
-def _expand(
-    process: Process, particles: Particles, plan: Plan, index: int, rng: np.random.Generator
-) -> _Children:
-    """b children of every particle, each from a draw of its own."""
-    parent = np.repeat(np.arange(len(particles)), plan.branching)
-    row = particles.row[parent]
-    canvas = particles.canvas.take(parent)
-    (open_,) = np.nonzero(row >= 0)
-    if open_.size:
-        grown = process.expand(
-            canvas.take(open_),
-            particles.prediction,
-            row[open_],
-            occurrence(row[open_]),
-            index,
-            rng,
-        )
-        canvas.tokens[open_], canvas.logp[open_] = grown.tokens, grown.logp
-    return _Children(canvas, parent, particles.score[parent], particles.log_weight[parent])
+def _retrace(children: Children, reference: Canvas) -> Children:
+    children.canvas.tokens[0], children.canvas.logp[0] = reference.tokens[0], reference.logp[0]
+    return children
 
 
 def _predict(
@@ -149,38 +148,74 @@ def _predict(
     return prediction, row_of_kind[kind], rows
 
 
-def _score(
-    scorer: Scorer, plan: Plan, clean: CleanText, index: int, steps: int
-) -> tuple[Floats, list[Mapping[str, float]]]:
-    last = index == steps - 1
-    if plan.scored == "every step" or (plan.scored == "at the end" and last):
-        return scorer(clean, f"step {index + 1} of {steps}")
-    return np.full(len(clean.tokens), np.nan), [{}] * len(clean.tokens)
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What a step thinks of its children."""
+
+    score: Floats  # (children,) NaN where nothing was scored
+    known: Floats  # (children,) the score, or the last one known of the lineage
+    parts: list[Mapping[str, float]]
+    log_weight: Floats
+    memory: Memory
 
 
-def _weigh(children: _Children, score: Floats, plan: Plan) -> Floats:
-    if np.isnan(score).any():
-        return children.log_weight
-    return WEIGHTS[plan.weight](children.log_weight, children.parent_score, score, plan.lam)
+def _judge(
+    process: Process,
+    scorer: Scorer,
+    plan: Plan,
+    children: Children,
+    clean: CleanText,
+    index: int,
+    *,
+    due: bool,
+) -> _Judged:
+    """Score the clean texts where the method does, and multiply the potentials in."""
+    last = index == process.steps - 1
+    if not ((plan.scored == "every step" and due) or (plan.scored == "at the end" and last)):
+        missing = np.full(len(clean.tokens), np.nan)
+        score, parts = missing, [_NO_PARTS] * len(clean.tokens)
+    else:
+        score, parts = scorer(clean, f"step {index + 1} of {process.steps}")
+    memory, log_weight = children.memory, children.log_weight
+    if plan.weight == "confidence" or not np.isnan(score).any():
+        progress = (index + 1) / process.steps
+        tilted, lam = TILTS[plan.tilt](score, plan.lam, progress, plan.ess_target)
+        memory = memory.after(tilted)
+        potential = WEIGHTS[plan.weight](children, memory, tilted, lam, last)
+        log_weight, memory = log_weight + potential, memory.pay(potential)
+    known = np.where(np.isnan(score), children.parent_score, score)
+    return _Judged(score, known, parts, log_weight, memory)
+
+
+_NO_PARTS: Mapping[str, float] = {}
 
 
 def _resample(
-    children: _Children, log_weight: Floats, plan: Plan, rng: np.random.Generator
+    children: Children,
+    judged: _Judged,
+    plan: Plan,
+    rng: np.random.Generator,
+    count: int,
+    due: bool,
+    pinned: bool,
 ) -> tuple[Ints, Floats, bool]:
-    """Survivors' indices, the weights they carry on, and whether they were resampled."""
-    if plan.resampling is None:
+    """Survivors' indices, the weights they carry on, and whether they were resampled; a pinned
+    first child survives for sure, and only the others are drawn."""
+    log_weight = judged.log_weight
+    if plan.resampling is None or not due:
         return np.arange(log_weight.size), log_weight, False
     if plan.ess_threshold is not None:
         ess = effective_sample_size(normalise(log_weight))
         if ess >= plan.ess_threshold * log_weight.size:
-            kept, carried = _one_child_each(children, log_weight, plan.particles, rng)
+            kept, carried = _one_child_each(log_weight, int(children.parent[-1]) + 1, rng)
             return kept, carried, False
-    offspring = RESAMPLERS[plan.resampling](log_weight, plan.particles, rng)
-    return np.repeat(np.arange(offspring.size), offspring), np.zeros(plan.particles), True
+    offspring = RESAMPLERS[plan.resampling](log_weight, count - pinned, rng)
+    offspring[0] += pinned
+    return np.repeat(np.arange(offspring.size), offspring), np.zeros(count), True
 
 
 def _one_child_each(
-    children: _Children, log_weight: Floats, particles: int, rng: np.random.Generator
+    log_weight: Floats, particles: int, rng: np.random.Generator
 ) -> tuple[Ints, Floats]:
     """Without resampling, every particle goes on as one of its own children, chosen by weight; it
     carries their mean, which keeps the estimate unbiased."""
@@ -196,31 +231,30 @@ def _one_child_each(
 def _step(
     index: int,
     process: Process,
-    children: _Children,
+    children: Children,
     clean: CleanText,
-    score: Floats,
-    parts: list[Mapping[str, float]],
-    log_weight: Floats,
+    judged: _Judged,
     kept: Ints,
     rows: int,
     resampled: bool,
 ) -> Step:
-    weight = normalise(log_weight)
-    top = float(log_weight.max())
+    weight = normalise(judged.log_weight)
+    top = float(judged.log_weight.max())
     return Step(
         index=index,
         total=process.steps,
         tokens=children.canvas.tokens,
+        logp=children.canvas.logp,
         clean=clean.tokens,
         parent=children.parent,
-        score=score,
-        parts=parts,
+        score=judged.score,
+        parts=judged.parts,
         confidence=clean.confidence,
         weight=weight,
         survivor=kept,
         ess=effective_sample_size(weight),
         unique_ancestors=int(np.unique(children.parent[kept]).size),
-        log_normaliser=top + float(np.log(np.exp(log_weight - top).mean())),
+        log_normaliser=top + float(np.log(np.exp(judged.log_weight - top).mean())),
         rows=rows,
         resampled=resampled,
     )

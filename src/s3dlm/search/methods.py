@@ -7,46 +7,150 @@ from typing import Literal
 
 from s3dlm.settings import Settings
 
+Population = Literal["one", "all", "particles"]
+Scored = Literal["never", "at the end", "every step"]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """How one method fills the blanks of the loop."""
 
     summary: str
-    population: Literal["one", "all", "particles"]  # 1, N·b or N particles
-    branches: bool  # b children a step, or one
-    scored: Literal["never", "at the end", "every step"]
-    weight: Literal["none", "tilt", "rank", "twist"]  # see weigh.py
-    resampling: str | None  # a name in resample.py, or None: keep everyone
-    selection: str  # a name in select.py
+    source: str = ""  # the paper it comes from
+    population: Population = "particles"  # 1, N·b or N particles
+    branches: bool = False  # b children a step, or one
+    scored: Scored = "every step"
+    weight: str = "none"  # a name in weigh.py
+    tilt: str = "fixed"  # a name in weigh.py
+    resampling: str | None = None  # a name in resample.py, or None: keep everyone
+    ess_threshold: float | None = None  # resample only below this share of ESS
+    cadence: str = "step"  # branch, score and resample at every step, k-th step or block's end
+    siblings: str = "independent"  # or distinct, see expand.py
+    selection: str = "majority"  # a name in select.py
+    blocks: bool = False  # particles spread over block lengths (HEX)
+    sweeps: bool = False  # b conditional sweeps over N particles (particle Gibbs)
+    pruned: bool = False  # the population halves from N·b in the first half of the run (Prism)
 
 
 METHODS: dict[str, Method] = {
     "baseline": Method(
-        "one trajectory, as the model's authors decode",
-        "one", False, "never", "none", None, "first",
+        summary="one trajectory, as the model's authors decode",
+        population="one",
+        scored="never",
+        selection="first",
     ),
     "best_of_k": Method(
-        "K = N·b independent trajectories, majority vote",
-        "all", False, "never", "none", None, "majority",
+        summary="K = N·b independent trajectories, majority vote",
+        population="all",
+        scored="never",
     ),
     "tilting": Method(
-        "K = N·b independent trajectories, the one with the heaviest exp(λ·score)",
-        "all", False, "at the end", "tilt", None, "heaviest",
+        summary="K = N·b independent trajectories, the one with the heaviest exp(λ·score)",
+        source="S³, ablation",
+        population="all",
+        scored="at the end",
+        weight="tilt",
+        selection="heaviest",
     ),
     "look_ahead": Method(
-        "search with look-ahead scores, the top N kept at every step",
-        "particles", True, "every step", "rank", "top", "majority",
+        summary="search with look-ahead scores, the top N kept at every step",
+        source="S³, ablation",
+        branches=True,
+        weight="rank",
+        resampling="top",
     ),
     "s3": Method(
-        "the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling",
-        "particles", True, "every step", "tilt", "ssp", "majority",
+        summary="the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling",
+        source="S³, Bilal et al. 2026",
+        branches=True,
+        weight="tilt",
+        resampling="ssp",
     ),
     "twisted": Method(
-        "s3 with weights that divide by the parent's, so that it samples p·exp(λ·score)",
-        "particles", True, "every step", "twist", "ssp", "weighted",
+        summary="s3 with weights that divide by the parent's, so that it samples p·exp(λ·score)",
+        source="ours",
+        branches=True,
+        weight="twist",
+        resampling="ssp",
+        selection="weighted",
     ),
-}  # fmt: skip
+    "verified_best_of_k": Method(
+        summary="K = N·b independent trajectories, the one with the best score",
+        population="all",
+        scored="at the end",
+        selection="verified",
+    ),
+    "fk_difference": Method(
+        summary="Feynman–Kac steering of K particles by the gain in score",
+        source="FK steering, Singhal et al. 2025",
+        population="all",
+        weight="twist",
+        resampling="multinomial",
+        ess_threshold=0.5,
+        selection="verified",
+    ),
+    "fk_max": Method(
+        summary="Feynman–Kac steering of K particles by the highest score so far",
+        source="FK steering, Singhal et al. 2025",
+        population="all",
+        weight="fk_max",
+        resampling="multinomial",
+        ess_threshold=0.5,
+        selection="verified",
+    ),
+    "fk_sum": Method(
+        summary="Feynman–Kac steering of K particles by the sum of scores",
+        source="FK steering, Singhal et al. 2025",
+        population="all",
+        weight="fk_sum",
+        resampling="multinomial",
+        ess_threshold=0.5,
+        selection="verified",
+    ),
+    "self_rewarding": Method(
+        summary="K particles weighted by the model's own confidence, resampled at block ends",
+        source="self-rewarding SMC, 2026",
+        population="all",
+        scored="never",
+        weight="confidence",
+        resampling="systematic",
+        ess_threshold=0.5,
+        cadence="block",
+    ),
+    "particle_gibbs": Method(
+        summary="b conditional sweeps of N particles around a kept trajectory",
+        source="particle Gibbs, Dang et al. 2025",
+        weight="twist",
+        resampling="multinomial",
+        selection="verified",
+        sweeps=True,
+    ),
+    "hex": Method(
+        summary="K trajectories spread over block lengths, majority vote",
+        source="HEX, Lee et al. 2025",
+        population="all",
+        scored="never",
+        blocks=True,
+    ),
+    "prism": Method(
+        summary="K trajectories, halved by score in the first half of the run",
+        source="Prism-style pruning, Bai et al. 2026",
+        population="all",
+        weight="rank",
+        resampling="top",
+        pruned=True,
+    ),
+    "best": Method(
+        summary="what won on validation: distinct siblings, strong tilt, verified vote over all seen",
+        source="ours",
+        branches=True,
+        weight="tilt",
+        tilt="adaptive",
+        resampling="ssp",
+        siblings="distinct",
+        selection="pool_vote",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +159,46 @@ class Plan:
 
     particles: int
     branching: int
-    scored: Literal["never", "at the end", "every step"]
-    weight: Literal["none", "tilt", "rank", "twist"]
+    scored: Scored
+    weight: str
     lam: float
+    tilt: str
+    ess_target: float
     resampling: str | None
     ess_threshold: float | None
+    cadence: str
+    distinct: bool
     selection: str
+    blocks: bool
+    sweeps: int
+    pruned: bool
 
     @classmethod
     def of(cls, settings: Settings) -> Plan:
         method = METHODS[settings.method]
         budget = settings.particles * settings.branching
+        threshold = settings.ess_threshold
         return cls(
             particles={"one": 1, "all": budget, "particles": settings.particles}[method.population],
             branching=settings.branching if method.branches else 1,
             scored=method.scored,
             weight=method.weight,
             lam=settings.lam,
+            tilt=settings.tilt or method.tilt,
+            ess_target=settings.ess_target,
             resampling=(settings.resampling or method.resampling) if method.resampling else None,
-            ess_threshold=settings.ess_threshold,
+            ess_threshold=method.ess_threshold if threshold is None else threshold,
+            cadence=settings.cadence or method.cadence,
+            distinct=(settings.siblings or method.siblings) == "distinct",
             selection=settings.selection or method.selection,
+            blocks=method.blocks,
+            sweeps=settings.branching if method.sweeps else 1,
+            pruned=method.pruned,
         )
+
+    def survivors(self, index: int, steps: int) -> int:
+        """How many particles are kept after a step."""
+        if not self.pruned:
+            return self.particles
+        most = max(0, self.particles.bit_length() - 2)  # at least two are left to vote
+        return self.particles >> min(most, most * 2 * (index + 1) // steps)

@@ -44,6 +44,10 @@ class Process(Protocol):
         """How many denoising steps make an answer."""
         ...
 
+    def is_due(self, cadence: str, step: int) -> bool:
+        """Whether a search of this cadence ("step", "block", or "k") acts at this step."""
+        ...
+
     def start(self) -> Canvas:
         """The one canvas on which nothing is known yet."""
         ...
@@ -82,14 +86,37 @@ class Process(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What some potentials need to know of a lineage's past; each (particles,)."""
+
+    peak: Floats  # the highest score so far
+    total: Floats  # the sum of scores
+    paid: Floats  # the log-potentials already multiplied in
+
+    @classmethod
+    def fresh(cls, score: Floats) -> Memory:
+        return cls(score, score, np.zeros_like(score))
+
+    def take(self, rows: Ints) -> Memory:
+        return Memory(self.peak[rows], self.total[rows], self.paid[rows])
+
+    def after(self, score: Floats) -> Memory:
+        return Memory(np.fmax(self.peak, score), self.total + score, self.paid)
+
+    def pay(self, log_potential: Floats) -> Memory:
+        return Memory(self.peak, self.total, self.paid + log_potential)
+
+
+@dataclass(frozen=True, slots=True)
 class Particles:
     """The population after a step."""
 
     canvas: Canvas
     prediction: Any  # shared: distinct rows only
     row: Ints  # (particles,) the prediction's row of each
-    score: Floats  # (particles,) NaN while nothing was scored
+    score: Floats  # (particles,) the last known; NaN while nothing was scored
     log_weight: Floats  # (particles,) what resampling has not yet paid out
+    memory: Memory
 
     def __len__(self) -> int:
         return int(self.row.size)

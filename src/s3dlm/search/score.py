@@ -46,6 +46,14 @@ class Scorer:
         self.seconds += time.perf_counter() - started
         return np.array([score.total for score in scores]), [score.parts for score in scores]
 
+    def best(self) -> dict[str, tuple[Score, float]]:
+        """Every text scored so far with its highest score and the confidence it had then."""
+        found: dict[str, tuple[Score, float]] = {}
+        for (text, confidence), score in self.scores.items():
+            if text not in found or score.total > found[text][0].total:
+                found[text] = (score, confidence)
+        return found
+
     def _one(self, text: str, confidence: float, where: str) -> Score:
         key = (text, confidence)
         if key not in self.scores:

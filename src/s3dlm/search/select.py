@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+SHARPNESS = 20.0  # of verified votes: weight exp(SHARPNESS · score)
+
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
@@ -25,29 +27,62 @@ class Survivor:
     confidence: float
 
 
-def first(survivors: Sequence[Survivor]) -> Survivor:
+Survivors = Sequence[Survivor]
+Select = Callable[[Survivors, Survivors], Survivor]
+"""(survivors, every complete text that was scored on the way) → the one that stands for the answer."""
+
+
+def _first(survivors: Survivors, pool: Survivors) -> Survivor:
     return survivors[0]
 
 
-def heaviest(survivors: Sequence[Survivor]) -> Survivor:
+def _heaviest(survivors: Survivors, pool: Survivors) -> Survivor:
     return max(survivors, key=lambda one: (one.log_weight, -one.nll))
 
 
-def majority(survivors: Sequence[Survivor]) -> Survivor:
+def _majority(survivors: Survivors, pool: Survivors) -> Survivor:
     return _vote(survivors, [1.0] * len(survivors))
 
 
-def weighted(survivors: Sequence[Survivor]) -> Survivor:
+def _weighted(survivors: Survivors, pool: Survivors) -> Survivor:
     top = max(one.log_weight for one in survivors)
     return _vote(survivors, [math.exp(one.log_weight - top) for one in survivors])
 
 
-SELECTIONS: dict[str, Callable[[Sequence[Survivor]], Survivor]] = {
-    "first": first,
-    "heaviest": heaviest,
-    "majority": majority,
-    "weighted": weighted,
+def _verified(survivors: Survivors, pool: Survivors) -> Survivor:
+    """The best score; a text with an answer before one without."""
+    return max(survivors, key=lambda one: (one.answer is not None, one.score or 0.0, -one.nll))
+
+
+def _verified_vote(survivors: Survivors, pool: Survivors) -> Survivor:
+    return _vote(survivors, _sharpened(survivors))
+
+
+def _pool_best(survivors: Survivors, pool: Survivors) -> Survivor:
+    return _verified([*survivors, *pool], ())
+
+
+def _pool_vote(survivors: Survivors, pool: Survivors) -> Survivor:
+    everyone = [*survivors, *pool]
+    return _vote(everyone, _sharpened(everyone))
+
+
+SELECTIONS: dict[str, Select] = {
+    "first": _first,
+    "heaviest": _heaviest,
+    "majority": _majority,
+    "weighted": _weighted,
+    "verified": _verified,
+    "verified_vote": _verified_vote,
+    "pool_best": _pool_best,
+    "pool_vote": _pool_vote,
 }
+
+
+def _sharpened(survivors: Survivors) -> list[float]:
+    """Votes that count by score: a tenth of score outvotes almost eight to one."""
+    top = max(one.score or 0.0 for one in survivors)
+    return [math.exp(SHARPNESS * ((one.score or 0.0) - top)) for one in survivors]
 
 
 def _vote(survivors: Sequence[Survivor], weights: Sequence[float]) -> Survivor:
