@@ -71,7 +71,7 @@ class _Running:
     scorer: Scorer
     process: MaskedDiffusion
     plan: Plan
-    asked: list[Rows] = field(default_factory=list)
+    asked: list[Rows] | None = None  # None: nothing, it is busy or over
     alone: bool = True  # whether it asked for one prediction or for a list
     started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0
@@ -168,7 +168,7 @@ class Packer:
     @property
     def rows(self) -> int:
         """Rows waiting for the next forward."""
-        return sum(len(rows.canvas) for one in self.running.values() for rows in one.asked)
+        return sum(len(rows.canvas) for one in self.running.values() for rows in one.asked or ())
 
     def add(self, job: Job) -> int:
         """Start a job; its key names its events. A bad job raises here and touches nobody."""
@@ -185,40 +185,44 @@ class Packer:
             gone.search.close()
 
     def step(self) -> list[tuple[int, Step | Result | S3dlmError]]:
-        """One forward for all; a search that fails ends with its error and the others go on."""
-        everyone = list(self.running.items())
-        requests = [rows for _, one in everyone for rows in one.asked]
+        """One forward for all who wait; a search that fails ends with its error, alone."""
+        waiting = [(key, one, one.asked) for key, one in self.running.items() if one.asked]
+        requests = [rows for _, _, asked in waiting for rows in asked]
         started = time.perf_counter()
         predictions = self.forward(requests)
         seconds = time.perf_counter() - started
         total = sum(len(rows.canvas) for rows in requests)
         events: list[tuple[int, Step | Result | S3dlmError]] = []
         last = 0
-        for key, one in everyone:
-            first, last = last, last + len(one.asked)
-            share = sum(len(rows.canvas) for rows in one.asked)
-            one.forward_seconds += seconds * share / total
-            events.extend(
-                (key, event) for event in self._advance(key, one, predictions[first:last])
-            )
+        for key, one, asked in waiting:
+            first, last = last, last + len(asked)
+            one.forward_seconds += seconds * sum(len(rows.canvas) for rows in asked) / total
+            said = self._advance(key, one, predictions[first:last])
+            events.extend((key, event) for event in said)
         return events
 
     def _advance(
         self, key: int, one: _Running, predictions: list[Prediction]
     ) -> Iterator[Step | Result | S3dlmError]:
-        """Send predictions and pass on what the search says until it asks again or ends."""
-        try:
-            said = one.search.send(predictions[0] if one.alone else predictions)
-            while isinstance(said, Step):
-                yield said
-                said = next(one.search)
-            _asks(one, said)
-        except StopIteration as end:
+        """Hand a search its predictions; one that does not ask again is over."""
+        yield from advance(one, predictions)
+        if one.asked is None:
             del self.running[key]
-            yield _result(one, end.value)
-        except S3dlmError as error:
-            del self.running[key]
-            yield error
+
+
+def advance(one: _Running, predictions: list[Prediction]) -> Iterator[Step | Result | S3dlmError]:
+    """Send predictions and pass on what the search says until it asks again or ends."""
+    one.asked = None
+    try:
+        said = one.search.send(predictions[0] if one.alone else predictions)
+        while isinstance(said, Step):
+            yield said
+            said = next(one.search)
+        _asks(one, said)
+    except StopIteration as end:
+        yield _result(one, end.value)
+    except S3dlmError as error:
+        yield error
 
 
 def _asks(one: _Running, said: Rows | list[Rows]) -> None:
