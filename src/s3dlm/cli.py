@@ -6,6 +6,7 @@ raises on purpose become one line and exit code 2; Ctrl-C ends with 130.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -244,8 +245,13 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
     Console().print(table)
 
 
+# Commands that live beside what they call; each module has a `register(app)`.
+_OTHERS = ("s3dlm.evaluation.commands", "s3dlm.server.commands")
+
+
 def _register_others() -> None:
-    """Commands that live beside what they call."""
+    for name in _OTHERS:
+        importlib.import_module(name).register(app)
 
 
 def main() -> None:
