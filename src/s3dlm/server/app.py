@@ -1,0 +1,285 @@
+"""The endpoints. Each is a few lines: understand the body, watch its searches, word the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from s3dlm import __version__
+from s3dlm.errors import S3dlmError
+from s3dlm.models.base import Model
+from s3dlm.server import openai, service, understand
+from s3dlm.server.guard import Guard
+from s3dlm.server.options import options
+from s3dlm.server.page import CONTENT_POLICY, viewer_files
+from s3dlm.server.refusals import Refusal, refusal
+from s3dlm.server.scheduler import Started
+from s3dlm.server.schemas import (
+    ChatCompletion,
+    ChatRequest,
+    Completion,
+    CompletionRequest,
+    ErrorResponse,
+    ModelCard,
+    ModelList,
+    OpenAIRequest,
+    SearchRequest,
+)
+from s3dlm.server.service import Service
+from s3dlm.server.understand import Asked
+from s3dlm.server.watch import Watch, unless_gone
+from s3dlm.trace import TraceEncoder
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse}
+    for status in (400, 401, 403, 404, 405, 408, 413, 415, 429, 500, 503, 504)
+}
+EVENT_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+router = APIRouter(responses=ERRORS)
+
+
+def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) -> FastAPI:
+    """An ASGI app around a loaded model; see `service.build` for the configuration."""
+    shared = service.build(model, **configuration)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        shared.scheduler.start()
+        yield
+        shared.scheduler.stop()
+
+    app = FastAPI(
+        title="s3dlm",
+        version=__version__,
+        summary="Diffusion language models with inference-time search, OpenAI's way.",
+        lifespan=lifespan,
+        docs_url=None,  # the interactive pages load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = shared
+    app.include_router(router)
+    app.add_middleware(Guard, service=shared)
+    if cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    for kind in (RequestValidationError, HTTPException, Refusal, S3dlmError):
+        app.add_exception_handler(kind, _refuse)
+    return app
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    told = error if isinstance(error, Refusal) else _worded(error)
+    return JSONResponse(told.body, told.status, headers=told.headers)
+
+
+def _worded(error: Exception) -> Refusal:
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        return Refusal(400, f"{where or 'the body'}: {first['msg']}", param=where or None)
+    if isinstance(error, HTTPException):
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
+        return Refusal(error.status_code, str(error.detail), code=code)
+    return refusal(error)
+
+
+def _service(request: Request) -> Service:
+    shared: Service = request.app.state.service
+    return shared
+
+
+@router.get("/v1/models", response_model=ModelList)
+async def models(request: Request) -> dict[str, Any]:
+    """The one model that is served."""
+    return {"object": "list", "data": [_card(_service(request))]}
+
+
+@router.get("/v1/models/{name:path}", response_model=ModelCard)
+async def one_model(name: str, request: Request) -> dict[str, Any]:
+    """The card of the served model."""
+    shared = _service(request)
+    if name != shared.name:
+        raise Refusal(404, f"the model {name[:80]!r} does not exist here", code="model_not_found")
+    return _card(shared)
+
+
+def _card(shared: Service) -> dict[str, Any]:
+    return {
+        "id": shared.name, "object": "model", "created": shared.created, "owned_by": "s3dlm",
+    }  # fmt: skip
+
+
+@router.post(
+    "/v1/chat/completions",
+    response_model=ChatCompletion,
+    responses={200: {"content": EVENT_STREAM}},
+)
+async def chat(body: ChatRequest, request: Request) -> Response:
+    """Answer a conversation."""
+    asked = understand.chat(_service(request), body)
+    return await _reply(request, body, asked, chat=True)
+
+
+@router.post(
+    "/v1/completions",
+    response_model=Completion,
+    responses={200: {"content": EVENT_STREAM}},
+)
+async def completion(body: CompletionRequest, request: Request) -> Response:
+    """Answer one prompt or several; each is asked as a user's turn."""
+    asked = understand.completion(_service(request), body)
+    return await _reply(request, body, asked, chat=False)
+
+
+async def _reply(request: Request, body: OpenAIRequest, asked: Asked, *, chat: bool) -> Response:
+    shared = _service(request)
+    reply = openai.Reply(shared, asked, chat, body.n or 1)
+    _note(request, asked)
+    watch = Watch(shared.scheduler, asked.jobs, watched=bool(body.stream))
+    if not body.stream:
+        try:
+            whole = await unless_gone(request, reply.whole(watch))
+        finally:
+            watch.close()
+        _count(request, reply)
+        return JSONResponse(whole)
+    with_usage = body.stream_options is not None and body.stream_options.include_usage
+    pieces = reply.pieces(watch, with_usage=with_usage)
+    return await _stream(request, watch, pieces, reply=reply)
+
+
+@router.post("/v1/search", response_class=StreamingResponse)
+async def search(body: SearchRequest, request: Request) -> Response:
+    """Watch one search: a header, one event per denoising step, the result."""
+    shared = _service(request)
+    asked = understand.search(shared, body)
+    _note(request, asked)
+    watch = Watch(shared.scheduler, asked.jobs, watched=True)
+    lines = body.format == "jsonl"
+    return await _stream(request, watch, _trace(shared, asked, watch, lines), lines=lines)
+
+
+async def _trace(shared: Service, asked: Asked, watch: Watch, lines: bool) -> AsyncIterator[str]:
+    """What `s3dlm generate --trace` writes, event by event."""
+    encoder, job = TraceEncoder.of(shared.model), asked.jobs[0]
+    word = _line if lines else openai.sse
+    yield word(encoder.header(shared.name, job.question, job.task, job.settings))
+    async for _, event in watch.events():
+        if not isinstance(event, Started):
+            yield word(encoder.event(event))
+    if not lines:
+        yield openai.DONE
+
+
+def _line(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+async def _stream(
+    request: Request,
+    watch: Watch,
+    pieces: AsyncIterator[str],
+    *,
+    lines: bool = False,
+    reply: openai.Reply | None = None,
+) -> Response:
+    """Send pieces as they come. Errors before the first are plain refusals, later ones events."""
+    try:
+        await unless_gone(request, watch.begin())
+    except BaseException:
+        watch.close()
+        raise
+
+    async def body() -> AsyncIterator[str]:
+        try:
+            async for piece in pieces:
+                yield piece
+        except (Refusal, S3dlmError) as error:
+            word = _line if lines else openai.sse
+            yield word(refusal(error).body)
+        finally:
+            watch.close()
+            if reply is not None:
+                _count(request, reply)
+
+    kind = "application/x-ndjson" if lines else "text/event-stream"
+    return StreamingResponse(body(), media_type=kind, headers={"Cache-Control": "no-store"})
+
+
+def _note(request: Request, asked: Asked) -> None:
+    """What the log may say of a request; the prompt only if the operator wants it."""
+    settings = asked.settings
+    request.state.note.update(
+        searches=len(asked.jobs),
+        task=asked.jobs[0].task,
+        search=settings.method,
+        particles=settings.particles,
+        branching=settings.branching,
+        steps=settings.steps,
+        gen_length=settings.gen_length,
+        seed=settings.seed,
+    )
+    if _service(request).log_prompts:
+        request.state.note["prompts"] = [job.question for job in asked.jobs]
+
+
+def _count(request: Request, reply: openai.Reply) -> None:
+    usage, metrics = reply.tally.usage(reply.per_prompt), _service(request).metrics
+    metrics.tokens.labels("prompt").inc(usage["prompt_tokens"])
+    metrics.tokens.labels("completion").inc(usage["completion_tokens"])
+    request.state.note.update(usage)
+
+
+@router.get("/v1/options")
+async def what_is_offered(request: Request) -> dict[str, Any]:
+    """What the page offers: methods, tasks, examples, defaults and limits."""
+    return options(_service(request))
+
+
+@router.get("/health")
+async def health(request: Request) -> Response:
+    """200 while requests are taken, 503 while the server is shutting down."""
+    draining = _service(request).scheduler.draining
+    status = "shutting down" if draining else "ok"
+    return JSONResponse({"status": status}, 503 if draining else 200)
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Prometheus' text format."""
+    return Response(
+        _service(request).metrics.text(),
+        media_type="text/plain; version=0.0.4; charset=utf-8",
+    )
+
+
+@router.get("/", include_in_schema=False)
+async def page() -> Response:
+    return _file("index.html")
+
+
+@router.get("/viewer/{name}", include_in_schema=False)
+async def page_file(name: str) -> Response:
+    return _file(name)
+
+
+def _file(name: str) -> Response:
+    """One of the page's own files, from a table in memory: no path reaches the disk."""
+    found = viewer_files().get(name)
+    if found is None:
+        raise Refusal(404, "no such file", code="not_found")
+    content, kind = found
+    headers = {"Content-Security-Policy": CONTENT_POLICY, "Cache-Control": "no-cache"}
+    return Response(content, media_type=kind, headers=headers)

@@ -1,0 +1,110 @@
+"""`s3dlm serve` and `s3dlm view`; nothing heavy is imported before one of them runs."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from s3dlm.errors import MissingExtraError, SettingsError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(serve)
+    app.command()(view)
+
+
+def serve(
+    model: Annotated[str, typer.Option(help="tiny, a folder or a hub id.")] = "tiny",
+    host: Annotated[str, typer.Option(help="Address to bind to.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 picks a free one.", min=0, max=65535)] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="S3DLM_API_KEY", help="Required of every request.", show_envvar=True),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Bind beyond this machine without a key.")
+    ] = False,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="An origin browsers may call from; repeatable.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Where a request names none.")] = None,
+    max_rows: Annotated[int, typer.Option(help="Rows that searches may fill together.")] = 128,
+    max_waiting: Annotated[int, typer.Option(help="Searches in the queue.")] = 128,
+    max_length: Annotated[int, typer.Option(help="gen_length of a request.")] = 1024,
+    max_children: Annotated[int, typer.Option(help="Particles × branching of a request.")] = 64,
+    max_steps: Annotated[int, typer.Option(help="Steps of a request.")] = 1024,
+    max_seconds: Annotated[float, typer.Option(help="From arrival to answer.")] = 300.0,
+    grace: Annotated[
+        float, typer.Option(help="Seconds running requests have after SIGTERM.")
+    ] = 60.0,
+    log_prompts: Annotated[
+        bool, typer.Option("--log-prompts", help="Write prompts into the log.")
+    ] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the checkpoint's own Python code.")
+    ] = False,
+) -> None:
+    """Serve a model the OpenAI way, with a page at / to watch its searches.
+
+    s3dlm serve --model tiny --port 8000
+    """
+    _require_extra()
+    from s3dlm.models.registry import load
+    from s3dlm.server.app import create_app
+    from s3dlm.server.limits import Limits
+    from s3dlm.server.run import allowed_hosts, check_exposure
+    from s3dlm.server.run import serve as run
+
+    key = api_key or None
+    check_exposure(host, key, insecure=insecure)
+    limits = Limits(
+        rows=max_rows, waiting=max_waiting, length=max_length, children=max_children,
+        steps=max_steps, seconds=max_seconds,
+    )  # fmt: skip
+    web = create_app(
+        load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
+        limits=limits,
+        defaults={} if method is None else {"method": method},
+        api_key=key,
+        hosts=allowed_hosts(host, key),
+        log_prompts=log_prompts,
+        cors=cors or (),
+    )
+    run(web, host=host, port=port, grace=grace)
+
+
+def view(
+    traces: Annotated[
+        list[Path], typer.Argument(help="Recorded by `generate --trace`; two are compared.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """Make one self-contained page out of a recorded search, or out of two to compare.
+
+    s3dlm view trace.jsonl --out trace.html --open
+    """
+    from s3dlm.server.page import standalone
+
+    if len(traces) > 2:
+        raise SettingsError(f"view compares at most two traces, got {len(traces)}")
+    path = out or traces[0].with_suffix(".html")
+    path.write_text(standalone(traces), encoding="utf-8")
+    typer.echo(str(path))
+    if open_:
+        webbrowser.open(path.resolve().as_uri())
+
+
+def _require_extra() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(error.name or "fastapi", "serve") from error

@@ -1,0 +1,159 @@
+"""From results back to OpenAI's objects: whole answers and streamed pieces of them."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from s3dlm.engine import Result
+from s3dlm.search.loop import Step
+from s3dlm.search.select import Survivor
+from s3dlm.server.scheduler import Started
+from s3dlm.server.service import Service
+from s3dlm.server.settled import Settled, cut
+from s3dlm.server.understand import Asked
+from s3dlm.server.watch import Watch
+
+DONE = "data: [DONE]\n\n"
+
+
+def sse(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the searches of one request cost."""
+
+    prompt: dict[int, int] = field(default_factory=dict)  # by search
+    completion: int = 0
+    nfe: int = 0
+    nfe_logical: int = 0
+
+    def add(self, result: Result, tokens: int) -> None:
+        self.completion += tokens
+        self.nfe += result.nfe
+        self.nfe_logical += result.nfe_logical
+
+    def usage(self, per_prompt: int) -> dict[str, int]:
+        """Prompts are counted once, however many choices they have."""
+        prompt = sum(count for index, count in self.prompt.items() if index % per_prompt == 0)
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": prompt + self.completion,
+            "nfe": self.nfe,
+            "nfe_logical": self.nfe_logical,
+        }
+
+
+@dataclass(slots=True)
+class Reply:
+    """The answer to one request, in one of OpenAI's two shapes."""
+
+    service: Service
+    asked: Asked
+    chat: bool
+    per_prompt: int
+    tally: Tally = field(default_factory=Tally)
+    envelope: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind = "chatcmpl" if self.chat else "cmpl"
+        self.envelope = {
+            "id": f"{kind}-{uuid.uuid4().hex}",
+            "created": int(time.time()),
+            "model": self.service.name,
+            "system_fingerprint": f"s3dlm-{self.asked.settings.replace(seed=0).hash()}",
+        }
+
+    async def whole(self, watch: Watch) -> dict[str, Any]:
+        """One object when all choices are there."""
+        choices: dict[int, dict[str, Any]] = {}
+        async for index, event in watch.events():
+            if isinstance(event, Started):
+                self.tally.prompt[index] = event.prompt_tokens
+            elif isinstance(event, Result):
+                text, _ = cut(event.text, self.asked.stops)
+                content: dict[str, Any] = {"text": text}
+                if self.chat:
+                    content = {"message": {"role": "assistant", "content": text, "refusal": None}}
+                choices[index] = {"index": index, **content, "logprobs": None, **self._end(event)}
+        return {
+            **self.envelope,
+            "object": "chat.completion" if self.chat else "text_completion",
+            "choices": [choices[index] for index in sorted(choices)],
+            "usage": self.tally.usage(self.per_prompt),
+        }
+
+    async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
+        """Server-sent events: certain text as it becomes certain, the rest at the end."""
+        settled = [
+            Settled.of(self.service.model, job.settings, self.asked.stops)
+            for job in self.asked.jobs
+        ]
+        async for index, event in watch.events():
+            if isinstance(event, Started):
+                self.tally.prompt[index] = event.prompt_tokens
+                if self.chat:
+                    yield self._piece(index, "", role="assistant")
+            elif isinstance(event, Step):
+                if new := settled[index].after(event):
+                    yield self._piece(index, new)
+            else:
+                if rest := settled[index].rest(event.text):
+                    yield self._piece(index, rest)
+                yield self._piece(index, None, **self._end(event))
+        if with_usage:
+            usage = self.tally.usage(self.per_prompt)
+            yield sse({**self._chunk(), "choices": [], "usage": usage})
+        yield DONE
+
+    def _chunk(self) -> dict[str, Any]:
+        return {
+            **self.envelope,
+            "object": "chat.completion.chunk" if self.chat else "text_completion",
+        }
+
+    def _piece(self, index: int, text: str | None, *, role: str | None = None, **end: Any) -> str:
+        choice: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": None, **end}
+        if self.chat:
+            delta = {"role": role, "content": text}
+            choice["delta"] = {name: value for name, value in delta.items() if value is not None}
+        else:
+            choice["text"] = text or ""
+        return sse({**self._chunk(), "choices": [choice]})
+
+    def _end(self, result: Result) -> dict[str, Any]:
+        """Why a choice ended and how it was found; also counts what it cost."""
+        chosen = _chosen(result)
+        tokens = len(self.service.model.tokenizer.encode(result.text))
+        if chosen is not None:
+            tokens = chosen.tokens
+        self.tally.add(result, tokens)
+        _, stopped = cut(result.text, self.asked.stops)
+        full = tokens >= result.settings.gen_length and not stopped
+        return {
+            "finish_reason": "length" if full else "stop",
+            "search": {
+                "answer": result.answer,
+                "votes": _votes(result.survivors, result.answer),
+                "survivors": len(result.survivors),
+                "score": None if chosen is None else chosen.score,
+                "seed": result.settings.seed,
+                "seconds": round(result.seconds, 6),
+            },
+        }
+
+
+def _chosen(result: Result) -> Survivor | None:
+    """The survivor that stands for the answer; None if it was a text seen on the way."""
+    return next((one for one in result.survivors if one.text == result.text), None)
+
+
+def _votes(survivors: Sequence[Survivor], answer: str | None) -> int:
+    return 0 if answer is None else sum(one.answer == answer for one in survivors)

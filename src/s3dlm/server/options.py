@@ -1,0 +1,57 @@
+"""What the page may offer: plain data about methods, tasks, examples, defaults and limits."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from s3dlm import settings as choices
+from s3dlm import tasks
+from s3dlm.search.methods import METHODS
+from s3dlm.server.service import Service
+from s3dlm.tasks import recommended
+from s3dlm.tasks.problems import GENERATORS, problems
+
+EXAMPLES_PER_TASK = 3
+GENERAL = (
+    (
+        "gsm8k",
+        "Natalia sold clips to 48 friends in April, and half as many in May. How many in all?",
+    ),
+    ("math500", "What is the remainder when 7^100 is divided by 5?"),
+    ("countdown", "Target: 24 Numbers: 6, 4, 12"),
+)  # for models that were not trained on our generated tasks
+
+
+def options(service: Service) -> dict[str, Any]:
+    """The page's whole knowledge of this server."""
+    return {
+        "model": service.name,
+        "defaults": dict(service.defaults),
+        "methods": {name: row.summary for name, row in METHODS.items()},
+        "policies": choices.POLICIES,
+        "resampling": choices.RESAMPLERS,
+        "tasks": _tasks(service),
+        "verifiers": sorted(service.verifiers),
+        "examples": examples(service.model.name),
+        "limits": {name: getattr(service.limits, name) for name in ("length", "children", "steps")},
+    }
+
+
+def _tasks(service: Service) -> list[str]:
+    """The model's own tasks first."""
+    first = [name for name in recommended.tasks(service.model.name) if name in service.task_names]
+    return [*first, *(name for name in tasks.names() if name not in first)]
+
+
+@cache
+def examples(model: str) -> list[dict[str, str]]:
+    """Problems to try: for each task the model was made for, some of the test split."""
+    own = [task for task in recommended.tasks(model) if task in GENERATORS]
+    if not own:
+        return [{"task": task, "prompt": prompt} for task, prompt in GENERAL]
+    return [
+        {"task": task, "prompt": problem.question}
+        for task in own
+        for problem in problems(task, "test", EXAMPLES_PER_TASK)
+    ]

@@ -1,0 +1,127 @@
+"""Every way the server says no, in OpenAI's error shape.
+
+    {"error": {"message": …, "type": …, "param": …, "code": …}}
+
+Types and status codes are those the official clients map to their exceptions. Nothing of an
+unforeseen error leaves the server: its traceback goes to the log, the client is told where to ask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from s3dlm.errors import ModelError, PromptError, S3dlmError, SettingsError, VerifierError
+
+INVALID = "invalid_request_error"
+
+
+class Refusal(Exception):  # noqa: N818
+    """A request that is not answered, and how the client is told."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = INVALID,
+        code: str | None = None,
+        param: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers or {}
+        self.body: dict[str, Any] = {
+            "error": {"message": message, "type": kind, "param": param, "code": code}
+        }
+
+
+NO_RETRY = {"x-should-retry": "false"}  # the official clients would ask again by themselves
+
+
+def queue_full(waiting: int, retry_after: int) -> Refusal:
+    return Refusal(
+        429,
+        f"the queue is full: {waiting} searches are waiting; try again in {retry_after} s",
+        kind="rate_limit_error",
+        code="queue_full",
+        headers={"Retry-After": str(retry_after)},
+    )
+
+
+def shutting_down() -> Refusal:
+    return Refusal(
+        503,
+        "the server is shutting down and takes no new requests",
+        kind="server_error",
+        code="shutting_down",
+        headers={"Retry-After": "10"},
+    )
+
+
+def too_late(seconds: float) -> Refusal:
+    return Refusal(
+        504,
+        f"the search took longer than this server's {seconds:g} s; ask for fewer steps, particles "
+        "or tokens",
+        kind="server_error",
+        code="time_limit",
+        headers=NO_RETRY,
+    )
+
+
+def verifier_hangs(seconds: float) -> Refusal:
+    return Refusal(
+        504,
+        f"the verifier did not answer within {seconds:g} s and was cut off; use another verifier",
+        kind="server_error",
+        code="verifier_timeout",
+        headers=NO_RETRY,
+    )
+
+
+def verifiers_stuck(count: int) -> Refusal:
+    return Refusal(
+        503,
+        f"{count} calls of registered verifiers hang; requests without `verifier` still work",
+        kind="server_error",
+        code="verifier_stuck",
+        headers=NO_RETRY,
+    )
+
+
+def slow_reader(backlog: int) -> Refusal:
+    return Refusal(
+        408,
+        f"the client is {backlog} steps behind and was cut off; read faster",
+        code="slow_reader",
+        headers=NO_RETRY,
+    )
+
+
+def internal(request_id: str | None = None) -> Refusal:
+    where = f"; the log knows it as {request_id}" if request_id else ""
+    return Refusal(
+        500,
+        f"the server failed on this request{where}",
+        kind="server_error",
+        code="internal_error",
+        headers=NO_RETRY,
+    )
+
+
+def refusal(error: BaseException, request_id: str | None = None) -> Refusal:
+    """How any error is told to the client; unforeseen ones say nothing of themselves."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, SettingsError):
+        return Refusal(400, str(error), code="invalid_settings")
+    if isinstance(error, PromptError):
+        return Refusal(400, str(error), code="invalid_prompt")
+    if isinstance(error, VerifierError):
+        return Refusal(
+            500, str(error), kind="server_error", code="verifier_failed", headers=NO_RETRY
+        )
+    if isinstance(error, ModelError | S3dlmError):
+        return Refusal(500, str(error), kind="server_error", code="model_failed", headers=NO_RETRY)
+    return internal(request_id)

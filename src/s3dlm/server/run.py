@@ -1,0 +1,94 @@
+"""uvicorn around the app, with an end that loses nothing.
+
+The first SIGTERM or Ctrl-C stops the queue from taking more: new requests get 503 while those under
+way finish, for at most the grace time. A second signal ends at once.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import time
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from s3dlm.errors import SettingsError
+from s3dlm.server.logs import configure, log
+from s3dlm.server.service import Service
+
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class GracefulServer(uvicorn.Server):
+    """A uvicorn server that drains before it ends."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, grace: float) -> None:
+        super().__init__(config)
+        self.service, self.grace = service, grace
+        self._until: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._until is not None:
+            self.should_exit = self.force_exit = True
+            return
+        self._until = time.monotonic() + self.grace
+        self.service.scheduler.drain()
+        log("draining", signal=signal.Signals(sig).name, load=self.service.scheduler.load)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._until is not None and not self.should_exit:
+            late = time.monotonic() > self._until
+            if late:
+                self.service.scheduler.stop()
+            self.should_exit = late or self.service.scheduler.idle
+        return await super().on_tick(counter)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, api_key: str | None, *, insecure: bool) -> None:
+    """Refuse to stand open to a network by accident."""
+    if api_key is not None and len(api_key) < 16 and not insecure:
+        raise SettingsError(
+            f"the API key has {len(api_key)} characters; use at least 16, for example from "
+            '`python -c "import secrets; print(secrets.token_urlsafe())"`'
+        )
+    if api_key is None and not insecure and not is_loopback(host):
+        raise SettingsError(
+            f"host={host!r} can be reached by others and there is no API key; set --api-key or "
+            "S3DLM_API_KEY, bind to 127.0.0.1, or say --insecure"
+        )
+
+
+def allowed_hosts(host: str, api_key: str | None) -> frozenset[str] | None:
+    """Without a key, a web page must not reach a local server under a name of its own."""
+    return LOCAL_NAMES | {host} if api_key is None and is_loopback(host) else None
+
+
+def serve(app: FastAPI, *, host: str, port: int, grace: float) -> None:
+    """Serve until told to stop."""
+    configure()
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        lifespan="on",
+    )
+    service: Service = app.state.service
+    log("serving", host=host, port=port, model=service.name)
+    GracefulServer(config, service, grace).run()
+    log("stopped")
