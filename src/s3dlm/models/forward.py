@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 LENGTH_MULTIPLE = 32  # rows are padded to a multiple, so that their bits do not depend on company
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
-LARGEST_UNIFORM = 1.0 - 2.0**-24  # the float32 below one: a draw never falls past the last token
+GROUP = 256  # tokens drawn together first when the vocabulary is large
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +167,35 @@ class Forward:
 
 
 def _sample(shifted: Tensor, best: Tensor, uniforms: Tensor, temperature: float) -> Tensor:
-    """Exact samples by inverse CDF: siblings share one cumulative sum, one uniform each."""
+    """Exact samples by inverse CDF: siblings share one set of weights, one uniform each."""
     if temperature == 0.0:
         return best[:, None].expand(-1, uniforms.shape[1])
-    scaled = shifted if temperature == 1.0 else shifted / temperature
-    edges = scaled.exp().cumsum(dim=1)
-    edges /= edges[:, -1:].clone()
-    return torch.searchsorted(edges, uniforms.clamp_(max=LARGEST_UNIFORM), right=True)
+    weights = shifted.exp() if temperature == 1.0 else (shifted / temperature).exp_()
+    vocabulary = weights.shape[1]
+    if vocabulary % GROUP or vocabulary < 4 * GROUP:
+        return _invert(weights, uniforms)[0]
+    # A cumulative sum over a large vocabulary costs more than the softmax. So first a group of
+    # tokens is drawn by its summed weight, then a token inside it.
+    groups = weights.view(len(weights), -1, GROUP)
+    group, rest = _invert(groups.sum(dim=2), uniforms)
+    inner = groups.gather(1, group[:, :, None].expand(-1, -1, GROUP))
+    return group * GROUP + _place(inner.cumsum(dim=2), rest[:, :, None])[:, :, 0]
+
+
+def _invert(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """The index into whose share of the weights each uniform falls, and how far into it."""
+    edges = weights.cumsum(dim=1)
+    points = uniforms * edges[:, -1:]
+    place = _place(edges, points)
+    before = edges.gather(1, place) - weights.gather(1, place)
+    return place, (points - before).clamp_(min=0)
+
+
+def _place(edges: Tensor, points: Tensor) -> Tensor:
+    """First edge above each point; rounding never carries a point past the last weight."""
+    total = edges[..., -1:]
+    below = torch.nextafter(total, torch.zeros_like(total))
+    return torch.searchsorted(edges, torch.minimum(points, below), right=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,148 @@
+"""What a forward boils logits down to, against plain softmax arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from s3dlm.models import forward as module
+from s3dlm.models.forward import GROUP, Forward, Rows, _sample
+
+MASK = 5
+
+
+class Table:
+    """Logits that depend on the token and its place alone; counts what it is asked."""
+
+    mask_id, context = MASK, 128
+
+    def __init__(self, vocabulary: int, seed: int = 0) -> None:
+        self.vocabulary = vocabulary
+        random = torch.Generator().manual_seed(seed)
+        self.table = torch.randn(self.context, vocabulary, generator=random) * 2
+        self.heads = 0
+        self.widest = 0
+
+    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+        places = torch.arange(tokens.shape[1]).expand(tokens.shape)
+        return torch.stack([places, tokens], dim=2).float()
+
+    def head(self, features: Tensor) -> Tensor:
+        self.heads += len(features)
+        self.widest = max(self.widest, len(features))
+        return self.table[features[:, 0].long()] + 0.01 * features[:, 1:]
+
+
+def rows(canvas: list[list[int]], prompt: list[int], draws: int = 4, **changes: object) -> Rows:
+    tokens = np.array(canvas)
+    options: dict[str, object] = {
+        "start": 0,
+        "stop": tokens.shape[1],
+        "temperature": 1.0,
+        "look_ahead": True,
+        "statistics": True,
+        "label": "step 1 of 1, prompt 'x'",
+        **changes,
+    }
+    width = options["stop"] - options["start"]  # type: ignore[operator]
+    uniforms = np.random.default_rng(0).random((len(tokens), width, draws))
+    return Rows(np.array(prompt), tokens, tokens == MASK, uniforms=uniforms, **options)  # type: ignore[arg-type]
+
+
+def test_top_confidence_margin_and_entropy_are_those_of_the_softmax() -> None:
+    model = Table(40)
+    request = rows([[MASK, 7, MASK], [MASK, MASK, 9]], [1, 2])
+    (found,) = Forward(model)([request])
+    for row, place in zip(*np.nonzero(request.masked), strict=True):
+        logits = model.table[place + 2].double() + 0.01 * MASK
+        logits[MASK] = -torch.inf
+        p = torch.softmax(logits, 0)
+        two = p.topk(2).values
+        assert found.top[row, place] == int(p.argmax())
+        assert found.top_logp[row, place] == pytest.approx(float(p.max().log()), abs=1e-5)
+        assert found.margin is not None
+        assert found.entropy is not None
+        assert found.margin[row, place] == pytest.approx(float(two[0] - two[1]), abs=1e-5)
+        assert found.entropy[row, place] == pytest.approx(
+            float(torch.special.entr(p).sum()), abs=1e-4
+        )
+        for token, logp in zip(found.draws[row, place], found.draws_logp[row, place], strict=True):
+            assert logp == pytest.approx(float(p[token].log()), abs=1e-5)
+    assert found.top[0, 1] == 7  # what is known stays
+
+
+def test_only_what_is_asked_for_reaches_the_head_and_in_bounded_chunks() -> None:
+    model = Table(40)
+    request = rows([[MASK] * 8] * 3, [1], start=0, stop=4, look_ahead=False)
+    Forward(model)([request])
+    assert model.heads == 3 * 4
+    model = Table(40)
+    Forward(model, logits_bytes=40 * 4 * 5)([rows([[MASK] * 8] * 3, [1], start=0, stop=4)])
+    assert (model.heads, model.widest) == (3 * 8, 5)
+
+
+def test_chunks_batches_and_company_change_nothing() -> None:
+    requests = [
+        rows([[MASK, 7, MASK, 3]] * 2, [1, 2]),
+        rows([[MASK] * 6], list(range(6, 50)), temperature=0.5),
+        rows([[3, MASK]] * 3, [9]),
+    ]
+    whole = Forward(Table(40))(requests)
+    for options in ({"max_tokens": 1}, {"logits_bytes": 1}, {"max_tokens": 70}):
+        pieces = Forward(Table(40), **options)(requests)
+        alone = [Forward(Table(40))([one])[0] for one in requests]
+        for one, other, third in zip(whole, pieces, alone, strict=True):
+            np.testing.assert_array_equal(one.draws, other.draws)
+            np.testing.assert_array_equal(one.top, third.top)
+            np.testing.assert_array_equal(one.top_logp, other.top_logp)
+            np.testing.assert_array_equal(one.draws_logp, third.draws_logp)
+
+
+def test_out_of_memory_halves_the_batch_and_keeps_the_results() -> None:
+    class Small(Table):
+        def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+            if len(tokens) > 2:
+                raise torch.OutOfMemoryError("too much")
+            return super().encode(tokens, keys)
+
+    requests = [rows([[MASK, 7, MASK, i]], [1, 2]) for i in range(6, 12)]
+    limited = Forward(Small(40))
+    for one, other in zip(limited(requests), Forward(Table(40))(requests), strict=True):
+        np.testing.assert_array_equal(one.draws, other.draws)
+        np.testing.assert_array_equal(one.top, other.top)
+
+
+@pytest.mark.parametrize("vocabulary", [7, 4 * GROUP, 8 * GROUP + 3, 16 * GROUP])
+@pytest.mark.parametrize("temperature", [0.5, 1.0])
+def test_samples_follow_the_tempered_softmax(vocabulary: int, temperature: float) -> None:
+    random = torch.Generator().manual_seed(1)
+    logits = torch.randn(1, vocabulary, generator=random) * 3
+    logits[0, MASK] = -torch.inf
+    shifted = logits - logits.max()
+    count = 200_000
+    uniforms = torch.from_numpy(np.random.default_rng(2).random((1, count))).float()
+    drawn = _sample(shifted.clone(), shifted.argmax(1), uniforms, temperature)
+    exact = torch.softmax(logits[0].double() / temperature, 0).numpy()
+    seen = np.bincount(drawn[0].numpy(), minlength=vocabulary) / count
+    assert seen[MASK] == 0
+    assert np.abs(seen - exact).max() < 4.5 * np.sqrt(0.25 / count)
+    assert 0.5 * np.abs(seen - exact).sum() < 0.02 + 0.5 * np.sqrt(vocabulary / count)
+
+
+def test_extreme_uniforms_never_draw_an_impossible_token() -> None:
+    for vocabulary in (7, 8 * GROUP):
+        shifted = torch.full((1, vocabulary), -torch.inf)
+        shifted[0, [2, vocabulary // 2]] = torch.tensor([0.0, -1e-3])
+        uniforms = torch.tensor([[0.0, 1.0, 1 - 2**-24, 0.5, 1e-38]])
+        drawn = _sample(shifted, torch.tensor([2]), uniforms, 1.0)
+        assert set(drawn[0].tolist()) == {2, vocabulary // 2}
+
+
+def test_logits_beyond_the_limit_are_clamped() -> None:
+    model = Table(8)
+    model.table[1, :3] = torch.tensor([500.0, 300.0, -500.0])
+    (found,) = Forward(model)([rows([[MASK]], [1])])
+    assert found.top_logp[0, 0] == pytest.approx(np.log(0.5), abs=1e-3)  # both are 100 then
+    assert module.LOGIT_LIMIT == 100.0
