@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import torch
-from tests.fakes import fake_model
 
 from s3dlm import tasks
 from s3dlm.evaluation import plan as plans
@@ -19,6 +18,7 @@ from s3dlm.evaluation.records import FILE
 from s3dlm.evaluation.run import Plan, evaluate
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
+from tests.fakes import fake_model
 
 BASE = Settings(
     particles=2, branching=2, gen_length=24, steps=4, block_length=24, temperature=1.0, lam=2.0

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.evaluation.small_run import BASE, LABELS, small_model, small_plan, write_task
 
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.records import canonical
 from s3dlm.evaluation.run import Plan, evaluate
 from s3dlm.trace import read_trace
+from tests.evaluation.small_run import BASE, LABELS, small_model, small_plan, write_task
 
 KILLS = 50
 

@@ -154,12 +154,13 @@ def score_density(run: Evaluation, samples: Samples) -> Table:
     rows: list[tuple[object, ...]] = []
     for task in run.tasks:
         records = _scored(run, task)
+        if not records:
+            continue
         curves = {
             f"{progress:.0%}": [s / 100 for r in records for s in _at(r, progress)]
             for progress in PROGRESS
         }
-        if records:
-            curves["direct"] = [one.score for one in samples[task]]
+        curves["direct"] = [one.score for one in samples[task]]
         for name, values in curves.items():
             for x, y in zip(grid, kernel_density(values, grid), strict=True):
                 rows.append((task, name, float(x), float(y)))

@@ -43,7 +43,8 @@ def wilson(share: float, n: int) -> Interval:
     z2 = Z95 * Z95
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return Interval(share, max(0.0, centre - half), min(1.0, centre + half))
+    # At shares of 0 and 1 rounding would put the bound on the wrong side of the estimate.
+    return Interval(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
 
 
 def mcnemar(wins: int, losses: int) -> float:

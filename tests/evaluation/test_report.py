@@ -1,0 +1,159 @@
+"""The report of a small run: its numbers are the records', its page needs nothing and trusts nobody."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from s3dlm.evaluation import figures, paper, plan, records, report, series, summary, tables
+from s3dlm.evaluation.run import Plan, evaluate
+from tests.evaluation.small_run import BASE, small_model, small_plan, write_task
+
+LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a main comparison, both sweeps and a hostile question."""
+    place = tmp_path_factory.mktemp("report")
+    task = write_task(place, 6)
+    path = place / "problems.jsonl"
+    hostile = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4, 12"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[1]["question"] = hostile
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    main = small_plan(task, LABELS, traces=1)
+    more = [
+        *plan.grid([task], ["best_of_k", "s3"], BASE, {"particles": [1, 2], "branching": [1, 2]}),
+        *plan.grid([task], ["baseline", "s3"], BASE, {"block_length": [8, 24]}),
+    ]
+    conditions = plan.unique([*main.conditions, *plan.limited(more, 4, 1)])
+    whole = Plan(conditions, BASE, main.problems, main.seeds, traces=1)
+    evaluate(small_model(), whole, place / "run")
+    report.write(place / "run")
+    return place / "run"
+
+
+def test_tables_say_what_the_records_say(folder: Path) -> None:
+    run = summary.read(folder)
+    (task,) = run.tasks
+    s3 = run.main(task)["s3"]
+    marks = [r.correct for r in records.read(folder) if r.spec == s3.spec]
+    assert len(marks) == 12
+    share = f"{100 * sum(marks) / 12:.1f}"
+    (row,) = tables.accuracy(run).rows
+    assert row[-1].lstrip("*").startswith(f"{share} [")
+    assert row[1] == "6"
+    assert share in (folder / "report.md").read_text()
+    assert share in (folder / "report.html").read_text()
+
+
+def test_comparisons_are_paired_on_the_same_problems_and_seeds(folder: Path) -> None:
+    run = summary.read(folder)
+    (task,) = run.tasks
+    main = run.main(task)
+    found = summary.paired(run, main["s3"], main["best_of_k"])
+    back = summary.paired(run, main["best_of_k"], main["s3"])
+    assert found.pairs == 12
+    assert (found.wins, found.losses) == (back.losses, back.wins)
+    accuracy = {
+        label: summary.cell(c, run.records[c.spec]).accuracy.value for label, c in main.items()
+    }
+    assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
+
+
+def test_every_figure_has_svg_png_and_its_data(folder: Path) -> None:
+    for name in figures.PAINTERS:
+        for suffix in ("svg", "png", "csv"):
+            assert (folder / "figures" / f"{name}.{suffix}").stat().st_size > 100, (name, suffix)
+    with (folder / "figures" / "accuracy_nfe.csv").open() as file:
+        points = {(r["label"], r["particles"], r["branching"]) for r in csv.DictReader(file)}
+    assert {("s3", "1", "1"), ("s3", "2", "2"), ("best_of_k", "4", "1")} <= points
+
+
+def test_figures_are_the_same_bytes_every_time(folder: Path, tmp_path: Path) -> None:
+    table = series.confidence(summary.read(folder))
+    assert figures.draw(table, {}, tmp_path / "a") == figures.draw(table, {}, tmp_path / "b")
+
+
+def test_curves_compare_what_was_asked_of_all(folder: Path) -> None:
+    run = summary.read(folder)
+    (row,) = series.accuracy_nfe(run).where(label="s3", particles=2, branching=2)
+    main = run.main(run.tasks[0])["s3"]
+    common = [r for r in run.records[main.spec] if r.seed == 0][:4]
+    assert row["accuracy"] == pytest.approx(sum(r.correct for r in common) / 4)
+
+
+class _Page(HTMLParser):
+    """Collects what a page would load and the text of its scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.sources += [v or "" for k, v in attrs if k in ("src", "href", "srcset", "action")]
+
+
+def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
+    text = (folder / "report.html").read_text()
+    page = _Page()
+    page.feed(text)
+    assert page.scripts == 2  # the data and the browser, whatever a question says
+    assert all(source.startswith(("data:", "#")) for source in page.sources)
+    assert "default-src 'none'" in text
+    assert "@import" not in text
+    assert "alert(1)</script>" not in text
+
+
+def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
+    text = (folder / "report.html").read_text()
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    data = json.loads(found[1])
+    assert len(data["problems"]) == 6
+    first = data["problems"][0]
+    assert [row["label"] for row in first["rows"]] == list(LABELS)
+    assert all(len(row["marks"]) == 2 for row in first["rows"])
+    assert all((folder / row["trace"]).is_file() for row in first["rows"])
+    assert "</script>" in data["problems"][1]["question"]
+
+
+def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_path: Path) -> None:
+    before = (folder / records.FILE).read_bytes()
+    made = report.write(folder, grading="hex", out=tmp_path)
+    assert "preset hex" in made.markdown.read_text()
+    assert (folder / records.FILE).read_bytes() == before
+
+
+def test_an_unfinished_run_says_so(folder: Path, tmp_path: Path) -> None:
+    for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
+        data = (folder / name).read_bytes()
+        cut = data[: len(data) // 2] if name == "records.jsonl" else data
+        (tmp_path / name).write_bytes(cut)
+    assert "the run is unfinished" in report.write(tmp_path).markdown.read_text()
+
+
+def test_the_papers_numbers_stand_beside_ours_only_in_its_setting() -> None:
+    base = BASE.replace(
+        gen_length=128, steps=64, block_length=64, particles=4, branching=2, lam=1.0
+    )
+    assert paper.same_setting("GSAI-ML/LLaDA-8B-Instruct", base)
+    assert not paper.same_setting("tiny", base)
+    assert not paper.same_setting("GSAI-ML/LLaDA-8B-Instruct", base.replace(block_length=32))
+    assert paper.ACCURACY["math500"]["s3"] == 30.20
+    assert paper.COST["gsm8k"]["s3"] == (3.07, 31660.45, 15858.32)
+
+
+def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -> None:
+    report.write_results(folder, tmp_path / "results.md", ["reproduce", "--model", "tiny"])
+    text = (tmp_path / "results.md").read_text()
+    assert "s3dlm reproduce --model tiny" in text
+    assert "| Task |" in text
