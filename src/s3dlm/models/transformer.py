@@ -31,8 +31,9 @@ BACKENDS: dict[str, SDPBackend | None] = {
 }
 
 # A row's features must not depend on its company: a search that packs its rows differently would
-# else find another answer. On CPU the bits of a row change only where vectors end (softmax sums 16
-# lanes at a time) and where matrices have very few rows. So lengths are padded to whole vectors;
+# else find another answer. On CPU a row's bits were seen to change with its padding only when its
+# length was no multiple of 16 (probably where vectors end), and with its company only when matrices
+# had fewer than 16 rows. So lengths are padded to a multiple here;
 # tests/models/test_batch_invariance.py says how far this carries.
 LENGTH_MULTIPLE = 16
 
