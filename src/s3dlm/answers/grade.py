@@ -17,6 +17,7 @@ from s3dlm.answers.extract import extract
 from s3dlm.answers.grids import is_solution
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.normalise import normalise, number_in
+from s3dlm.answers.numbers import to_fraction
 from s3dlm.answers.text import strip_end_tokens
 from s3dlm.errors import SettingsError, unknown_name
 
@@ -84,9 +85,18 @@ def _fixed_math(text: str, gold: object, question: str) -> bool:
     if answer is None:
         return False
     wanted = f"{gold:g}" if isinstance(gold, float) else str(gold)
-    if normalise("math", answer) == normalise("math", wanted) or d1.is_equiv(answer, wanted):
+    one, other = normalise("math", answer), normalise("math", wanted)
+    if one == other or d1.is_equiv(answer, wanted):
         return True
-    return mathverify.equal(wanted, answer)
+    return not _clearly_apart(one, other) and mathverify.equal(wanted, answer)
+
+
+def _clearly_apart(one: str, other: str) -> bool:
+    """Two plain numbers that no rounding makes equal: no need to ask."""
+    left, right = to_fraction(one), to_fraction(other)
+    if left is None or right is None:
+        return False
+    return abs(left - right) > max(abs(left), abs(right)) / 1000
 
 
 def _fixed_choice(text: str, gold: object, question: str) -> bool:

@@ -19,7 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-SECONDS = 5.0
+# The child bounds its own processor time (`math_worker.py`); this is for when it cannot.
+SECONDS = 20.0
 START_SECONDS = 60.0
 MAX_LENGTH = 600
 
@@ -143,4 +144,10 @@ if hasattr(os, "register_at_fork"):
 
 def equal(gold: str, answer: str) -> bool:
     """Whether the shared child shows two formulas to be equal; False when it is not installed."""
-    return installed() and _shared.equal(gold, answer)
+    return installed() and _remembered(gold, answer)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(gold: str, answer: str) -> bool:
+    """Samples of one question repeat each other's answers."""
+    return _shared.equal(gold, answer)
