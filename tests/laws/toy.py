@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from s3dlm.diffusion import MaskedDiffusion
+from s3dlm.engine import Result, generate
+from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
 from s3dlm.schedule import reveals
+from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Outcome, Step, search
 from s3dlm.search.methods import Plan
 from s3dlm.search.score import Scorer
@@ -52,30 +56,31 @@ def read(ids: list[int]) -> str:
     return "".join(map(str, ids))
 
 
-def base_distribution(temperature: float = 1.0) -> dict[tuple[int, ...], float]:
+def base_distribution(
+    steps: int = STEPS, block_length: int = LENGTH
+) -> dict[tuple[int, ...], float]:
     """p(x) of one trajectory, by enumerating every draw of every step; written from LLaDA's rules."""
     states = {(MASK,) * LENGTH: 1.0}
-    for reveal in reveals(LENGTH, STEPS, LENGTH):
+    for reveal in reveals(LENGTH, steps, block_length):
         following: dict[tuple[int, ...], float] = defaultdict(float)
         for canvas, mass in states.items():
-            for child, chance in _children(canvas, reveal.count, temperature):
+            for child, chance in _children(canvas, range(reveal.start, reveal.stop), reveal.count):
                 following[child] += mass * chance
         states = following
     return states
 
 
-def _children(canvas: tuple[int, ...], count: int, temperature: float):  # type: ignore[no-untyped-def]
+def _children(
+    canvas: tuple[int, ...], places: range, count: int
+) -> Iterator[tuple[tuple[int, ...], float]]:
     logits = ToyDenoiser().logits(canvas)[:, :LETTERS]
-    sampling = np.exp(logits / temperature)
-    sampling /= sampling.sum(1, keepdims=True)
-    confidence = np.exp(logits)
-    confidence /= confidence.sum(1, keepdims=True)
-    hidden = [place for place, token in enumerate(canvas) if token == MASK]
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    hidden = [place for place in places if canvas[place] == MASK]
     for letters in itertools.product(range(LETTERS), repeat=len(hidden)):
-        chance = np.prod([sampling[p, t] for p, t in zip(hidden, letters, strict=True)])
         drawn = dict(zip(hidden, letters, strict=True))
-        eager = sorted(hidden, key=lambda p: -confidence[p, drawn[p]])[:count]
-        yield tuple(drawn[p] if p in eager else t for p, t in enumerate(canvas)), float(chance)
+        eager = sorted(hidden, key=lambda place: -p[place, drawn[place]])[:count]
+        child = tuple(drawn[q] if q in eager else t for q, t in enumerate(canvas))
+        yield child, float(np.prod([p[place, drawn[place]] for place in hidden]))
 
 
 def tilted_distribution(lam: float) -> dict[tuple[int, ...], float]:
@@ -101,7 +106,7 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
         schedule=reveals(LENGTH, STEPS, LENGTH),
         policy="low_confidence",
         temperature=1.0,
-        draws=plan.particles * plan.branching,
+        draws=plan.particles * plan.branching * OVERSAMPLING,
         look_ahead_wanted=True,
         mask_id=MASK,
         end_ids=np.zeros(0, dtype=np.int64),
@@ -124,3 +129,56 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
                 said = running.send(forward([said])[0])
         except StopIteration as end:
             return end.value, steps
+
+
+class Digits:
+    """Token ids as digits; every prompt is one token long."""
+
+    def encode(self, text: str) -> list[int]:
+        return [int(letter) for letter in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(str, ids))
+
+    def chat(self, user: str, prefill: str = "") -> list[int]:
+        return [0]
+
+
+TOY = Model("toy", ToyDenoiser(), Digits(), frozenset())
+
+
+def score(prompt: str, text: str, confidence: float | None) -> float:
+    return reward(tuple(map(int, text)))
+
+
+def whole_run(seed: int, **options: object) -> Result:
+    """One run through the engine, as a user would start it."""
+    settings = Settings(
+        **{
+            "temperature": 1.0,
+            "gen_length": LENGTH,
+            "steps": STEPS,
+            "block_length": LENGTH,
+            **options,
+        }  # type: ignore[arg-type]
+    )
+    return generate(TOY, "toy", settings=settings.replace(seed=seed), verifier=score)
+
+
+def propose(
+    canvas: tuple[int, ...], places: range, count: int, rng: np.random.Generator
+) -> tuple[tuple[int, ...], float]:
+    """One literal denoising step: a child and the log-probability of what it revealed."""
+    logits = ToyDenoiser().logits(canvas)[:, :LETTERS]
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    hidden = [place for place in places if canvas[place] == MASK]
+    drawn = {place: int(rng.choice(LETTERS, p=p[place])) for place in hidden}
+    eager = sorted(hidden, key=lambda place: -p[place, drawn[place]])[:count]
+    child = tuple(drawn[place] if place in eager else token for place, token in enumerate(canvas))
+    return child, float(sum(np.log(p[place, drawn[place]]) for place in eager))
+
+
+def look_ahead(canvas: tuple[int, ...]) -> float:
+    """Reward of the argmax fill."""
+    best = ToyDenoiser().logits(canvas)[:, :LETTERS].argmax(1)
+    return reward(tuple(int(b) if t == MASK else t for b, t in zip(best, canvas, strict=True)))
