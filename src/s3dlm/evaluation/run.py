@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ from s3dlm.search.loop import Step
 from s3dlm.settings import Settings
 from s3dlm.tasks import Loaded, Sample
 
+Todo = tuple[Sample, int]  # a problem and a seed
 WATCHED = 100  # problems a condition whose children's scores are kept for the figures
 
 
@@ -84,6 +85,23 @@ class _Watch:
             self.trace.add(step)
 
 
+class Work(Protocol):
+    """Where the searches run: `Here`, or on many machines (distributed.py)."""
+
+    def manifest(self, plan: Plan) -> Manifest: ...
+
+    def records(
+        self,
+        plan: Plan,
+        condition: Condition,
+        todo: Sequence[Todo],
+        folder: Path,
+        max_rows: int | None,
+    ) -> Iterator[Record]:
+        """One record per sample and seed, as they are done; `at` is left to the one who asks."""
+        ...
+
+
 def evaluate(
     model: Model,
     plan: Plan,
@@ -93,13 +111,24 @@ def evaluate(
     max_rows: int | None = None,
 ) -> Manifest:
     """Run what is missing of a plan; returns the manifest it runs under."""
-    counting = counter(model.tokenizer)
-    manifest = _manifest(model, plan, counting)
+    return evaluate_with(Here(model), plan, folder, observer=observer, max_rows=max_rows)
+
+
+def evaluate_with(
+    work: Work,
+    plan: Plan,
+    folder: Path,
+    *,
+    observer: Observer | None = None,
+    max_rows: int | None = None,
+) -> Manifest:
+    """The same, wherever the searches run."""
+    manifest = work.manifest(plan)
     with Store(folder) as store:  # the lock comes first: nobody else may write the plan
         manifests.commit(
             folder, manifest, {task: some.samples for task, some in plan.problems.items()}
         )
-        stage = _Stage(model, plan, store, counting, observer or Silent(), folder)
+        stage = _Stage(work, plan, store, observer or Silent(), folder)
         for condition in plan.conditions:
             stage.run(condition, max_rows)
     return manifest
@@ -109,13 +138,11 @@ def evaluate(
 class _Stage:
     """One condition after the other against one store."""
 
-    model: Model
+    work: Work
     plan: Plan
     store: Store
-    counting: TokenCounter
     observer: Observer
     folder: Path
-    rows: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def run(self, condition: Condition, max_rows: int | None) -> None:
         done = [record for record in self.store.records if record.spec == condition.spec]
@@ -125,19 +152,12 @@ class _Stage:
             return
         offset = max((record.at for record in done), default=0.0)  # earlier sittings count too
         started = time.perf_counter()
-        watches: dict[int, _Watch] = {}
-        jobs = self._jobs(condition, todo, watches)
-        most = max_rows or self._rows(condition)
-        for index, event in engine.run(self.model, jobs, max_rows=most):
-            if isinstance(event, Step):
-                watches[index].step(event)
-                continue
-            at = offset + time.perf_counter() - started
-            record = self._record(condition, *todo[index], watches.pop(index), event, at)
+        for record in self.work.records(self.plan, condition, todo, self.folder, max_rows):
+            record = replace(record, at=round(offset + time.perf_counter() - started, 4))
             self.store.append(record)
             self.observer.record(condition, record)
 
-    def _missing(self, condition: Condition) -> list[tuple[Sample, int]]:
+    def _missing(self, condition: Condition) -> list[Todo]:
         """What a condition asks for and the store does not have, seed after seed."""
         return [
             (sample, seed)
@@ -146,31 +166,65 @@ class _Stage:
             if (condition.spec, sample.id, seed) not in self.store.keys
         ]
 
+
+@dataclass(slots=True)
+class Here:
+    """Searches in this process, packed into full batches."""
+
+    model: Model
+    counting: TokenCounter = field(init=False)
+    rows: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.counting = counter(self.model.tokenizer)
+
+    def manifest(self, plan: Plan) -> Manifest:
+        return _manifest(self.model, plan, self.counting)
+
+    def records(
+        self,
+        plan: Plan,
+        condition: Condition,
+        todo: Sequence[Todo],
+        folder: Path,
+        max_rows: int | None,
+    ) -> Iterator[Record]:
+        watches: dict[int, _Watch] = {}
+        jobs = self._jobs(plan, condition, todo, folder, watches)
+        most = max_rows or self._rows(plan, condition)
+        for index, event in engine.run(self.model, jobs, max_rows=most):
+            if isinstance(event, Step):
+                watches[index].step(event)
+            else:
+                yield self._record(condition, *todo[index], watches.pop(index), event)
+
     def _jobs(
         self,
+        plan: Plan,
         condition: Condition,
-        todo: Sequence[tuple[Sample, int]],
+        todo: Sequence[Todo],
+        folder: Path,
         watches: dict[int, _Watch],
     ) -> Iterator[Job]:
         """Jobs one by one as the engine has room; each gets its watch when it starts."""
-        place = {s.id: i for i, s in enumerate(self.plan.problems[condition.task].samples)}
+        place = {s.id: i for i, s in enumerate(plan.problems[condition.task].samples)}
         for index, (sample, seed) in enumerate(todo):
             settings = condition.settings.replace(seed=seed)
             job = Job(sample.question, condition.task, settings, sample.id)
-            first = seed == self.plan.seeds[0]
-            traced = first and place[sample.id] < self.plan.traces
-            path = self.folder / "traces" / f"{condition.spec}-{sample.id}.jsonl"
+            first = seed == plan.seeds[0]
+            traced = first and place[sample.id] < plan.traces
+            path = folder / "traces" / f"{condition.spec}-{sample.id}.jsonl"
             watches[index] = _Watch(
                 scored=first and place[sample.id] < WATCHED,
                 trace=TraceFile(path, self.model, job) if traced else None,
             )
             yield job
 
-    def _rows(self, condition: Condition) -> int:
+    def _rows(self, plan: Plan, condition: Condition) -> int:
         """Rows a forward: tried out once for each task and length, on its first prompt."""
         key = (condition.task, condition.settings.gen_length)
         if key not in self.rows:
-            question = self.plan.problems[condition.task].samples[0].question
+            question = plan.problems[condition.task].samples[0].question
             prompt = tasks.get(condition.task).render(question, self.model.preset)
             ids = self.model.tokenizer.chat(prompt.user, prompt.prefill)
             self.rows[key] = rows_that_pay(self.model, ids, key[1])
@@ -183,7 +237,6 @@ class _Stage:
         seed: int,
         watch: _Watch,
         result: Result,
-        at: float,
     ) -> Record:
         if watch.trace is not None:
             watch.trace.finish(result)
@@ -207,7 +260,6 @@ class _Stage:
             curve=tuple(watch.curve),
             scores=tuple(watch.scores),
             seconds=round(result.seconds, 4),
-            at=round(at, 4),
         )
 
 

@@ -1,0 +1,299 @@
+"""Evaluation's map, over Ray: the same records from many GPUs or machines.
+
+Each worker is an actor that holds the model once. A result depends on (seed, sample id) alone, so it
+does not matter who computes it, in which company, or whether it is computed again after a worker was
+lost. The driver keeps a few chunks per worker under way and takes new ones only as results come in:
+what it holds does not grow with the number of samples.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from s3dlm import errors
+from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
+from s3dlm.evaluation.manifest import Manifest
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.records import Record
+from s3dlm.evaluation.run import Plan, Todo
+from s3dlm.models.base import Model
+
+AHEAD = 2  # chunks a worker has at most: one it works on, one that waits beside it
+ATTEMPTS = 4  # workers a chunk may lose before it is held responsible
+ROWS = 64  # rows a chunk is made for when the number of rows is left to the workers
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error the package raises on purpose, on its way back from a worker."""
+
+    kind: str
+    message: str
+
+    def error(self) -> S3dlmError:
+        kind = getattr(errors, self.kind, S3dlmError)
+        error: S3dlmError = kind.__new__(kind)
+        Exception.__init__(error, self.message)  # the message is complete; kinds word their own
+        return error
+
+
+class Worker:
+    """What an actor is: a value made once, here, and calls to its methods."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+        self.held: Any = None
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """The result (an iterator as a list), or a refusal; anything else is a defect and raises."""
+        try:
+            if self.held is None:
+                self.held = self.make()
+            result = getattr(self.held, method)(*arguments)
+            return list(result) if isinstance(result, Iterator) else result
+        except S3dlmError as error:
+            return Refusal(type(error).__name__, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A chunk under way."""
+
+    worker: int
+    actor: Any
+    chunk: Any
+    attempt: int
+
+
+class Pool:
+    """Workers on a Ray cluster; a lost one is replaced and its chunks are run again."""
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        *,
+        address: str | None = None,
+        workers: int | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.ray = _ray()
+        self.owned = _connect(self.ray, address)
+        self.make, self.say = make, say or _to_stderr
+        try:
+            gpus, cpus = (int(self.ray.cluster_resources().get(n, 0)) for n in ("GPU", "CPU"))
+            self.actor_class = self._actor_class(gpus > 0)
+            count = _count(workers, gpus or cpus)
+            self.actors = [self.actor_class.remote(make) for _ in range(count)]
+        except BaseException:
+            self.close()
+            raise
+
+    def _actor_class(self, on_gpu: bool) -> Any:
+        needs = {"num_gpus": 1, "num_cpus": 0} if on_gpu else {"num_cpus": 1}
+        return self.ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers, on their machines."""
+        found: list[int] = self.ray.get([actor.pid.remote() for actor in self.actors])
+        return found
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """One call on any worker."""
+        (result,) = self.spread(method, [()], lambda _: arguments, collect=False)
+        return result
+
+    def spread(
+        self,
+        method: str,
+        chunks: Iterable[Any],
+        arguments: Callable[[Any], Sequence[Any]] = lambda chunk: [chunk],
+        *,
+        collect: bool = True,
+    ) -> Iterator[Any]:
+        """Results of all chunks as they are done; every chunk's count exactly once."""
+        waiting, again = iter(chunks), deque[tuple[Any, int]]()
+        running: dict[Any, _Task] = {}
+        while True:
+            self._fill(running, waiting, again, method, arguments)
+            if not running:
+                return
+            (ready,), _ = self.ray.wait(list(running), num_returns=1)
+            task = running.pop(ready)
+            try:
+                result = self.ray.get(ready)
+            except self.ray.exceptions.RayTaskError:
+                raise  # a defect in our own code: running it again would only hide it
+            except self.ray.exceptions.RayError as error:
+                self._lost(task, error)
+                again.append((task.chunk, task.attempt + 1))
+                continue
+            if isinstance(result, Refusal):
+                raise result.error()
+            if collect:
+                yield from result
+            else:
+                yield result
+
+    def _fill(
+        self,
+        running: dict[Any, _Task],
+        waiting: Iterator[Any],
+        again: deque[tuple[Any, int]],
+        method: str,
+        arguments: Callable[[Any], Sequence[Any]],
+    ) -> None:
+        """Give every worker its due, the idlest first; chunks of lost workers before new ones."""
+        loads = [0] * len(self.actors)
+        for task in running.values():
+            loads[task.worker] += 1
+        while (load := min(loads)) < AHEAD:
+            chunk, attempt = again.popleft() if again else (next(waiting, None), 1)
+            if chunk is None:
+                return
+            worker = loads.index(load)
+            actor = self.actors[worker]
+            reference = actor.call.remote(method, *arguments(chunk))
+            running[reference] = _Task(worker, actor, chunk, attempt)
+            loads[worker] += 1
+
+    def _lost(self, task: _Task, error: Exception) -> None:
+        """Replace a worker that is gone, once, and say so."""
+        if task.attempt >= ATTEMPTS:
+            raise S3dlmError(
+                f"{ATTEMPTS} workers were lost on the same samples ({_first_line(error)}); they may "
+                "need more memory than a worker has: try fewer rows a forward with --max-rows"
+            ) from error
+        if self.actors[task.worker] is task.actor:
+            self.say(f"worker {task.worker} was lost ({_first_line(error)}); its samples run again")
+            self.actors[task.worker] = self.actor_class.remote(self.make)
+
+    def close(self) -> None:
+        """End the workers, and the cluster if it was started here."""
+        for actor in getattr(self, "actors", []):
+            self.ray.kill(actor)
+        self.actors = []
+        if self.owned:
+            self.ray.shutdown()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Cluster(Pool):
+    """`evaluation.run.Work` on a cluster: hand it to `evaluate_with` instead of a model."""
+
+    def __init__(
+        self,
+        model: str | Callable[[], Model],
+        *,
+        address: str | None = None,
+        workers: int | None = None,
+        say: Callable[[str], None] | None = None,
+        **options: Any,
+    ) -> None:
+        load = functools.partial(_load, model, **options) if isinstance(model, str) else model
+        super().__init__(functools.partial(_here, load), address=address, workers=workers, say=say)
+
+    def manifest(self, plan: Plan) -> Manifest:
+        found: Manifest = self.ask("manifest", plan)
+        return found
+
+    def records(
+        self,
+        plan: Plan,
+        condition: Condition,
+        todo: Sequence[Todo],
+        folder: Path,
+        max_rows: int | None,
+    ) -> Iterator[Record]:
+        shared = self.ray.put(plan)  # shipped to every machine once, not with every chunk
+        settings = condition.settings
+        fitting = (max_rows or ROWS) // (settings.particles * settings.branching)
+        share = -(-len(todo) // (len(self.actors) * AHEAD))
+        return self.spread(
+            "records",
+            chunked(todo, max(1, min(fitting, share))),
+            lambda chunk: [shared, condition, chunk, folder.resolve(), max_rows],
+        )
+
+
+def chunked(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of `size` items, taken only as they are asked for."""
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
+
+
+def _load(name: str, **options: Any) -> Model:
+    from s3dlm.models.registry import load
+
+    return load(name, progress=False, **options)
+
+
+def _here(load: Callable[[], Model]) -> Any:
+    """Evaluation as it runs on one machine, with the threads Ray gave this worker."""
+    import torch
+
+    from s3dlm.evaluation.run import Here
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    return Here(load())
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent home unasked
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("ray", "ray") from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> bool:
+    """Join the cluster at an address, or start one here; True when it is ours to end."""
+    if ray.is_initialized():
+        return False
+    where = {"address": address} if address else {"include_dashboard": False, "address": "local"}
+    try:
+        ray.init(logging_level="error", log_to_driver=False, **where)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise S3dlmError(
+            f"no Ray cluster at address={address!r}: {_first_line(error)}; start one with "
+            "`ray start --head`, or leave the address out to use this machine"
+        ) from error
+    return True
+
+
+def _count(wanted: int | None, available: int) -> int:
+    if wanted is not None and wanted < 1:
+        raise SettingsError(f"workers={wanted} is not allowed; give a whole number from 1 up")
+    return wanted or max(1, available)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _to_stderr(text: str) -> None:
+    print(f"s3dlm: {text}", file=sys.stderr, flush=True)
