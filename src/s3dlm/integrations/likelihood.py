@@ -1,0 +1,130 @@
+"""The likelihood of a given text under a masked diffusion model, by Monte Carlo.
+
+A masked diffusion model has no left-to-right likelihood; what it has is the bound it was trained on
+(LLaDA, Nie et al. 2025): mask l of the L answer tokens, l uniform on 1…L, and average
+(L/l)·Σ log p(masked token). The mask counts are stratified over the samples, which takes most of the
+noise out, and masks that come up twice are forwarded once: a one-letter answer costs one row and is
+exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from s3dlm.errors import PromptError, SettingsError
+from s3dlm.models.base import Model
+
+SAMPLES = 128  # LLaDA's number
+MAX_TOKENS = 16384  # of one forward
+POSITIONS = 4096  # whose logits are held at once
+
+Masks = NDArray[np.bool_]
+
+
+def stratified_masks(length: int, samples: int, rng: np.random.Generator) -> Masks:
+    """(samples, length): row i masks l of the positions, the l spread evenly over 1…length."""
+    places = (rng.random() + np.arange(samples)) * length / samples
+    counts = np.floor(places).astype(np.int64) % length + 1
+    order = rng.random((samples, length)).argsort(axis=1).argsort(axis=1)
+    masks: Masks = order < counts[:, None]
+    return masks
+
+
+def log_likelihood(
+    model: Model,
+    prompt: Sequence[int],
+    answer: Sequence[int],
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> float:
+    """The bound on log p(answer | prompt), in nats; equal inputs give equal values."""
+    if samples < 1:
+        raise SettingsError(f"samples={samples} is not allowed; LLaDA uses {SAMPLES}")
+    if not answer:
+        return 0.0
+    masks = stratified_masks(len(answer), samples, _stream(seed, prompt, answer))
+    kinds, weights = np.unique(masks, axis=0, return_counts=True)
+    hidden = _hidden(model, prompt, answer, kinds)
+    per_kind = hidden * len(answer) / kinds.sum(axis=1)
+    return float((weights * per_kind).sum() / samples)
+
+
+def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> bool:
+    """Whether filling in the surest token first, one a step, writes exactly this answer."""
+    known = np.full(len(answer), model.denoiser.mask_id, dtype=np.int64)
+    wanted = np.asarray(answer, dtype=np.int64)
+    for _ in wanted:
+        masked = known == model.denoiser.mask_id
+        logp = _logp(model, _rows(model, prompt, known[None]), len(prompt), masked[None])
+        best, token = (value.cpu().numpy() for value in logp.max(dim=1))
+        surest = int(best.argmax())
+        place = np.flatnonzero(masked)[surest]
+        if token[surest] != wanted[place]:
+            return False
+        known[place] = wanted[place]
+    return True
+
+
+def _hidden(
+    model: Model, prompt: Sequence[int], answer: Sequence[int], masks: Masks
+) -> NDArray[np.float64]:
+    """(masks,) Σ log p of the masked tokens, each given all that is not masked."""
+    wanted = np.asarray(answer, dtype=np.int64)
+    size = max(1, MAX_TOKENS // (len(prompt) + len(answer)))
+    sums = np.zeros(len(masks))
+    for first in range(0, len(masks), size):
+        part = masks[first : first + size]
+        tokens = np.where(part, model.denoiser.mask_id, wanted)
+        logp = _logp(model, _rows(model, prompt, tokens), len(prompt), part, wanted)
+        rows = np.nonzero(part)[0]
+        np.add.at(sums, first + rows, logp.double().cpu().numpy())
+    return sums
+
+
+def _rows(model: Model, prompt: Sequence[int], tokens: NDArray[np.int64]) -> Tensor:
+    length = len(prompt) + tokens.shape[1]
+    if length > model.denoiser.context:
+        raise PromptError(
+            f"prompt and answer have {length} tokens, but {model.name} reads at most "
+            f"{model.denoiser.context}; shorten the prompt"
+        )
+    device = getattr(model.denoiser, "device", torch.device("cpu"))
+    start = np.broadcast_to(np.asarray(prompt, dtype=np.int64), (len(tokens), len(prompt)))
+    return torch.from_numpy(np.concatenate([start, tokens], axis=1)).to(device)
+
+
+@torch.inference_mode()
+def _logp(
+    model: Model,
+    rows: Tensor,
+    start: int,
+    masks: Masks,
+    wanted: NDArray[np.int64] | None = None,
+) -> Tensor:
+    """Log-probabilities at the masked positions: of all tokens, or of the wanted ones alone."""
+    features = model.denoiser.encode(rows)
+    row, column = np.nonzero(masks)
+    pieces = []
+    for first in range(0, row.size, POSITIONS):
+        at = slice(first, first + POSITIONS)
+        logits = model.denoiser.head(features[row[at], column[at] + start]).float()
+        logits[:, model.denoiser.mask_id] = -torch.inf  # the mask itself is never an answer
+        logp = logits.log_softmax(dim=1)
+        if wanted is not None:
+            tokens = torch.from_numpy(wanted[column[at]]).to(logp.device)
+            logp = logp.gather(1, tokens[:, None])[:, 0]
+        pieces.append(logp)
+    return torch.cat(pieces)
+
+
+def _stream(seed: int, prompt: Sequence[int], answer: Sequence[int]) -> np.random.Generator:
+    """A random stream of the item's own, so that a value depends on nothing but the item."""
+    digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
+    return np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])

@@ -1,0 +1,193 @@
+"""lm-evaluation-harness runs our searches: through its API, and through its own command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from s3dlm import engine
+from s3dlm.errors import SettingsError
+from tests.integrations.plugin import ROOT, environment, load
+
+pytest.importorskip("lm_eval")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the harness and its packages have habits of their own
+    from s3dlm.integrations.lm_eval import S3dlmLM, _limited, _until
+from s3dlm.lm_eval import TASKS
+
+SMALL = {"particles": 2, "branching": 2, "gen_length": 64, "steps": 4}
+
+
+@pytest.fixture(scope="module")
+def lm() -> S3dlmLM:
+    return S3dlmLM(load(), **SMALL)
+
+
+def request(context: str, task: str = "s3dlm_choice", **wishes: Any) -> Any:
+    return SimpleNamespace(
+        args=(context, {"until": [], **wishes}), task_name=task, doc={"question": context}
+    )
+
+
+def test_texts_are_those_of_the_engine_whatever_they_are_packed_with(lm: S3dlmLM) -> None:
+    questions = [f"Which is {n}?\nA. {n}\nB. {n + 1}" for n in range(3)]
+    contexts = [lm.apply_chat_template([{"role": "user", "content": q}]) for q in questions]
+    together = lm.generate_until([request(c) for c in contexts], disable_tqdm=True)
+    alone = [lm.generate_until([request(c)])[0] for c in contexts]
+    assert together == alone
+    by_engine = [
+        engine.generate(lm.model, q, task="choice", settings=lm.settings, sample_id=c).text
+        for q, c in zip(questions, contexts, strict=True)
+    ]
+    assert together == by_engine
+
+
+def test_repeats_are_new_samples_and_each_item_is_cached(lm: S3dlmLM) -> None:
+    kept: list[Any] = []
+    hook = SimpleNamespace(add_partial=lambda *row: kept.append(row))
+    other = S3dlmLM(load(), method="baseline", temperature=1.5, **SMALL)
+    other.set_cache_hook(hook)
+    found = other.generate_until([request("Which?\nA. 1\nB. 2\n")] * 6, disable_tqdm=True)
+    assert len(set(found)) > 1
+    assert [(row[0], row[2]) for row in kept] == [("generate_until", text) for text in found]
+
+
+@pytest.mark.parametrize(
+    ("stops", "left"),
+    [([], "a b. c"), (["."], "a b"), ("b", "a "), (["z", ""], "a b. c"), (["c", "."], "a b")],
+)
+def test_stop_strings(stops: Any, left: str) -> None:
+    assert _until("a b. c", stops) == left
+
+
+def test_a_limit_on_tokens_shortens_the_canvas_at_the_same_pace(lm: S3dlmLM) -> None:
+    paper = lm.settings.replace(gen_length=128, steps=64, block_length=64)
+    short = _limited(paper, {"max_gen_toks": 32})
+    assert (short.gen_length, short.steps, short.block_length) == (32, 16, 32)
+    assert _limited(paper, {"max_new_tokens": 500}) == paper
+    assert _limited(paper, {"temperature": 0.0, "do_sample": False}) == paper
+
+
+def test_the_verifier_sees_the_question_without_the_examples(lm: S3dlmLM) -> None:
+    context = "Target: 9 Numbers: 4, 5\n4 + 5\n\nTarget: 24 Numbers: 6, 4, 12\n"
+    asked = SimpleNamespace(
+        args=(context, {}), task_name="s3dlm_countdown",
+        doc={"question": "Target: 24 Numbers: 6, 4, 12"},
+    )  # fmt: skip
+    (job,) = lm._jobs([asked])
+    right, wrong = "<answer>(12 - 6) * 4</answer>", "<answer>4 + 5</answer>"
+    assert job.verifier.score(context, right).total > job.verifier.score(context, wrong).total
+
+
+def test_unknown_arguments_are_named() -> None:
+    with pytest.raises(SettingsError, match=r"model_args='particels' is unknown.*'particles'"):
+        S3dlmLM(load(), particels=4)
+
+
+def test_likelihoods_prefer_what_the_model_writes(lm: S3dlmLM) -> None:
+    def asked(continuation: str) -> Any:
+        return SimpleNamespace(args=("Which?\n16", continuation))
+
+    (good, _), (bad, greedy) = lm.loglikelihood([asked(" + 4"), asked(" zzz")], True)
+    assert bad < good < 0
+    assert greedy is False
+
+
+def test_a_long_text_is_read_in_windows_that_leave_nothing_out(
+    lm: S3dlmLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lm, "_likelihood", lambda context, ids: -float(len(ids)))
+    long = "x" * (2 * lm.max_length + 7)
+    assert lm.loglikelihood_rolling([SimpleNamespace(args=(long,))]) == [-float(len(long))]
+
+
+def command(folder: Path) -> list[str]:
+    return [
+        "run", "--model", "s3dlm",
+        "--model_args", "model=fake,method=s3,particles=2,branching=2,gen_length=64,steps=4",
+        "--tasks", "s3dlm_choice,s3dlm_choice_letters",
+        "--limit", "3", "--apply_chat_template", "--metadata", '{"preset": "tiny"}',
+        "--use_cache", str(folder / "cache"), "--output_path", str(folder / "out"), "--log_samples",
+    ]  # fmt: skip
+
+
+def check(folder: Path, printed: str) -> None:
+    """Tables, records and cache of a run are all there, and graded as the texts deserve."""
+    assert "|s3dlm_choice " in printed
+    assert "|s3dlm_choice_letters" in printed
+    (path,) = folder.rglob("results_*.json")
+    results = json.loads(path.read_text())["results"]
+    for task in ("s3dlm_choice", "s3dlm_choice_letters"):
+        assert 0.0 <= results[task]["acc,none"] <= 1.0
+    (texts,) = folder.rglob("samples_s3dlm_choice_2*.jsonl")
+    rows = [json.loads(line) for line in texts.read_text().splitlines()]
+    assert len(rows) == 3
+    for row in rows:
+        (text,) = row["resps"][0]
+        assert row["acc"] == float(f"<answer>{json.loads(row['doc']['gold'])}" in text)
+    assert list(folder.glob("cache*.db"))
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_command_line_of_the_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import lm_eval.tasks
+
+    from s3dlm.lm_eval import main
+    from s3dlm.models import registry
+
+    plugin = SimpleNamespace(load=lambda: load, dist=None, value="")
+    monkeypatch.setattr(registry, "_registered", lambda: {"fake": plugin})
+    monkeypatch.setattr(sys, "argv", ["lm_eval", *command(tmp_path)])
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lm_eval.tasks.TaskManager)  # put back later
+    # Describing the machine means a list of all packages, which takes longer than the run.
+    monkeypatch.setattr("torch.utils.collect_env.get_pretty_env_info", lambda: "a machine")
+    main()
+    check(tmp_path, capsys.readouterr().out)
+
+
+@pytest.mark.slow  # a new process imports the harness, and the harness lists every package
+def test_the_command_line_of_the_harness_in_a_process(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "s3dlm.lm_eval", *command(tmp_path)],
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=280,
+        env=environment(tmp_path / "plugin"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    check(tmp_path, done.stdout)
+
+
+def test_every_shipped_task_names_one_of_ours() -> None:
+    import yaml
+
+    from s3dlm import tasks
+
+    class Loader(yaml.SafeLoader):
+        """Functions stay names."""
+
+    Loader.add_constructor("!function", lambda loader, node: node.value)
+    files = sorted(TASKS.glob("*.yaml"))
+    assert {"arithmetic", "countdown", "sudoku", "choice", "truthfulqa"} <= {
+        file.stem.removeprefix("s3dlm_") for file in files
+    }
+    for file in files:
+        config = yaml.load(file.read_text(), Loader)
+        assert config["task"] == file.stem
+        assert tasks.get(config["dataset_kwargs"]["problems"])
+
+
+def test_without_the_harness_it_is_one_line() -> None:
+    code = "import sys; sys.modules['lm_eval'] = None\nfrom s3dlm.lm_eval import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "s3dlm: lm-eval is not installed; run: pip install 's3dlm[eval]'\n"
