@@ -92,7 +92,12 @@ def parse_plain(text: str) -> Expression | None:
     if len(text) > MAX_LENGTH:
         return None
     tokens = _tokens(text)
-    postfix = _postfix(tokens) if tokens else None
+    return from_tokens(tokens) if tokens else None
+
+
+def from_tokens(tokens: list[Token]) -> Expression | None:
+    """The expression of numbers and operator signs in the order written; None when they are none."""
+    postfix = _postfix(tokens)
     return Expression(tuple(postfix)) if postfix else None
 
 

@@ -1,0 +1,282 @@
+r"""Equations of any shape in a reasoning trace: compound, chained, with units, per cents and "of".
+
+`20 - 4 - 4 = 12 students`, `25% of (20 - 4) = 4`, `100 minutes + 20 minutes = 120 minutes`,
+`\frac{84}{3} = 28`, `5 + 3 = 8 = 16 / 2`. The text is cut into tokens once; from each `=` the
+operands are gathered to the left and to the right until something stands in the way. A side with a
+variable, a power or a root has no value here, and nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from s3dlm.answers.expressions import Token as Term
+from s3dlm.answers.expressions import from_tokens
+from s3dlm.answers.numbers import UNSIGNED, to_float
+
+MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
+MAX_WORDS = 4  # a unit such as "square feet of carpet"
+
+_TOKEN = re.compile(
+    rf"""
+    (?P<number>{UNSIGNED}(?:\s?\\?%)?+)
+    |(?P<fraction>\\[dtc]?frac\s?\{{\s?{UNSIGNED}\s?\}}\s?\{{\s?{UNSIGNED}\s?\}})
+    |(?P<skip>[^\S\n]++|\$|\\[()\[\]$,;!\s]|\\(?:left|right|quad)\b|\*\*|[`£€"'’])
+    |(?P<unit>\\(?:text|mathrm)\s?\{{[^{{}}\n]{{0,40}}\}})
+    |(?P<operator>[+*/×÷·−–-](?![A-Za-z])|\\(?:times|cdot|div)\b|[xX](?=\s?[0-9$(]))
+    |(?P<equals>=)
+    |(?P<open>[(\[])
+    |(?P<close>[)\]])
+    |(?P<word>[A-Za-z]++|/|-)
+    |(?P<stop>\\[A-Za-z]++|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SIGN = {"×": "*", "·": "*", "x": "*", "X": "*", "\\times": "*", "\\cdot": "*", "÷": "/",
+         "\\div": "/", "−": "-", "–": "-"}  # fmt: skip
+_SPOKEN = {"half": 0.5, "twice": 2.0, "double": 2.0, "triple": 3.0, "third": 1 / 3, "quarter": 0.25}
+_SPOKEN_SIGN = {"plus": "+", "minus": "-", "times": "*", "multiplied": "*", "divided": "/"}
+
+
+_FUNCTIONS = frozenset(("sqrt", "log", "ln", "sin", "cos", "tan", "binom", "mod"))
+_BINDING = _FUNCTIONS | set("^_!{}")
+_HARMLESS = frozenset(("\\approx", "\\implies", "\\to", "\\rightarrow", "\\therefore", "\\ldots"))
+
+
+class Token(NamedTuple):
+    """A piece of the text: its kind, its sign or word, its value and its place."""
+
+    kind: str
+    text: str
+    value: float
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of an equation that has a value; `computed` when it is more than a number."""
+
+    computed: bool
+    value: float
+    operands: tuple[float, ...]
+    percent: bool
+    divided: bool
+    decimals: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """Two sides around one `=`; at least one of them is more than a number."""
+
+    left: Side
+    right: Side
+
+    @property
+    def holds(self) -> bool:
+        """Whether the sides are equal, up to the rounding that the right side shows."""
+        left, right = self.left.value, self.right.value
+        if _close(left, right, self.right.decimals):
+            return True
+        if self.right.computed and _close(left, self.right.operands[0], self.right.decimals):
+            return True  # a running total: 3 + 4 = 7 * 2 = 14
+        if not (self.left.percent or self.right.percent):
+            return False
+        # A per cent sign may stand for "hundredths" or be a mere unit.
+        return _close(left * 100, right, self.right.decimals) or _close(left, right * 100, 0)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where the equation stands in the text."""
+        return self.left.start, self.right.end
+
+
+def wrong_equalities(text: str) -> list[tuple[int, int]]:
+    """The spans of a text in which an equality stands that does not hold."""
+    return [equation.span for equation in equations(tokens_of(text)) if not equation.holds]
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text, without white space and typography."""
+    tokens = []
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind == "skip" or kind is None:
+            continue
+        tokens.append(_token(kind, match[0].lower(), match.start(), match.end()))
+    return tokens
+
+
+def _token(kind: str, text: str, start: int, end: int) -> Token:
+    value = 0.0
+    if kind == "number":
+        number = to_float(text.rstrip("\\% "))
+        kind, value = ("stop", 0.0) if number is None else (kind, number)
+    elif kind == "fraction":
+        above, below = (to_float(part) for part in re.findall(UNSIGNED, text))
+        kind, value = ("number", above / below) if above is not None and below else ("stop", 0.0)
+    elif kind == "operator":
+        text = _SIGN.get(text, text)
+    elif kind == "unit":
+        kind = "word"
+    elif kind == "word":
+        if text in _SPOKEN:
+            kind, value = "number", _SPOKEN[text]
+        elif text in _SPOKEN_SIGN:
+            kind, text = "operator", _SPOKEN_SIGN[text]
+        elif text in _FUNCTIONS or (len(text) == 1 and text not in "/-"):
+            kind = "stop"  # a function or a variable
+    return Token(kind, text, value, start, end)
+
+
+def equations(tokens: list[Token]) -> list[Equation]:
+    """Every equation whose sides both have a value, in order."""
+    found = []
+    for at, token in enumerate(tokens):
+        if token.kind != "equals":
+            continue
+        left = _left_side(tokens, at)
+        right = _right_side(tokens, at) if left else None
+        if left and right and _is_claim(tokens, at, left, right):
+            found.append(Equation(left, right))
+    return found
+
+
+def _is_claim(tokens: list[Token], equals: int, left: Side, right: Side) -> bool:
+    """Whether two sides say something that can be wrong.
+
+    "10 jars = 10 * $50" defines; "= 8 = 16 / 2" goes on. A quotient given as a whole number may be
+    rounded either way.
+    """
+    if left.computed:
+        rounded = left.divided and right.decimals == 0 and not right.computed
+        return not (rounded and 0.01 < abs(left.value - right.value) < 1)
+    return right.computed and equals >= 2 and tokens[equals - 2].kind == "equals"
+
+
+def _left_side(tokens: list[Token], equals: int) -> Side | None:
+    """Walk left from an `=`, taking operands and operators in turn; a dangling operator is no side."""
+    taken: list[Token] = []
+    depth = words = 0
+    want = True  # an operand must come next
+    for at in range(equals - 1, max(equals - MAX_TERMS * 2, -1), -1):
+        token = tokens[at]
+        kind = token.kind
+        if kind == "number" and want:
+            want, words = False, 0
+        elif kind == "operator" and not want:
+            want = True
+        elif kind == "close" and want:
+            depth += 1
+        elif kind == "open" and depth and not want:
+            depth -= 1
+        elif kind == "word" and want and words < MAX_WORDS and token.text != "of":
+            words += 1
+            continue
+        elif kind == "word" and token.text == "of" and not want and _is_share(tokens, at - 1):
+            want = True
+            token = token._replace(kind="operator", text="*")
+        else:
+            if taken and ((want and kind == "stop") or _binds(token, taken[-1].start - token.end)):
+                return None  # the tail of something symbolic
+            break
+        taken.append(token)
+    if not taken or want or depth:
+        return None
+    return _side(taken[::-1])
+
+
+def _right_side(tokens: list[Token], equals: int) -> Side | None:
+    """Walk right from an `=`; what follows the last whole operand is not part of it."""
+    taken: list[Token] = []
+    whole = depth = words = 0
+    want = True
+    for token in tokens[equals + 1 : equals + 1 + MAX_TERMS]:
+        kind = token.kind
+        if kind == "number" and want:
+            want, words = False, 0
+        elif kind == "operator" and not want:
+            want = True
+        elif kind == "operator" and want and token.text == "-" and not taken:
+            pass  # a negative result
+        elif kind == "open" and want:
+            depth += 1
+        elif kind == "close" and depth and not want:
+            depth -= 1
+        elif kind == "word" and not want and words < MAX_WORDS:
+            words += 1
+            continue
+        else:
+            if taken and ((want and kind == "stop") or _binds(token, token.start - taken[-1].end)):
+                return None  # the head of something symbolic
+            break
+        taken.append(token)
+        if not want and not depth:
+            whole = len(taken)
+    return _side(taken[:whole]) if whole else None
+
+
+def _binds(beside: Token, gap: int) -> bool:
+    """Whether what stands beside a side changes its value: a power, a root, anything that touches."""
+    if beside.kind != "stop":
+        return gap == 0 and beside.kind in ("number", "close", "open", "word")
+    if beside.text in _HARMLESS:
+        return False
+    return beside.text in _BINDING or beside.text[0] == "\\" or (beside.text.isalpha() and gap == 0)
+
+
+def _is_share(tokens: list[Token], at: int) -> bool:
+    """Whether "of" after this token multiplies: 20% of, 3/4 of, half of."""
+    if at < 0 or tokens[at].kind != "number":
+        return False
+    token = tokens[at]
+    divided = at > 0 and tokens[at - 1].text == "/"
+    return token.text.endswith("%") or token.value < 1 or divided
+
+
+def _side(taken: list[Token]) -> Side | None:
+    terms: list[Term] = []
+    for token in taken:
+        if token.kind == "number":
+            terms.append(token.value)
+        else:
+            terms.append({"open": "(", "close": ")"}.get(token.kind, token.text))
+    expression = from_tokens(_with_shares(terms, taken))
+    value = expression.value() if expression else None
+    if expression is None or value is None:
+        return None
+    return Side(
+        computed=len(expression.postfix) > 2 or any("frac" in token.text for token in taken),
+        value=value,
+        operands=tuple(token.value for token in taken if token.kind == "number"),
+        divided=any(token.text == "/" or "frac" in token.text for token in taken),
+        percent=any(token.text.endswith("%") for token in taken),
+        decimals=_decimals(taken[-1].text),
+        start=taken[0].start,
+        end=taken[-1].end,
+    )
+
+
+def _with_shares(terms: list[Term], taken: list[Token]) -> list[Term]:
+    """In a product or quotient, 20% is 0.2; in a sum of per cents the sign is a mere unit."""
+    if len(terms) == 1 or not any(token.text in ("*", "/") for token in taken):
+        return terms
+    return [
+        term / 100 if isinstance(term, float) and token.text.endswith("%") else term
+        for term, token in zip(terms, taken, strict=True)
+    ]
+
+
+def _decimals(numeral: str) -> int:
+    _, dot, decimals = numeral.rstrip("\\% ").partition(".")
+    return len(decimals) if dot else 0
+
+
+def _close(left: float, right: float, decimals: int) -> bool:
+    """Equal up to 1e-4 of the value, or up to half a unit of the last decimal that is shown."""
+    rounding = 0.51 * 10.0**-decimals if decimals else 1e-4
+    return abs(left - right) <= max(abs(right) * 1e-6, rounding if decimals < 12 else 1e-9)
