@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from s3dlm import __version__
 from s3dlm.errors import S3dlmError
@@ -42,7 +42,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse}
     for status in (400, 401, 403, 404, 405, 408, 413, 415, 429, 500, 503, 504)
 }
-EVENT_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+TEXT = {"schema": {"type": "string"}}
+EVENT_STREAM = {"text/event-stream": TEXT}
+TRACE = {**EVENT_STREAM, "application/x-ndjson": TEXT}
 router = APIRouter(responses=ERRORS)
 
 
@@ -160,7 +162,7 @@ async def _reply(request: Request, body: OpenAIRequest, asked: Asked, *, chat: b
     return await _stream(request, watch, pieces, reply=reply)
 
 
-@router.post("/v1/search", response_class=StreamingResponse)
+@router.post("/v1/search", response_class=StreamingResponse, responses={200: {"content": TRACE}})
 async def search(body: SearchRequest, request: Request) -> Response:
     """Watch one search: a header, one event per denoising step, the result."""
     shared = _service(request)
@@ -256,7 +258,7 @@ async def health(request: Request) -> Response:
     return JSONResponse({"status": status}, 503 if draining else 200)
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Prometheus' text format."""
     return Response(

@@ -1,0 +1,64 @@
+"""A real server on a real socket for tests: uvicorn in a thread, a free port, a fake model."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import openai
+import uvicorn
+
+from s3dlm.models.base import Model
+from s3dlm.server.app import create_app
+from s3dlm.server.service import Service
+
+SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A running server."""
+
+    url: str
+    service: Service
+
+    def client(self, **options: Any) -> openai.OpenAI:
+        options = {"api_key": "none", "max_retries": 0, "timeout": 60, **options}
+        return openai.OpenAI(base_url=f"{self.url}/v1", **options)
+
+    def http(self, **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, **options)
+
+    def wait_until_idle(self, seconds: float = 10) -> None:
+        wait_for(lambda: self.service.scheduler.idle, seconds)
+
+
+def wait_for(condition: Any, seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def serving(model: Model, **configuration: Any) -> Iterator[Live]:
+    """Serve a model for the length of a with block."""
+    app = create_app(model, **{"defaults": SMALL, **configuration})
+    config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            wait_for(lambda: server.started)
+            yield Live(f"http://127.0.0.1:{bound.getsockname()[1]}", app.state.service)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()

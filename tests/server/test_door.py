@@ -1,0 +1,210 @@
+"""Closed by default: keys, hosts, origins, bodies, the log; and nothing a fuzzer finds is a 500."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from typer.testing import CliRunner
+
+from s3dlm.errors import SettingsError
+from s3dlm.server.limits import Limits
+from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, check_exposure
+from tests.fakes import fake_model
+from tests.server.live import Live, serving
+
+KEY = "a-key-of-some-length"
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[Live]:
+    """A server with everything shut that can be."""
+    with serving(
+        fake_model(),
+        api_key=KEY,
+        cors=["https://friend.example"],
+        hosts=LOCAL_NAMES,
+        limits=Limits(body=5000, body_seconds=0.5),
+    ) as server:
+        yield server
+
+
+def test_keys(closed: Live) -> None:
+    assert closed.client(api_key=KEY).completions.create(model="fake", prompt="x").choices
+    for wrong in ("wrong", KEY + "x", KEY[:-1], "ключ"):
+        with closed.http() as http:
+            headers = {"authorization": f"Bearer {wrong}".encode()}
+            answer = http.get("/v1/models", headers=headers)
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+    with pytest.raises(openai.AuthenticationError):
+        closed.client(api_key="wrong").models.list()
+    with closed.http() as http:
+        for path in ("/v1/models", "/metrics", "/v1/options", "/openapi.json", "/nothing"):
+            assert http.get(path).status_code == 401, path
+        basic = http.get("/v1/models", headers={"authorization": f"Basic {KEY}"})
+        assert basic.status_code == 401
+        assert http.get("/health").json() == {"status": "ok"}
+        assert http.get("/").status_code == 200
+
+
+def test_origins(closed: Live, live: Live) -> None:
+    asks = {"access-control-request-method": "POST", "origin": "https://friend.example"}
+    with closed.http() as http:
+        allowed = http.options("/v1/completions", headers=asks)
+        assert allowed.headers["access-control-allow-origin"] == "https://friend.example"
+        other = http.options("/v1/completions", headers={**asks, "origin": "https://e.example"})
+        assert "access-control-allow-origin" not in other.headers
+    with live.http() as http:
+        answer = http.get("/v1/models", headers={"origin": "https://friend.example"})
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_page_cannot_reach_a_local_server_under_its_own_name(closed: Live) -> None:
+    with closed.http() as http:
+        assert http.get("/health", headers={"host": "evil.example"}).status_code == 403
+        assert http.get("/health", headers={"host": "localhost:80"}).status_code == 200
+        assert http.get("/health", headers={"host": "[::1]:80"}).status_code == 200
+
+
+def test_bodies(closed: Live) -> None:
+    headers = {"authorization": f"Bearer {KEY}", **JSON}
+
+    def post(content: bytes | Iterator[bytes], **own: str) -> httpx.Response:
+        with closed.http() as http:
+            return http.post("/v1/completions", content=content, headers={**headers, **own})
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(10):
+            yield b" " * 1000
+
+    assert post(b" " * 5001).status_code == 413
+    assert post(pieces()).status_code == 413
+    for malformed in (b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 4000, b'{"a":1e999}'):
+        answer = post(malformed)
+        assert answer.status_code == 400, malformed
+        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    assert post(b"{}", **{"content-type": "text/plain"}).status_code == 415
+
+
+def test_a_body_that_never_ends(closed: Live) -> None:
+    address = closed.url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), timeout=10) as raw:
+        raw.sendall(
+            f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
+            "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{".encode()
+        )
+        assert raw.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_unknown_paths_and_verbs(live: Live) -> None:
+    with live.http() as http:
+        for verb, path, status in [
+            ("GET", "/nothing", 404),
+            ("GET", "/viewer/..%2f..%2fapp.py", 404),
+            ("GET", "/viewer/page.py", 404),
+            ("GET", "/v1/completions", 405),
+            ("DELETE", "/v1/models", 405),
+        ]:
+            answer = http.request(verb, path)
+            assert answer.status_code == status, path
+            assert answer.json()["error"]["message"]
+
+
+def test_the_log_holds_prompts_only_if_asked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="s3dlm.server")
+    for wanted in (False, True):
+        caplog.clear()
+        with serving(fake_model(), log_prompts=wanted) as live, live.http() as http:
+            answer = http.post("/v1/completions", json={"model": "fake", "prompt": "hush"})
+        fields = [record.fields for record in caplog.records if record.message == "request"]
+        assert [one["endpoint"] for one in fields] == ["/v1/completions"]
+        assert fields[0]["nfe"] == answer.json()["usage"]["nfe"]
+        assert fields[0]["id"] == answer.headers["x-request-id"]
+        assert ("hush" in json.dumps(fields)) == wanted
+
+
+def test_metrics_count_what_happened() -> None:
+    with serving(fake_model()) as live, live.http() as http:
+        usage = http.post("/v1/completions", json={"model": "fake", "prompt": "x"}).json()["usage"]
+        http.post("/v1/completions", json={"model": "fake", "prompt": ""})
+        text = http.get("/metrics").text
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(values["s3dlm_nfe_total"]) == usage["nfe"]
+    done = 's3dlm_requests_total{endpoint="/v1/completions",status="%s"}'
+    assert float(values[done % 200]) == float(values[done % 400]) == 1
+    assert float(values['s3dlm_searches_total{method="s3",outcome="finished"}']) == 1
+    assert float(values["s3dlm_forward_seconds_total"]) > 0
+    assert float(values["s3dlm_verifier_seconds_total"]) > 0
+    assert float(values["s3dlm_queue_seconds_count"]) == 1
+
+
+def test_no_open_door_by_accident() -> None:
+    for host in ("127.0.0.1", "::1", "localhost"):
+        check_exposure(host, None, insecure=False)
+        assert host in (allowed_hosts(host, None) or ())
+    for host in ("0.0.0.0", "::", "192.168.1.5", "example.org"):
+        with pytest.raises(SettingsError, match="--insecure"):
+            check_exposure(host, None, insecure=False)
+        check_exposure(host, None, insecure=True)
+        check_exposure(host, KEY, insecure=False)
+    with pytest.raises(SettingsError, match="at least 16"):
+        check_exposure("127.0.0.1", "short", insecure=False)
+
+
+def test_the_command_refuses_before_it_loads_anything() -> None:
+    import typer
+
+    from s3dlm.server.commands import register
+
+    app = typer.Typer()
+    register(app)
+    result = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0"])
+    assert isinstance(result.exception, SettingsError)
+
+
+def test_nothing_a_fuzzer_sends_is_a_server_error() -> None:
+    """Schemathesis over the whole OpenAPI document, bounded: every answer is one it announces."""
+    limits = Limits(length=32, steps=8, children=8, seconds=20)
+    with serving(fake_model(), limits=limits) as live:
+        statuses = _fuzz(f"{live.url}/openapi.json")
+    assert {200, 400, 404} <= set(statuses)
+    assert len(statuses) > 60
+
+
+def _fuzz(address: str) -> list[int]:
+    schemathesis = pytest.importorskip("schemathesis")
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks as conformance
+
+    wanted = (
+        not_a_server_error,
+        conformance.status_code_conformance,
+        conformance.content_type_conformance,
+        conformance.response_schema_conformance,
+    )
+    statuses: list[int] = []
+    for operation in (
+        result.ok() for result in schemathesis.openapi.from_url(address).get_all_operations()
+    ):
+
+        @settings(
+            max_examples=12, deadline=None, database=None, derandomize=True,
+            suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+        )  # fmt: skip
+        @given(case=operation.as_strategy())
+        def fuzz(case: Any) -> None:
+            if isinstance(case.body, dict) and len(statuses) % 4:
+                case.body["model"] = "fake"  # most would end at a wrong name otherwise
+            statuses.append(case.call_and_validate(checks=wanted).status_code)
+
+        fuzz()
+    return statuses

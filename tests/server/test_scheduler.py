@@ -1,0 +1,249 @@
+"""Sharing forwards: equal to alone, freed when the client leaves, bounded, cut off, ended in peace."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+import s3dlm
+from s3dlm.server.limits import Limits
+from s3dlm.settings import Settings
+from tests.fakes import FakeDenoiser, fake_model
+from tests.server.live import SMALL, Live, serving, wait_for
+
+SLOW = {"gen_length": 120, "steps": 120, "block_length": 120, "particles": 4, "branching": 4}
+
+
+def body(question: str, **extra: object) -> dict[str, object]:
+    return {"model": "fake", "prompt": question, **extra}
+
+
+def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
+    methods = ["s3", "best_of_k", "tilting", "look_ahead", "twisted", "baseline"]
+    asked = [
+        (
+            f"question {i % 40}",
+            {**SMALL, "method": methods[i % 6], "seed": i % 3, "steps": 3 + i % 5},
+        )
+        for i in range(64)
+    ]
+    with live.http() as http, concurrent.futures.ThreadPoolExecutor(64) as pool:
+        answers = list(
+            pool.map(
+                lambda one: http.post("/v1/completions", json=body(one[0], **one[1])).json(), asked
+            )
+        )
+    model = fake_model()
+    for (question, settings), answer in zip(asked, answers, strict=True):
+        alone = s3dlm.generate(model, question, settings=Settings.from_json(settings))
+        assert answer["choices"][0]["text"] == alone.text
+        assert answer["usage"]["nfe"] == alone.nfe
+
+
+def test_concurrent_requests_share_forwards() -> None:
+    model = fake_model()
+    denoiser = model.denoiser
+    assert isinstance(denoiser, FakeDenoiser)
+    slow, gate = denoiser.encode, threading.Event()
+
+    def encode(*arguments: object) -> object:
+        gate.wait(20)
+        return slow(*arguments)  # type: ignore[arg-type]
+
+    denoiser.encode = encode  # type: ignore[method-assign,assignment]
+    with serving(model) as live, concurrent.futures.ThreadPoolExecutor(9) as pool:
+        with live.http() as http:
+            done = [
+                pool.submit(http.post, "/v1/completions", json=body(f"question {i}"))
+                for i in range(9)
+            ]
+            # The first is held inside its forward, the other eight wait and then go together.
+            wait_for(lambda: live.service.scheduler.load["waiting"] == 8)
+            gate.set()
+            assert all(one.result().status_code == 200 for one in done)
+    assert denoiser.calls <= 3 * 7, "nine searches of seven forwards should share nearly all"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
+    scheduler = live.service.scheduler
+    before = live.service.metrics.ended.labels("s3", "cancelled")._value.get()
+    with live.http() as http, pytest.raises(httpx.ReadTimeout):
+        http.post("/v1/completions", json=body("long", **SLOW, stream=stream), timeout=0.3)
+    live.wait_until_idle(5)
+    assert scheduler.load == {"waiting": 0, "running": 0, "rows": 0}
+    assert live.service.metrics.ended.labels("s3", "cancelled")._value.get() == before + 1
+
+
+def test_a_client_that_leaves_the_queue_is_never_started() -> None:
+    with serving(fake_model(), limits=Limits(rows=1)) as live, live.http() as http:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            first = pool.submit(http.post, "/v1/completions", json=body("first", **SLOW))
+            wait_for(lambda: live.service.scheduler.load["running"] == 1)
+            with pytest.raises(httpx.ReadTimeout):
+                http.post("/v1/completions", json=body("second", **SLOW), timeout=0.2)
+            wait_for(lambda: live.service.scheduler.load["waiting"] == 0, 3)
+            assert not first.done(), "the queue moved on before the first had ended"
+            assert first.result().status_code == 200
+
+
+def test_a_full_queue_says_when_to_come_back() -> None:
+    with serving(fake_model(), limits=Limits(rows=1, waiting=2)) as live, live.http() as http:
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            running = pool.submit(http.post, "/v1/completions", json=body("a", **SLOW))
+            wait_for(lambda: live.service.scheduler.load["running"] == 1)
+            waiting = [pool.submit(http.post, "/v1/completions", json=body(q)) for q in "bc"]
+            wait_for(lambda: live.service.scheduler.load["waiting"] == 2)
+            with pytest.raises(openai.RateLimitError) as caught:
+                live.client().completions.create(model="fake", prompt="d")
+            assert int(caught.value.response.headers["retry-after"]) >= 1
+            assert caught.value.code == "queue_full"
+            assert [one.result().status_code for one in (running, *waiting)] == [200] * 3
+            assert http.post("/v1/completions", json=body("d")).status_code == 200
+
+
+def test_time_limit() -> None:
+    with serving(fake_model(), limits=Limits(seconds=0.3)) as live, live.http() as http:
+        answer = http.post("/v1/completions", json=body("long", **SLOW))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "time_limit")
+        assert answer.headers["x-should-retry"] == "false"
+        live.wait_until_idle(1)
+        with pytest.raises(openai.APIError, match=r"longer than this server's 0.3 s"):
+            list(
+                live.client().completions.create(
+                    model="fake", prompt="long", stream=True, extra_body=SLOW
+                )
+            )
+
+
+def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
+    release = threading.Event()
+
+    def hangs(prompt: str, text: str, confidence: float | None) -> float:
+        if "hang" in prompt:
+            release.wait(30)
+        return 0.5
+
+    def breaks(prompt: str, text: str, confidence: float | None) -> float:
+        raise ZeroDivisionError("secret")
+
+    limits = Limits(verifier_seconds=0.5, stuck_verifiers=2)
+    judges = {"hangs": hangs, "breaks": breaks}
+    with serving(fake_model(), limits=limits, verifiers=judges) as live, live.http() as http:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            hung = pool.submit(http.post, "/v1/completions", json=body("hang", verifier="hangs"))
+            wait_for(lambda: live.service.scheduler.load["running"] == 1)
+            started = time.monotonic()
+            assert http.post("/v1/completions", json=body("others")).status_code == 200
+            assert not hung.done() or time.monotonic() - started < 0.5
+            answer = hung.result()
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "verifier_timeout")
+        live.wait_until_idle(1)
+        fine = http.post("/v1/completions", json=body("fine", verifier="hangs"))
+        assert fine.json()["choices"][0]["search"]["score"] == 0.5
+        assert http.post("/v1/completions", json=body("hang", verifier="hangs")).status_code == 504
+        refused = http.post("/v1/completions", json=body("fine", verifier="hangs"))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "verifier_stuck")
+        assert http.post("/v1/completions", json=body("others")).status_code == 200
+        release.set()
+        wait_for(lambda: live.service.scheduler._packer.stuck == 0)
+        assert http.post("/v1/completions", json=body("fine", verifier="hangs")).status_code == 200
+        broken = http.post("/v1/completions", json=body("x", verifier="breaks"))
+        assert broken.status_code == 500
+        assert broken.json()["error"]["code"] == "verifier_failed"
+
+
+def test_a_foreign_verifier_changes_nothing_but_the_thread(live: Live) -> None:
+    """A search whose verifier works in a thread of its own answers what it would have alone."""
+
+    def short(prompt: str, text: str, confidence: float | None) -> float:
+        return 1 / (1 + len(text))
+
+    with serving(fake_model(), verifiers={"short": short}) as own, own.http() as http:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(
+                pool.map(
+                    lambda i: http.post(
+                        "/v1/completions", json=body(f"q{i}", verifier="short" if i % 2 else None)
+                    ).json(),
+                    range(8),
+                )
+            )
+    for i, answer in enumerate(answers):
+        alone = s3dlm.generate(
+            fake_model(), f"q{i}", settings=Settings(**SMALL), verifier=short if i % 2 else None
+        )
+        assert answer["choices"][0]["text"] == alone.text
+
+
+def test_a_model_that_fails_is_told_without_a_traceback() -> None:
+    model = fake_model()
+
+    def broken(*arguments: object) -> object:
+        raise RuntimeError("secret detail")
+
+    model.denoiser.encode = broken  # type: ignore[method-assign,assignment]
+    with serving(model) as live, live.http() as http:
+        answer = http.post("/v1/completions", json=body("x"))
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+        assert "Traceback" not in answer.text
+        live.wait_until_idle(1)
+
+
+def test_sigterm_lets_running_requests_finish() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    here = Path(__file__)
+    process = subprocess.Popen(
+        [sys.executable, str(here.with_name("serve_fake.py")), str(port)],
+        env={**os.environ, "PYTHONPATH": str(here.parents[2])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+            wait_for(lambda: _answers(http), 60)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                running = pool.submit(http.post, "/v1/completions", json=body("long", **SLOW))
+                wait_for(lambda: _running(http) == 1)
+                process.send_signal(signal.SIGTERM)
+                wait_for(lambda: http.get("/health").status_code == 503)
+                refused = http.post("/v1/completions", json=body("new"))
+                assert refused.status_code == 503
+                assert refused.json()["error"]["code"] == "shutting_down"
+                assert not running.done()
+                assert running.result().status_code == 200
+        _, log = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert '"event": "draining"' in log
+        assert '"event": "stopped"' in log
+        assert "long" not in log, "prompts are not logged unless asked"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(http: httpx.Client) -> bool:
+    try:
+        return http.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _running(http: httpx.Client) -> int:
+    for line in http.get("/metrics").text.splitlines():
+        if line.startswith("s3dlm_searches_running "):
+            return int(float(line.split()[1]))
+    return 0
