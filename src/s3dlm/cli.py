@@ -258,23 +258,24 @@ def main() -> None:
     """The `s3dlm` command."""
     _register_others()
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except S3dlmError as error:
         typer.echo(f"s3dlm: {error}", err=True)
-        sys.exit(2)
-    except typer.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
-        sys.exit(130)
+        code = 2
+    except (typer.Abort, KeyboardInterrupt):
+        code = 130
     except Exception as error:
-        _usage(error)
+        code = _usage(error)
+    if code == 130:
+        typer.echo("stopped", err=True)
+    if isinstance(code, int):
+        sys.exit(code)
 
 
-def _usage(error: Exception) -> None:
+def _usage(error: Exception) -> int:
     """A wrong flag is shown as click words it; anything else is a defect and keeps its traceback."""
     show = getattr(error, "show", None)
     if show is None:
         raise error
     show()
-    sys.exit(getattr(error, "exit_code", 2))
+    return int(getattr(error, "exit_code", 2))

@@ -1,0 +1,173 @@
+"""The command line as a user meets it: answers, boards, wrong flags, broken pipes of all kinds."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import s3dlm
+from s3dlm import board, cli
+from s3dlm.models import registry
+from tests.fakes import fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+SMALL = ["--gen-length", "32", "--steps", "8", "--block-length", "16"]
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "load", lambda name, **_: fake_model())
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["s3dlm", *arguments])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def test_generate_prints_the_text_and_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "generate", QUESTION, "--task", "countdown", *SMALL) == 0
+    out, err = capsys.readouterr()
+    assert out.strip()
+    assert "\x1b" not in err
+    assert err.count("step ") >= 8
+    assert "rows forwarded" in err
+
+
+def test_generate_as_json_with_a_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "run.jsonl"
+    arguments = [
+        "generate",
+        QUESTION,
+        "--task",
+        "countdown",
+        "--json",
+        "--trace",
+        str(trace),
+        *SMALL,
+    ]
+    assert run(monkeypatch, *arguments) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert {"text", "answer", "nfe", "nfe_logical", "survivors", "settings"} <= set(result)
+    replayed = list(s3dlm.read_trace(trace))
+    assert isinstance(replayed[-1], s3dlm.Result)
+    assert replayed[-1].text == result["text"]
+
+
+def test_the_prompt_may_come_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("why?"))
+    assert run(monkeypatch, "generate", "-", "--quiet", "--profile", *SMALL) == 0
+    out, err = capsys.readouterr()
+    assert out.strip()
+    assert "forward" in err
+    assert "verifier" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["generate", ""], ["is empty"]),
+        (["generate", "x", "--method", "s33"], ["did you mean 's3'"]),
+        (["generate", "x", "--task", "countdwn"], ["did you mean 'countdown'"]),
+        (["generate", "x", "--particles", "0"], ["particles=0", "from 1 up"]),
+        (["generate", "x", "--steps", "1000"], ["steps=1000"]),
+        (["generate", "x", "--verifier", "nowhere.toml"], ["nowhere.toml"]),
+        (["generate", "x", "--particels", "3"], ["No such option", "--particles"]),
+        (["genrate"], ["No such command"]),
+        (["score", "nowhere.jsonl", "--task", "gsm8k"], ["nowhere.jsonl"]),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: list[str],
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+
+
+def test_methods_and_models_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "methods", "--json") == 0
+    assert set(json.loads(capsys.readouterr().out)) == set(s3dlm.settings.METHODS)
+    assert run(monkeypatch, "methods") == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in s3dlm.settings.METHODS)
+    assert run(monkeypatch, "models", "--json") == 0
+    assert "tiny" in capsys.readouterr().out
+
+
+def test_control_c_ends_cleanly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "load", stop)
+    assert run(monkeypatch, "generate", "x") == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_board_on_a_terminal_shows_particles_and_blocks() -> None:
+    model, out = fake_model(), io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, legacy_windows=False)
+    events = s3dlm.stream(
+        model,
+        QUESTION,
+        task="countdown",
+        settings=s3dlm.Settings(gen_length=32, steps=8, block_length=16),
+    )
+    seen = list(board.show(events, board.pieces_of(model), model.end_ids, console=console))
+    text = out.getvalue()
+    assert isinstance(seen[-1], s3dlm.Result)
+    assert board.HIDDEN in text
+    assert "step 8/8" in text
+    assert "ESS" in text
+
+
+def test_a_trace_plays_on_the_board_without_a_model(tmp_path: Path) -> None:
+    model, path, out = fake_model(), tmp_path / "run.jsonl", io.StringIO()
+    settings = s3dlm.Settings(gen_length=32, steps=8, block_length=16)
+    list(
+        s3dlm.write_trace(
+            path, model, s3dlm.stream(model, "why?", settings=settings), question="why?"
+        )
+    )
+    trace = s3dlm.read_trace(path)
+    console = Console(file=out, force_terminal=True, width=100, legacy_windows=False)
+    list(board.show(trace, board.pieces_of_trace(trace), console=console))
+    assert "step 8/8" in out.getvalue()
+
+
+def test_help_starts_fast() -> None:
+    """Under half a second of processor time: nothing heavy is imported."""
+    code = "import sys; sys.argv = ['s3dlm', '--help']; from s3dlm.cli import main; main()"
+    started = time.process_time()
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert time.process_time() - started < 0.5
+    assert "generate" in done.stdout
+    imported = {line.rsplit("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "transformers", "matplotlib", "fastapi", "ray", "numpy"}
