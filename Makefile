@@ -22,5 +22,12 @@ check: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+bench: $(VENV)/ready
+	$(BIN)/python -m benchmarks.run
+
+# Debian's Chromium, for the tests of the viewer; they are skipped where there is none.
+browser:
+	@test -x /usr/bin/chromium || { command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || echo "no browser could be installed: the viewer's tests will be skipped"
+
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
