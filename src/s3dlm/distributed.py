@@ -17,15 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from s3dlm import errors
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
-from s3dlm.evaluation.manifest import Manifest
-from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Record
-from s3dlm.evaluation.run import Plan, Todo
-from s3dlm.models.base import Model
+
+if TYPE_CHECKING:  # a worker that is being started must not wait for torch
+    from s3dlm.evaluation.manifest import Manifest
+    from s3dlm.evaluation.plan import Condition
+    from s3dlm.evaluation.records import Record
+    from s3dlm.evaluation.run import Plan, Todo
+    from s3dlm.models.base import Model
 
 AHEAD = 2  # chunks a worker has at most: one it works on, one that waits beside it
 ATTEMPTS = 4  # workers a chunk may lose before it is held responsible

@@ -1,0 +1,241 @@
+"""The search behind `model.generate(..., custom_generate=FOLDER)` of transformers.
+
+Whoever holds a masked diffusion model in transformers calls the search the way they call everything
+else: token ids in, token ids out, in transformers' own output class, with its streamers.
+`s3dlm export-generate FOLDER` writes the few lines transformers loads; they call `generate` here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.generation import GenerateDecoderOnlyOutput
+
+from s3dlm import engine
+from s3dlm.errors import ModelError, PromptError, SettingsError, unknown_name
+from s3dlm.models.base import Model
+from s3dlm.models.hf import LogitsModel
+from s3dlm.search.loop import Step
+from s3dlm.settings import Settings
+
+STUB = '''\
+"""Search at inference time for masked diffusion models; the code is in the package s3dlm.
+
+    model.generate(ids, custom_generate=FOLDER, trust_remote_code=True, tokenizer=tokenizer)
+"""
+
+from s3dlm.integrations.custom_generate import generate as _generate
+
+
+def generate(model, **arguments):
+    return _generate(model, **arguments)
+'''
+
+# What `generate` of transformers always hands on, and what has no meaning for a search.
+UNUSED = frozenset(
+    {
+        "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "assistant_model",
+        "negative_prompt_ids", "negative_prompt_attention_mask",
+    }
+)  # fmt: skip
+HARMLESS = frozenset({"synced_gpus", "do_sample", "use_cache", "pad_token_id"})
+
+
+@dataclasses.dataclass
+class SearchOutput(GenerateDecoderOnlyOutput):  # type: ignore[misc]
+    """transformers' output for one sequence a prompt, with the search's own results beside it."""
+
+    sequences: Tensor  # (prompts, prompt + gen_length)
+    results: tuple[engine.Result, ...] | None = None
+
+
+class PromptText(str):
+    """A prompt's text that remembers its ids, so that nothing is lost by decoding."""
+
+    ids: list[int]
+
+    @classmethod
+    def of(cls, ids: list[int], tokenizer: Any) -> PromptText:
+        text = cls(tokenizer.decode(ids, skip_special_tokens=True).strip() or "(no text)")
+        text.ids = ids
+        return text
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdsTokenizer:
+    """transformers' tokenizer, for prompts that already are ids."""
+
+    inner: Any
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.inner.encode(text, add_special_tokens=False))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        text: str = self.inner.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    def chat(self, user: str, prefill: str = "") -> list[int]:
+        return user.ids if isinstance(user, PromptText) else self.encode(user + prefill)
+
+
+@torch.inference_mode()
+def generate(
+    model: Any,
+    inputs: Tensor | None = None,
+    *,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    tokenizer: Any = None,
+    generation_config: Any = None,
+    max_new_tokens: int | None = None,
+    eos_token_id: int | Sequence[int] | None = None,
+    mask_token_id: int | None = None,
+    shift_logits: bool | None = None,
+    task: str | None = None,
+    verifier: Any = None,
+    streamer: Any = None,
+    return_dict_in_generate: bool | None = None,
+    max_rows: int = 64,
+    **others: Any,
+) -> Tensor | SearchOutput:
+    """Search for the answer to every row of ids; settings of the search are keyword arguments."""
+    ids = _input_ids(inputs, input_ids)
+    settings = _settings(others, max_new_tokens or getattr(generation_config, "max_new_tokens", 0))
+    if tokenizer is None:
+        raise SettingsError("the verifier reads text: pass tokenizer=… to generate")
+    if eos_token_id is None:
+        eos_token_id = model.config.eos_token_id
+    wrapped = as_model(model, tokenizer, eos_token_id, mask_token_id, shift_logits)
+    prompts = [PromptText.of(row, tokenizer) for row in _rows(ids, attention_mask)]
+    jobs = [engine.Job(text, task, settings, repr(text.ids), verifier) for text in prompts]
+    canvas, results = _drain(wrapped, jobs, ids, streamer, max_rows)
+    sequences = torch.cat([ids, canvas.to(ids.device)], dim=1)
+    wanted = getattr(generation_config, "return_dict_in_generate", False)
+    if return_dict_in_generate if return_dict_in_generate is not None else wanted:
+        return SearchOutput(sequences=sequences, results=tuple(results))
+    return sequences
+
+
+def as_model(
+    model: Any,
+    tokenizer: Any,
+    eos_token_id: int | Sequence[int] | None = None,
+    mask_token_id: int | None = None,
+    shift_logits: bool | None = None,
+) -> Model:
+    """A model that transformers holds, as ours; rows of one length run together, unpadded."""
+    config = model.config
+    mask = mask_token_id
+    mask = getattr(config, "mask_token_id", None) if mask is None else mask
+    mask = getattr(tokenizer, "mask_token_id", None) if mask is None else mask
+    if mask is None:
+        raise ModelError(
+            f"{type(model).__name__} names no mask token, so it is no masked diffusion model; if "
+            "it is one, pass mask_token_id=…"
+        )
+    shift = str(config.model_type).lower() == "dream" if shift_logits is None else shift_logits
+
+    def logits(tokens: Tensor) -> Tensor:
+        output = model(tokens)
+        found: Tensor = output.logits if hasattr(output, "logits") else output[0]
+        # Dream says at one position what it thinks of the next.
+        return torch.cat((found[:, :1], found[:, :-1]), dim=1) if shift else found
+
+    denoiser = LogitsModel(logits, int(mask), int(config.vocab_size), _context(config))
+    denoiser.device = model.device  # type: ignore[attr-defined]
+    ends = {eos_token_id} if isinstance(eos_token_id, int) else {*(eos_token_id or ())}
+    bare = "tiny"  # the preset that adds nothing: these prompts are already worded
+    return Model(type(model).__name__, denoiser, IdsTokenizer(tokenizer), frozenset(ends), bare)
+
+
+def _context(config: Any) -> int:
+    for name in ("max_position_embeddings", "max_sequence_length", "n_positions"):
+        value = getattr(config, name, None)
+        if isinstance(value, int):
+            return value
+    return 2048
+
+
+def _input_ids(inputs: Tensor | None, input_ids: Tensor | None) -> Tensor:
+    ids = input_ids if inputs is None else inputs
+    if ids is None or ids.dim() != 2 or ids.shape[1] == 0:
+        raise PromptError("generate needs input_ids of the shape (prompts, tokens)")
+    return ids
+
+
+def _rows(ids: Tensor, mask: Tensor | None) -> Iterator[list[int]]:
+    """Prompts without their padding, on whichever side it is."""
+    for index, row in enumerate(ids):
+        yield row[mask[index].bool()].tolist() if mask is not None else row.tolist()
+
+
+def _settings(others: Mapping[str, Any], length: int | None) -> Settings:
+    """Settings by name; `max_new_tokens` alone means the paper's pace of two tokens a step."""
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    given: dict[str, Any] = {}
+    for name, value in others.items():
+        if name in fields:
+            given[name] = value
+        elif name in UNUSED and value is not None:
+            raise SettingsError(f"{name} has no meaning for a search; leave it out")
+        elif name not in UNUSED | HARMLESS:
+            raise SettingsError(unknown_name("generate's argument", name, fields))
+    if length and "gen_length" not in given:
+        given = {"gen_length": length, **_pace(length, given), **given}
+    return Settings.from_json(given)
+
+
+def _pace(length: int, given: Mapping[str, Any]) -> dict[str, int]:
+    block = int(given.get("block_length", min(64, length)))
+    return {"block_length": block, "steps": max(length // 2, -(-length // block))}
+
+
+def _drain(
+    model: Model, jobs: Sequence[engine.Job], ids: Tensor, streamer: Any, max_rows: int
+) -> tuple[Tensor, list[engine.Result]]:
+    """Run the jobs, show their drafts, and find the ids of the chosen texts."""
+    if streamer is not None:
+        streamer.put(ids.cpu())
+    last: dict[int, Step] = {}
+    found: dict[int, tuple[Tensor, engine.Result]] = {}
+    for index, event in engine.run(model, jobs, max_rows=max_rows):
+        if isinstance(event, Step):
+            last[index] = event
+            if hasattr(streamer, "put_draft"):
+                streamer.put_draft(value=_draft(event, model.end_ids))
+        else:
+            found[index] = _chosen(last.pop(index), event), event
+    canvas = torch.stack([found[index][0] for index in range(len(jobs))])
+    if streamer is not None:
+        streamer.put(canvas)
+        streamer.end()
+    return canvas, [found[index][1] for index in range(len(jobs))]
+
+
+def _draft(step: Step, ends: frozenset[int]) -> Tensor:
+    """The look-ahead of the heaviest child, up to its first end token."""
+    tokens = step.clean[int(step.weight.argmax())].tolist()
+    stop = next((at for at, token in enumerate(tokens) if token in ends), len(tokens))
+    return torch.tensor([tokens[:stop]], dtype=torch.int64)
+
+
+def _chosen(step: Step, result: engine.Result) -> Tensor:
+    """The canvas behind the text the search returned."""
+    places = zip(step.survivor.tolist(), result.survivors, strict=True)
+    row = next(row for row, survivor in places if survivor.text == result.text)
+    return torch.from_numpy(step.tokens[row].copy())
+
+
+def export(folder: Path) -> Path:
+    """Write the folder that `custom_generate` takes; returns the file with the function."""
+    target = folder / "custom_generate"
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "requirements.txt").write_text("s3dlm\n", encoding="utf-8")
+    path = target / "generate.py"
+    path.write_text(STUB, encoding="utf-8")
+    return path
