@@ -25,7 +25,8 @@ ALLOWED = {
     "models": {"errors"},
     "search": {"models", "schedule", "verifier", "settings", "errors"},
     "diffusion": {"models", "schedule", "search", "errors"},
-    "engine": {
+    "engine": {"errors", "jobs", "models", "search", "settings"},
+    "jobs": {
         "answers", "diffusion", "errors", "models", "schedule", "search", "settings", "tasks", "verifier",
     },
     "trace": {"engine", "errors", "models", "search", "settings"},

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import s3dlm
-from s3dlm.engine import _stream
+from s3dlm.jobs import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from s3dlm.settings import Settings
@@ -81,7 +81,7 @@ def test_the_greedy_baseline_is_lladas_loop_token_for_token(
     settings = Settings(
         method="baseline", temperature=0, gen_length=LENGTH, steps=steps, block_length=block_length, policy=policy
     )  # fmt: skip
-    rng = _stream(settings.seed, "why?")
+    rng = random_stream(settings.seed, "why?")
 
     def drawn(step: int) -> np.ndarray:
         rng.random((1, block_length, 1))  # the search draws a uniform for every sample first

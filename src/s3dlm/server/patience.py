@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from s3dlm.engine import Packer, Result, _Running, advance
+from s3dlm.engine import Packer, Result, advance
 from s3dlm.errors import S3dlmError
+from s3dlm.jobs import Running
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Prediction
 from s3dlm.search.loop import Step
@@ -55,7 +56,7 @@ class PatientPacker(Packer):
         return bool(self._back)
 
     def _advance(
-        self, key: int, one: _Running, predictions: list[Prediction]
+        self, key: int, one: Running, predictions: list[Prediction]
     ) -> Iterator[Step | Result | S3dlmError]:
         if one.job.verifier is not None:
             self._send_away(key, one, predictions)
@@ -64,7 +65,7 @@ class PatientPacker(Packer):
         if not one.asked:
             del self.running[key]
 
-    def _send_away(self, key: int, one: _Running, predictions: list[Prediction]) -> None:
+    def _send_away(self, key: int, one: Running, predictions: list[Prediction]) -> None:
         one.asked = []
 
         def work() -> None:
@@ -96,7 +97,7 @@ class PatientPacker(Packer):
         self._abandoned.append(errand.thread)
 
 
-def _told(one: _Running, predictions: list[Prediction]) -> Iterator[Event]:
+def _told(one: Running, predictions: list[Prediction]) -> Iterator[Event]:
     """What a search says; a defect ends this search with an error and touches no other."""
     try:
         yield from advance(one, predictions)
