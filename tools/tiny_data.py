@@ -54,8 +54,9 @@ class Encoder:
         self.end = tokenizer.token_to_id(END)
         self.mask = tokenizer.token_to_id(MASK)
         words = {number: word.lstrip("Ġ") for word, number in tokenizer.get_vocab().items()}
-        self.digits = {number for number, word in words.items() if word.isdigit()}
-        self.equals = {n for n, word in words.items() if word in ("=", "\\boxed{")}
+        # A lone blank is the missing tens digit of a number below ten.
+        self.digits = {number for number, word in words.items() if word.isdigit() or not word}
+        self.equals = {n for n, word in words.items() if word in ("=", "\\boxed{", "{")}
         heavy = {n for n, word in words.items() if word in ("+", "-", "*", "/", "A", "B", "C", "D")}
         self.heavy = heavy | self.digits
 
@@ -80,6 +81,15 @@ class Encoder:
         return Row(prompt, body, weight, [result for result in results if result])
 
 
+def results_hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarray:
+    """For drills, whose operands nothing foretells: only results are masked."""
+    mask = np.zeros(canvas, dtype=bool)
+    for result in row.results:
+        mask[result] = rng.random() < 0.9
+    mask[row.results[0]] = True
+    return mask
+
+
 def hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarray:
     """Which positions of the canvas are masked, drawn from a mixture of orders."""
     length = len(row.body)
@@ -96,8 +106,11 @@ def hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarray:
         mask = rng.random(canvas) < ratio * 0.6 * rng.random()
         for result in row.results[rng.integers(0, len(row.results)) :]:
             mask[result] = True
-    if rng.random() < 0.5:
-        mask[length:] = False  # decoding settles the end-of-text tail first
+    tail = rng.random()  # decoding settles end-of-text first, from the far end towards the answer
+    if tail < 0.4:
+        mask[length:] = False
+    elif tail < 0.8:
+        mask[length:] = np.arange(canvas - length) < rng.integers(0, canvas - length + 1)
     if not mask.any():
         mask[rng.integers(0, length)] = True
     return mask
@@ -111,6 +124,7 @@ class Feed:
     ) -> None:
         self.task, self.encoder, self.size, self.seed = task, encoder, size, seed
         self.window, self.chunk, self.stride = first, 0, stride
+        self.hide = results_hidden if task == "drill" else hidden
         self._chunks: list[Batch] = []
 
     @property
@@ -154,7 +168,7 @@ class Feed:
             value = np.full(length - start, 0.05, dtype=np.float32)
             value[: len(row.body)] = row.weight
             value[len(row.body)] = 0.3
-            mask = hidden(row, length - start, rng)
+            mask = self.hide(row, length - start, rng)
             tokens[i] = target[i]
             tokens[i, start:][mask] = self.encoder.mask
             ratio = max(float(mask[: len(row.body) + 1].mean()), LOWEST_RATIO)

@@ -25,8 +25,14 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
-# A digit is always alone (with the blank before it); the rest are the tasks' own units.
-_PIECES = r" ?[0-9]| ?\\boxed\{|\}\.| ?</?[a-z]+>| ?[A-Za-z]+|\n[A-D]\.| ?[^\sA-Za-z0-9]|\s"
+# A digit is always a token of its own. The blank before a number goes with its first digit, or
+# stands alone before a single digit, so numbers up to 99 are two tokens long whatever their value:
+# a diffusion model must place what comes after a number before it knows the number.
+_PIECES = (
+    r" [0-9](?=[0-9:])| (?=[0-9])|[0-9]"
+    r"| ?\\boxed\{(?=[0-9][0-9])| ?\\boxed|\}\.| ?</?[a-z]+>|\n[A-D]\."
+    r"| ?[A-Za-z]+| ?[^\sA-Za-z0-9]|\s"
+)
 
 
 def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:

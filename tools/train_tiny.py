@@ -13,7 +13,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
     )
     train.add_argument("--seed", type=int, default=0)
     train.add_argument(
-        "--minutes", type=float, default=1e9, help="stop (resumably) after this long"
+        "--minutes", type=float, default=1e9, help="stop after this long; so does a file RUN/stop"
     )
     train.add_argument("--validate-steps", type=int, default=600)
     train.add_argument("--workers", type=int, default=2, help="processes, of one thread each")
@@ -205,7 +205,7 @@ class Run:
         for feed in self.feeds:
             batch = feed.next()
             loss = loss_of(self.model, self.encode, batch)
-            (loss / len(self.feeds)).backward()
+            (loss * feed.size / sum(each.size for each in self.feeds)).backward()
             self.seen += batch.tokens.numel() * self.args.workers
             kept = self.losses.get(feed.task, loss.item())
             self.losses[feed.task] = 0.98 * kept + 0.02 * loss.item()
@@ -230,10 +230,11 @@ class Run:
 
     def validate(self, begun: float) -> None:
         """Decode validation problems, each worker some of the tasks."""
-        mine = list(GENERATORS)[self.rank :: self.args.workers]
-        report = accuracies(
-            self.averaged(), self.tokenizer, "validation", self.args.validate_count, mine
-        )
+        model, count = self.averaged(), self.args.validate_count
+        report = {
+            task: sum(marks(model, self.tokenizer, task, "validation", count, GREEDY)) / count
+            for task in list(GENERATORS)[self.rank :: self.args.workers]
+        }
         parts: list[dict[str, float]] = [{}] * self.args.workers
         dist.all_gather_object(parts, report)
         report = {task: part[task] for task in GENERATORS for part in parts if task in part}
@@ -254,14 +255,16 @@ class Run:
         begun = time.monotonic()
         first, tokens, stop = self.step, self.seen, False
         while self.step < self.args.steps and not stop:
-            stop = self.advance(time.monotonic() - begun > self.args.minutes * 60)
+            late = time.monotonic() - begun > self.args.minutes * 60
+            stop = self.advance(late or (self.args.out / "stop").exists())
             if self.step % 50 == 0:
                 self.progress(begun, first, tokens)
             if self.step % self.args.validate_steps == 0:
                 self.save()
                 self.validate(begun)
         self.save()
-        self.validate(begun)
+        if not stop:
+            self.validate(begun)
 
     def progress(self, begun: float, first: int, tokens: int) -> None:
         seconds = time.monotonic() - begun
@@ -274,21 +277,13 @@ class Run:
         )
 
 
-def accuracies(
-    model: Transformer,
-    tokenizer: Tokenizer,
-    split: str,
-    count: int,
-    tasks: Iterable[str] = tuple(GENERATORS),
-    how: Decoding = GREEDY,
-) -> dict[str, float]:
-    """The share of right answers by greedy decoding, a task each."""
-    report = {}
-    for task in tasks:
-        asked = problems(task, split, count)
-        answers = generate(model, tokenizer, [problem.question for problem in asked], how)
-        report[task] = sum(map(right, asked, answers)) / count
-    return report
+def marks(
+    model: Transformer, tokenizer: Tokenizer, task: str, split: str, count: int, how: Decoding
+) -> list[bool]:
+    """Which of a split's first problems greedy decoding answers right."""
+    asked = problems(task, split, count)
+    answers = generate(model, tokenizer, [problem.question for problem in asked], how)
+    return [right(*pair) for pair in zip(asked, answers, strict=True)]
 
 
 def load_shipped() -> Transformer:
@@ -325,9 +320,14 @@ def evaluate(args: argparse.Namespace) -> None:
     model, tokenizer = load_shipped(), tokenizer_for(SHIPPED)
     record = {"split": args.split, "count": args.count, "decoding": asdict(how), "accuracy": {}}
     for task in args.tasks.split(","):
-        share = accuracies(model, tokenizer, args.split, args.count, [task], how)[task]
+        found = marks(model, tokenizer, task, args.split, args.count, how)
+        share = sum(found) / args.count
         low, high = wilson(share, args.count)
-        record["accuracy"][task] = {"accuracy": round(share, 4), "interval": [low, high]}
+        record["accuracy"][task] = {
+            "accuracy": round(share, 4),
+            "interval": [low, high],
+            "first_16": sum(found[:16]),
+        }
         print(f"{task}  {share:.1%}  [{low:.1%}, {high:.1%}]", flush=True)
     if args.record:
         (SHIPPED / "accuracy.json").write_text(json.dumps(record, indent=2) + "\n")
@@ -346,7 +346,8 @@ def main() -> None:
     args = arguments()
     if args.command == "train":
         args.out.mkdir(parents=True, exist_ok=True)
-        (args.out / "meeting").unlink(missing_ok=True)
+        for name in ("meeting", "stop"):
+            (args.out / name).unlink(missing_ok=True)
         tokenizer_for(SHIPPED)
         torch.multiprocessing.spawn(work, (args,), nprocs=args.workers)
     elif args.command == "export":

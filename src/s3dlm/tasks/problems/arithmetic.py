@@ -165,17 +165,16 @@ def _ask(story: Story, left: int) -> None:
 
 
 def _response(story: Story) -> str:
-    """The steps in one of a few styles; the plain one most often."""
-    style = story.rng.choices(("plain", "compute", "bare"), (6, 2, 2))[0]
-    if style == "bare":
-        steps = " ".join(f"{equation}." for equation in story.equations)
+    """The steps worked out, in the style that the wording of the question calls for."""
+    asked = story.sentences[-1]
+    numbered = enumerate(story.equations, 1)
+    if asked.endswith("in the end?"):
+        steps = [f"{'First,' if n == 1 else 'Then'} {equation}." for n, equation in numbered]
+    elif asked.startswith("How many does"):
+        steps = [f"Step {n}: compute {equation}." for n, equation in numbered]
     else:
-        verb = " compute" if style == "compute" else ""
-        steps = " ".join(
-            f"Step {number}:{verb} {equation}."
-            for number, equation in enumerate(story.equations, 1)
-        )
-    return f"{steps} Therefore the answer is \\boxed{{{story.total}}}."
+        steps = [f"Step {n}: {equation}." for n, equation in numbered]
+    return f"{' '.join(steps)} Therefore the answer is \\boxed{{{story.total}}}."
 
 
 def generate(rng: random.Random) -> Problem:
@@ -184,7 +183,7 @@ def generate(rng: random.Random) -> Problem:
     story = Story(rng, name, friend, rng.choice(THINGS))
     starts = (_start_with, _start_with, _start_in_holders, _start_together, _start_at_shop)
     rng.choice(starts)(story)
-    steps = rng.choice((2, 2, 3, 3, 3, 4))
+    steps = rng.choice((2, 2, 2, 3, 3, 4))
     share = rng.random() < 0.25
     while steps - len(story.equations) > int(share):
         _next_event(story, steps - len(story.equations) - int(share))(story)

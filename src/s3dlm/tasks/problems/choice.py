@@ -180,7 +180,7 @@ def generate(rng: random.Random) -> Problem:
     rng.shuffle(options)
     letter = LETTERS[options.index(item.right)]
     lines = [f"{label}. {option}" for label, option in zip(LETTERS, options, strict=True)]
-    start = rng.choices(("Because", "Note that"), (4, 1))[0]
+    start = "Note that" if item.asked.startswith("Which of these") else "Because"
     return Problem(
         task="choice",
         question="\n".join([item.asked, *lines]),

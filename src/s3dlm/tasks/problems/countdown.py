@@ -42,16 +42,13 @@ class Solution:
     def text(self) -> str:
         """Both steps and the answer's expression."""
         pair, whole = self.values()
-        bracket = f"({self.a} {self.first} {self.b})"
+        bracket = f"( {self.a} {self.first} {self.b} )"
         left, right = (pair, self.c) if self.pair_left else (self.c, pair)
-        expression = (
-            f"{bracket} {self.second} {self.c}"
-            if self.pair_left
-            else f"{self.c} {self.second} {bracket}"
-        )
+        parts = (bracket, str(self.c)) if self.pair_left else (str(self.c), bracket)
         return (
-            f"{self.a} {self.first} {self.b} = {pair}. {left} {self.second} {right} = {whole}. "
-            f"<answer>{expression}</answer>"
+            f"First, {self.a} {self.first} {self.b} = {pair}. "
+            f"Then {left} {self.second} {right} = {whole}. "
+            f"<answer> {parts[0]} {self.second} {parts[1]}</answer>"
         )
 
 
@@ -96,11 +93,24 @@ def targets(numbers: tuple[int, ...]) -> tuple[Solution, ...]:
     return tuple(best.values())
 
 
+def _weight(solution: Solution) -> float:
+    """Half of the problems are sums; quotients are rare, as there are few and they are hard."""
+    signs = {solution.first, solution.second}
+    return 0.5 if "/" in signs else 1.0 if "*" in signs else 2.5
+
+
+@cache
+def _drawn(numbers: tuple[int, ...]) -> tuple[tuple[Solution, ...], tuple[float, ...]]:
+    """What may be asked of these numbers, and how often."""
+    known = targets(numbers)
+    return known, tuple(map(_weight, known))
+
+
 def generate(rng: random.Random) -> Problem:
-    """One solvable problem; every reachable target of the drawn numbers is equally likely."""
+    """One solvable problem for three random numbers."""
     numbers = [rng.randint(1, LARGEST_NUMBER) for _ in range(3)]
     known = tuple(sorted(numbers))
-    solution = rng.choice(targets(known))
+    solution = rng.choices(*_drawn(known))[0]
     target = solution.values()[1]
     shown = ", ".join(map(str, numbers))
     key = f"{target}|{','.join(map(str, known))}"
