@@ -15,7 +15,7 @@ import numpy as np
 
 from s3dlm.errors import VerifierError
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
-from s3dlm.verifier import Score, Verifier
+from s3dlm.verifier import Composite, Score, Verifier
 
 
 @dataclass(slots=True)
@@ -29,6 +29,7 @@ class Scorer:
     seconds: float = 0.0
     texts: dict[bytes, str] = field(default_factory=dict)
     scores: dict[tuple[str, float], Score] = field(default_factory=dict)
+    read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
 
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
@@ -57,7 +58,15 @@ class Scorer:
     def _one(self, text: str, confidence: float, where: str) -> Score:
         key = (text, confidence)
         if key not in self.scores:
-            self.scores[key] = self._verify(text, confidence, where)
+            known = self.read.get(text)
+            if (
+                known is not None
+                and isinstance(self.verifier, Composite)
+                and self.verifier.built_in
+            ):
+                self.scores[key] = self.verifier.rescore(known, confidence)
+            else:
+                self.scores[key] = self.read[text] = self._verify(text, confidence, where)
         return self.scores[key]
 
     def _verify(self, text: str, confidence: float, where: str) -> Score:

@@ -43,6 +43,17 @@ class Composite:
         return Score(min(max(total, 0.0), 1.0), values)
 
     @property
+    def built_in(self) -> bool:
+        """Whether only the confidence part looks at the confidence, as all our own parts do."""
+        return all(name in PARTS for name, _, _ in self.parts)
+
+    def rescore(self, score: Score, confidence: float | None) -> Score:
+        """The same text at another confidence, without reading it again; for built-in parts only."""
+        values = {**score.parts, "confidence": components.confidence(Reading("", "", confidence))}
+        total = sum(weight * values[name] for name, _, weight in self.parts)
+        return Score(min(max(total, 0.0), 1.0), values)
+
+    @property
     def weights(self) -> dict[str, float]:
         """The weight of each part."""
         return {name: weight for name, _, weight in self.parts}
