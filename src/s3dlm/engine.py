@@ -62,15 +62,18 @@ class Packer:
         """One forward for all who wait; a search that fails ends with its error, alone."""
         waiting = [(key, one, one.asked) for key, one in self.running.items() if one.asked]
         requests = [rows for _, _, asked in waiting for rows in asked]
-        started = time.perf_counter()
+        started, model_before = time.perf_counter(), self.forward.model_seconds
         predictions = self.forward(requests)
-        seconds = time.perf_counter() - started
+        model_seconds = self.forward.model_seconds - model_before
+        other_seconds = time.perf_counter() - started - model_seconds
         total = sum(len(rows.canvas) for rows in requests)
         events: list[tuple[int, Step | Result | S3dlmError]] = []
         last = 0
         for key, one, asked in waiting:
             first, last = last, last + len(asked)
-            one.forward_seconds += seconds * sum(len(rows.canvas) for rows in asked) / total
+            share = sum(len(rows.canvas) for rows in asked) / total
+            one.forward_seconds += model_seconds * share
+            one.sampling_seconds += other_seconds * share
             said = self._advance(key, one, predictions[first:last])
             events.extend((key, event) for event in said)
         return events

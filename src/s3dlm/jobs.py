@@ -55,7 +55,7 @@ class Result:
     nfe: int  # rows really forwarded
     nfe_logical: int  # what Algorithm 1 would have forwarded: 1 + T·N·b
     seconds: float
-    profile: dict[str, float]  # seconds by activity: forward, verifier, the rest
+    profile: dict[str, float]  # seconds: forward, sampling, verifier, resampling, rest
     question: str
     task: str | None
     settings: Settings
@@ -74,6 +74,7 @@ class Running:
     alone: bool = True  # whether it asked for one prediction or for a list
     started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0
+    sampling_seconds: float = 0.0
 
 
 def prepare(model: Model, job: Job) -> Running:
@@ -161,7 +162,12 @@ def finish(one: Running, outcome: Outcome) -> Result:
     survivors = tuple(_survivors(one, outcome))
     chosen = SELECTIONS[plan.selection](survivors, _pool(one) if "pool" in plan.selection else ())
     seconds = time.perf_counter() - one.started
-    known = {"forward": one.forward_seconds, "verifier": one.scorer.seconds}
+    known = {
+        "forward": one.forward_seconds,
+        "sampling": one.sampling_seconds,
+        "verifier": one.scorer.seconds,
+        "resampling": outcome.resampling_seconds,
+    }
     return Result(
         text=chosen.text,
         answer=chosen.answer,

@@ -8,6 +8,7 @@ ever be wanted (the next proposal). What leaves this file is small numpy data; n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,7 @@ class Forward:
         self.device = getattr(denoiser, "device", torch.device("cpu"))
         self.max_tokens = max_tokens
         self.positions = max(1, logits_bytes // (4 * denoiser.vocabulary))
+        self.model_seconds = 0.0  # in the model itself; the rest of a call is packing and sampling
 
     @torch.inference_mode()
     def __call__(self, requests: Sequence[Rows]) -> list[Prediction]:
@@ -111,9 +113,12 @@ class Forward:
             ]
             keys[first:last, :length] = True
             first = last
-        return self.denoiser.encode(
+        started = time.perf_counter()
+        features = self.denoiser.encode(
             torch.from_numpy(tokens).to(self.device), torch.from_numpy(keys).to(self.device)
         )
+        self.model_seconds += time.perf_counter() - started
+        return features
 
     def _read(self, group: list[_Place], features: Tensor, sampled: bool) -> None:
         """Boil down the features of all places of a group, whoever asked for them."""
@@ -150,7 +155,9 @@ class Forward:
 
     def _logits(self, features: Tensor, label: str) -> tuple[Tensor, Tensor, Tensor]:
         """Logits minus their largest, the token it belongs to, and log Σ exp of the shifted ones."""
+        started = time.perf_counter()
         logits = self.denoiser.head(features).float()
+        self.model_seconds += time.perf_counter() - started
         logits[:, self.denoiser.mask_id] = -torch.inf  # the mask itself is never an answer
         largest, best = logits.max(dim=1)
         if not bool(torch.isfinite(largest).all()):

@@ -10,6 +10,7 @@ N·b rows; canvases that are equal token for token are forwarded once and verifi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +64,7 @@ class Outcome:
     clean: CleanText
     parts: list[Mapping[str, float]]
     rows: int  # rows forwarded in all
+    resampling_seconds: float = 0.0
 
 
 Search = Generator[Any, Any, Outcome]
@@ -82,7 +84,7 @@ def search(
     start = process.start()
     prediction = yield process.ask(start.tokens, 0, rng)
     particles = _first(process, scorer, plan, start, prediction)
-    total_rows = 1
+    total_rows, seconds = 1, 0.0
     for index in range(process.steps):
         due = process.is_due(plan.cadence, index)
         children = expand(
@@ -94,9 +96,11 @@ def search(
         total_rows += rows
         clean = process.look_ahead(children.canvas, prediction, row)
         judged = _judge(process, scorer, plan, children, clean, index, due=due)
+        started = time.perf_counter()
         kept, left_over, resampled = _resample(
             children, judged, plan, rng, plan.survivors(index, process.steps), due, bool(reference)
         )
+        seconds += time.perf_counter() - started
         yield _step(index, process, children, clean, judged, kept, rows, resampled)
         particles = Particles(
             children.canvas.take(kept),
@@ -107,7 +111,8 @@ def search(
             judged.memory.take(kept),
         )
     last = CleanText(clean.tokens[kept], clean.confidence[kept])
-    return Outcome(particles, last, [judged.parts[index] for index in kept.tolist()], total_rows)
+    parts = [judged.parts[index] for index in kept.tolist()]
+    return Outcome(particles, last, parts, total_rows, seconds)
 
 
 def _first(
