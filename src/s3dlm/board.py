@@ -50,10 +50,10 @@ def show(
     if not console.is_terminal:
         yield from _lines(events, console)
         return
-    with Live(console=console, refresh_per_second=12, transient=False) as live:
+    with Live(console=console, auto_refresh=False) as live:
         for event in events:
             if isinstance(event, Step):
-                live.update(_board(event, piece, end_ids, title, console.width))
+                live.update(_board(event, piece, end_ids, title, console.width), refresh=True)
             yield event
 
 
