@@ -59,6 +59,9 @@ def generate(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run the checkpoint's own Python code.")
     ] = False,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Run the network through torch.compile.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON, no board.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Record every step as JSON lines.")] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Tell where the time went.")] = False,
@@ -88,7 +91,9 @@ def generate(
     settings = Settings.from_json(
         {**recommended.settings(model), **own, **named, "method": method, "seed": seed}
     )
-    loaded = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    loaded = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled
+    )
     events = engine.stream(loaded, prompt, task=task, settings=settings, verifier=judge)
     if trace is not None:
         events = traces.write_trace(

@@ -77,12 +77,35 @@ def load(
     dtype: str | None = None,
     attention: str | None = None,
     trust_remote_code: bool = False,
+    compile: bool = False,
     progress: bool = True,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
-    `attention` picks PyTorch's kernel: auto, math, flash, efficient or cudnn.
+    `attention` picks PyTorch's kernel: auto, math, flash, efficient or cudnn. `compile` hands the
+    network's body to torch.compile: the first forwards are slow, and rows may differ in their last
+    bits from those of the plain network.
     """
+    model = _load(name, device, dtype, attention, trust_remote_code, progress)
+    return _compiled(model) if compile else model
+
+
+def _compiled(model: Model) -> Model:
+    import torch
+
+    network: Any = model.denoiser
+    network.encode = torch.compile(network.encode, dynamic=True)
+    return model
+
+
+def _load(
+    name: str,
+    device: str | None,
+    dtype: str | None,
+    attention: str | None,
+    trust_remote_code: bool,
+    progress: bool,
+) -> Model:
     plugins = _registered()
     if name in plugins and name not in KNOWN:
         return _from_plugin(name, plugins[name], device, dtype)
