@@ -31,6 +31,7 @@ VARIANTS: Mapping[str, Changes] = {
     "… standardised scores": {"method": "s3", "lam": 1.0, "tilt": "standardised"},
     "… distinct siblings": {"method": "s3", "lam": STRONG, "siblings": "distinct"},
     "… resample below ESS 0.5": {"method": "s3", "lam": STRONG, "ess_threshold": 0.5},
+    "… two repairs": {"method": "s3", "lam": STRONG, "repairs": 2},
     "… every fourth step": {"method": "s3", "lam": STRONG, "cadence": "4"},
     "… verified choice": {"method": "s3", "lam": STRONG, "selection": "verified"},
     "… verified vote": {"method": "s3", "lam": STRONG, "selection": "verified_vote"},

@@ -322,7 +322,7 @@ def _print_report(made: Report, as_json: bool) -> None:
         plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
         typer.echo(json.dumps(plain, ensure_ascii=False))
         return
-    for grid in made.grids[:3]:
+    for grid in made.short:
         _print_rows(grid.columns, grid.rows, grid.title)
     for line in (*made.verdict, *made.notes):
         typer.echo(line)

@@ -116,14 +116,17 @@ def _legend(figure: Any, axes: Any) -> None:
 
 
 def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    """A line for every method and branching: N grows along it."""
     figure, axes, tasks = _panels(plt, table, titles)
     for axis, task in zip(axes[0], tasks, strict=True):
         for label in map(str, table.values("label")):
-            rows = sorted(
-                table.where(task=task, label=label), key=lambda row: cast("float", row["nfe"])
-            )
-            if rows:
-                _with_error(axis, rows, "nfe", label, line=len(rows) > 1)
+            ours = table.where(task=task, label=label)
+            branchings = sorted({cast("int", row["branching"]) for row in ours})
+            for number, branching in enumerate(branchings):
+                rows = [row for row in ours if row["branching"] == branching]
+                rows.sort(key=lambda row: cast("float", row["nfe"]))
+                name = f"{label}, b = {branching}" if len(branchings) > 1 else label
+                _with_error(axis, rows, "nfe", label, name, number)
         axis.set_xscale("log", base=2)
         axis.set_xlabel("NFE: rows forwarded per problem")
     axes[0][0].set_ylabel("accuracy (%)")
@@ -132,21 +135,23 @@ def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
 
 
 def _with_error(
-    axis: Any, rows: Sequence[Mapping[str, object]], x: str, label: str, line: bool = True
+    axis: Any, rows: Sequence[Mapping[str, object]], x: str, label: str, name: str, number: int
 ) -> None:
-    """Accuracy in per cent with its 95 % interval."""
-    value, low, high = (100 * _column(rows, name) for name in ("accuracy", "low", "high"))
+    """Accuracy in per cent with its 95 % interval; `number` tells lines of one method apart."""
+    value, low, high = (100 * _column(rows, column) for column in ("accuracy", "low", "high"))
+    line = ("-", "--", ":", "-.")[number % 4] if number else STYLES.get(label, "-")
     axis.errorbar(
         _column(rows, x),
         value,
         yerr=np.vstack([value - low, high - value]),
-        label=label,
+        label=name,
         color=colour(label),
-        marker=MARKERS.get(label, "o"),
-        linestyle=STYLES.get(label, "-") if line else "none",
+        marker=("o", "s", "^", "D")[number % 4] if number else MARKERS.get(label, "o"),
+        markerfacecolor="white" if number else colour(label),
+        linestyle=line if len(rows) > 1 else "none",
         markersize=4.5,
         linewidth=1.2,
-        elinewidth=0.6,
+        elinewidth=0.5,
         capsize=1.5,
     )
 

@@ -18,6 +18,7 @@ from typing import Any
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import write_atomic
+from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
 
 VERSION = 1
@@ -91,10 +92,11 @@ def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
         for name in ("model", "fingerprint", "preset", "split", "token_counter")
         if getattr(old, name) != getattr(new, name)
     ]
+    before = Settings.from_json(old.base).to_json()  # settings learnt since then: their defaults
     changes += [
-        f"{name} was {old.base.get(name)!r} and is now {new.base.get(name)!r}"
-        for name in sorted({*old.base, *new.base})
-        if old.base.get(name) != new.base.get(name)
+        f"{name} was {value!r} and is now {new.base[name]!r}"
+        for name, value in before.items()
+        if new.base[name] != value
     ]
     if old.tuned != new.tuned:
         changes.append(f"tuned settings were {dict(old.tuned)} and are now {dict(new.tuned)}")

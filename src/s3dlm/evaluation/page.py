@@ -18,6 +18,23 @@ from s3dlm.evaluation.tables import Grid, title_of
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
+NAMES = {  # what the bar at the top calls the sections
+    "accuracy": "Accuracy",
+    "comparisons": "Pairs",
+    "ablation": "Ablation",
+    "paper": "Paper",
+    "cost": "Cost",
+    "search": "Search",
+    "sweep": "N and b",
+    "accuracy_nfe": "Compute",
+    "confidence": "Confidence",
+    "block_length": "Blocks",
+    "score_density": "Scores",
+    "score_heat": "Heat map",
+    "density_quality": "Density",
+    "best_of_k_bound": "Bound",
+}
+
 
 def _asset(name: str) -> str:
     return (files("s3dlm.evaluation") / "assets" / name).read_text(encoding="utf-8")
@@ -32,13 +49,20 @@ def render(
     figures: Sequence[tuple[str, str, str, str]],
 ) -> str:
     """The whole page; `figures` are (key, title, caption, SVG text)."""
-    anchors = [(grid.key, grid.title) for grid in grids]
-    anchors += [(f"figure-{key}", name) for key, name, _, _ in figures]
-    anchors += [("problems", "Problems"), ("setting", "Setting")]
-    links = "".join(f'<li><a href="#{key}">{_text(_brief(name))}</a></li>' for key, name in anchors)
+    first = [grid for grid in grids if not grid.late]
+    last = [grid for grid in grids if grid.late]
+    anchors = [
+        *((grid.key, NAMES.get(grid.key, grid.key)) for grid in first),
+        *((f"figure-{key}", NAMES.get(key, key)) for key, _, _, _ in figures),
+        *((grid.key, NAMES.get(grid.key, grid.key)) for grid in last),
+        ("problems", "Problems"),
+        ("setting", "Setting"),
+    ]
+    links = "".join(f'<li><a href="#{key}">{_text(name)}</a></li>' for key, name in anchors)
     body = [
-        *(_table(grid) for grid in grids),
+        *(_table(grid) for grid in first),
         *(_figure(*figure) for figure in figures),
+        *(_table(grid) for grid in last),
         _browser(run),
         _facts(facts),
     ]
@@ -59,10 +83,6 @@ def render(
 
 def _text(value: str) -> str:
     return html.escape(value, quote=True)
-
-
-def _brief(title: str) -> str:
-    return title.split(" (")[0].split(",")[0]
 
 
 def _count(run: Evaluation) -> int:
@@ -98,7 +118,7 @@ def _is_word(grid: Grid, column: int) -> bool:
 
 def _cell(text: str, repeated: bool) -> str:
     if repeated:
-        return f'<span class="soft">{_text(text)}</span>'
+        return f'<span class="again">{_text(text)}</span>'
     return f"<strong>{_text(text[1:])}</strong>" if text.startswith("*") else _text(text)
 
 

@@ -25,6 +25,8 @@ ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
 
+DEFAULTS = Settings().to_json()
+
 Tuned = Mapping[str, Mapping[str, object]]  # settings that one label alone has, by label
 
 
@@ -44,8 +46,14 @@ class Condition:
 
     @property
     def spec(self) -> str:
-        """Twelve hex digits: equal for equal conditions, on every machine, whatever the seed."""
-        plain = {"task": self.task, **self.settings.replace(seed=0).to_json()}
+        """Twelve hex digits: equal for equal conditions, on every machine, whatever the seed.
+
+        Only what differs from the defaults is hashed, so that a setting the package learns later
+        leaves older runs their names; the manifest, which has every value, guards the rest.
+        """
+        changed = {k: v for k, v in self.settings.to_json().items() if v != DEFAULTS[k]}
+        plain = {"task": self.task, **changed}
+        plain.pop("seed", None)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -20,7 +20,7 @@ CAPTIONS: dict[str, tuple[str, str]] = {
     "accuracy_nfe": (
         "Accuracy against compute",
         "Accuracy with 95 % intervals over NFE, the rows really forwarded for one problem, for "
-        "every (N, b) of the run. Lines connect settings of one method by cost.",
+        "every (N, b) of the run, on the problems that all of them were asked. N grows along a line.",
     ),
     "confidence": (
         "Confidence over denoising",
@@ -62,6 +62,7 @@ class Report:
     html: Path
     verdict: Sequence[str]
     grids: Sequence[Grid]
+    short: Sequence[Grid]  # what fits a terminal
     notes: Sequence[str]
 
 
@@ -79,7 +80,8 @@ def write(folder: Path, *, grading: str | None = None, out: Path | None = None) 
     shown = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
     html = page.render(run, title, verdict, facts, grids, shown)
     write_atomic(target / "report.html", html)
-    return Report(target / "report.md", target / "report.html", verdict, grids, notes)
+    short = [grid for grid in (tables.ablation(run), tables.duels(run)) if grid.rows]
+    return Report(target / "report.md", target / "report.html", verdict, grids, short, notes)
 
 
 def _draw(run: Evaluation, folder: Path, grading: str) -> tuple[dict[str, str], list[str]]:
@@ -172,10 +174,11 @@ def markdown(
 ) -> str:
     """The report's text form; figures are linked as PNG."""
     parts = [f"# {title}", *verdict]
-    parts += [markdown_table(grid) for grid in grids]
+    parts += [markdown_table(grid) for grid in grids if not grid.late]
     for key in drawn:
         name, caption = CAPTIONS[key]
         parts.append(f"## {name}\n\n![{name}](figures/{key}.png)\n\n{caption}")
+    parts += [markdown_table(grid) for grid in grids if grid.late]
     parts.append("## Setting\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()))
     return "\n\n".join(parts) + "\n"
 

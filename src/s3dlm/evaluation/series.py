@@ -121,7 +121,10 @@ def block_length(run: Evaluation) -> Table:
         rows.append(
             (condition.task, condition.label, length, accuracy.value, accuracy.low, accuracy.high)
         )
-    rows.sort(key=lambda row: (run.tasks.index(row[0]), run.labels().index(row[1]), row[2]))
+    lengths = {label: {row[2] for row in rows if row[1] == label} for label in run.labels()}
+    rows = [row for row in rows if len(lengths[row[1]]) > 1]  # only what was swept
+    order = [*run.tasks, *run.labels()]
+    rows.sort(key=lambda row: (order.index(row[0]), order.index(row[1]), row[2]))
     columns = ("task", "label", "block_length", "accuracy", "low", "high")
     return Table("block_length", columns, tuple(rows))
 

@@ -32,6 +32,7 @@ class Evaluation:
     manifest: Manifest
     samples: Mapping[str, Sequence[Sample]]
     records: Mapping[str, Sequence[Record]]  # by condition
+    mains: Mapping[str, Mapping[str, Condition]]  # the main comparison, by task and label
 
     @property
     def tasks(self) -> list[str]:
@@ -41,18 +42,27 @@ class Evaluation:
     def base(self) -> Settings:
         return Settings.from_json(self.manifest.base)
 
-    def main(self, task: str) -> dict[str, Condition]:
+    def main(self, task: str) -> Mapping[str, Condition]:
         """The conditions of the main comparison (no sweep) by label."""
-        found = {}
-        for condition in self.manifest.conditions:
-            same = settings_of(condition.label, self.base, self.manifest.tuned).replace(seed=0)
-            if condition.task == task and condition.settings == same:
-                found[condition.label] = condition
-        return found
+        return self.mains.get(task, {})
 
     def labels(self) -> list[str]:
         """Labels of the main comparison, in the plan's order."""
         return list(dict.fromkeys(label for task in self.tasks for label in self.main(task)))
+
+
+def _mains(plan: Manifest) -> dict[str, dict[str, Condition]]:
+    """Which conditions are the main comparison's: the base settings, as each label reads them."""
+    base = Settings.from_json(plan.base)
+    wanted = {
+        label: settings_of(label, base, plan.tuned).replace(seed=0)
+        for label in {condition.label for condition in plan.conditions}
+    }
+    found: dict[str, dict[str, Condition]] = {}
+    for condition in plan.conditions:
+        if condition.settings == wanted[condition.label]:
+            found.setdefault(condition.task, {})[condition.label] = condition
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ def read(folder: Path, grade: Grade | None = None) -> Evaluation:
             mark = grade(*problems[record.sample], record)
             record = dataclasses.replace(record, correct=mark)
         by_spec[record.spec].append(record)
-    return Evaluation(folder, plan, samples, by_spec)
+    return Evaluation(folder, plan, samples, by_spec, _mains(plan))
 
 
 def regrade(preset: str) -> Grade:

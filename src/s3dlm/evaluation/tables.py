@@ -26,6 +26,7 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    late: bool = False  # stands behind the figures
 
 
 def title_of(task: str) -> str:
@@ -85,7 +86,7 @@ def accuracy(run: Evaluation) -> Grid:
 def ablation(run: Evaluation) -> Grid:
     """Table 2: which part of the method does what."""
     found = _main_cells(run)
-    labels = [label for label in run.labels() if label != "greedy"]
+    labels = run.labels()
     top = {
         task: max((row[x].accuracy.value for x in labels if x in row), default=math.nan)
         for task, row in found.items()
@@ -127,6 +128,23 @@ def comparisons(run: Evaluation, ours: str = "s3") -> Grid:
     return Grid("comparisons", f"{ours} against the others, in pairs", full, tuple(rows), note)
 
 
+def duels(run: Evaluation, ours: str = "s3") -> Grid:
+    """The comparison in short, for a terminal: differences to the verdict's opponents."""
+    rows = []
+    for task in run.tasks:
+        main, cells_ = run.main(task), []
+        for rival in RIVALS:
+            if ours in main and rival in main:
+                found = paired(run, main[ours], main[rival])
+                worse = max(found.p_mcnemar, found.p_bootstrap)
+                cells_ += [_comparison(found)[0], p_value(worse)]
+        if cells_:
+            rows.append((title_of(task), *cells_))
+    columns = [name for rival in RIVALS for name in (f"{ours} − {rival}", "p")]
+    width = max((len(row) for row in rows), default=1)
+    return Grid("duels", "Differences in points [95 %]", ("Task", *columns)[:width], tuple(rows))
+
+
 def _comparison(found: Comparison) -> tuple[str, ...]:
     gap = found.difference
     points = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
@@ -162,7 +180,7 @@ def cost(run: Evaluation) -> Grid:
         "at which samples end, about half of it. Conditions ran one after another in full batches."
     )
     full = (*columns, "Wall time (s)", "s per sample")
-    return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note)
+    return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note, late=True)
 
 
 def search_figures(run: Evaluation) -> Grid:
@@ -188,7 +206,7 @@ def search_figures(run: Evaluation) -> Grid:
         "step's weights, divided by its children. Unanswered: no answer could be extracted."
     )
     full = (*columns, "Mean confidence", "Unanswered")
-    return Grid("search", "What the search did", full, tuple(rows), note)
+    return Grid("search", "What the search did", full, tuple(rows), note, late=True)
 
 
 def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
@@ -208,7 +226,7 @@ def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
     columns = ("N", "b", *(title_of(task) for task in run.tasks))
     note = "Accuracy [95 %] @ NFE, on the problems and seeds that every point of the sweep has."
     title = f"{label} over particles N and branching b"
-    return Grid("sweep", title, columns, rows, note)
+    return Grid("sweep", title, columns, rows, note, late=True)
 
 
 def beside_paper(run: Evaluation) -> Grid | None:
