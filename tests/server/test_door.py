@@ -176,7 +176,7 @@ def test_nothing_a_fuzzer_sends_is_a_server_error() -> None:
     with serving(fake_model(), limits=limits) as live:
         statuses = _fuzz(f"{live.url}/openapi.json")
     assert {200, 400, 404} <= set(statuses)
-    assert len(statuses) > 60
+    assert len(statuses) > 40
 
 
 def _fuzz(address: str) -> list[int]:

@@ -1,0 +1,246 @@
+// The page: what is asked, the searches on stage, the time they share.
+import { byId, el } from "./dom.js";
+import { Run, readRun, scoreDomain } from "./run.js";
+import { Refused, offered, remember, remembered, setKey, watchSearch } from "./client.js";
+import { Panel } from "./panel.js";
+import { Form } from "./form.js";
+import { Transport } from "./transport.js";
+
+const THEME = "s3dlm-theme";
+const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+const view = {
+  step: 0,
+  ghosts: true,
+  everyone: false,
+  domain: [0, 1],
+  summaries: {},
+  runs: [],
+  panels: [],
+  busy: false,
+  get total() { return Math.max(0, ...this.runs.map((run) => run.total)); },
+  get arrived() { return Math.max(0, ...this.runs.map((run) => run.steps.length)); },
+  seek(step) {
+    this.step = Math.min(Math.max(step, 0), Math.max(0, this.arrived - 1));
+    this.panels.forEach((panel) => panel.show());
+    transport.show();
+  },
+};
+
+const transport = new Transport(view, [
+  toggle("Look-ahead", view.ghosts, "Show what the look-ahead would write into masked places", (on) => { view.ghosts = on; }),
+  toggle("All children", view.everyone, "Show the children that died, too", (on) => { view.everyone = on; }),
+]);
+let form = null;
+let running = null;
+let pending = 0;
+
+function toggle(label, on, title, act) {
+  const input = el("input", { type: "checkbox", checked: on, onchange: () => { act(input.checked); view.seek(view.step); } });
+  return el("label", { class: "toggle", title }, input, label);
+}
+
+function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+  redraw();
+}
+
+function startTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  document.documentElement.dataset.theme = remembered(THEME) ?? (dark.matches ? "dark" : "light");
+  dark.addEventListener("change", () => { if (!remembered(THEME)) setTheme(dark.matches ? "dark" : "light"); });
+  byId("theme").addEventListener("click", () => {
+    const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    remember(THEME, next);
+    setTheme(next);
+  });
+}
+
+// Put searches on stage, side by side if there are two.
+function stage(runs) {
+  view.runs = runs;
+  view.step = 0;
+  view.panels = runs.map((run) => new Panel(run, view));
+  byId("panels").replaceChildren(...view.panels.map((panel) => panel.node));
+  byId("panels").classList.toggle("two", runs.length > 1);
+  byId("empty").hidden = runs.length > 0;
+  byId("transport").hidden = runs.length === 0;
+  askedQuestion();
+  redraw();
+}
+
+function askedQuestion() {
+  const headers = view.runs.map((run) => run.header).filter(Boolean);
+  const different = headers.filter((one, index) => index === 0 || one.question !== headers[0].question);
+  const written = form && headers.length && form.prompt.value === headers[0].question && different.length === 1;
+  byId("question").hidden = !headers.length || written;
+  byId("question").replaceChildren(
+    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task ?? "no task"), el("q", {}, one.question))),
+  );
+}
+
+function redraw() {
+  view.domain = scoreDomain(view.runs);
+  view.panels.forEach((panel) => panel.draw());
+  transport.show();
+}
+
+// Many events may arrive between two frames; they are drawn together.
+function soon() {
+  if (pending) return;
+  pending = requestAnimationFrame(() => {
+    pending = 0;
+    redraw();
+  });
+}
+
+async function ask() {
+  if (!form.prompt.value.trim()) {
+    form.prompt.focus();
+    return;
+  }
+  running?.abort();
+  const mine = new AbortController();
+  running = mine;
+  form.complain(null);
+  form.busy(true);
+  view.busy = true;
+  const bodies = form.bodies();
+  const runs = bodies.map((body) => new Run(body.method));
+  stage(runs);
+  if (!calm) transport.start();
+  byId("said").textContent = "Searching";
+  await Promise.all(runs.map((run, index) => follow(run, bodies[index], mine.signal)));
+  if (running !== mine) return;
+  view.busy = false;
+  form.busy(false);
+  if (calm) view.seek(view.arrived - 1);
+  byId("said").textContent = runs.map((run) => `${run.method}: ${run.result?.answer ?? run.error ?? "no answer"}`).join("; ");
+}
+
+async function follow(run, body, signal) {
+  try {
+    await watchSearch(body, (line) => {
+      run.take(line);
+      if (line.format) askedQuestion();
+      soon();
+    }, signal);
+  } catch (problem) {
+    if (signal.aborted) {
+      run.fail("stopped");
+    } else {
+      run.fail(problem.message);
+      form.complain(problem.message);
+    }
+    soon();
+  }
+}
+
+async function openFiles(files) {
+  try {
+    const chosen = [...files].slice(0, 2);
+    const runs = await Promise.all(chosen.map(async (file) => readRun(await file.text(), file.name)));
+    show(runs);
+  } catch (problem) {
+    byId("empty").hidden = false;
+    byId("empty").replaceChildren(el("p", { class: "failure", role: "alert" }, problem.message));
+  }
+}
+
+function show(runs) {
+  running?.abort();
+  view.busy = false;
+  stage(runs);
+  view.seek(view.arrived - 1);
+}
+
+function listen() {
+  byId("open").addEventListener("click", () => byId("file").click());
+  byId("file").addEventListener("change", (event) => {
+    openFiles(event.target.files);
+    event.target.value = "";
+  });
+  addEventListener("dragover", (event) => { event.preventDefault(); byId("drop").hidden = false; });
+  addEventListener("dragleave", (event) => { if (!event.relatedTarget) byId("drop").hidden = true; });
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    byId("drop").hidden = true;
+    if (event.dataTransfer.files.length) openFiles(event.dataTransfer.files);
+  });
+  addEventListener("resize", soon);
+  addEventListener("keydown", onKey);
+}
+
+function onKey(event) {
+  const typing = event.target.closest("input:not([type=checkbox]):not([type=range]), textarea, select");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !view.runs.length) return;
+  const panel = view.panels.find((one) => one.node.contains(document.activeElement)) ?? view.panels[0];
+  const acts = {
+    ArrowLeft: () => transport.by(-1),
+    ArrowRight: () => transport.by(1),
+    Home: () => transport.go(0),
+    End: () => transport.go(view.arrived - 1),
+    ArrowUp: () => panel.move(-1),
+    ArrowDown: () => panel.move(1),
+    " ": () => transport.toggle(),
+  };
+  const onButton = event.key === " " && event.target.closest("button, summary, label");
+  if (!acts[event.key] || onButton) return;
+  event.preventDefault();
+  acts[event.key]();
+}
+
+function welcome(options) {
+  byId("empty").hidden = false;
+  byId("empty").replaceChildren(
+    el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts go on."),
+    el("p", {}, "Pick an example above, or type a question. At every step each particle — a partly written answer — has children; the verifier scores what each child would become; resampling keeps the promising ones. Add a second method to see both side by side."),
+    ...(options ? [] : [el("p", { class: "soft" }, "Open a trace recorded with s3dlm generate … --trace FILE.")]),
+  );
+}
+
+function needKey(problem) {
+  const input = el("input", { type: "password", autocomplete: "off", "aria-label": "API key", placeholder: "API key" });
+  const entry = el("form", { class: "ask keyed", onsubmit: (event) => { event.preventDefault(); setKey(input.value); start(); } },
+    el("p", {}, problem.message), el("div", { class: "line" }, input, el("button", { class: "go" }, "Continue")));
+  byId("ask").hidden = false;
+  byId("ask").replaceChildren(entry);
+  input.focus();
+}
+
+async function start() {
+  try {
+    const options = await offered();
+    view.summaries = options.methods;
+    byId("model").textContent = options.model;
+    byId("model").hidden = false;
+    form = new Form(options, ask, () => running?.abort());
+    byId("ask").hidden = false;
+    byId("ask").replaceChildren(form.node);
+    welcome(options);
+  } catch (problem) {
+    if (problem instanceof Refused && problem.status === 401) needKey(problem);
+    else welcome(null);
+  }
+}
+
+function main() {
+  startTheme();
+  byId("transport").replaceChildren(...transport.nodes);
+  listen();
+  const recorded = byId("recorded");
+  if (!recorded) {
+    start();
+    return;
+  }
+  const runs = JSON.parse(recorded.textContent).map((one) => readRun(one.text, one.name));
+  byId("model").textContent = runs[0].header.model;
+  byId("model").hidden = false;
+  show(runs);
+  if (!calm) {
+    view.seek(0);
+    transport.start();
+  }
+}
+
+main();

@@ -1,0 +1,229 @@
+"""The page in a real browser: run, step, compare, save, reopen; and not one word in the console."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from s3dlm.server.page import standalone
+from s3dlm.trace import read_trace
+from tests.fakes import fake_model
+from tests.server.live import Live, serving
+
+CHROMIUM = Path("/usr/bin/chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if not CHROMIUM.exists():
+    pytest.skip(
+        "no browser: /usr/bin/chromium is missing (`make browser`)", allow_module_level=True
+    )
+
+SETTINGS = {"gen_length": 56, "steps": 14, "block_length": 56, "particles": 4, "branching": 2}
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+KEY = "a-key-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as play:
+        running = play.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Live]:
+    with serving(fake_model(), defaults=SETTINGS) as live:
+        yield live
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that fails the test if anything is written to its console or breaks."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(60_000)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def ask(page: Any, server: Live, **choices: str) -> None:
+    page.goto(server.url)
+    page.fill("#prompt", QUESTION)
+    for label, value in {"Task": "countdown", **choices}.items():
+        page.get_by_label(label, exact=True).select_option(value)
+    page.get_by_role("button", name="Search").click()
+
+
+def finished(page: Any, panels: int = 1) -> None:
+    """Wait until every search has ended and the time has played to its end."""
+    page.locator(".panel").nth(panels - 1).wait_for()
+    for index in range(panels):
+        page.locator(".panel").nth(index).locator(".votes").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("h1").click()
+    page.keyboard.press("End")
+
+
+def masked(page: Any, panel: int = 0) -> int:
+    row = page.locator(".panel").nth(panel).locator(".particle").first
+    return int(row.locator(".m").count())
+
+
+def test_run_step_and_scrub(page: Any, server: Live) -> None:
+    ask(page, server)
+    finished(page)
+    assert page.locator(".clock").inner_text() == "14 / 14"
+    assert masked(page) == 0
+    final = page.locator(".final").inner_text()
+    settings = {**SETTINGS, "method": "s3"}
+    with server.http() as http:
+        lines = http.post(
+            "/v1/search",
+            json={"prompt": QUESTION, "task": "countdown", **settings, "format": "jsonl"},
+        ).text.splitlines()
+    assert final == json.loads(lines[-1])["text"]
+    counts = [masked(page)]
+    for _ in range(13):
+        page.keyboard.press("ArrowLeft")
+        counts.append(masked(page))
+    assert page.locator(".clock").inner_text() == "1 / 14"
+    assert counts == sorted(counts)
+    assert counts[-1] > 20
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    assert page.locator(".clock").inner_text() == "5 / 14"
+    step = json.loads(lines[5])
+    assert page.locator(".particle").count() == len(set(step["survivor"]))
+    page.locator(".toggle", has_text="All children").locator("input").check()
+    assert page.locator(".particle").count() == 8
+    assert page.locator(".particle.dead").count() == 8 - len(set(step["survivor"]))
+    assert page.locator(".node").count() == 8 * 14
+
+
+def test_the_particle_under_the_pointer_is_explained(page: Any, server: Live) -> None:
+    ask(page, server)
+    finished(page)
+    page.keyboard.press("ArrowLeft")
+    page.locator(".toggle", has_text="All children").locator("input").check()
+    for row in (2, 6):
+        page.locator(".particle").nth(row).hover()
+        assert f"Particle {row + 1}, step 13" in page.locator(".headline").inner_text()
+        shown = page.locator(".particle").nth(row).locator(".value").inner_text()
+        assert page.locator(".figure").inner_text() == shown
+    assert page.locator(".parts li").count() == 6
+    page.locator("h1").hover()
+    page.locator("h1").click()
+    page.keyboard.press("ArrowDown")
+    before = page.locator(".headline b").inner_text()
+    page.keyboard.press("ArrowUp")
+    assert page.locator(".headline b").inner_text() != before
+    box = page.locator(".genealogy").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.3)
+    assert re.search(r"step [678]\b", page.locator(".headline").inner_text())
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.3)
+    assert page.locator(".clock").inner_text() in ("6 / 14", "7 / 14", "8 / 14")
+
+
+def test_space_plays_and_pauses(page: Any, server: Live) -> None:
+    ask(page, server)
+    finished(page)
+    page.keyboard.press("Home")
+    page.keyboard.press("Space")
+    page.locator(".clock", has_text=re.compile(r"^([3-9]|1\d) / 14")).wait_for()
+    page.keyboard.press("Space")
+    stopped = page.locator(".clock").inner_text()
+    page.wait_for_timeout(500)
+    assert page.locator(".clock").inner_text() == stopped
+
+
+def test_compare_save_and_reopen(page: Any, server: Live, tmp_path: Path) -> None:
+    ask(page, server, **{"Compare with": "best_of_k"})
+    finished(page, 2)
+    assert page.locator(".panel h2").all_inner_texts() == ["s3", "best_of_k"]
+    boxes = [page.locator(".panel").nth(i).bounding_box() for i in (0, 1)]
+    assert boxes[0]["y"] == boxes[1]["y"]
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+    finals = page.locator(".final").all_inner_texts()
+    saved = []
+    for index in (0, 1):
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save trace").nth(index).click()
+        path = tmp_path / download.value.suggested_filename
+        download.value.save_as(path)
+        saved.append(path)
+        trace = read_trace(path)
+        assert len(list(trace)) == 15
+        assert trace.header["question"] == QUESTION
+    page.goto(server.url)
+    page.set_input_files("#file", [str(path) for path in saved])
+    finished(page, 2)
+    assert page.locator(".final").all_inner_texts() == finals
+
+
+def test_a_recorded_trace_as_one_file(page: Any, server: Live, tmp_path: Path) -> None:
+    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
+    body = {"prompt": "</script><b>x</b>", "format": "jsonl", **SETTINGS}
+    with server.http() as http:
+        path.write_bytes(http.post("/v1/search", json=body).content)
+    out.write_text(standalone([path, path]), encoding="utf-8")
+    outside: list[str] = []
+    page.on("request", lambda request: outside.append(request.url))
+    page.goto(out.as_uri())
+    finished(page, 2)
+    assert page.locator("q").inner_text() == "</script><b>x</b>"
+    assert page.locator("#ask").is_hidden()
+    assert [url for url in outside if not url.startswith(("file:", "data:"))] == []
+    assert not page.get_by_label("Prompt", exact=True).count()
+
+
+def test_a_file_that_is_no_trace(page: Any, server: Live, tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text('{"a": 1}\n')
+    page.goto(server.url)
+    page.set_input_files("#file", str(path))
+    page.get_by_role("alert").filter(has_text="not a trace").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize("width", [360, 820, 1600])
+def test_fits_every_width(browser: Any, server: Live, width: int, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    ask(page, server)
+    finished(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    page.get_by_role("button", name="Switch between light and dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") != scheme
+    context.close()
+
+
+def test_the_page_asks_for_the_key(browser: Any) -> None:
+    with serving(fake_model(), defaults=SETTINGS, api_key=KEY) as closed:
+        page = browser.new_page()
+        page.goto(closed.url)
+        page.get_by_label("API key").fill(KEY)
+        page.get_by_role("button", name="Continue").click()
+        page.locator("#prompt").wait_for()
+        page.close()
+
+
+def test_a_refusal_is_shown(browser: Any, server: Live) -> None:
+    page = browser.new_page()
+    page.goto(server.url)
+    page.fill("#prompt", "x")
+    page.locator("summary").click()
+    page.locator("input[name=steps]").fill("500")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("alert").filter(has_text="steps=500").first.wait_for()
+    page.close()
