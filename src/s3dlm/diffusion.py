@@ -9,7 +9,7 @@ rest is filled with that end token and the canvas is never forwarded again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from s3dlm.models.forward import Prediction, Rows
 from s3dlm.schedule import POLICIES, Draw, Reveal, choose
 from s3dlm.search.particles import Canvas, CleanText, Floats, Ints
 
+ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})
 
 
@@ -124,6 +125,23 @@ class MaskedDiffusion:
 
     def read(self, tokens: Ints) -> str:
         return self.decode(tokens[: self.length(tokens)].tolist())
+
+    def forget(self, canvas: Canvas, start: Ints) -> Canvas:
+        """Hide each text from a character on, with a little room behind its end to grow into."""
+        tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
+        for row in np.flatnonzero(start >= 0):
+            length = self.length(tokens[row])
+            sizes = [len(self.decode([token])) for token in tokens[row, :length].tolist()]
+            first = int(np.searchsorted(np.cumsum(sizes), start[row], side="right"))
+            hidden = slice(first, min(length + ROOM_TO_GROW, tokens.shape[1]))
+            tokens[row, hidden], logp[row, hidden] = self.mask_id, 0.0
+        return Canvas(tokens, logp)
+
+    def resumed(self, canvas: Canvas) -> MaskedDiffusion:
+        most = int((canvas.tokens == self.mask_id).sum(axis=1).max())
+        pace, length = self.schedule[0].count, canvas.tokens.shape[1]
+        steps = max(1, -(-most // pace))
+        return replace(self, schedule=[Reveal(0, length, pace)] * steps)
 
     def nll(self, canvas: Canvas) -> Floats:
         counted = self._until_end(canvas.tokens)

@@ -22,7 +22,7 @@ from s3dlm.errors import PromptError
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Rows
 from s3dlm.schedule import block_lengths, reveals
-from s3dlm.search.ensemble import side_by_side, sweeps
+from s3dlm.search.ensemble import repaired, side_by_side, sweeps
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Outcome, Search, search
 from s3dlm.search.methods import Plan
@@ -108,6 +108,8 @@ def _search(process: MaskedDiffusion, scorer: Scorer, plan: Plan, job: Job) -> S
     rng = random_stream(settings.seed, job.question if job.sample_id is None else job.sample_id)
     if plan.sweeps > 1:
         return sweeps(process, scorer, plan, rng)
+    if plan.repairs:
+        return repaired(process, scorer, plan, rng)
     if not plan.blocks:
         return search(process, scorer, plan, rng)
     lengths = block_lengths(settings.gen_length, settings.steps)
@@ -188,7 +190,11 @@ def _logical(one: Running) -> int:
     starts = 1
     if plan.blocks:
         starts = min(plan.particles, len(block_lengths(settings.gen_length, settings.steps)))
-    return plan.sweeps * (starts + one.process.steps * plan.particles * plan.branching)
+    return (
+        (plan.repairs + 1)
+        * plan.sweeps
+        * (starts + one.process.steps * plan.particles * plan.branching)
+    )
 
 
 def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:

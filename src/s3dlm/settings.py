@@ -59,6 +59,7 @@ class Settings:
     tilt: str | None = None  # how λ is chosen over the steps; None: the method's own
     ess_target: float = 0.5  # share of ESS that an adaptive tilt leaves
     cadence: str | None = None  # search at every "step", at "block" ends, or every "k"-th step
+    repairs: int | None = None  # rounds of hiding and retrying what arithmetic contradicts
     siblings: str | None = None  # whether children of equal parents must differ
     profile: str = "paper"  # the verifier's weights: a profile's name or a TOML file
     seed: int = 0
@@ -78,6 +79,8 @@ class Settings:
         _check_number("temperature", self.temperature, 0.0, 100.0, "0.7 is a good start")
         if self.ess_threshold is not None:
             _check_number("ess_threshold", self.ess_threshold, 0.0, 1.0, "0.5 is customary")
+        if self.repairs is not None and self.repairs != 0:
+            _check_count("repairs", self.repairs)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise SettingsError(f"seed={self.seed!r} is not allowed; give a whole number from 0 up")
         if not isinstance(self.profile, str) or not self.profile:

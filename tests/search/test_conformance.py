@@ -10,7 +10,9 @@ import pytest
 
 import s3dlm
 from s3dlm.engine import Job, Packer
+from s3dlm.jobs import prepare
 from s3dlm.search.methods import METHODS, Plan
+from s3dlm.search.particles import Canvas
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.settings import Settings
 from tests.fakes import COUNTDOWN, FakeDenoiser, fake_model
@@ -183,6 +185,26 @@ def test_the_search_moves_towards_what_the_verifier_likes() -> None:
     unguided, s3, top = map(mean_score, ("tilting", "s3", "look_ahead"))
     assert s3 > unguided + 0.04
     assert top > unguided + 0.02
+
+
+def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried() -> None:
+    model, settings = fake_model(), Settings(method="s3", repairs=2, **SMALL)
+    process = prepare(model, Job(QUESTION, "countdown", settings)).process
+    text = "6 + 12 = 18. 18 + 4 = 23. So 23."
+    tokens = np.array([[*text.encode(), *[257] * 32]])
+    canvas = Canvas(tokens, np.full(tokens.shape, -0.5))
+    forgotten = process.forget(canvas, np.array([13]))
+    hidden = forgotten.tokens[0] == 256
+    assert hidden.nonzero()[0].tolist() == list(range(13, len(text) + 4))
+    assert (forgotten.logp[0][hidden] == 0).all()
+    assert (process.forget(canvas, np.array([-1])).tokens == tokens).all()
+    assert process.resumed(forgotten).steps == -(-int(hidden.sum()) // 4)
+
+    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    assert isinstance(result, s3dlm.Result)
+    assert len(steps) > settings.steps  # the fake model cannot calculate
+    assert not (steps[-1].tokens == 256).any()
+    assert result.nfe == model.denoiser.rows_seen <= result.nfe_logical  # type: ignore[attr-defined]
 
 
 def test_a_removed_job_leaves_the_batch_and_changes_nobody() -> None:

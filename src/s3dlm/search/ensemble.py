@@ -1,6 +1,7 @@
-"""Searches made of searches: members side by side on other schedules, and sweeps one after another.
+"""Searches made of searches: members side by side on other schedules, sweeps one after another, and
+repairs of what the verifier's arithmetic contradicts.
 
-Both speak the same language as one search (requests out, predictions in, steps, an outcome), so
+All speak the same language as one search (requests out, predictions in, steps, an outcome), so
 whoever drives a search drives these.
 """
 
@@ -94,12 +95,29 @@ def sweeps(process: Process, scorer: Scorer, plan: Plan, rng: np.random.Generato
     rows = 0
     for _ in range(plan.sweeps):
         history: list[Step] = []
-        outcome = yield from _recorded(search(process, scorer, plan, rng, reference), history)
+        running = search(process, scorer, plan, rng, reference=reference)
+        outcome = yield from _recorded(running, history)
         rows += outcome.rows
         weight = np.exp(outcome.particles.log_weight - outcome.particles.log_weight.max())
         chosen = int(rng.choice(weight.size, p=weight / weight.sum()))
         reference = _lineage(history, chosen)
     return replace(outcome, rows=rows)
+
+
+def repaired(process: Process, scorer: Scorer, plan: Plan, rng: np.random.Generator) -> Search:
+    """A search whose survivors are hidden again from their first wrong equality on and searched
+    anew, as often as the plan says or until nothing is wrong."""
+    outcome = yield from search(process, scorer, plan, rng)
+    for _ in range(plan.repairs):
+        canvas = outcome.particles.canvas
+        doubt = scorer.first_doubt(canvas.tokens)
+        if (doubt < 0).all():
+            break
+        start = process.forget(canvas, doubt)
+        retry = process.resumed(start)
+        again = yield from search(retry, scorer, plan, rng, start=start)
+        outcome = replace(again, rows=outcome.rows + again.rows)
+    return outcome
 
 
 def _recorded(running: Search, history: list[Step]) -> Generator[Any, Any, Outcome]:

@@ -75,16 +75,20 @@ def search(
     scorer: Scorer,
     plan: Plan,
     rng: np.random.Generator,
+    *,
     reference: Sequence[Canvas] = (),
+    start: Canvas | None = None,
 ) -> Search:
     """Run one prompt's search; see the module's docstring for what is yielded and sent.
 
-    With a reference, the first particle retraces it step by step (conditional SMC).
+    With a reference, the first particle retraces it step by step (conditional SMC). With a start,
+    the particles begin there and not on an empty canvas.
     """
-    start = process.start()
-    prediction = yield process.ask(start.tokens, 0, rng)
-    particles = _first(process, scorer, plan, start, prediction)
-    total_rows, seconds = 1, 0.0
+    if start is None:
+        start = process.start().take(np.zeros(plan.particles, dtype=np.int64))
+    prediction, row, total_rows = yield from _predict(process, start, 0, rng)
+    particles = _first(process, scorer, plan, start, prediction, row)
+    seconds = 0.0
     for index in range(process.steps):
         due = process.is_due(plan.cadence, index)
         children = expand(
@@ -116,22 +120,13 @@ def search(
 
 
 def _first(
-    process: Process, scorer: Scorer, plan: Plan, start: Canvas, prediction: Any
+    process: Process, scorer: Scorer, plan: Plan, start: Canvas, prediction: Any, row: Ints
 ) -> Particles:
-    """N equal particles share one row; they start from the score of the first look-ahead."""
-    row = np.zeros(1, dtype=np.int64)
-    score = np.array([np.nan])
+    """Particles that know the score of their first look-ahead; equal ones share one row."""
+    score = np.full(row.size, np.nan)
     if plan.scored == "every step":
         score, _ = scorer(process.look_ahead(start, prediction, row), "the first look-ahead")
-    everyone = np.zeros(plan.particles, dtype=np.int64)
-    return Particles(
-        start.take(everyone),
-        prediction,
-        everyone,
-        score[everyone],
-        np.zeros(plan.particles),
-        Memory.fresh(score[everyone]),
-    )
+    return Particles(start, prediction, row, score, np.zeros(row.size), Memory.fresh(score))
 
 
 def _retrace(children: Children, reference: Canvas) -> Children:

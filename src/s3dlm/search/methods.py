@@ -29,6 +29,7 @@ class Method:
     selection: str = "majority"  # a name in select.py
     blocks: bool = False  # particles spread over block lengths (HEX)
     sweeps: bool = False  # b conditional sweeps over N particles (particle Gibbs)
+    repairs: int = 0  # rounds in which contradicted texts are hidden again and retried
     pruned: bool = False  # the population halves from N·b in the first half of the run (Prism)
 
 
@@ -171,6 +172,7 @@ class Plan:
     selection: str
     blocks: bool
     sweeps: int
+    repairs: int
     pruned: bool
 
     @classmethod
@@ -193,6 +195,7 @@ class Plan:
             selection=settings.selection or method.selection,
             blocks=method.blocks,
             sweeps=settings.branching if method.sweeps else 1,
+            repairs=method.repairs if settings.repairs is None else settings.repairs,
             pruned=method.pruned,
         )
 

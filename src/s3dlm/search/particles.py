@@ -80,6 +80,14 @@ class Process(Protocol):
         """The text of one clean canvas, up to its end."""
         ...
 
+    def forget(self, canvas: Canvas, start: Ints) -> Canvas:
+        """Each text hidden again from the character `start` on; −1 leaves it as it is."""
+        ...
+
+    def resumed(self, canvas: Canvas) -> Process:
+        """The process that fills what is hidden on these canvases, at the same pace."""
+        ...
+
     def nll(self, canvas: Canvas) -> Floats:
         """Mean −log p of every token at the step that revealed it, up to the end of the text."""
         ...

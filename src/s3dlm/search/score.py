@@ -16,6 +16,7 @@ import numpy as np
 from s3dlm.errors import VerifierError
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
 from s3dlm.verifier import Composite, Score, Verifier
+from s3dlm.verifier.equations import wrong_equalities
 
 
 @dataclass(slots=True)
@@ -46,6 +47,11 @@ class Scorer:
         ]
         self.seconds += time.perf_counter() - started
         return np.array([score.total for score in scores]), [score.parts for score in scores]
+
+    def first_doubt(self, tokens: Ints) -> Ints:
+        """Where in each text the first equality stands that does not hold; −1: nowhere."""
+        spans = [wrong_equalities(self.text(row)) for row in tokens]
+        return np.array([found[0][0] if found else -1 for found in spans], dtype=np.int64)
 
     def best(self) -> dict[str, tuple[Score, float]]:
         """Every text scored so far with its highest score and the confidence it had then."""
