@@ -276,7 +276,8 @@ def _connect(ray: Any, address: str | None) -> bool:
     """Join the cluster at an address, or start one here; True when it is ours to end."""
     if ray.is_initialized():
         return False
-    where = {"address": address} if address else {"include_dashboard": False, "address": "local"}
+    here = address in (None, "local")
+    where = {"include_dashboard": False, "address": "local"} if here else {"address": address}
     try:
         ray.init(logging_level="error", log_to_driver=False, **where)
     except (ConnectionError, ValueError, RuntimeError) as error:

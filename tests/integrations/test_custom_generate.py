@@ -13,7 +13,9 @@ from torch import Tensor
 
 import s3dlm
 from s3dlm.errors import ModelError, PromptError, SettingsError
-from s3dlm.integrations.custom_generate import SearchOutput, as_model, export, generate
+from s3dlm.integrations.custom_generate import SearchOutput, as_model, generate
+from s3dlm.integrations.export import export
+from s3dlm.settings import METHODS
 from tests.fakes import COUNTDOWN, END, MASK, ByteTokenizer, FakeDenoiser
 
 SMALL = {"particles": 2, "branching": 2, "gen_length": 64, "steps": 8, "temperature": 1.0}
@@ -166,6 +168,20 @@ def test_max_new_tokens_sets_the_canvas(model: HeldModel) -> None:
     )
     assert isinstance(found, Tensor)
     assert found.shape == (1, ids.shape[1] + 48)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_gives_the_ids_of_its_text(model: HeldModel, method: str) -> None:
+    ids, _ = padded(QUESTIONS[:1])
+    output = generate(
+        model, ids, tokenizer=TOKENIZER, task="countdown", method=method,
+        return_dict_in_generate=True, **SMALL,
+    )  # fmt: skip
+    assert isinstance(output, SearchOutput)
+    assert output.results
+    canvas = output.sequences[0, ids.shape[1] :].tolist()
+    text = TOKENIZER.decode(canvas[: canvas.index(END)] if END in canvas else canvas)
+    assert text == output.results[0].text
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,19 +21,6 @@ from s3dlm.models.base import Model
 from s3dlm.models.hf import LogitsModel
 from s3dlm.search.loop import Step
 from s3dlm.settings import Settings
-
-STUB = '''\
-"""Search at inference time for masked diffusion models; the code is in the package s3dlm.
-
-    model.generate(ids, custom_generate=FOLDER, trust_remote_code=True, tokenizer=tokenizer)
-"""
-
-from s3dlm.integrations.custom_generate import generate as _generate
-
-
-def generate(model, **arguments):
-    return _generate(model, **arguments)
-'''
 
 # What `generate` of transformers always hands on, and what has no meaning for a search.
 UNUSED = frozenset(
@@ -209,7 +195,7 @@ def _drain(
             if hasattr(streamer, "put_draft"):
                 streamer.put_draft(value=_draft(event, model.end_ids))
         else:
-            found[index] = _chosen(last.pop(index), event), event
+            found[index] = _chosen(model, last.pop(index), event), event
     canvas = torch.stack([found[index][0] for index in range(len(jobs))])
     if streamer is not None:
         streamer.put(canvas)
@@ -224,18 +210,13 @@ def _draft(step: Step, ends: frozenset[int]) -> Tensor:
     return torch.tensor([tokens[:stop]], dtype=torch.int64)
 
 
-def _chosen(step: Step, result: engine.Result) -> Tensor:
+def _chosen(model: Model, step: Step, result: engine.Result) -> Tensor:
     """The canvas behind the text the search returned."""
-    places = zip(step.survivor.tolist(), result.survivors, strict=True)
-    row = next(row for row, survivor in places if survivor.text == result.text)
-    return torch.from_numpy(step.tokens[row].copy())
-
-
-def export(folder: Path) -> Path:
-    """Write the folder that `custom_generate` takes; returns the file with the function."""
-    target = folder / "custom_generate"
-    target.mkdir(parents=True, exist_ok=True)
-    (target / "requirements.txt").write_text("s3dlm\n", encoding="utf-8")
-    path = target / "generate.py"
-    path.write_text(STUB, encoding="utf-8")
-    return path
+    for row, survivor in zip(step.survivor.tolist(), result.survivors, strict=True):
+        if survivor.text == result.text:
+            return torch.from_numpy(step.tokens[row].copy())
+    # A method may choose a text it saw on the way; its canvas is gone, but its text is not.
+    length = step.tokens.shape[1]
+    ids = model.tokenizer.encode(result.text)[:length]
+    fill = min(model.end_ids, default=model.denoiser.mask_id)
+    return torch.tensor(ids + [fill] * (length - len(ids)), dtype=torch.int64)

@@ -193,7 +193,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     def _verifier(self, task: str | None) -> Verifier:
         if self.given_verifier is not None:
             return as_verifier(self.given_verifier)
-        profile = tasks.get(task).profile if task is not None else engine.GENERAL
+        profile = tasks.get(task).profile if task is not None else "general"
         return for_task(profile, self.settings.profile)
 
     def _warn_if_bare(self) -> None:

@@ -1,0 +1,174 @@
+"""What a run will cost before it starts: rows, seconds, dollars, from a model's shape and a GPU's peak.
+
+A row is one forward of one canvas. Its floating-point operations follow from the network's shape;
+the share of a GPU's peak that such rows reach in practice is the one number that has to be assumed.
+UTILISATION is chosen so that the estimate meets a published run: the authors of LLaDA report three
+hours for GSM8K with 512 tokens and 512 steps on eight A100 (github.com/ML-GSAI/LLaDA, issue 112).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from s3dlm.errors import RecordError, SettingsError, unknown_name
+from s3dlm.schedule import block_lengths
+from s3dlm.search.methods import Plan
+from s3dlm.settings import Settings
+
+UTILISATION = 0.3
+PROMPT_TOKENS = 256  # d1's instruction, a GSM8K question and the chat template, rounded up
+GPUS = (1, 8, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """As much of a transformer as its cost depends on."""
+
+    width: int
+    layers: int
+    feed: int  # width of the feed-forward part
+    keys: int  # width of keys and values; `width` where every head has its own
+    vocabulary: int
+
+    def operations(self, length: int, read: float) -> float:
+        """Of one row: body on all positions, attention between them, logits where they are read."""
+        block = 2 * self.width * (self.width + self.keys) + 3 * self.width * self.feed
+        body = 2.0 * self.layers * block * length
+        attention = 4.0 * self.layers * self.width * length * length
+        return body + attention + 2.0 * self.width * self.vocabulary * read
+
+    def parameters(self) -> float:
+        block = 2 * self.width * (self.width + self.keys) + 3 * self.width * self.feed
+        return self.layers * block + 2.0 * self.width * self.vocabulary
+
+
+# From the models' own config.json.
+SHAPES = {
+    "GSAI-ML/LLaDA-8B-Instruct": Shape(4096, 32, 12288, 4096, 126464),
+    "GSAI-ML/LLaDA-8B-Base": Shape(4096, 32, 12288, 4096, 126464),
+    "GSAI-ML/LLaDA-1.5": Shape(4096, 32, 12288, 4096, 126464),
+    "Dream-org/Dream-v0-Instruct-7B": Shape(3584, 28, 18944, 512, 152064),
+    "Dream-org/Dream-v0-Base-7B": Shape(3584, 28, 18944, 512, 152064),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A card: dense bfloat16 peak by its maker's data sheet, memory, and what an hour may cost."""
+
+    peak: float  # floating-point operations a second
+    memory: float  # bytes
+    dollars: float  # an hour; prices differ and move, so `--dollars` replaces this
+
+
+CARDS = {
+    "A100": Gpu(312e12, 80e9, 1.80),
+    "H100": Gpu(989e12, 80e9, 2.50),
+    "L40S": Gpu(362e12, 48e9, 1.00),
+    "RTX4090": Gpu(165e12, 24e9, 0.40),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One line of the estimate."""
+
+    gpus: int
+    seconds: float
+    dollars: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run will take, with what it was reckoned from."""
+
+    samples: int
+    rows_per_sample: float
+    rows: float
+    operations_per_row: float
+    rows_per_second: float  # of one card
+    weights_bytes: float
+    fits: bool
+    costs: tuple[Cost, ...]
+
+
+def rows_of(settings: Settings) -> int:
+    """Rows Algorithm 1 forwards for one sample: 1 + T·N·b; the engine forwards at most so many."""
+    plan = Plan.of(settings)
+    lengths = block_lengths(settings.gen_length, settings.steps) if plan.blocks else [1]
+    starts = min(plan.particles, len(lengths))
+    return plan.sweeps * (starts + settings.steps * plan.particles * plan.branching)
+
+
+def estimate(
+    model: str,
+    settings: Settings,
+    samples: int,
+    *,
+    card: str = "H100",
+    gpus: Sequence[int] = GPUS,
+    prompt_tokens: int = PROMPT_TOKENS,
+    share: float = 1.0,
+    utilisation: float = UTILISATION,
+    dollars: float | None = None,
+) -> Estimate:
+    """Samples are independent, so a cluster takes as long as its busiest card."""
+    shape, gpu = _shape(model), _card(card)
+    _positive(samples=samples, prompt_tokens=prompt_tokens, share=share, utilisation=utilisation)
+    per_sample = rows_of(settings) * share
+    length = prompt_tokens + settings.gen_length
+    # Logits are read at masked positions only: all of them at first, none at the end.
+    operations = shape.operations(length, settings.gen_length / 2)
+    rate = gpu.peak * utilisation / operations
+    price = gpu.dollars if dollars is None else dollars
+    costs = []
+    for count in gpus:
+        _positive(gpus=count)
+        seconds = math.ceil(samples / count) * per_sample / rate
+        costs.append(Cost(count, seconds, seconds * count * price / 3600))
+    weights = 2 * shape.parameters()
+    return Estimate(
+        samples=samples,
+        rows_per_sample=per_sample,
+        rows=samples * per_sample,
+        operations_per_row=operations,
+        rows_per_second=rate,
+        weights_bytes=weights,
+        fits=weights * 1.15 < gpu.memory,  # a few rows need a tenth on top
+        costs=tuple(costs),
+    )
+
+
+def measured_share(folder: Path, method: str) -> float:
+    """Rows really forwarded over Algorithm 1's, in the records of a run on disk."""
+    from s3dlm.evaluation import manifest, records
+
+    specs = {c.spec for c in manifest.read(folder).conditions if c.settings.method == method}
+    found = [record for record in records.read(folder) if record.spec in specs]
+    if not found:
+        raise RecordError(f"{folder} has no record of method={method!r}; name a run that has")
+    return sum(record.nfe for record in found) / sum(record.nfe_logical for record in found)
+
+
+def _shape(model: str) -> Shape:
+    if model not in SHAPES:
+        raise SettingsError(
+            unknown_name("model", model, SHAPES)
+            + "; small models are measured faster than estimated: s3dlm eval --limit 10"
+        )
+    return SHAPES[model]
+
+
+def _card(name: str) -> Gpu:
+    if name not in CARDS:
+        raise SettingsError(unknown_name("gpu", name, CARDS))
+    return CARDS[name]
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise SettingsError(f"{name}={value!r} is not allowed; give a number above 0")

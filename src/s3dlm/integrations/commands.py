@@ -1,0 +1,115 @@
+"""Commands of this folder and its neighbours: parse, call, print."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from s3dlm.estimate import Estimate
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the package's command line."""
+    app.command("estimate")(estimate_command)
+    app.command("export-generate")(export_command)
+
+
+def estimate_command(
+    model: Annotated[
+        str, typer.Option(help="A hub id of the LLaDA or Dream family.")
+    ] = "GSAI-ML/LLaDA-8B-Instruct",
+    task: Annotated[str, typer.Option(help="Says how many problems there are.")] = "gsm8k",
+    method: Annotated[str, typer.Option(help="A row of `s3dlm methods`.")] = "s3",
+    limit: Annotated[int | None, typer.Option(help="Problems, instead of all.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of every problem.")] = 1,
+    particles: Annotated[int, typer.Option("--particles", "-N", help="Kept a step.")] = 4,
+    branching: Annotated[int, typer.Option("--branching", "-b", help="Children of each.")] = 2,
+    gen_length: Annotated[int, typer.Option(help="Tokens of the answer's canvas.")] = 128,
+    steps: Annotated[int, typer.Option(help="Denoising steps.")] = 64,
+    gpu: Annotated[str, typer.Option(help="A100, H100, L40S or RTX4090.")] = "H100",
+    gpus: Annotated[str, typer.Option(help="Numbers of cards, with commas.")] = "1,8,64",
+    dollars: Annotated[float | None, typer.Option(help="What a card costs an hour.")] = None,
+    prompt_tokens: Annotated[int, typer.Option(help="Of a prompt, on average.")] = 256,
+    utilisation: Annotated[float, typer.Option(help="Share of the peak that is reached.")] = 0.3,
+    run: Annotated[
+        Path | None, typer.Option(help="A recorded run that says how many rows are really needed.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Say what a run will cost before it starts: rows, time and dollars.
+
+    s3dlm estimate --model GSAI-ML/LLaDA-8B-Instruct --task gsm8k --method s3
+
+    s3dlm estimate --method best_of_k --gpu A100 --gpus 8 --run runs/first
+    """
+    from s3dlm import estimate as costs
+    from s3dlm.errors import SettingsError
+    from s3dlm.settings import Settings
+
+    settings = Settings(
+        method=method, particles=particles, branching=branching, gen_length=gen_length,
+        steps=steps, block_length=min(64, gen_length),
+    )  # fmt: skip
+    try:
+        cards = [int(part) for part in gpus.split(",")]
+    except ValueError as error:
+        raise SettingsError(f"gpus={gpus!r} is no list of whole numbers, as in 1,8,64") from error
+    found = costs.estimate(
+        model, settings, _problems(task, limit) * seeds, card=gpu, gpus=cards,
+        prompt_tokens=prompt_tokens, utilisation=utilisation, dollars=dollars,
+        share=1.0 if run is None else costs.measured_share(run, method),
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(found)))
+    else:
+        _print(found, f"{method} on {task}, {model}, {gpu}")
+
+
+def _problems(task: str, limit: int | None) -> int:
+    """How many problems the published set has; 500 where problems are generated."""
+    from s3dlm import tasks
+
+    source = tasks.get(task).source
+    count = source.subset or source.count if source is not None else None
+    return min(count or 500, limit or 10**9)
+
+
+def _print(found: Estimate, title: str) -> None:
+    typer.echo(title)
+    typer.echo(f"{found.samples:,} samples of at most {found.rows_per_sample:,.0f} rows each")
+    typer.echo(
+        f"{found.operations_per_row / 1e12:.2f} TFLOP a row, "
+        f"{found.rows_per_second:,.1f} rows a second on one card"
+    )
+    if not found.fits:
+        typer.echo(
+            f"the weights take {found.weights_bytes / 1e9:.0f} GB in bfloat16: more than a card has"
+        )
+    typer.echo(f"{'cards':>6} {'time':>10} {'dollars':>9}")
+    for cost in found.costs:
+        typer.echo(f"{cost.gpus:>6} {_time(cost.seconds):>10} {cost.dollars:>9,.2f}")
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def export_command(
+    folder: Annotated[Path, typer.Argument(help="Where `custom_generate/generate.py` goes.")],
+) -> None:
+    """Write the folder that makes `model.generate` of transformers search.
+
+    s3dlm export-generate search
+
+    model.generate(ids, custom_generate="search", trust_remote_code=True, tokenizer=tokenizer)
+    """
+    from s3dlm.integrations.export import export
+
+    typer.echo(export(folder))

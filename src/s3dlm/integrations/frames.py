@@ -1,0 +1,93 @@
+"""Results, traces and runs as lists of flat dictionaries, one a row: `pandas.DataFrame(rows(...))`.
+
+pandas itself is not needed here; whatever reads a list of dictionaries reads these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from s3dlm.engine import Result
+from s3dlm.evaluation import manifest, records
+from s3dlm.search.loop import Step
+
+
+def survivors(result: Result) -> list[dict[str, Any]]:
+    """One row per survivor; parts of its score as columns `part.NAME`."""
+    rows = []
+    for index, one in enumerate(result.survivors):
+        row = {"survivor": index, **dataclasses.asdict(one)}
+        parts = row.pop("parts")
+        rows.append({**row, **_parts(parts), "chosen": one.text == result.text})
+    return rows
+
+
+def results(many: Iterable[Result]) -> list[dict[str, Any]]:
+    """One row per result, with its settings as columns `setting.NAME`."""
+    plain = ("question", "task", "answer", "text", "nfe", "nfe_logical", "seconds")
+    return [
+        {
+            **{name: getattr(result, name) for name in plain},
+            **{f"setting.{name}": value for name, value in result.settings.to_json().items()},
+        }
+        for result in many
+    ]
+
+
+def steps(events: Iterable[Step | Result]) -> list[dict[str, Any]]:
+    """One row per denoising step of a stream or a recorded trace."""
+    return [
+        {
+            "step": event.index,
+            "rows": event.rows,
+            "ess": event.ess,
+            "unique_ancestors": event.unique_ancestors,
+            "resampled": event.resampled,
+            "score": float(event.score.mean()),
+            "best_score": float(event.score.max()),
+            "confidence": float(event.confidence.mean()),
+        }
+        for event in events
+        if isinstance(event, Step)
+    ]
+
+
+def children(events: Iterable[Step | Result]) -> Iterator[dict[str, Any]]:
+    """One row per child of every step: who its parent was, what it scored, how often it survived."""
+    for event in events:
+        if not isinstance(event, Step):
+            continue
+        for child in range(event.parent.size):
+            yield {
+                "step": event.index,
+                "child": child,
+                "parent": int(event.parent[child]),
+                "score": float(event.score[child]),
+                "weight": float(event.weight[child]),
+                "confidence": float(event.confidence[child]),
+                "offspring": int((event.survivor == child).sum()),
+                **_parts(event.parts[child]),
+            }
+
+
+def runs(folder: str | Path) -> list[dict[str, Any]]:
+    """One row per record of an evaluated run, with task and method of its condition."""
+    path = Path(folder)
+    conditions = {one.spec: one for one in manifest.read(path).conditions}
+    plain = ("sample", "seed", "correct", "answer", "nfe", "nfe_logical", "tokens", "seconds")
+    return [
+        {
+            "task": conditions[record.spec].task,
+            "method": conditions[record.spec].label,
+            **{name: getattr(record, name) for name in plain},
+        }
+        for record in records.read(path)
+        if record.spec in conditions
+    ]
+
+
+def _parts(parts: Any) -> dict[str, float]:
+    return {f"part.{name}": float(value) for name, value in parts.items()}
