@@ -15,9 +15,10 @@ from s3dlm.errors import RecordError
 from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation import records as rows
 from s3dlm.evaluation.manifest import Manifest
-from s3dlm.evaluation.plan import Condition, settings_of
+from s3dlm.evaluation.plan import ALIASES, Condition, settings_of
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import Comparison, Interval, compare, wilson
+from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
 
@@ -57,10 +58,11 @@ def _mains(plan: Manifest) -> dict[str, dict[str, Condition]]:
     wanted = {
         label: settings_of(label, base, plan.tuned).replace(seed=0)
         for label in {condition.label for condition in plan.conditions}
+        if label in METHODS or label in ALIASES  # a variant's name stands outside the comparison
     }
     found: dict[str, dict[str, Condition]] = {}
     for condition in plan.conditions:
-        if condition.settings == wanted[condition.label]:
+        if condition.settings == wanted.get(condition.label):
             found.setdefault(condition.task, {})[condition.label] = condition
     return found
 
