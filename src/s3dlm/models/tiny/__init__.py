@@ -1,0 +1,1 @@
+"""The files of the shipped model `tiny`; data only."""
