@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from s3dlm.evaluation.progress import Bars
     from s3dlm.evaluation.report import Report
     from s3dlm.evaluation.run import Plan
-    from s3dlm.models.base import Model
     from s3dlm.tasks import Loaded
 
 ModelName = Annotated[str, typer.Option("--model", help="tiny, a folder or a hub id.")]
@@ -33,6 +33,10 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, float16.")]
 MaxRows = Annotated[
     int | None, typer.Option(min=1, help="Rows a forward; default: found by trying.")
+]
+RayCluster = Annotated[
+    str | None,
+    typer.Option("--ray", help="Spread over a Ray cluster: local, auto, or its address."),
 ]
 Traces = Annotated[int, typer.Option(help="Problems a task whose searches are written down.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The tables as JSON.")]
@@ -73,6 +77,7 @@ def eval_command(
     max_rows: MaxRows = None,
     device: Device = None,
     dtype: Dtype = None,
+    ray: RayCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate methods on tasks; killed at any moment, the same command goes on where it stopped.
@@ -102,7 +107,9 @@ def eval_command(
         for label, some in recommended.tuned(model).items()
     }
     names = _names(task) or list(recommended.tasks(model))
-    loaded, problems = _prepare(model, device, dtype, names, data=data, split=split, limit=limit)
+    loaded, problems = _prepare(
+        model, device, dtype, names, ray=ray, data=data, split=split, limit=limit
+    )
     conditions = plans.grid(names, _names(method), base, swept, tuned)
     plan = run.Plan(conditions, base, problems, range(seeds), split, tuned, traces)
     _evaluate(loaded, plan, out, max_rows)
@@ -145,6 +152,7 @@ def reproduce_command(
     max_rows: MaxRows = None,
     device: Device = None,
     dtype: Dtype = None,
+    ray: RayCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, from evaluation to report.
@@ -157,7 +165,7 @@ def reproduce_command(
     from s3dlm.tasks import recommended
 
     names = _names(task) or list(recommended.tasks(model))
-    loaded, problems = _prepare(model, device, dtype, names, data=data, limit=limit)
+    loaded, problems = _prepare(model, device, dtype, names, ray=ray, data=data, limit=limit)
     plan = protocol.reproduction(
         problems,
         protocol.base_settings(model),
@@ -268,18 +276,32 @@ def _main_point(model: str, swept: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def _prepare(
-    model: str, device: str | None, dtype: str | None, names: Sequence[str], **which: Any
-) -> tuple[Model, dict[str, Loaded]]:
-    """Model and problems; missing data is found out before a large model is loaded."""
+    model: str,
+    device: str | None,
+    dtype: str | None,
+    names: Sequence[str],
+    ray: str | None = None,
+    **which: Any,
+) -> tuple[Any, dict[str, Loaded]]:
+    """Model and problems; missing data is found out before a large model is loaded.
+
+    With a cluster the model is loaded by its workers, and the cluster stands in its place.
+    """
     from s3dlm.evaluation.protocol import problems
     from s3dlm.models.registry import load
     from s3dlm.tasks import default_preset
 
     preset = default_preset(model)
     found = problems(names, preset, **which)
-    loaded = load(model, device=device, dtype=dtype)
-    if loaded.preset != preset:  # a model of another package may have its own
-        found = problems(names, loaded.preset, **which)
+    loaded: Any
+    if ray is None:
+        loaded = load(model, device=device, dtype=dtype)
+        if loaded.preset != preset:  # a model of another package may have its own
+            found = problems(names, loaded.preset, **which)
+    else:
+        from s3dlm.distributed import Cluster
+
+        loaded = Cluster(model, address=ray, device=device, dtype=dtype)
     for name, some in found.items():
         total = "" if len(some.samples) == some.total else f" of {some.total}"
         typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)
@@ -293,12 +315,15 @@ def _bars(plan: Plan) -> Bars:
     return Bars(plan.conditions, counts, len(plan.seeds))
 
 
-def _evaluate(model: Model, plan: Plan, folder: Path, max_rows: int | None) -> None:
-    from s3dlm.evaluation.run import evaluate
+def _evaluate(model: Any, plan: Plan, folder: Path, max_rows: int | None) -> None:
+    """Run a plan on a model, or on a cluster that is closed afterwards."""
+    from s3dlm.evaluation.run import Here, evaluate_with
+    from s3dlm.models.base import Model
 
+    here = isinstance(model, Model)
     try:
-        with _bars(plan) as observer:
-            evaluate(model, plan, folder, observer=observer, max_rows=max_rows)
+        with contextlib.nullcontext(Here(model)) if here else model as work, _bars(plan) as bars:
+            evaluate_with(work, plan, folder, observer=bars, max_rows=max_rows)
     except KeyboardInterrupt:
         typer.echo(f"stopped; the same command goes on where {folder} ends", err=True)
         raise typer.Exit(130) from None
