@@ -133,7 +133,10 @@ def _fixed_text(text: str, gold: object, question: str) -> bool:
 
 def _pool(gold: object) -> tuple[list[int], float]:
     """Countdown's gold: the numbers, each to be used exactly once, and the target."""
-    if isinstance(gold, str):
+    if isinstance(gold, str) and "|" in gold:  # generated problems: target|numbers
+        target, _, numbers = gold.partition("|")
+        gold = [numbers.split(","), target]
+    elif isinstance(gold, str):
         integers = [int(numeral) for numeral in re.findall(r"-?[0-9]{1,15}", gold)]
         gold = [integers[:-1], integers[-1]] if len(integers) > 1 else gold
     if isinstance(gold, Sequence) and len(gold) == 2 and isinstance(gold[0], Sequence):
