@@ -1,0 +1,142 @@
+"""The commands as a user types them, on the fake model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.evaluation import commands, demo, figures, records, tune
+from s3dlm.models import registry
+from s3dlm.tasks import recommended
+from tests.evaluation.small_run import BASE, small_model, write_task
+
+SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2", "-b", "2"]
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
+    monkeypatch.setattr(figures, "draw", lambda *_: None)  # test_report.py draws them
+    monkeypatch.setitem(
+        recommended.SETTINGS, "fake", {k: v for k, v in BASE.to_json().items() if k != "seed"}
+    )
+    made = typer.Typer()
+    commands.register(made)
+    return made
+
+
+def call(app: typer.Typer, *words: str) -> str:
+    done = CliRunner().invoke(app, [*words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_eval_writes_a_report_and_says_where(app: typer.Typer, tmp_path: Path) -> None:
+    task = write_task(tmp_path, 3)
+    out = tmp_path / "run"
+    words = ["eval", "--model", "fake", "--task", task, "--method", "best_of_k,s3", "--limit", "2"]
+    said = call(app, *words, *SMALL, "--out", str(out))
+    assert str(out / "report.html") in said.replace("\n", "")
+    assert len(records.read(out)) == 4
+    again = json.loads(call(app, *words, *SMALL, "--out", str(out), "--json"))
+    assert [table["title"] for table in again["tables"]][:1] == ["Accuracy (Table 1)"]
+    assert len(records.read(out)) == 4
+    with pytest.raises(RecordError, match=r"temperature was 1\.0 and is now 0\.5"):
+        call(app, *words, *SMALL, "--temperature", "0.5", "--out", str(out))
+
+
+def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
+    app: typer.Typer, tmp_path: Path
+) -> None:
+    task = write_task(tmp_path, 2)
+    words = ["eval", "--model", "fake", "--task", task, "--method", "s3", "--limit", "1"]
+    made = json.loads(
+        call(app, *words, "-N", "1,2", "-b", "1,2", "--out", str(tmp_path / "r"), "--json")
+    )
+    sweep = next(table for table in made["tables"] if "particles" in table["title"])
+    assert [row[:2] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
+
+
+def test_report_marks_anew(app: typer.Typer, tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    out = tmp_path / "run"
+    call(
+        app, "eval", "--model", "fake", "--task", task, "--method", "s3", *SMALL, "--out", str(out)
+    )
+    made = call(app, "report", str(out), "--grading", "d1", "--out", str(tmp_path / "d1"))
+    assert "report.html" in made
+    assert "preset d1" in (tmp_path / "d1" / "report.md").read_text()
+
+
+def test_reproduce_writes_the_results_page(app: typer.Typer, tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    words = [
+        "reproduce",
+        "--model",
+        "fake",
+        "--task",
+        task,
+        "--seeds",
+        "1",
+        "--sweep-problems",
+        "0",
+    ]
+    call(app, *words, "--out", str(tmp_path / "run"), "--results", str(tmp_path / "results.md"))
+    text = (tmp_path / "results.md").read_text()
+    for label in ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3", "twisted"):
+        assert label in text
+
+
+def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    with pytest.raises(SettingsError, match="particles='two' is no list of numbers"):
+        call(app, "eval", "--task", task, "-N", "two", "--out", str(tmp_path / "r"))
+    with pytest.raises(SettingsError, match="did you mean 'gsm8k'"):
+        call(app, "eval", "--task", "gsm8", "--out", str(tmp_path / "r"))
+    with pytest.raises(RecordError, match="name a folder that `s3dlm eval` wrote"):
+        call(app, "report", str(tmp_path))
+
+
+def test_tuning_reads_the_validation_split_alone(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["tune", "--model", "fake", "--task", "countdown", "--method", "best_of_k,s3"]
+    monkeypatch.setattr("s3dlm.tasks.default_preset", lambda name: "tiny")
+    grid = ["--limit", "2", "--temperature", "0.5,1", "--lam", "1,4"]
+    best = json.loads(call(app, *words, *grid, "--out", str(tmp_path), "--json"))
+    assert set(best) == {"best_of_k", "s3"}
+    assert set(best["s3"]) == {"temperature", "lam"}
+    assert set(best["best_of_k"]) == {"temperature"}
+    assert json.loads((tmp_path / "tuned.json").read_text()) == best
+    samples = {
+        r.sample for part in ("temperature", "lambda") for r in records.read(tmp_path / part)
+    }
+    assert all("-validation-" in sample for sample in samples)
+    tried = tune.tried(tmp_path / "temperature", tmp_path / "lambda")
+    assert {(t.label, t.lam) for t in tried} == {
+        ("best_of_k", 1.0),
+        ("s3", 1.0),
+        ("s3", 2.0),
+        ("s3", 4.0),
+    }
+    assert tried == sorted(tried, key=lambda row: -row.accuracy)
+
+
+def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds grow while the clock allows; every method has answered the same problems."""
+    monkeypatch.setattr(demo, "ROUNDS", (1, 2, 4, 8))
+    monkeypatch.setitem(recommended.TASKS, "fake", ("countdown",))
+    ticks = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
+    asked = demo.compare(
+        small_model(), BASE, tmp_path, 45.0, commands._bars, clock=lambda: next(ticks)
+    )
+    # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
+    assert asked == 4
+    found = records.read(tmp_path)
+    assert len(found) == 4 * 5
+    assert len({(r.sample, r.seed) for r in found}) == 4
