@@ -74,7 +74,7 @@ export class Form {
 }
 
 function select(label, choices, value) {
-  const input = el("select", {}, ...choices.map(([name, text]) => el("option", { value: name, selected: name === value }, text)));
+  const input = el("select", { "aria-label": label }, ...choices.map(([name, text]) => el("option", { value: name, selected: name === value }, text)));
   return {
     node: el("label", {}, el("span", {}, label), input),
     get value() { return input.value; },
@@ -83,6 +83,6 @@ function select(label, choices, value) {
 }
 
 function number(name, label, value, least, step) {
-  const input = el("input", { type: "number", value: value ?? "", min: least, step: step < 1 ? "any" : step, inputmode: "decimal", name });
+  const input = el("input", { type: "number", value: value ?? "", min: least, step: step < 1 ? "any" : step, inputmode: "decimal", name, "aria-label": label });
   return { name, input, node: el("label", {}, el("span", {}, label), input) };
 }
