@@ -1,0 +1,88 @@
+"""Small parts: batch size by trial, token counters, progress, fingerprints."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from s3dlm.evaluation import batch, circumstances, tokens
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.progress import Bars
+from s3dlm.models.base import Model
+from tests.evaluation.small_run import BASE
+from tests.evaluation.test_records import record
+from tests.fakes import ByteTokenizer, fake_model
+
+
+class Machine:
+    """A denoiser with so much memory."""
+
+    mask_id, vocabulary, context = 1, 4, 64
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+
+    def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
+        if len(tokens) > self.memory:
+            raise torch.OutOfMemoryError("out of memory")
+        return tokens
+
+
+def _model(denoiser: Machine) -> Model:
+    return dataclasses.replace(fake_model(), denoiser=denoiser)  # type: ignore[arg-type]
+
+
+def test_rows_grow_until_they_stop_paying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 rows keep this machine busy; a forward of 64 takes twice as long."""
+    tried: list[int] = []
+
+    def seconds(model: Model, row: list[int], rows: int) -> float:
+        tried.append(rows)
+        return 0.01 * max(1.0, rows / 32)
+
+    monkeypatch.setattr(batch, "_probe", seconds)
+    assert batch.rows_that_pay(_model(Machine(10_000)), [5, 6], 8) == 32
+    assert tried == [8, 16, 32, 64]
+
+
+def test_rows_stop_below_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "GAIN", 0.0)  # whatever the clock says, more rows would pay
+    assert batch.rows_that_pay(_model(Machine(20)), [5, 6], 8) == 16
+    assert batch.rows_that_pay(_model(Machine(10_000)), [5, 6], 8) == batch.SIZES[-1]
+
+
+def test_without_its_file_the_models_tokenizer_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    found = tokens.counter(ByteTokenizer())
+    assert (found.name, found.count("four")) == ("the model's tokenizer", 4)
+
+
+def test_the_fingerprint_knows_the_weights() -> None:
+    class Network(torch.nn.Linear):
+        mask_id, vocabulary, context = 1, 4, 64
+
+    one = Network(3, 2)
+    model = dataclasses.replace(fake_model(), denoiser=one)  # type: ignore[arg-type]
+    before = circumstances.fingerprint(model)
+    assert before == circumstances.fingerprint(model)
+    with torch.no_grad():
+        one.weight[1, 2] += 1
+    assert circumstances.fingerprint(model) != before
+
+
+def test_progress_without_a_terminal_is_a_line_a_condition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    condition = Condition("countdown", "s3", BASE)
+    with Bars([condition], {"countdown": 3}, 1) as bars:
+        bars.begin(condition, 3, [record("a")])
+        bars.record(condition, record("b", correct=0.0))
+        assert bars.left() is not None
+        bars.record(condition, record("c", correct=0.0))
+    said = capsys.readouterr().err
+    assert said == "[1/1] Countdown s3 (N=2 b=2 block=24) 3/3 33.3 %\n"
