@@ -10,14 +10,16 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from s3dlm.errors import S3dlmError
+from s3dlm.errors import S3dlmError, SettingsError
 
 if TYPE_CHECKING:
     from s3dlm.engine import Result
+    from s3dlm.models.base import Model
+    from s3dlm.settings import Settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,45 +29,47 @@ app = typer.Typer(
 )
 
 
+def _flag(words: str, *names: str) -> Any:
+    return typer.Option(*names, help=words)
+
+
+TaskName = Annotated[str | None, _flag("Words the prompt, picks verifier and answer.")]
+Particles = Annotated[int | None, _flag("Kept after every step.", "--particles", "-N")]
+Branching = Annotated[int | None, _flag("Children of each.", "--branching", "-b")]
+Verifier = Annotated[str | None, _flag("A profile, a TOML file or a registered name.")]
+More = Annotated[list[str] | None, _flag("Any other setting, NAME=VALUE.", "--set")]
+RemoteCode = Annotated[bool, _flag("Run the checkpoint's own code.", "--trust-remote-code")]
+Compile = Annotated[bool, _flag("Run the network through torch.compile.", "--compile")]
+
+
 @app.command()
 def generate(
     prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    model: Annotated[str, typer.Option(help="tiny, a folder or a hub id.")] = "tiny",
-    task: Annotated[
-        str | None, typer.Option(help="Words the prompt, picks the verifier, finds the answer.")
-    ] = None,
-    method: Annotated[str, typer.Option(help="A row of `s3dlm methods`.")] = "s3",
-    particles: Annotated[int | None, typer.Option("--particles", "-N", help="Kept a step.")] = None,
-    branching: Annotated[
-        int | None, typer.Option("--branching", "-b", help="Children of each.")
-    ] = None,
-    lam: Annotated[float | None, typer.Option(help="λ, the strength of the tilt.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of sampling; 0 is greedy.")] = None,
-    gen_length: Annotated[int | None, typer.Option(help="Tokens of the answer's canvas.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Denoising steps.")] = None,
-    block_length: Annotated[int | None, typer.Option(help="Filled from left to right.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Which positions are revealed first.")] = None,
-    resampling: Annotated[str | None, typer.Option(help="Instead of the method's own.")] = None,
-    ess_threshold: Annotated[
-        float | None, typer.Option(help="Resample only below this share of ESS.")
-    ] = None,
-    selection: Annotated[str | None, typer.Option(help="Instead of the method's own.")] = None,
-    verifier: Annotated[
-        str | None, typer.Option(help="A profile (paper, …), a TOML file, or a registered name.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same answer.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run the checkpoint's own Python code.")
-    ] = False,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="Run the network through torch.compile.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON, no board.")] = False,
-    trace: Annotated[Path | None, typer.Option(help="Record every step as JSON lines.")] = None,
-    profile: Annotated[bool, typer.Option("--profile", help="Tell where the time went.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer.")] = False,
+    model: Annotated[str, _flag("tiny, a folder or a hub id.")] = "tiny",
+    task: TaskName = None,
+    method: Annotated[str, _flag("A row of `s3dlm methods`.")] = "s3",
+    particles: Particles = None,
+    branching: Branching = None,
+    lam: Annotated[float | None, _flag("λ, the strength of the tilt.")] = None,
+    temperature: Annotated[float | None, _flag("Of sampling; 0 is greedy.")] = None,
+    gen_length: Annotated[int | None, _flag("Tokens of the answer's canvas.")] = None,
+    steps: Annotated[int | None, _flag("Denoising steps.")] = None,
+    block_length: Annotated[int | None, _flag("Filled from left to right.")] = None,
+    policy: Annotated[str | None, _flag("Which positions are revealed first.")] = None,
+    resampling: Annotated[str | None, _flag("Instead of the method's own.")] = None,
+    ess_threshold: Annotated[float | None, _flag("Resample only below this share.")] = None,
+    selection: Annotated[str | None, _flag("Instead of the method's own.")] = None,
+    more: More = None,
+    verifier: Verifier = None,
+    seed: Annotated[int, _flag("Same seed, same answer.")] = 0,
+    device: Annotated[str | None, _flag("cpu, cuda, cuda:1, mps.")] = None,
+    dtype: Annotated[str | None, _flag("float32, bfloat16, float16.")] = None,
+    trust_remote_code: RemoteCode = False,
+    compiled: Compile = False,
+    as_json: Annotated[bool, _flag("The result as JSON, no board.", "--json")] = False,
+    trace: Annotated[Path | None, _flag("Record every step as JSON lines.")] = None,
+    profile: Annotated[bool, _flag("Tell where the time went.", "--profile")] = False,
+    quiet: Annotated[bool, _flag("Only the answer.", "--quiet", "-q")] = False,
 ) -> None:
     """Answer one prompt, and watch the search while it works.
 
@@ -73,46 +77,81 @@ def generate(
 
     s3dlm generate "What is 2 + 2?" --model GSAI-ML/LLaDA-8B-Instruct --json
     """
-    from s3dlm import board, engine
-    from s3dlm import trace as traces
     from s3dlm.models.registry import load
-    from s3dlm.settings import Settings
-    from s3dlm.tasks import recommended
 
-    if prompt == "-":
-        prompt = sys.stdin.read()
-    given = {
-        "particles": particles, "branching": branching, "lam": lam, "temperature": temperature,
-        "gen_length": gen_length, "steps": steps, "block_length": block_length, "policy": policy,
-        "resampling": resampling, "ess_threshold": ess_threshold, "selection": selection,
-    }  # fmt: skip
-    own = {name: value for name, value in given.items() if value is not None}
+    prompt = sys.stdin.read() if prompt == "-" else prompt
     named, judge = _verifier(verifier)
-    settings = Settings.from_json(
-        {**recommended.settings(model), **own, **named, "method": method, "seed": seed}
-    )
+    options = {
+        **named, "method": method, "seed": seed, "particles": particles, "branching": branching,
+        "lam": lam, "temperature": temperature, "gen_length": gen_length, "steps": steps,
+        "block_length": block_length, "policy": policy, "resampling": resampling,
+        "ess_threshold": ess_threshold, "selection": selection, **_pairs(more or []),
+    }  # fmt: skip
+    settings = _settings(model, options)
     loaded = load(
         model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled
     )
-    events = engine.stream(loaded, prompt, task=task, settings=settings, verifier=judge)
-    if trace is not None:
-        events = traces.write_trace(
-            trace, loaded, events, question=prompt, task=task, settings=settings
-        )
-    if not (as_json or quiet):
-        events = board.show(
-            events, board.pieces_of(loaded), loaded.end_ids, title=f"{method} on {loaded.name}"
-        )
-    result = _last(events)
-    if as_json:
-        typer.echo(json.dumps(traces.encode_result(result), ensure_ascii=False))
-    else:
-        _print_result(result, quiet=quiet)
+    result = _search(loaded, prompt, task, settings, judge, trace, board=not (as_json or quiet))
+    _print_result(result, as_json=as_json, quiet=quiet)
     if profile:
         _print_profile(result)
 
 
-def _verifier(name: str | None) -> tuple[dict[str, str], Any]:
+def _pairs(texts: list[str]) -> dict[str, Any]:
+    """NAME=VALUE as a setting; a value that is no JSON is a word."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise SettingsError(
+                f"--set {text!r} is not allowed; write NAME=VALUE, as in tilt=adaptive"
+            )
+        try:
+            found[name.strip()] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name.strip()] = value.strip()
+    if "cadence" in found:  # its numbers are names: every k-th step
+        found["cadence"] = str(found["cadence"])
+    return found
+
+
+def _settings(model: str, options: dict[str, Any]) -> Settings:
+    """What the model is best asked with, changed by what the user gave."""
+    from s3dlm.settings import Settings
+    from s3dlm.tasks import recommended
+
+    given = {name: value for name, value in options.items() if value is not None}
+    return Settings.from_json({**recommended.settings(model), **given})
+
+
+def _search(
+    model: Model,
+    prompt: str,
+    task: str | None,
+    settings: Settings,
+    judge: str | None,
+    trace: Path | None,
+    *,
+    board: bool,
+) -> Result:
+    """Drain one search, through a trace and a board if they are wanted."""
+    from s3dlm import board as boards
+    from s3dlm import engine
+    from s3dlm import trace as traces
+
+    events = engine.stream(model, prompt, task=task, settings=settings, verifier=judge)
+    if trace is not None:
+        events = traces.write_trace(
+            trace, model, events, question=prompt, task=task, settings=settings
+        )
+    if board:
+        title = f"{settings.method} on {model.name}"
+        events = boards.show(events, boards.pieces_of(model), model.end_ids, title=title)
+    *_, result = events
+    return cast("Result", result)
+
+
+def _verifier(name: str | None) -> tuple[dict[str, str], str | None]:
     """A profile goes into the settings, a registered verifier is handed over by name."""
     from s3dlm.verifier.lookup import PROFILES
 
@@ -123,26 +162,22 @@ def _verifier(name: str | None) -> tuple[dict[str, str], Any]:
     return {}, name
 
 
-def _last(events: Any) -> Result:
-    result = None
-    for result in events:  # noqa: B007
-        pass
-    assert result is not None
-    return result  # type: ignore[no-any-return]
+def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        from s3dlm.trace import encode_result
 
-
-def _print_result(result: Result, *, quiet: bool) -> None:
-    if quiet:
+        typer.echo(json.dumps(encode_result(result), ensure_ascii=False))
+    elif quiet:
         typer.echo(result.text if result.answer is None else result.answer)
-        return
-    typer.echo(result.text)
-    answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
-    votes = sum(one.answer == result.answer for one in result.survivors)
-    typer.echo(
-        f"\n{answer}  ({votes} of {len(result.survivors)} survivors; "
-        f"{result.nfe} of {result.nfe_logical} rows forwarded; {result.seconds:.2f} s)",
-        err=True,
-    )
+    else:
+        typer.echo(result.text)
+        answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
+        votes = sum(one.answer == result.answer for one in result.survivors)
+        typer.echo(
+            f"\n{answer}  ({votes} of {len(result.survivors)} survivors; "
+            f"{result.nfe} of {result.nfe_logical} rows forwarded; {result.seconds:.2f} s)",
+            err=True,
+        )
 
 
 def _print_profile(result: Result) -> None:
@@ -251,7 +286,12 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 
 
 # Commands that live beside what they call; each module has a `register(app)`.
-_OTHERS = ("s3dlm.evaluation.commands", "s3dlm.evaluation.ablate", "s3dlm.server.commands")
+_OTHERS = (
+    "s3dlm.evaluation.commands",
+    "s3dlm.evaluation.ablate",
+    "s3dlm.server.commands",
+    "s3dlm.integrations.commands",
+)
 
 
 def _register_others() -> None:

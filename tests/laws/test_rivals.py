@@ -40,7 +40,7 @@ def ours(method: str, runs: int, **options: object) -> np.ndarray:
     return np.array(found)
 
 
-def agree(one: np.ndarray, other: np.ndarray) -> None:
+def assert_agree(one: np.ndarray, other: np.ndarray) -> None:
     error = math.sqrt(one.var() / one.size + other.var() / other.size)
     assert abs(one.mean() - other.mean()) < 4 * error + 1e-9
     assert error < 0.02  # else the comparison says nothing
@@ -92,7 +92,7 @@ def literal_fk(potential: str, count: int, rng: np.random.Generator) -> float:
 def test_fk_steering_is_its_papers_algorithm(potential: str) -> None:
     rng = np.random.default_rng(1)
     literal = np.array([literal_fk(potential, 6, rng) for _ in range(400)])
-    agree(ours(f"fk_{potential}", 400, particles=3, branching=2), literal)
+    assert_agree(ours(f"fk_{potential}", 400, particles=3, branching=2), literal)
 
 
 def test_fk_difference_targets_the_tilt() -> None:
@@ -121,7 +121,7 @@ def literal_self_rewarding(count: int, block_length: int, rng: np.random.Generat
 def test_self_rewarding_is_its_papers_algorithm() -> None:
     rng = np.random.default_rng(2)
     literal = np.array([literal_self_rewarding(6, 2, rng) for _ in range(500)])
-    agree(
+    assert_agree(
         ours("self_rewarding", 500, particles=3, branching=2, steps=LENGTH, block_length=2), literal
     )
 
@@ -155,7 +155,7 @@ def literal_gibbs(count: int, sweeps: int, rng: np.random.Generator) -> float:
 def test_particle_gibbs_is_its_papers_algorithm() -> None:
     rng = np.random.default_rng(3)
     literal = np.array([literal_gibbs(4, 3, rng) for _ in range(300)])
-    agree(ours("particle_gibbs", 300, particles=4, branching=3), literal)
+    assert_agree(ours("particle_gibbs", 300, particles=4, branching=3), literal)
 
 
 def test_hex_is_a_mixture_over_block_lengths() -> None:
@@ -181,7 +181,7 @@ def test_prism_prunes_by_score() -> None:
     rng = np.random.default_rng(4)
     found = ours("prism", 400, particles=4, branching=2)
     literal = np.array([literal_pruning(8, [4, 2, 2], rng) for _ in range(400)])
-    agree(found, literal)
+    assert_agree(found, literal)
 
 
 def test_distinct_siblings_differ_while_they_can() -> None:
