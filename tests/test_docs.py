@@ -1,0 +1,150 @@
+"""What the pages say works: Python is run, marked commands are run, all other commands parse.
+
+A fence may carry a word after its language. Python blocks run, in order, in one namespace a page,
+unless they are a `sketch`; `console run` blocks run in a folder of the page's own, and where a command
+begins with `$` its output must be what the page shows; every other `s3dlm` command must parse.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from s3dlm import cli
+from s3dlm.integrations import reference
+from tests.integrations.stand_in import provide
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(s3dlm [^`]+)`")
+COMMANDS = ("estimate", "export-generate")  # added by whoever assembles the command line
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fence of a page."""
+
+    language: str
+    mark: str
+    text: str
+
+    def commands(self) -> Iterator[tuple[str, str | None]]:
+        """Commands with the output the page shows; None where it shows none."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        if not any(line.startswith("$ ") for line in lines):
+            yield from ((line.split("  #")[0], None) for line in lines if line.strip())
+            return
+        for part in re.split(r"^\$ ", "\n".join(lines), flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output.strip() or None
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+def commands() -> list[Any]:
+    """(page, command) of all that is not run: it must at least parse."""
+    found = []
+    for page in PAGES:
+        shown = [
+            c
+            for b in blocks(page)
+            if b.language in ("console", "bash", "sh")
+            for c, _ in b.commands()
+        ]
+        prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+        shown += INLINE.findall(prose)
+        found += [
+            pytest.param(c, id=f"{page.stem}: {c[:60]}") for c in shown if c.startswith("s3dlm ")
+        ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def command_line() -> Any:
+    cli._register_others()
+    registered = {command.name for command in cli.app.registered_commands}
+    if not registered >= set(COMMANDS):
+        from s3dlm.integrations.commands import register
+
+        register(cli.app)
+    return typer.main.get_command(cli.app)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_parses(command: str, command_line: Any) -> None:
+    arguments = shlex.split(command)[1:]
+    if arguments[0].startswith("-"):
+        return
+    group = command_line.make_context("s3dlm", arguments, resilient_parsing=True)
+    name, sub, rest = command_line.resolve_command(group, arguments)
+    bare = not rest or rest == ["--help"]  # a page may speak of a command without its arguments
+    sub.make_context(name, list(rest), resilient_parsing=bare)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:(matplotlib|pyparsing)")
+def test_a_page_runs(
+    page: Path, command_line: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    provide(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.language == "python" and block.mark != "sketch":
+            exec(compile(block.text, f"{page.name}", "exec"), names)
+        elif block.language == "console" and block.mark == "run":
+            for command, output in block.commands():
+                said = run(command)
+                assert output is None or said.strip() == output, command
+
+
+def run(command: str) -> str:
+    """`s3dlm` in this process, anything else in a shell."""
+    if not command.startswith("s3dlm "):
+        return subprocess.run(
+            command, shell=True, check=True, capture_output=True, text=True
+        ).stdout
+    done = CliRunner().invoke(cli.app, shlex.split(command)[1:])
+    assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
+    return done.stdout
+
+
+def test_the_harness_command_of_its_page_is_one_the_harness_accepts() -> None:
+    """Its tasks, model and model_args; the same command line runs in tests/integrations."""
+    from s3dlm.lm_eval import TASKS
+    from s3dlm.settings import Settings
+
+    (block,) = [b for b in blocks(ROOT / "docs" / "lm_eval.md") if b.mark == "lm_eval"]
+    ((command, _),) = block.commands()
+    words = shlex.split(command)
+    assert words[:4] == ["python", "-m", "s3dlm.lm_eval", "run"]
+    given = dict(pair.split("=") for pair in words[words.index("--model_args") + 1].split(","))
+    assert set(given) - {"model"} <= set(Settings().to_json())
+    for task in words[words.index("--tasks") + 1].split(","):
+        assert (TASKS / f"{task}.yaml").is_file()
+
+
+def test_the_reference_of_settings_is_what_the_code_says() -> None:
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == reference.page(), (
+        "run: python -m s3dlm.integrations.reference docs/settings.md"
+    )
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} → {target}"
