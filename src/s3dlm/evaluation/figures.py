@@ -23,6 +23,7 @@ COLOURS = {
     "look_ahead": "#56B4E9",
     "s3": "#D55E00",
     "twisted": "#E69F00",
+    "s3_paper": "#F0E442",
 }
 MARKERS = {
     "greedy": "x",
@@ -32,9 +33,10 @@ MARKERS = {
     "look_ahead": "D",
     "s3": "o",
     "twisted": "P",
+    "s3_paper": "*",
 }
 STYLES = {"baseline": "--", "best_of_k": "-.", "greedy": ":", "s3": "-"}
-SPARE = ("#000000", "#F0E442", "#8C564B", "#7F7F7F")  # for methods that have no colour yet
+SPARE = ("#000000", "#8C564B", "#7F7F7F", "#BCBD22")  # for methods that have no colour yet
 
 # Fixed salt and no date: the same data gives the same file, byte for byte.
 RC = {

@@ -19,7 +19,11 @@ from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings
 
 # "greedy" is the baseline without sampling: what LLaDA's own decoding does by default.
-ALIASES: Mapping[str, Mapping[str, object]] = {"greedy": {"method": "baseline", "temperature": 0.0}}
+# "s3_paper" is s3 with the paper's λ, whatever was tuned.
+ALIASES: Mapping[str, Mapping[str, object]] = {
+    "greedy": {"method": "baseline", "temperature": 0.0},
+    "s3_paper": {"method": "s3", "lam": 1.0},
+}
 
 ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five rows
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary

@@ -57,7 +57,8 @@ def reproduction(
 ) -> Plan:
     """Table 1 and the ablation on everything, the curves on the first `sweep_problems`."""
     names = list(loaded)
-    main = plans.grid(names, METHODS, base, tuned=tuned)
+    labels = [*METHODS, "s3_paper"] if "lam" in tuned.get("s3", {}) else METHODS
+    main = plans.grid(names, labels, base, tuned=tuned)
     sweeps: list[Condition] = []
     if sweep_problems:
         grid = {"particles": PARTICLES, "branching": BRANCHING}

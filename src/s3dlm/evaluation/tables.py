@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from s3dlm import tasks as benchmarks
 from s3dlm.evaluation import paper, series
+from s3dlm.evaluation.plan import ALIASES
 from s3dlm.evaluation.statistics import Comparison, Interval
 from s3dlm.evaluation.summary import Cell, Evaluation, cells, paired
 from s3dlm.search.methods import METHODS
@@ -93,7 +94,7 @@ def ablation(run: Evaluation) -> Grid:
     }
     rows = []
     for label in labels:
-        method = METHODS.get(label)
+        method = METHODS.get(str(ALIASES.get(label, {}).get("method", label)))
         ahead = "✓" if method and method.scored == "every step" else "×"
         tilt = "✓" if method and method.weight in ("tilt", "twist") else "×"
         texts = []
