@@ -121,21 +121,6 @@ def run(command: str) -> str:
     return done.stdout
 
 
-def test_the_harness_command_of_its_page_is_one_the_harness_accepts() -> None:
-    """Its tasks, model and model_args; the same command line runs in tests/integrations."""
-    from s3dlm.lm_eval import TASKS
-    from s3dlm.settings import Settings
-
-    (block,) = [b for b in blocks(ROOT / "docs" / "lm_eval.md") if b.mark == "lm_eval"]
-    ((command, _),) = block.commands()
-    words = shlex.split(command)
-    assert words[:4] == ["python", "-m", "s3dlm.lm_eval", "run"]
-    given = dict(pair.split("=") for pair in words[words.index("--model_args") + 1].split(","))
-    assert set(given) - {"model"} <= set(Settings().to_json())
-    for task in words[words.index("--tasks") + 1].split(","):
-        assert (TASKS / f"{task}.yaml").is_file()
-
-
 def test_the_reference_of_settings_is_what_the_code_says() -> None:
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert written == reference.page(), (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 import warnings
@@ -15,6 +17,7 @@ import pytest
 from s3dlm import engine
 from s3dlm.errors import SettingsError
 from tests.integrations.plugin import ROOT, environment, load
+from tests.integrations.stand_in import provide
 
 pytest.importorskip("lm_eval")
 with warnings.catch_warnings():
@@ -135,25 +138,56 @@ def check(folder: Path, printed: str) -> None:
     assert list(folder.glob("cache*.db"))
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_the_command_line_of_the_harness(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+QUIET = [  # what the harness's own packages leave behind
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def quiet(test: Any) -> Any:
+    for mark in QUIET:
+        test = mark(test)
+    return test
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    """The command line in this process."""
     import lm_eval.tasks
 
     from s3dlm.lm_eval import main
-    from s3dlm.models import registry
 
-    plugin = SimpleNamespace(load=lambda: load, dist=None, value="")
-    monkeypatch.setattr(registry, "_registered", lambda: {"fake": plugin})
-    monkeypatch.setattr(sys, "argv", ["lm_eval", *command(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["lm_eval", *arguments])
     monkeypatch.setattr(lm_eval.tasks, "TaskManager", lm_eval.tasks.TaskManager)  # put back later
     # Describing the machine means a list of all packages, which takes longer than the run.
     monkeypatch.setattr("torch.utils.collect_env.get_pretty_env_info", lambda: "a machine")
     main()
+
+
+@quiet
+def test_the_command_line_of_the_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from s3dlm.models import registry
+
+    plugin = SimpleNamespace(load=lambda: load, dist=None, value="")
+    monkeypatch.setattr(registry, "_registered", lambda: {"fake": plugin})
+    run_here(monkeypatch, command(tmp_path))
     check(tmp_path, capsys.readouterr().out)
+
+
+@quiet
+def test_the_command_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provide(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^python -m s3dlm\.lm_eval (.*)$", page, re.MULTILINE)
+    run_here(monkeypatch, shlex.split(line))
+    printed = capsys.readouterr().out
+    for task in ("s3dlm_countdown", "s3dlm_choice_letters"):
+        assert f"|{task}" in printed
 
 
 @pytest.mark.slow  # a new process imports the harness, and the harness lists every package
