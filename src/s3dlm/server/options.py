@@ -50,8 +50,9 @@ def examples(model: str) -> list[dict[str, str]]:
     own = [task for task in recommended.tasks(model) if task in GENERATORS]
     if not own:
         return [{"task": task, "prompt": prompt} for task, prompt in GENERAL]
-    return [
-        {"task": task, "prompt": problem.question}
-        for task in own
-        for problem in problems(task, "test", EXAMPLES_PER_TASK)
+    drawn = [problems(task, "test", EXAMPLES_PER_TASK) for task in own]
+    return [  # one of each task first, so that the row shows what there is
+        {"task": problem.task, "prompt": problem.question}
+        for row in zip(*drawn, strict=True)
+        for problem in row
     ]
