@@ -18,9 +18,10 @@ from tiny_tokenizer import END, MASK, chat
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from s3dlm.tasks.problems import Problem, stream
+from s3dlm.tasks.problems import Problem, choice, stream
 
 WINDOW = 1536  # problems that are sorted by length together
+HONEST = {"arithmetic": 0.5, "drill": 0.0}  # the share of whole canvases; others a quarter
 LOWEST_RATIO = 0.15  # 1/t weighting is cut off below this mask ratio
 
 
@@ -57,8 +58,11 @@ class Encoder:
         # A lone blank is the missing tens digit of a number below ten.
         self.digits = {number for number, word in words.items() if word.isdigit() or not word}
         self.equals = {n for n, word in words.items() if word in ("=", "\\boxed{", "{")}
-        heavy = {n for n, word in words.items() if word in ("+", "-", "*", "/", "A", "B", "C", "D")}
-        self.heavy = heavy | self.digits
+        self.letters = {
+            n for w, n in tokenizer.get_vocab().items() if w in ("ĠA", "ĠB", "ĠC", "ĠD")
+        }
+        signs = {n for n, word in words.items() if word in ("+", "-", "*", "/")}
+        self.weights = dict.fromkeys(signs | self.digits, 1.0) | dict.fromkeys(self.letters, 3.0)
 
     def rows(self, problems: list[Problem]) -> list[Row]:
         texts = [chat(problem.question) for problem in problems]
@@ -77,7 +81,9 @@ class Encoder:
                 results[-1].append(position)
             else:
                 inside = False
-        weight = [1.0 if token in self.heavy else 0.3 for token in body]
+                if token in self.letters:
+                    results.append([position])
+        weight = [self.weights.get(token, 0.3) for token in body]
         return Row(prompt, body, weight, [result for result in results if result])
 
 
@@ -91,28 +97,24 @@ def results_hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarra
 
 
 def hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarray:
-    """Which positions of the canvas are masked, drawn from a mixture of orders."""
-    length = len(row.body)
+    """Which positions of the canvas are masked, drawn from a mixture of orders.
+
+    Apart from hidden results, where to hide is drawn without a look at the row: else the mask would
+    tell the model how long the answer is.
+    """
     kind = rng.random()
     ratio = rng.random()
     if kind < 0.5 or not row.results:
-        mask = rng.random(canvas) < ratio
-        if ratio > 0.9:
-            mask[:] = True
+        mask = rng.random(canvas) < (ratio if ratio < 0.9 else 1.0)
     elif kind < 0.7:
         mask = rng.random(canvas) < 0.25 * ratio
-        mask[rng.integers(0, length) :] = True
+        mask[rng.integers(0, canvas * 2 // 3) :] = True
     else:
         mask = rng.random(canvas) < ratio * 0.6 * rng.random()
         for result in row.results[rng.integers(0, len(row.results)) :]:
             mask[result] = True
-    tail = rng.random()  # decoding settles end-of-text first, from the far end towards the answer
-    if tail < 0.4:
-        mask[length:] = False
-    elif tail < 0.8:
-        mask[length:] = np.arange(canvas - length) < rng.integers(0, canvas - length + 1)
-    if not mask.any():
-        mask[rng.integers(0, length)] = True
+    if rng.random() < 0.5:  # decoding settles end-of-text first, from the far end
+        mask[rng.integers(canvas // 4, canvas + 1) :] = False
     return mask
 
 
@@ -152,28 +154,43 @@ class Feed:
         return [chunks[i] for i in rng.permutation(len(chunks))]
 
     def _batch(self, rows: list[Row], rng: np.random.Generator) -> Batch:
-        """Fill up to the longest row, and now and then to a whole canvas of 64 or 128."""
-        length = max(row.size() for row in rows) + int(rng.integers(0, 4))
-        draw = rng.random()
-        if draw < 0.15:
-            canvas = 128 if draw < 0.03 else 64
-            rows = rows[: max(8, self.size // (canvas + 32))]
+        """Whole canvases of 64 or 128, or rows cut short to save compute.
+
+        A short canvas would tell the model how long the answer is, so there the last token of the
+        answer is always visible: a state that decoding meets only after it has settled the length.
+        """
+        whole = rng.random() < HONEST.get(self.task, 0.25)
+        length = max(row.size() for row in rows)
+        if whole:
+            canvas = 128 if rng.random() < 0.08 else 64
+            rows = rows[: max(4, self.size // (canvas + 32))]
             length = max(len(row.prompt) for row in rows) + canvas
-        tokens = np.full((len(rows), length), self.encoder.end)
-        target = tokens.copy()
+        target = np.full((len(rows), length), self.encoder.end)
+        hide = np.zeros((len(rows), length), dtype=bool)
         weight = np.zeros((len(rows), length), dtype=np.float32)
         for i, row in enumerate(rows):
-            start, stop = len(row.prompt), len(row.prompt) + len(row.body)
-            target[i, :start], target[i, start:stop] = row.prompt, row.body
-            value = np.full(length - start, 0.05, dtype=np.float32)
-            value[: len(row.body)] = row.weight
-            value[len(row.body)] = 0.3
+            start, size = len(row.prompt), len(row.body)
+            target[i, :start], target[i, start : start + size] = row.prompt, row.body
             mask = self.hide(row, length - start, rng)
-            tokens[i] = target[i]
-            tokens[i, start:][mask] = self.encoder.mask
-            ratio = max(float(mask[: len(row.body) + 1].mean()), LOWEST_RATIO)
-            weight[i, start:] = value * mask / (ratio * value.sum())
+            if not whole:
+                mask[size - 1 :] = False
+            if not mask.any():
+                mask[rng.integers(0, size - 1)] = True
+            hide[i, start:] = mask
+            weight[i, start:] = _weights(row, mask)
+        tokens = np.where(hide, self.encoder.mask, target)
         return Batch(*(torch.from_numpy(array) for array in (tokens, target, weight)))
+
+
+def _weights(row: Row, mask: np.ndarray) -> np.ndarray:
+    """Importance over mask ratio (1/t); the long tail of end-of-text counts little."""
+    size = len(row.body)
+    value = np.full(len(mask), 0.05, dtype=np.float32)
+    value[:size] = row.weight
+    value[size : size + 1] = 0.3
+    ratio = max(float(mask[: size + 1].mean()), LOWEST_RATIO)
+    weighted: np.ndarray = value * mask / (ratio * value.sum())
+    return weighted
 
 
 def _parts(rows: list[Row], size: int) -> Iterator[list[Row]]:
@@ -189,12 +206,36 @@ def _parts(rows: list[Row], size: int) -> Iterator[list[Row]]:
 
 
 def drills(seed: str) -> Iterator[Problem]:
-    """Bare equations in the shape of worked steps: the same sums as the tasks, many a row."""
+    """What the tasks need, many times a row: bare equations, and finding an option's letter."""
     rng = random.Random(f"drill|{seed}")
     while True:
-        equations = [_equation(rng) for _ in range(5)]
-        text = " ".join(f"Step {number}: {line}." for number, line in enumerate(equations, 1))
-        yield Problem("drill", "Step", text, "")
+        yield _equations(rng) if rng.random() < 0.25 else _letters(rng)
+
+
+def _equations(rng: random.Random) -> Problem:
+    lines = enumerate((_equation(rng) for _ in range(5)), 1)
+    text = " ".join(f"Step {number}: {line}." for number, line in lines)
+    return Problem("drill", "Step", text, "")
+
+
+def _letters(rng: random.Random) -> Problem:
+    """One to four options whose letters may repeat.
+
+    With the letters A to D in order nothing short of a full look-up beats chance, so nothing is
+    learned; where letters repeat, every part of the look-up pays on its own.
+    """
+    count = rng.randint(1, 4)
+    numbers = [str(number) for number in rng.sample(range(10, 100), count)]
+    options = numbers if rng.random() < 0.5 else rng.sample(choice.WORDS, count)
+    ordered = rng.random() < 0.3
+    pairs = [
+        (choice.LETTERS[n] if ordered else rng.choice(choice.LETTERS), option)
+        for n, option in enumerate(options)
+    ]
+    question = "\n".join(["Which", *(f"{letter}. {option}" for letter, option in pairs)])
+    rng.shuffle(pairs)
+    text = " ".join(f"{option} is {letter}." for letter, option in pairs)
+    return Problem("drill", question, f"Because {text}", "")
 
 
 def _equation(rng: random.Random) -> str:

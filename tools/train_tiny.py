@@ -298,6 +298,7 @@ def export_run(out: Path) -> None:
     model.load_state_dict(state["mean"])
     tensors = {name: value.half() for name, value in family.export(model, llada.NAMES).items()}
     save_file(tensors, SHIPPED / "model.safetensors", metadata={"format": "pt"})
+    (SHIPPED / "model.safetensors").chmod(0o644)
     config = llada.write(model.config, END_ID)
     (SHIPPED / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     size = (SHIPPED / "model.safetensors").stat().st_size / 1e6

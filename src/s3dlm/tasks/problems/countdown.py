@@ -62,18 +62,16 @@ def apply(sign: str, a: int, b: int) -> int | None:
 
 
 def solutions(numbers: tuple[int, ...]) -> Iterator[tuple[int, Solution]]:
-    """Every (target, solution) of three numbers, easiest operations first."""
-    orders = sorted(set(permutations(numbers)), reverse=True)
-    for first, second in _SIGNS:
-        for a, b, c in orders:
+    """Every (target, solution) of three numbers: the given order and easy operations first."""
+    for a, b, c in dict.fromkeys(permutations(numbers)):
+        for first, second in _SIGNS:
             pair = apply(first, a, b)
-            if pair is None or (first in "+*" and a < b):
+            if pair is None:
                 continue
             for left in (True, False) if second in "-/" else (True,):
-                solution = Solution(a, first, b, second, c, left)
                 whole = apply(second, pair, c) if left else apply(second, c, pair)
                 if whole is not None:
-                    yield whole, solution
+                    yield whole, Solution(a, first, b, second, c, left)
 
 
 # Sums before products before quotients: the order in which a person would try.
@@ -84,36 +82,31 @@ _SIGNS = sorted(
 
 
 @cache
-def targets(numbers: tuple[int, ...]) -> tuple[Solution, ...]:
-    """The canonical solution of every target that these numbers (sorted) reach."""
+def targets(numbers: tuple[int, ...]) -> tuple[tuple[Solution, ...], tuple[float, ...]]:
+    """The canonical solution of every target that these numbers reach, and how often it is asked."""
     best: dict[int, Solution] = {}
     for target, solution in solutions(numbers):
         if target not in numbers:
             best.setdefault(target, solution)
-    return tuple(best.values())
+    known = tuple(best.values())
+    return known, tuple(_weight(solution, numbers) for solution in known)
 
 
-def _weight(solution: Solution) -> float:
-    """Half of the problems are sums; quotients are rare, as there are few and they are hard."""
+def _weight(solution: Solution, numbers: tuple[int, ...]) -> float:
+    """Mostly sums, and mostly the numbers in the given order; quotients are rare and hard."""
     signs = {solution.first, solution.second}
-    return 0.5 if "/" in signs else 1.0 if "*" in signs else 2.5
-
-
-@cache
-def _drawn(numbers: tuple[int, ...]) -> tuple[tuple[Solution, ...], tuple[float, ...]]:
-    """What may be asked of these numbers, and how often."""
-    known = targets(numbers)
-    return known, tuple(map(_weight, known))
+    weight = 0.3 if "/" in signs else 1.0 if "*" in signs else 2.5
+    given = (solution.a, solution.b, solution.c) == numbers and solution.pair_left
+    return weight if given else weight * 0.15
 
 
 def generate(rng: random.Random) -> Problem:
     """One solvable problem for three random numbers."""
     numbers = [rng.randint(1, LARGEST_NUMBER) for _ in range(3)]
-    known = tuple(sorted(numbers))
-    solution = rng.choices(*_drawn(known))[0]
+    solution = rng.choices(*targets(tuple(numbers)))[0]
     target = solution.values()[1]
     shown = ", ".join(map(str, numbers))
-    key = f"{target}|{','.join(map(str, known))}"
+    key = f"{target}|{','.join(map(str, sorted(numbers)))}"
     return Problem(
         task="countdown",
         question=f"Target: {target} Numbers: {shown}",

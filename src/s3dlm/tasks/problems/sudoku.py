@@ -12,8 +12,8 @@ from functools import lru_cache
 from s3dlm.tasks.problems.base import Problem
 
 # Fewer clues are harder; 4 is the least that can pin a grid down.
-CLUES = (4, 5, 6, 7, 8)
-CLUE_WEIGHTS = (4, 4, 3, 2, 1)
+CLUES = (4, 5, 6)
+CLUE_WEIGHTS = (6, 3, 1)
 
 
 def _peers(cell: int) -> list[int]:
