@@ -55,6 +55,17 @@ def satisfied(cells: str) -> float:
     return kept / (3 * order * order)
 
 
+def free_of_doubles(cells: str) -> float:
+    """The share of the 3·n² units that hold no symbol twice and nothing but symbols and blanks."""
+    order = ORDERS[len(cells)]
+    wanted = symbols(order)
+    kept = 0
+    for unit in units(order):
+        filled = [cells[i] for i in unit if cells[i] != "0"]
+        kept += bool(filled) and len(set(filled)) == len(filled) and wanted.issuperset(filled)
+    return kept / (3 * order * order)
+
+
 def clues_kept(cells: str, puzzle: str) -> float:
     """The share of the puzzle's clues that stand in the grid; 1 when it has none."""
     clues = [(mark, cell) for mark, cell in zip(puzzle, cells, strict=True) if mark != "0"]

@@ -2,6 +2,7 @@
 
 from s3dlm.verifier.base import PARTS, Score, Verifier
 from s3dlm.verifier.composite import Composite, compose, from_toml
+from s3dlm.verifier.equations import wrong_equalities
 from s3dlm.verifier.lookup import as_verifier, for_task
 from s3dlm.verifier.profiles import PAPER as PROFILES
 
@@ -15,4 +16,5 @@ __all__ = [
     "compose",
     "for_task",
     "from_toml",
+    "wrong_equalities",
 ]

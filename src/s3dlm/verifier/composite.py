@@ -76,7 +76,7 @@ def compose(
         raise SettingsError(unknown_name("form", form, FORMS))
     if constraint not in CONSTRAINTS:
         raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
-    table = _built_in(form, constraint)
+    table = _built_in(FORMS[form], CONSTRAINTS[constraint])
     table |= {name: _own(name, judge) for name, judge in (judges or {}).items()}
     for name in weights:
         if name not in table:
@@ -85,14 +85,14 @@ def compose(
     return Composite(tuple((name, part, weights.get(name, 0.0)) for name, part in table.items()))
 
 
-def _built_in(form: str, constraint: str) -> dict[str, Part]:
+def _built_in(form: Part, constraint: Part) -> dict[str, Part]:
     parts = (
-        FORMS[form],
+        form,
         components.arithmetic,
         components.reachability,
         components.confidence,
         components.non_degeneracy,
-        CONSTRAINTS[constraint],
+        constraint,
     )
     return dict(zip(PARTS, parts, strict=True))
 
@@ -121,9 +121,11 @@ def _check(weights: Mapping[str, float]) -> None:
         )
 
 
-def from_profile(profile: Profile) -> Composite:
+def from_profile(profile: Profile, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
     """The composite of one row of a profile table."""
-    return compose(profile.by_part, form=profile.form, constraint=profile.constraint)
+    _check(profile.by_part)
+    table = _built_in(FORMS[profile.form], constraints[profile.constraint])
+    return Composite(tuple((name, part, profile.by_part[name]) for name, part in table.items()))
 
 
 def from_toml(path: str | Path, task: str | None = None) -> Composite:

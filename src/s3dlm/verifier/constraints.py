@@ -51,7 +51,7 @@ def countdown(reading: Reading) -> float:
     A text without any expression gets 0: there is nothing to match. The same when the question
     cannot be read; any expression gets 0.7 there.
     """
-    parsed = _expression(reading)
+    parsed = countdown_expression(reading)
     value = parsed.value() if parsed else None
     if parsed is None or value is None:
         return 0.0
@@ -61,7 +61,7 @@ def countdown(reading: Reading) -> float:
     return _target_match(value, target) + (0.4 if _drawn_from(pool, parsed.operands) else 0.1)
 
 
-def _expression(reading: Reading) -> expressions.Expression | None:
+def countdown_expression(reading: Reading) -> expressions.Expression | None:
     """The delimited expression; a text that has not come to its answer yet may show one already."""
     answer = reading.answer
     written = expression_in(answer.content) if answer else last_expression(reading.text)

@@ -19,10 +19,12 @@ from s3dlm.answers.numbers import UNSIGNED, to_float
 MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
 MAX_WORDS = 4  # a unit such as "square feet of carpet"
 
+_UNIT = r"\s?(?:\\text\s?\{[^{}\n]{0,40}\})?\s?"
 _TOKEN = re.compile(
     rf"""
-    (?P<number>{UNSIGNED}(?:\s?\\?%)?+)
-    |(?P<fraction>\\[dtc]?frac\s?\{{\s?{UNSIGNED}\s?\}}\s?\{{\s?{UNSIGNED}\s?\}})
+    (?P<bullet>\n[^\S\n]{{0,8}}[-*•][^\S\n])
+    |(?P<number>{UNSIGNED}(?:\s?\\?%)?+)
+    |(?P<fraction>\\[dtc]?frac\s?\{{\s?{UNSIGNED}{_UNIT}\}}\s?\{{\s?{UNSIGNED}{_UNIT}\}})
     |(?P<skip>[^\S\n]++|\$|\\[()\[\]$,;!\s]|\\(?:left|right|quad)\b|\*\*|[`£€"'’])
     |(?P<unit>\\(?:text|mathrm)\s?\{{[^{{}}\n]{{0,40}}\}})
     |(?P<operator>[+*/×÷·−–-](?![A-Za-z])|\\(?:times|cdot|div)\b|[xX](?=\s?[0-9$(]))
@@ -117,12 +119,14 @@ def _token(kind: str, text: str, start: int, end: int) -> Token:
         number = to_float(text.rstrip("\\% "))
         kind, value = ("stop", 0.0) if number is None else (kind, number)
     elif kind == "fraction":
-        above, below = (to_float(part) for part in re.findall(UNSIGNED, text))
+        above, below = (to_float(part[1:]) for part in re.findall(rf"\{{\s?{UNSIGNED}", text))
         kind, value = ("number", above / below) if above is not None and below else ("stop", 0.0)
     elif kind == "operator":
         text = _SIGN.get(text, text)
     elif kind == "unit":
         kind = "word"
+    elif kind == "bullet":
+        kind = "stop"
     elif kind == "word":
         if text in _SPOKEN:
             kind, value = "number", _SPOKEN[text]

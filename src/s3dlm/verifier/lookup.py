@@ -10,6 +10,7 @@ from pathlib import Path
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.verifier.base import FunctionVerifier, Verifier
 from s3dlm.verifier.composite import from_profile, from_toml
+from s3dlm.verifier.plus import plus
 from s3dlm.verifier.profiles import PAPER
 
 GROUP = "s3dlm.verifiers"  # the entry-point group through which other packages add verifiers
@@ -19,7 +20,7 @@ def _paper(task: str) -> Verifier:
     return from_profile(PAPER[task])
 
 
-PROFILES: dict[str, Callable[[str], Verifier]] = {"paper": _paper}
+PROFILES: dict[str, Callable[[str], Verifier]] = {"paper": _paper, "plus": plus}
 
 
 def for_task(task: str, profile: str = "paper") -> Verifier:

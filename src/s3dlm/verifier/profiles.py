@@ -39,3 +39,56 @@ PAPER: dict[str, Profile] = {
     "choice": _CHOICE,
     "general": Profile((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
 }
+
+# Weights of the features in `plus.py`, by `tools/fit_verifier.py`; only their ratios matter.
+_PLUS_GSM8K: dict[str, float] = {
+    "answer_boxed": 0.13,
+    "one_answer": 0.08,
+    "braces_closed": 0.03,
+    "keywords": 0.07,
+    "equations_true": 0.04,
+    "no_wrong_equation": 0.12,
+    "enough_steps": 0.06,
+    "answer_is_last_result": 0.08,
+    "answer_computed": 0.01,
+    "answer_just_named": 0.08,
+    "answer_named": 0.05,
+    "answer_traced": 0.07,
+    "answer_fits": 0.11,
+    "question_numbers_used": 0.05,
+}
+_PLUS_MATH500: dict[str, float] = {
+    "answer_boxed": 0.12,
+    "one_answer": 0.07,
+    "braces_closed": 0.09,
+    "keywords": 0.02,
+    "equations_true": 0.07,
+    "no_wrong_equation": 0.10,
+    "enough_steps": 0.08,
+    "answer_is_last_result": 0.08,
+    "answer_just_named": 0.09,
+    "answer_named": 0.06,
+    "answer_traced": 0.01,
+    "fluent": 0.09,
+    "answer_fits": 0.06,
+    "answer_not_copied": 0.07,
+}
+
+PLUS: dict[str, dict[str, float]] = {
+    "gsm8k": _PLUS_GSM8K,
+    "arithmetic": _PLUS_GSM8K,
+    "math500": _PLUS_MATH500,
+    "aime": _PLUS_MATH500,
+}
+
+# Tasks with rules of their own: what can be checked exactly counts for nearly all.
+PLUS_RULES: dict[str, Profile] = {
+    "countdown": Profile((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
+    "sudoku": Profile((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+    "sudoku9": Profile((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+    "arc": _CHOICE,
+    "truthfulqa": _CHOICE,
+    "truthfulqa_mc": _CHOICE,
+    "choice": _CHOICE,
+    "general": PAPER["general"],
+}

@@ -1,0 +1,150 @@
+"""What a maths answer rests on: the equations before it, the question's numbers, and the way between.
+
+Read once per text; the features of the `plus` profile (`plus.py`) are short looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from s3dlm.answers.normalise import number_in
+from s3dlm.verifier.equations import Equation, Token, equations, tokens_of
+from s3dlm.verifier.reading import Reading
+
+MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear
+RECENT = 4
+_SPELLED = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+_WORD_VALUES = {word: float(value) for value, word in enumerate(_SPELLED)}
+# Numbers that need no source: small counts, and those of clocks, calendars and per cents.
+_COMMON = frozenset(
+    (1.0, 2.0, 3.0, 4.0, 7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0)
+)
+
+
+class Source(NamedTuple):
+    """Which of the question's numbers a value comes from, and how many numbers from nowhere."""
+
+    numbers: frozenset[int]
+    invented: int
+
+
+class Evidence(NamedTuple):
+    """The answer's value and all that speaks for it."""
+
+    answer: float | None
+    equations: list[Equation]
+    numbers: list[float]
+    question: tuple[float, ...]
+    source: Source | None
+
+
+def evidence(reading: Reading) -> Evidence:
+    """Read the equations, the numbers and the answer of a text, and trace the answer back."""
+    found = reading.answer
+    value = number_in(found.content[:200]) if found else None
+    answer = float(value) if value is not None and abs(value) < 10**15 else None
+    tokens = tokens_of(reading.text[: found.start] if found else reading.text)
+    if answer is not None and found and tokens and tokens[-1].kind == "equals":
+        # "600 / 2 = \boxed{300}": the box is the right side
+        tokens.append(Token("number", f"{answer:g}", answer, found.start, found.start))
+    steps = equations(tokens)[-MAX_EQUATIONS:]
+    numbers = [token.value for token in tokens if token.kind == "number"]
+    question = question_numbers(reading.prompt)
+    return Evidence(answer, steps, numbers, question, _trace(answer, steps, question))
+
+
+@lru_cache(maxsize=256)
+def question_numbers(prompt: str) -> tuple[float, ...]:
+    """The distinct numbers of a question, in digits or in words."""
+    values = []
+    for token in tokens_of(prompt[:8000]):
+        if token.kind == "number":
+            values.append(token.value)
+        elif token.text in _WORD_VALUES:
+            values.append(_WORD_VALUES[token.text])
+    return tuple(dict.fromkeys(values))[:40]
+
+
+def same(left: float, right: float) -> bool:
+    """Equal in magnitude: a sign may have been taken for a minus between two numbers."""
+    return abs(abs(left) - abs(right)) <= 1e-6 * max(1.0, abs(left))
+
+
+def one_step(
+    answer: float, steps: list[Equation], question: tuple[float, ...]
+) -> tuple[float, ...]:
+    """The two recent results, or result and question number, that give the answer in one operation.
+
+    A model often leaves the last step out and boxes its outcome.
+    """
+    results = list(dict.fromkeys(step.right.value for step in steps[-RECENT:]))
+    others = list(dict.fromkeys((*results, *question[:8])))
+    for left in results:
+        for right in others:
+            if _gives(left, right, answer):
+                return left, right
+    return ()
+
+
+def _gives(left: float, right: float, answer: float) -> bool:
+    if same(left + right, answer) or same(left - right, answer):
+        return True
+    if left <= 1 or right <= 1:
+        return False
+    return same(left * right, answer) or same(left / right, answer) or same(right / left, answer)
+
+
+def _trace(
+    answer: float | None, steps: list[Equation], question: tuple[float, ...]
+) -> Source | None:
+    """Where the answer comes from; None when no equation, and no single step from one, gives it."""
+    if answer is None:
+        return None
+    known: dict[float, Source] = {}
+    for step in steps:
+        source = _join(_source(operand, known, question) for operand in step.left.operands)
+        known[_key(step.right.value)] = source._replace(invented=source.invented + (not step.holds))
+    if (found := known.get(_key(answer))) is not None:
+        return found
+    last = one_step(answer, steps, question)
+    return _join(_source(value, known, question) for value in last) if last else None
+
+
+def _source(value: float, known: dict[float, Source], question: tuple[float, ...]) -> Source:
+    """A result's own source, a question's number (also as a per cent or its complement), or nothing."""
+    if (found := known.get(_key(value))) is not None:
+        return found
+    for index, number in enumerate(question):
+        share = number / 100
+        if any(same(value, form) for form in (number, share, 100 - number, 1 - share, 1 + share)):
+            return Source(frozenset((index,)), 0)
+    return Source(frozenset(), int(value not in _COMMON))
+
+
+def _join(sources: Iterable[Source]) -> Source:
+    numbers: frozenset[int] = frozenset()
+    invented = 0
+    for source in sources:
+        numbers |= source.numbers
+        invented += source.invented
+    return Source(numbers, invented)
+
+
+def _key(value: float) -> float:
+    return round(abs(value), 6)

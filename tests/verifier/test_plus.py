@@ -1,0 +1,120 @@
+"""The plus profile: each feature moves the way it should, and the whole beats the paper's."""
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from s3dlm.answers import TASK_KINDS
+from s3dlm.evaluation.scoring import score_file
+from s3dlm.verifier import PARTS, PROFILES, Verifier, for_task
+from s3dlm.verifier.evidence import evidence
+from s3dlm.verifier.plus import FEATURES
+from s3dlm.verifier.profiles import PLUS, PLUS_RULES
+from s3dlm.verifier.reading import Reading
+
+QUESTION = (
+    "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes with four. "
+    "She sells the rest for $2 each. How much does she make?"
+)
+GOOD = r"She uses 3 + 4 = 7 eggs. Then she has 16 - 7 = 9 left and makes 9 * 2 = 18 dollars. \boxed{18}"
+
+FILE = Path(os.environ.get("S3DLM_DATA", "")) / "llada8b_outputs.jsonl"
+with_data = pytest.mark.skipif(
+    not (os.environ.get("S3DLM_DATA") and FILE.exists()),
+    reason="S3DLM_DATA names no folder with llada8b_outputs.jsonl",
+)
+
+
+def total(text, task="gsm8k", question=QUESTION):
+    return for_task(task, "plus").score(question, text).total
+
+
+@pytest.mark.parametrize("task", TASK_KINDS)
+def test_every_task_has_a_plus_profile_with_the_same_six_parts(task):
+    verifier = for_task(task, "plus")
+    assert isinstance(verifier, Verifier)
+    score = verifier.score(QUESTION, GOOD, 0.9)
+    assert tuple(score.parts) == PARTS
+    assert math.fsum(verifier.weights.values()) == pytest.approx(1.0)
+    assert all(weight >= 0 for weight in verifier.weights.values())
+    assert all(-1e-9 <= value <= 1 + 1e-9 for value in score.parts.values())
+    whole = sum(verifier.weights[name] * value for name, value in score.parts.items())
+    assert score.total == pytest.approx(whole)
+
+
+def test_the_tables_cover_every_task_and_name_only_features_there_are():
+    assert {*PLUS, *PLUS_RULES} == set(PROFILES)
+    names = {feature.__name__ for group in FEATURES.values() for feature in group}
+    for weights in PLUS.values():
+        assert set(weights) <= names
+        assert min(weights.values()) > 0
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [
+        GOOD.replace("16 - 7 = 9", "16 - 7 = 10"),  # a wrong equation
+        GOOD.replace(r"\boxed{18}", r"\boxed{25}"),  # an answer from nowhere
+        GOOD.replace(r"\boxed{18}", r"\boxed{-18}"),  # less than nothing
+        GOOD.replace(r"\boxed{18}", r"\boxed{18"),  # an unclosed box
+        GOOD.replace(r"\boxed{18}", r"\boxed{18} or \boxed{17}"),  # two answers
+        GOOD.replace(r"\boxed{18}", ""),  # none
+        r"She uses 3 + 4 = 7 eggs. \boxed{7}",  # numbers of the question left out
+        r"\boxed{18}",
+    ],
+)
+def test_what_is_worse_scores_lower(worse):
+    assert total(worse) < total(GOOD)
+
+
+def test_an_answer_is_traced_back_to_the_numbers_of_the_question():
+    known = evidence(Reading(QUESTION, GOOD))
+    assert known.question == (16, 3, 4, 2)
+    assert known.source is not None
+    assert known.source.numbers == {0, 1, 2, 3}
+    assert known.source.invented == 0
+
+
+def test_a_last_step_left_out_is_found():
+    text = r"One has 3 * 20 = 60 and the other 7 * 20 = 140. \boxed{80}"
+    known = evidence(Reading("One has 3 packs, one 7, of 20 each. How many more?", text))
+    assert known.source is not None
+    assert known.source.invented == 0
+    assert evidence(Reading("q", text.replace("80", "81"))).source is None
+
+
+def test_a_box_may_be_the_right_side_of_the_last_equation():
+    known = evidence(Reading("q", r"it is 600 / 2 = \boxed{300}"))
+    assert [step.right.value for step in known.equations] == [300]
+
+
+def test_countdown_wants_each_number_exactly_once():
+    question = "Numbers: [4, 5, 9]\nTarget: 9"
+    scores = [
+        total(text, "countdown", question)
+        for text in (r"\boxed{9 * (5 - 4)}", r"\boxed{4 + 5}", r"\boxed{9 + 9}", "no idea")
+    ]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == 4
+
+
+def test_sudoku_prefers_fewer_broken_units():
+    question = "Sudoku: 1030341221034321"
+    grids = ("1234341221434321", "1234341221034321", "1111341221434321", "1111111111111111")
+    scores = [total(f"<answer>{grid}</answer>", "sudoku", question) for grid in grids]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == 4
+
+
+@with_data
+@pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.76), ("math500", 0.68)])
+def test_plus_orders_real_pairs_better_than_the_papers_profile(task, floor):
+    """On the outputs it was fitted on: cross-validated figures are the fitting tool's."""
+    paper, plus = (
+        score_file(FILE, task, profile=profile, preset="d1", draws=2).sections[0].components[0]
+        for profile in ("paper", "plus")
+    )
+    assert plus.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
+    assert plus.auc.value > paper.auc.value
