@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from s3dlm.errors import SettingsError
+from s3dlm.evaluation.console import print_report as _print_report
+from s3dlm.evaluation.console import print_rows as _print_rows
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.progress import Bars
-    from s3dlm.evaluation.report import Report
     from s3dlm.evaluation.run import Plan
     from s3dlm.tasks import Loaded
 
@@ -132,7 +133,7 @@ def report_command(
     """
     from s3dlm.evaluation import report
 
-    _print_report(report.write(folder, grading=grading, out=out), as_json)
+    _print_report(report.write(folder, grading=grading, out=out, show=_viewer()), as_json)
 
 
 def reproduce_command(
@@ -148,7 +149,7 @@ def reproduce_command(
     results: Annotated[
         Path | None, typer.Option(help="Also write the tables to this Markdown file.")
     ] = None,
-    traces: Traces = 5,
+    traces: Traces = 2,
     max_rows: MaxRows = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -184,7 +185,7 @@ def tune_command(
     task: TaskNames = None,
     method: Annotated[str, typer.Option(help="Names with commas.")] = "best_of_k,tilting,s3",
     limit: Limit = 50,
-    temperature: Annotated[str, typer.Option(help="To be tried.")] = "0.5,0.7,1.0,1.3",
+    temperature: Annotated[str, typer.Option(help="To be tried.")] = "0.7,1.0,1.5,2.0",
     lam: Annotated[str, typer.Option(help="To be tried.")] = "1,10,30,100",
     out: Annotated[Path | None, typer.Option(help="Default: runs/tune-MODEL.")] = None,
     device: Device = None,
@@ -246,7 +247,7 @@ def demo_command(
     shutil.rmtree(out, ignore_errors=True)  # an older demonstration may have other weights
     demo.compare(loaded, base, out, seconds, _bars)
     typer.echo("\n3. What came of it.\n")
-    _print_report(report.write(out), as_json=False)
+    _print_report(report.write(out, show=_viewer()), as_json=False)
 
 
 def _names(text: str | None) -> list[str]:
@@ -332,37 +333,14 @@ def _evaluate(model: Any, plan: Plan, folder: Path, max_rows: int | None) -> Non
 def _finish(folder: Path, as_json: bool, results: Path | None = None) -> None:
     from s3dlm.evaluation import report
 
-    made = report.write(folder)
+    made = report.write(folder, show=_viewer())
     if results is not None:
         report.write_results(folder, results, sys.argv[1:])
     _print_report(made, as_json)
 
 
-def _print_report(made: Report, as_json: bool) -> None:
-    if as_json:
-        tables = [
-            {"title": g.title, "columns": g.columns, "rows": g.rows, "note": g.note}
-            for g in made.grids
-        ]
-        plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
-        typer.echo(json.dumps(plain, ensure_ascii=False))
-        return
-    for grid in made.short:
-        _print_rows(grid.columns, grid.rows, grid.title)
-    for line in (*made.verdict, *made.notes):
-        typer.echo(line)
-    typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
+def _viewer() -> Callable[[Path], str]:
+    """The server's viewer as a page of its own, for the traces of a run."""
+    from s3dlm.server.page import standalone
 
-
-def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", header_style="bold")
-    for row in rows:
-        table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
-    Console().print(table)
-    typer.echo()
+    return lambda trace: standalone([trace])

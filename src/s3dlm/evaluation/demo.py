@@ -44,7 +44,7 @@ def rounds(model: Model, base: Settings) -> Iterator[Plan]:
     conditions = plans.grid(tasks, plans.ABLATION, base, tuned=tuned)
     for limit in ROUNDS:
         problems = protocol.problems(tasks, model.preset, limit=limit)
-        yield Plan(conditions, base, problems, tuned=tuned, traces=3)
+        yield Plan(conditions, base, problems, tuned=tuned, traces=2)
 
 
 def compare(

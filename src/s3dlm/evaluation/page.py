@@ -12,6 +12,7 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, title_of
@@ -192,15 +193,21 @@ def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
         if record.sample in found:
             found[record.sample]["marks"] += [record.correct]  # type: ignore[operator]
             continue
-        trace = run.folder / "traces" / f"{spec}-{record.sample}.jsonl"
+        trace = _trace(run.folder, f"{spec}-{record.sample}")
         found[record.sample] = {
             "marks": [record.correct],
             "answer": record.answer,
             "text": record.text,
             "votes": ", ".join(one.answer or "none" for one in record.survivors),
-            "trace": f"traces/{trace.name}" if trace.is_file() else None,
+            "trace": trace,
         }
     return found
+
+
+def _trace(folder: Path, name: str) -> str | None:
+    """Where a search was written down: as a page to look at, else as the bare trace."""
+    found = (f"traces/{name}{suffix}" for suffix in (".html", ".jsonl"))
+    return next((path for path in found if (folder / path).is_file()), None)
 
 
 def _gold(gold: object) -> str:

@@ -66,10 +66,23 @@ class Report:
     notes: Sequence[str]
 
 
-def write(folder: Path, *, grading: str | None = None, out: Path | None = None) -> Report:
-    """Read a run, mark it anew if asked, and write report.md, report.html and figures/."""
+def write(
+    folder: Path,
+    *,
+    grading: str | None = None,
+    out: Path | None = None,
+    show: Callable[[Path], str] | None = None,
+) -> Report:
+    """Read a run, mark it anew if asked, and write report.md, report.html and figures/.
+
+    `show` makes a page of a trace; with it, the problem browser leads to pages to look at.
+    """
     run = summary.read(folder, summary.regrade(grading) if grading else None)
     target = out or folder
+    for trace in sorted((folder / "traces").glob("*.jsonl")) if show else ():
+        shown = trace.with_suffix(".html")
+        if show is not None and not shown.exists():
+            write_atomic(shown, show(trace))
     drawn, notes = _draw(run, target / "figures", grading or "fixed")
     grids = tables.all_tables(run)
     verdict = tables.verdict(run) or ["No two methods to compare in this run."]
@@ -77,10 +90,10 @@ def write(folder: Path, *, grading: str | None = None, out: Path | None = None) 
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
     text = markdown(title, verdict, facts, grids, drawn)
     write_atomic(target / "report.md", text)
-    shown = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
-    html = page.render(run, title, verdict, facts, grids, shown)
+    pictures = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
+    html = page.render(run, title, verdict, facts, grids, pictures)
     write_atomic(target / "report.html", html)
-    short = [grid for grid in (tables.ablation(run), tables.duels(run)) if grid.rows]
+    short = [grid for grid in (tables.brief(run), tables.duels(run)) if grid.rows]
     return Report(target / "report.md", target / "report.html", verdict, grids, short, notes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from s3dlm import tasks as benchmarks
@@ -58,13 +58,15 @@ def _main_cells(run: Evaluation) -> dict[str, dict[str, Cell]]:
     }
 
 
-def _best_marked(row: Mapping[str, Cell], labels: Sequence[str]) -> list[str]:
+def _best_marked(
+    row: Mapping[str, Cell], labels: Sequence[str], write: Callable[[Interval], str] = percent
+) -> list[str]:
     """Accuracies with the highest emphasised."""
     values = {row[label].accuracy.value for label in labels if label in row}
     top = max(values) if len(values) > 1 else math.nan
     marked = []
     for label in labels:
-        text = percent(row[label].accuracy) if label in row else "–"
+        text = write(row[label].accuracy) if label in row else "–"
         best = label in row and row[label].accuracy.value == top
         marked.append(f"*{text}" if best else text)
     return marked
@@ -88,8 +90,8 @@ def ablation(run: Evaluation) -> Grid:
     """Table 2: which part of the method does what."""
     found = _main_cells(run)
     labels = run.labels()
-    top = {
-        task: max((row[x].accuracy.value for x in labels if x in row), default=math.nan)
+    marked = {
+        task: dict(zip(labels, _best_marked(row, labels), strict=True))
         for task, row in found.items()
     }
     rows = []
@@ -97,16 +99,27 @@ def ablation(run: Evaluation) -> Grid:
         method = METHODS.get(str(ALIASES.get(label, {}).get("method", label)))
         ahead = "✓" if method and method.scored == "every step" else "×"
         tilt = "✓" if method and method.weight in ("tilt", "twist") else "×"
-        texts = []
-        for task, row in found.items():
-            text = percent(row[label].accuracy) if label in row else "–"
-            best = label in row and row[label].accuracy.value == top[task]
-            texts.append(f"*{text}" if best else text)
-        rows.append((label, ahead, tilt, *texts))
+        rows.append((label, ahead, tilt, *(marked[task][label] for task in found)))
     columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
     budget = run.base.particles * run.base.branching
     note = f"All methods but the baseline have the budget K = N·b = {budget} rows a step."
     return Grid("ablation", "Ablation (Table 2)", columns, tuple(rows), note)
+
+
+def brief(run: Evaluation) -> Grid:
+    """Accuracy of every method on every task, narrow enough for a terminal."""
+    found = _main_cells(run)
+    marked = {
+        task: dict(zip(run.labels(), _best_marked(row, run.labels(), _plus_minus), strict=True))
+        for task, row in found.items()
+    }
+    rows = tuple((label, *(marked[task][label] for task in found)) for label in run.labels())
+    columns = ("Method", *(title_of(task) for task in found))
+    return Grid("brief", "Accuracy in per cent, ± half the 95 % interval", columns, rows)
+
+
+def _plus_minus(interval: Interval) -> str:
+    return f"{100 * interval.value:.1f} ±{50 * (interval.high - interval.low):.1f}"
 
 
 def comparisons(run: Evaluation, ours: str = "s3") -> Grid:

@@ -23,7 +23,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings
 from s3dlm.tasks import Loaded
 
-TEMPERATURES = (0.5, 0.7, 1.0, 1.3)
+TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
 LAMBDAS = (1.0, 10.0, 30.0, 100.0)  # scores differ by hundredths: λ = 1 hardly tilts
 SPLIT = "validation"
 
