@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from s3dlm.errors import SettingsError
-from s3dlm.evaluation.console import print_report as _print_report
-from s3dlm.evaluation.console import print_rows as _print_rows
+from s3dlm.evaluation import console
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.progress import Bars
@@ -41,6 +40,9 @@ RayCluster = Annotated[
 ]
 Traces = Annotated[int, typer.Option(help="Problems a task whose searches are written down.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The tables as JSON.")]
+
+
+_print_report, _print_rows = console.print_report, console.print_rows
 
 
 def register(app: typer.Typer) -> None:
