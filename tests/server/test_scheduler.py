@@ -62,16 +62,18 @@ def test_concurrent_requests_share_forwards() -> None:
         return slow(*arguments)  # type: ignore[arg-type]
 
     denoiser.encode = encode  # type: ignore[method-assign,assignment]
-    with serving(model) as live, concurrent.futures.ThreadPoolExecutor(9) as pool:
-        with live.http() as http:
-            done = [
-                pool.submit(http.post, "/v1/completions", json=body(f"question {i}"))
-                for i in range(9)
-            ]
-            # The first is held inside its forward, the other eight wait and then go together.
-            wait_for(lambda: live.service.scheduler.load["waiting"] == 8)
-            gate.set()
-            assert all(one.result().status_code == 200 for one in done)
+    with (
+        serving(model) as live,
+        concurrent.futures.ThreadPoolExecutor(9) as pool,
+        live.http() as http,
+    ):
+        done = [
+            pool.submit(http.post, "/v1/completions", json=body(f"question {i}")) for i in range(9)
+        ]
+        # The first is held inside its forward, the other eight wait and then go together.
+        wait_for(lambda: live.service.scheduler.load["waiting"] == 8)
+        gate.set()
+        assert all(one.result().status_code == 200 for one in done)
     assert denoiser.calls <= 3 * 7, "nine searches of seven forwards should share nearly all"
 
 
@@ -87,30 +89,36 @@ def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
 
 
 def test_a_client_that_leaves_the_queue_is_never_started() -> None:
-    with serving(fake_model(), limits=Limits(rows=1)) as live, live.http() as http:
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            first = pool.submit(http.post, "/v1/completions", json=body("first", **SLOW))
-            wait_for(lambda: live.service.scheduler.load["running"] == 1)
-            with pytest.raises(httpx.ReadTimeout):
-                http.post("/v1/completions", json=body("second", **SLOW), timeout=0.2)
-            wait_for(lambda: live.service.scheduler.load["waiting"] == 0, 3)
-            assert not first.done(), "the queue moved on before the first had ended"
-            assert first.result().status_code == 200
+    with (
+        serving(fake_model(), limits=Limits(rows=1)) as live,
+        live.http() as http,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        first = pool.submit(http.post, "/v1/completions", json=body("first", **SLOW))
+        wait_for(lambda: live.service.scheduler.load["running"] == 1)
+        with pytest.raises(httpx.ReadTimeout):
+            http.post("/v1/completions", json=body("second", **SLOW), timeout=0.2)
+        wait_for(lambda: live.service.scheduler.load["waiting"] == 0, 3)
+        assert not first.done(), "the queue moved on before the first had ended"
+        assert first.result().status_code == 200
 
 
 def test_a_full_queue_says_when_to_come_back() -> None:
-    with serving(fake_model(), limits=Limits(rows=1, waiting=2)) as live, live.http() as http:
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            running = pool.submit(http.post, "/v1/completions", json=body("a", **SLOW))
-            wait_for(lambda: live.service.scheduler.load["running"] == 1)
-            waiting = [pool.submit(http.post, "/v1/completions", json=body(q)) for q in "bc"]
-            wait_for(lambda: live.service.scheduler.load["waiting"] == 2)
-            with pytest.raises(openai.RateLimitError) as caught:
-                live.client().completions.create(model="fake", prompt="d")
-            assert int(caught.value.response.headers["retry-after"]) >= 1
-            assert caught.value.code == "queue_full"
-            assert [one.result().status_code for one in (running, *waiting)] == [200] * 3
-            assert http.post("/v1/completions", json=body("d")).status_code == 200
+    with (
+        serving(fake_model(), limits=Limits(rows=1, waiting=2)) as live,
+        live.http() as http,
+        concurrent.futures.ThreadPoolExecutor(3) as pool,
+    ):
+        running = pool.submit(http.post, "/v1/completions", json=body("a", **SLOW))
+        wait_for(lambda: live.service.scheduler.load["running"] == 1)
+        waiting = [pool.submit(http.post, "/v1/completions", json=body(q)) for q in "bc"]
+        wait_for(lambda: live.service.scheduler.load["waiting"] == 2)
+        with pytest.raises(openai.RateLimitError) as caught:
+            live.client().completions.create(model="fake", prompt="d")
+        assert int(caught.value.response.headers["retry-after"]) >= 1
+        assert caught.value.code == "queue_full"
+        assert [one.result().status_code for one in (running, *waiting)] == [200] * 3
+        assert http.post("/v1/completions", json=body("d")).status_code == 200
 
 
 def test_time_limit() -> None:
@@ -170,16 +178,19 @@ def test_a_foreign_verifier_changes_nothing_but_the_thread(live: Live) -> None:
     def short(prompt: str, text: str, confidence: float | None) -> float:
         return 1 / (1 + len(text))
 
-    with serving(fake_model(), verifiers={"short": short}) as own, own.http() as http:
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            answers = list(
-                pool.map(
-                    lambda i: http.post(
-                        "/v1/completions", json=body(f"q{i}", verifier="short" if i % 2 else None)
-                    ).json(),
-                    range(8),
-                )
+    with (
+        serving(fake_model(), verifiers={"short": short}) as own,
+        own.http() as http,
+        concurrent.futures.ThreadPoolExecutor(8) as pool,
+    ):
+        answers = list(
+            pool.map(
+                lambda i: http.post(
+                    "/v1/completions", json=body(f"q{i}", verifier="short" if i % 2 else None)
+                ).json(),
+                range(8),
             )
+        )
     for i, answer in enumerate(answers):
         alone = s3dlm.generate(
             fake_model(), f"q{i}", settings=Settings(**SMALL), verifier=short if i % 2 else None

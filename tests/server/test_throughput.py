@@ -15,7 +15,7 @@ from s3dlm.tasks.problems import problems
 from tests.server.live import serving
 
 # Few rows a request and many forwards: where a request alone leaves the processor waiting.
-SETTINGS = {"method": "baseline", "gen_length": 24, "steps": 24, "block_length": 24}
+SETTINGS = {"method": "baseline", "gen_length": 14, "steps": 14, "block_length": 14}
 ATTEMPTS = 4  # a machine busy with other things may spoil one
 
 
@@ -52,4 +52,5 @@ def test_sixteen_at_once_are_twice_as_fast(tiny: Model) -> None:
             at_once, together = timed(lambda: list(pool.map(ask, prompts)))
             assert together == alone
             gains.append(one_by_one / at_once)
+    print(f"gains: {gains}")
     assert max(gains) >= 2, gains

@@ -43,7 +43,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     for status in (400, 401, 403, 404, 405, 408, 413, 415, 429, 500, 503, 504)
 }
 TEXT = {"schema": {"type": "string"}}
-EVENT_STREAM = {"text/event-stream": {"schema": {}}}
+EVENT_STREAM: dict[str, Any] = {"text/event-stream": {"schema": {}}}
 TRACE = {**EVENT_STREAM, "application/x-ndjson": TEXT}
 router = APIRouter(responses=ERRORS)
 

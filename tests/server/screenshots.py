@@ -1,0 +1,59 @@
+"""Take the pictures of docs/images again: python -m tests.server.screenshots"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+import s3dlm
+from tests.server.live import Live, serving
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+QUESTION = "Target: 18 Numbers: 6, 5, 7"
+SETTINGS = {"lam": 8.0, "temperature": 1.0, "policy": "random"}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+def take(
+    browser: Any, live: Live, name: str, scheme: str, *, against: str, back: int, height: int
+) -> None:
+    page = browser.new_page(
+        viewport={"width": 1440, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    page.set_default_timeout(300_000)
+    page.goto(live.url)
+    page.fill("#prompt", QUESTION)
+    page.get_by_label("Task", exact=True).select_option("countdown")
+    page.get_by_label("Compare with", exact=True).select_option(against)
+    page.get_by_role("button", name="Search").click()
+    for index in range(2 if against else 1):
+        page.locator(".panel").nth(index).locator(".answer b").wait_for()
+    page.locator("h1").click()
+    page.keyboard.press("End")
+    for _ in range(back):
+        page.keyboard.press("ArrowLeft")
+    if not against:
+        page.locator(".toggle", has_text="All children").locator("input").check()
+        page.locator("h1").click()
+    page.mouse.move(5, 5)
+    picture = Image.open(io.BytesIO(page.screenshot()))
+    picture.quantize(256).save(IMAGES / f"{name}.png", optimize=True)
+    page.close()
+
+
+def main() -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    model = s3dlm.load("tiny", progress=False)
+    with serving(model, defaults=SETTINGS) as live, sync_playwright() as play:
+        browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        take(browser, live, "viewer-search", "dark", against="", back=6, height=1210)
+        take(browser, live, "viewer-compare", "light", against="best_of_k", back=0, height=1130)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
