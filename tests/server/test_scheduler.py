@@ -83,8 +83,7 @@ def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
     before = live.service.metrics.ended.labels("s3", "cancelled")._value.get()
     with live.http() as http, pytest.raises(httpx.ReadTimeout):
         http.post("/v1/completions", json=body("long", **SLOW, stream=stream), timeout=0.3)
-    live.wait_until_idle(5)
-    assert scheduler.load == {"waiting": 0, "running": 0, "rows": 0}
+    wait_for(lambda: scheduler.load == {"waiting": 0, "running": 0, "rows": 0})
     assert live.service.metrics.ended.labels("s3", "cancelled")._value.get() == before + 1
 
 

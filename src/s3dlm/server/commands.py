@@ -76,7 +76,13 @@ def serve(
         log_prompts=log_prompts,
         cors=cors or (),
     )
-    run(web, host=host, port=port, grace=grace)
+    run(
+        web,
+        host=host,
+        port=port,
+        grace=grace,
+        announce=lambda url: typer.echo(f"{url}/v1 speaks OpenAI's API, {url}/ shows the search"),
+    )
 
 
 def view(

@@ -66,7 +66,7 @@ class PatientPacker(Packer):
             del self.running[key]
 
     def _send_away(self, key: int, one: Running, predictions: list[Prediction]) -> None:
-        one.asked = []
+        one.asked = None
 
         def work() -> None:
             self._back.append((key, list(_told(one, predictions))))
@@ -103,5 +103,5 @@ def _told(one: Running, predictions: list[Prediction]) -> Iterator[Event]:
         yield from advance(one, predictions)
     except Exception:
         log("search failed", level=40, error=True)
-        one.asked = []
+        one.asked = None
         yield internal()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -75,8 +76,15 @@ def allowed_hosts(host: str, api_key: str | None) -> frozenset[str] | None:
     return LOCAL_NAMES | {host} if api_key is None and is_loopback(host) else None
 
 
-def serve(app: FastAPI, *, host: str, port: int, grace: float) -> None:
-    """Serve until told to stop."""
+def serve(
+    app: FastAPI,
+    *,
+    host: str,
+    port: int,
+    grace: float,
+    announce: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve until told to stop; `announce` is given the address once it is known."""
     configure()
     config = uvicorn.Config(
         app,
@@ -89,6 +97,9 @@ def serve(app: FastAPI, *, host: str, port: int, grace: float) -> None:
         lifespan="on",
     )
     service: Service = app.state.service
+    bound = config.bind_socket()
+    port = bound.getsockname()[1]
     log("serving", host=host, port=port, model=service.name)
-    GracefulServer(config, service, grace).run()
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    GracefulServer(config, service, grace).run(sockets=[bound])
     log("stopped")

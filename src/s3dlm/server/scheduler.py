@@ -58,6 +58,7 @@ class Scheduler:
         self._running: dict[int, Ticket] = {}
         self._packer = PatientPacker(model, self._wake)
         self._draining = self._stopped = False
+        self._rows = 0  # for observers, who must not look into the packer while it works
         self._latency = 1.0  # seconds a search took lately, for Retry-After
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
@@ -106,7 +107,7 @@ class Scheduler:
         return {
             "waiting": len(self._waiting),
             "running": len(self._running),
-            "rows": self._packer.rows,
+            "rows": self._rows,
         }
 
     def stop(self) -> None:
@@ -245,6 +246,7 @@ class Scheduler:
             ticket.tell(ticket, event)
 
     def _gauge(self) -> None:
+        self._rows = self._packer.rows
         self.metrics.waiting.set(len(self._waiting))
         self.metrics.running.set(len(self._running))
         self.metrics.stuck.set(self._packer.stuck)
