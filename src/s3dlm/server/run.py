@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import signal
+import socket
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -25,10 +26,17 @@ LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 class GracefulServer(uvicorn.Server):
     """A uvicorn server that drains before it ends."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, grace: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, grace: float, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self.service, self.grace = service, grace
+        self.service, self.grace, self.ready = service, grace, ready
         self._until: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self.ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._until is not None:
@@ -84,7 +92,7 @@ def serve(
     grace: float,
     announce: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until told to stop; `announce` is given the address once it is known."""
+    """Serve until told to stop; `announce` is given the address once it answers."""
     configure()
     config = uvicorn.Config(
         app,
@@ -99,7 +107,10 @@ def serve(
     service: Service = app.state.service
     bound = config.bind_socket()
     port = bound.getsockname()[1]
-    log("serving", host=host, port=port, model=service.name)
-    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-    GracefulServer(config, service, grace).run(sockets=[bound])
+
+    def ready() -> None:
+        log("serving", host=host, port=port, model=service.name)
+        announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    GracefulServer(config, service, grace, ready).run(sockets=[bound])
     log("stopped")
