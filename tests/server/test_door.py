@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,9 @@ import openai
 import pytest
 from typer.testing import CliRunner
 
-from s3dlm.errors import SettingsError
+from s3dlm.errors import ModelError, SettingsError
 from s3dlm.server.limits import Limits
+from s3dlm.server.logs import JsonLines
 from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, check_exposure
 from tests.fakes import fake_model
 from tests.server.live import Live, serving
@@ -129,6 +131,17 @@ def test_the_log_holds_prompts_only_if_asked(caplog: pytest.LogCaptureFixture) -
         assert fields[0]["nfe"] == answer.json()["usage"]["nfe"]
         assert fields[0]["id"] == answer.headers["x-request-id"]
         assert ("hush" in json.dumps(fields)) == wanted
+
+
+def test_tracebacks_in_the_log_do_not_quote_prompts() -> None:
+    for error, quoted in ((ModelError("prompt 'hush'"), False), (RuntimeError("plain"), True)):
+        try:
+            raise error
+        except Exception:
+            record = logging.LogRecord("x", 40, "x", 1, "failed", (), sys.exc_info())
+        line = json.loads(JsonLines().format(record))
+        assert type(error).__name__ in line["traceback"]
+        assert (str(error) in line["traceback"].splitlines()[-1]) == quoted
 
 
 def test_metrics_count_what_happened() -> None:

@@ -83,6 +83,7 @@ def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     told = error if isinstance(error, Refusal) else _worded(error)
+    request.state.note["error"] = told.body["error"]["code"]
     return JSONResponse(told.body, told.status, headers=told.headers)
 
 
@@ -209,8 +210,9 @@ async def _stream(
             async for piece in pieces:
                 yield piece
         except (Refusal, S3dlmError) as error:
-            word = _line if lines else openai.sse
-            yield word(refusal(error).body)
+            told, word = refusal(error).body, _line if lines else openai.sse
+            request.state.note["error"] = told["error"]["code"]
+            yield word(told)
         finally:
             watch.close()
             if reply is not None:

@@ -6,6 +6,10 @@ import json
 import logging
 import sys
 import time
+import traceback
+from typing import Any
+
+from s3dlm.errors import S3dlmError
 
 LOGGER = logging.getLogger("s3dlm.server")
 
@@ -24,6 +28,12 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """Where it happened; our own messages quote the prompt, so of them only the kind."""
+        kind, error, place = ei
+        what = kind.__name__ if isinstance(error, S3dlmError) else f"{kind.__name__}: {error}"
+        return "".join(traceback.format_tb(place)) + what
 
 
 def log(event: str, *, level: int = logging.INFO, error: bool = False, **fields: object) -> None:
