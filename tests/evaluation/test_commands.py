@@ -140,3 +140,6 @@ def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     found = records.read(tmp_path)
     assert len(found) == 4 * 5
     assert len({(r.sample, r.seed) for r in found}) == 4
+    (tmp_path / "mine.txt").write_text("keep")
+    demo.clear(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["mine.txt"]

@@ -235,8 +235,6 @@ def demo_command(
 
     s3dlm demo
     """
-    import shutil
-
     from s3dlm.evaluation import demo, protocol, report
     from s3dlm.models.registry import load
 
@@ -246,7 +244,7 @@ def demo_command(
     result = demo.show(loaded, base)
     typer.echo(f"\n{result.text}\nanswer: {result.answer}\n")
     typer.echo(f"2. Five methods side by side on the same problems, about {seconds:.0f} s.\n")
-    shutil.rmtree(out, ignore_errors=True)  # an older demonstration may have other weights
+    demo.clear(out)
     demo.compare(loaded, base, out, seconds, _bars)
     typer.echo("\n3. What came of it.\n")
     _print_report(report.write(out, show=_viewer()), as_json=False)
@@ -328,8 +326,8 @@ def _evaluate(model: Any, plan: Plan, folder: Path, max_rows: int | None) -> Non
         with contextlib.nullcontext(Here(model)) if here else model as work, _bars(plan) as bars:
             evaluate_with(work, plan, folder, observer=bars, max_rows=max_rows)
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command goes on where {folder} ends", err=True)
-        raise typer.Exit(130) from None
+        typer.echo(f"the same command goes on where {folder} ends", err=True)
+        raise
 
 
 def _finish(folder: Path, as_json: bool, results: Path | None = None) -> None:

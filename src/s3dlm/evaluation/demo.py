@@ -13,8 +13,8 @@ from pathlib import Path
 
 from s3dlm import board, engine
 from s3dlm.engine import Result
+from s3dlm.evaluation import manifest, protocol, records
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation import protocol
 from s3dlm.evaluation.run import Observer, Plan, evaluate
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
@@ -65,6 +65,14 @@ def compare(
             evaluate(model, plan, folder, observer=observer)
         asked = _size(plan)
     return asked
+
+
+def clear(folder: Path) -> None:
+    """Forget an older demonstration, which may have had other weights; touch nothing else."""
+    named = [folder / name for name in (manifest.FILE, manifest.SAMPLES, records.FILE)]
+    traces = [*folder.glob("traces/*.jsonl"), *folder.glob("traces/*.html")]
+    for path in (*named, *traces) if named[0].is_file() else ():
+        path.unlink(missing_ok=True)
 
 
 def _size(plan: Plan) -> int:
