@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3dlm.verifier import wrong_equalities
-from s3dlm.verifier.equations import equations, tokens_of
+from s3dlm.verifier.equations import equations_in
 
 
 def read(text):
-    return [(text[slice(*e.span)], e.holds) for e in equations(tokens_of(text))]
+    return [(text[slice(*e.span)], e.holds) for e in equations_in(text)]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,24 @@ from s3dlm.answers.numbers import UNSIGNED, to_float
 MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
 MAX_WORDS = 4  # a unit such as "square feet of carpet"
 
+_SPOKEN = {"half": 0.5, "twice": 2.0, "double": 2.0, "triple": 3.0, "third": 1 / 3, "quarter": 0.25}
+_SPOKEN_SIGN = {"plus": "+", "minus": "-", "times": "*", "multiplied": "*", "divided": "/"}
+_COUNTS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+COUNTS = {word: float(value) for value, word in enumerate(_COUNTS)}
 _UNIT = r"\s?(?:\\text\s?\{[^{}\n]{0,40}\})?\s?"
 _TOKEN = re.compile(
     rf"""
@@ -36,12 +54,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_BOUNDARY = re.compile(r"[.,:;!?](?=\s)|\n")
 _SIGN = {"×": "*", "·": "*", "x": "*", "X": "*", "\\times": "*", "\\cdot": "*", "÷": "/",
          "\\div": "/", "−": "-", "–": "-"}  # fmt: skip
-_SPOKEN = {"half": 0.5, "twice": 2.0, "double": 2.0, "triple": 3.0, "third": 1 / 3, "quarter": 0.25}
-_SPOKEN_SIGN = {"plus": "+", "minus": "-", "times": "*", "multiplied": "*", "divided": "/"}
-
-
 _FUNCTIONS = frozenset(("sqrt", "log", "ln", "sin", "cos", "tan", "binom", "mod"))
 _BINDING = _FUNCTIONS | set("^_!{}")
 _HARMLESS = frozenset(("\\approx", "\\implies", "\\to", "\\rightarrow", "\\therefore", "\\ldots"))
@@ -77,19 +92,7 @@ class Equation:
 
     left: Side
     right: Side
-
-    @property
-    def holds(self) -> bool:
-        """Whether the sides are equal, up to the rounding that the right side shows."""
-        left, right = self.left.value, self.right.value
-        if _close(left, right, self.right.decimals):
-            return True
-        if self.right.computed and _close(left, self.right.operands[0], self.right.decimals):
-            return True  # a running total: 3 + 4 = 7 * 2 = 14
-        if not (self.left.percent or self.right.percent):
-            return False
-        # A per cent sign may stand for "hundredths" or be a mere unit.
-        return _close(left * 100, right, self.right.decimals) or _close(left, right * 100, 0)
+    holds: bool  # whether they are equal, up to the rounding that the right side shows
 
     @property
     def span(self) -> tuple[int, int]:
@@ -97,19 +100,44 @@ class Equation:
         return self.left.start, self.right.end
 
 
+def _holds(left: Side, right: Side) -> bool:
+    if _close(left.value, right.value, right.decimals):
+        return True
+    if right.computed and _close(left.value, right.operands[0], right.decimals):
+        return True  # a running total: 3 + 4 = 7 * 2 = 14
+    if not (left.percent or right.percent):
+        return False
+    # A per cent sign may stand for "hundredths" or be a mere unit.
+    as_share = _close(left.value, right.value * 100, 0)
+    return as_share or _close(left.value * 100, right.value, right.decimals)
+
+
 def wrong_equalities(text: str) -> list[tuple[int, int]]:
     """The spans of a text in which an equality stands that does not hold."""
-    return [equation.span for equation in equations(tokens_of(text)) if not equation.holds]
+    return [equation.span for equation in equations_in(text) if not equation.holds]
 
 
-def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text, without white space and typography."""
+def equations_in(text: str) -> list[Equation]:
+    """Every equation of a text; only clauses with an `=` are read, since no side leaves its clause."""
+    found: list[Equation] = []
+    start = 0
+    for boundary in _BOUNDARY.finditer(text):
+        end = boundary.start() + 1
+        if text.find("=", start, end) >= 0:
+            found += equations(tokens_of(text, start, end))
+        start = boundary.start() if boundary[0] == "\n" else end
+    if text.find("=", start) >= 0:
+        found += equations(tokens_of(text, start))
+    return found
+
+
+def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[Token]:
+    """The tokens of a text or a stretch of it, without white space and typography."""
     tokens = []
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN.finditer(text, start, len(text) if end is None else end):
         kind = match.lastgroup
-        if kind == "skip" or kind is None:
-            continue
-        tokens.append(_token(kind, match[0].lower(), match.start(), match.end()))
+        if kind != "skip" and kind is not None:
+            tokens.append(_token(kind, match[0].lower(), match.start(), match.end()))
     return tokens
 
 
@@ -146,7 +174,7 @@ def equations(tokens: list[Token]) -> list[Equation]:
         left = _left_side(tokens, at)
         right = _right_side(tokens, at) if left else None
         if left and right and _is_claim(tokens, at, left, right):
-            found.append(Equation(left, right))
+            found.append(Equation(left, right, _holds(left, right)))
     return found
 
 

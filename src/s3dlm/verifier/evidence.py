@@ -5,32 +5,19 @@ Read once per text; the features of the `plus` profile (`plus.py`) are short loo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from s3dlm.answers.normalise import number_in
-from s3dlm.verifier.equations import Equation, Token, equations, tokens_of
+from s3dlm.answers.numbers import to_float
+from s3dlm.verifier.equations import COUNTS, Equation, equations_in, tokens_of
 from s3dlm.verifier.reading import Reading
 
 MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear
 RECENT = 4
-_SPELLED = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
-_WORD_VALUES = {word: float(value) for value, word in enumerate(_SPELLED)}
+_NUMERAL = re.compile(r"[0-9][0-9.,]*+")
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
 _COMMON = frozenset(
     (1.0, 2.0, 3.0, 4.0, 7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0)
@@ -51,7 +38,8 @@ class Evidence(NamedTuple):
     equations: list[Equation]
     numbers: list[float]
     question: tuple[float, ...]
-    source: Source | None
+    source: Source | None  # None when no equation, and no single step from one, gives the answer
+    wrong: int  # equations that do not hold
 
 
 def evidence(reading: Reading) -> Evidence:
@@ -59,14 +47,15 @@ def evidence(reading: Reading) -> Evidence:
     found = reading.answer
     value = number_in(found.content[:200]) if found else None
     answer = float(value) if value is not None and abs(value) < 10**15 else None
-    tokens = tokens_of(reading.text[: found.start] if found else reading.text)
-    if answer is not None and found and tokens and tokens[-1].kind == "equals":
-        # "600 / 2 = \boxed{300}": the box is the right side
-        tokens.append(Token("number", f"{answer:g}", answer, found.start, found.start))
-    steps = equations(tokens)[-MAX_EQUATIONS:]
-    numbers = [token.value for token in tokens if token.kind == "number"]
+    before = reading.text[: found.start] if found else reading.text
+    numbers = [to_float(numeral.rstrip(".,")) for numeral in _NUMERAL.findall(before)]
+    if answer is not None and before.rstrip(" $\\(").endswith("="):
+        before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
+    steps = equations_in(before)[-MAX_EQUATIONS:]
     question = question_numbers(reading.prompt)
-    return Evidence(answer, steps, numbers, question, _trace(answer, steps, question))
+    named = [number for number in numbers if number is not None]
+    wrong = sum(not step.holds for step in steps)
+    return Evidence(answer, steps, named, question, _trace(answer, steps, question), wrong)
 
 
 @lru_cache(maxsize=256)
@@ -76,8 +65,8 @@ def question_numbers(prompt: str) -> tuple[float, ...]:
     for token in tokens_of(prompt[:8000]):
         if token.kind == "number":
             values.append(token.value)
-        elif token.text in _WORD_VALUES:
-            values.append(_WORD_VALUES[token.text])
+        elif token.text in COUNTS:
+            values.append(COUNTS[token.text])
     return tuple(dict.fromkeys(values))[:40]
 
 
@@ -130,11 +119,21 @@ def _source(value: float, known: dict[float, Source], question: tuple[float, ...
     """A result's own source, a question's number (also as a per cent or its complement), or nothing."""
     if (found := known.get(_key(value))) is not None:
         return found
+    index = _forms(question).get(_key(value))
+    if index is not None:
+        return Source(frozenset((index,)), 0)
+    return Source(frozenset(), int(value not in _COMMON))
+
+
+@lru_cache(maxsize=256)
+def _forms(question: tuple[float, ...]) -> dict[float, int]:
+    """Each number of a question as it may turn up: itself, as a share, as what a share leaves."""
+    forms: dict[float, int] = {}
     for index, number in enumerate(question):
         share = number / 100
-        if any(same(value, form) for form in (number, share, 100 - number, 1 - share, 1 + share)):
-            return Source(frozenset((index,)), 0)
-    return Source(frozenset(), int(value not in _COMMON))
+        for form in (number, share, 100 - number, 1 - share, 1 + share):
+            forms.setdefault(_key(form), index)
+    return forms
 
 
 def _join(sources: Iterable[Source]) -> Source:

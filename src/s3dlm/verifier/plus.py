@@ -21,7 +21,7 @@ from s3dlm.verifier.base import PARTS, Score, Verifier
 from s3dlm.verifier.composite import from_profile
 from s3dlm.verifier.constraints import CONSTRAINTS as PAPER_CONSTRAINTS
 from s3dlm.verifier.constraints import countdown_expression, countdown_puzzle
-from s3dlm.verifier.evidence import Evidence, evidence, one_step, same
+from s3dlm.verifier.evidence import Evidence, evidence, same
 from s3dlm.verifier.profiles import PLUS, PLUS_RULES
 from s3dlm.verifier.reading import Reading
 
@@ -31,18 +31,18 @@ _GARBLED = re.compile(r"[a-z][A-Z]|[,.;:][,;:]|\s[,;]|\b([A-Za-z]{2,20}) \1\b")
 
 def equations_true(reading: Reading, known: Evidence) -> float:
     """The share of equations that hold; 0.5 without any."""
-    steps = known.equations
-    return sum(step.holds for step in steps) / len(steps) if steps else 0.5
+    count = len(known.equations)
+    return 1 - known.wrong / count if count else 0.5
 
 
 def no_wrong_equation(reading: Reading, known: Evidence) -> float:
     """1 without a wrong equation, 1/2 with one, 1/3 with two, …"""
-    return 1 / (1 + sum(not step.holds for step in known.equations))
+    return 1 / (1 + known.wrong)
 
 
 def enough_steps(reading: Reading, known: Evidence) -> float:
     """True equations against the operations that the question's numbers call for."""
-    true = sum(step.holds for step in known.equations)
+    true = len(known.equations) - known.wrong
     return min(true / max(len(known.question) - 1, 1), 1.0)
 
 
@@ -56,12 +56,7 @@ def answer_is_last_result(reading: Reading, known: Evidence) -> float:
 
 def answer_computed(reading: Reading, known: Evidence) -> float:
     """The answer is the result of an equation, or one operation away from results."""
-    answer, steps = known.answer, known.equations
-    if answer is None:
-        return 0.0
-    if any(same(step.right.value, answer) for step in steps):
-        return 1.0
-    return float(bool(one_step(answer, steps, known.question)))
+    return float(known.source is not None)
 
 
 def answer_just_named(reading: Reading, known: Evidence) -> float:
