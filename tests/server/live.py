@@ -29,17 +29,17 @@ class Live:
     service: Service
 
     def client(self, **options: Any) -> openai.OpenAI:
-        options = {"api_key": "none", "max_retries": 0, "timeout": 60, **options}
+        options = {"api_key": "none", "max_retries": 0, "timeout": 120, **options}
         return openai.OpenAI(base_url=f"{self.url}/v1", **options)
 
     def http(self, **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60, **options)
+        return httpx.Client(base_url=self.url, timeout=120, **options)
 
-    def wait_until_idle(self, seconds: float = 10) -> None:
+    def wait_until_idle(self, seconds: float = 60) -> None:
         wait_for(lambda: self.service.scheduler.idle, seconds)
 
 
-def wait_for(condition: Any, seconds: float = 10) -> None:
+def wait_for(condition: Any, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

