@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import signal
 import socket
@@ -79,11 +80,19 @@ def test_concurrent_requests_share_forwards() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
     scheduler = live.service.scheduler
-    before = live.service.metrics.ended.labels("s3", "cancelled")._value.get()
-    with live.http() as http, pytest.raises(httpx.ReadTimeout):
-        http.post("/v1/completions", json=body("long", **SLOW, stream=stream), timeout=0.3)
+    cancelled = live.service.metrics.ended.labels("s3", "cancelled")._value
+    before = cancelled.get()
+    content = json.dumps(body("long", **SLOW, stream=stream)).encode()
+    host, port = live.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(content)
+        )
+        client.sendall(content)
+        wait_for(lambda: scheduler.load["running"] == 1)
     wait_for(lambda: scheduler.load == {"waiting": 0, "running": 0, "rows": 0})
-    assert live.service.metrics.ended.labels("s3", "cancelled")._value.get() == before + 1
+    wait_for(lambda: cancelled.get() == before + 1)
 
 
 def test_a_client_that_leaves_the_queue_is_never_started() -> None:
@@ -95,7 +104,7 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
         first = pool.submit(http.post, "/v1/completions", json=body("first", **SLOW))
         wait_for(lambda: live.service.scheduler.load["running"] == 1)
         with pytest.raises(httpx.ReadTimeout):
-            http.post("/v1/completions", json=body("second", **SLOW), timeout=0.2)
+            http.post("/v1/completions", json=body("second", **SLOW), timeout=0.5)
         wait_for(lambda: live.service.scheduler.load["waiting"] == 0)
         assert not first.done(), "the queue moved on before the first had ended"
         assert first.result().status_code == 200
