@@ -209,7 +209,7 @@ def drills(seed: str) -> Iterator[Problem]:
     """What the tasks need, many times a row: bare equations, and finding an option's letter."""
     rng = random.Random(f"drill|{seed}")
     while True:
-        yield _equations(rng) if rng.random() < 0.25 else _letters(rng)
+        yield _equations(rng) if rng.random() < 0.15 else _letters(rng)
 
 
 def _equations(rng: random.Random) -> Problem:
@@ -224,9 +224,11 @@ def _letters(rng: random.Random) -> Problem:
     With the letters A to D in order nothing short of a full look-up beats chance, so nothing is
     learned; where letters repeat, every part of the look-up pays on its own.
     """
-    count = rng.randint(1, 4)
+    count = rng.choice((1, 2, 2, 2, 2, 3, 3, 4, 4, 4))
     numbers = [str(number) for number in rng.sample(range(10, 100), count)]
-    options = numbers if rng.random() < 0.5 else rng.sample(choice.WORDS, count)
+    options = numbers if rng.random() < 0.4 else rng.sample(choice.WORDS, count)
+    if rng.random() < 0.15:
+        options = [f"{number} + {rng.randint(5, 60)}" for number in numbers]
     ordered = rng.random() < 0.3
     pairs = [
         (choice.LETTERS[n] if ordered else rng.choice(choice.LETTERS), option)
@@ -234,8 +236,8 @@ def _letters(rng: random.Random) -> Problem:
     ]
     question = "\n".join(["Which", *(f"{letter}. {option}" for letter, option in pairs)])
     rng.shuffle(pairs)
-    text = " ".join(f"{option} is {letter}." for letter, option in pairs)
-    return Problem("drill", question, f"Because {text}", "")
+    text = " and ".join(f"{option} is {letter}" for letter, option in pairs)
+    return Problem("drill", question, f"Because {text}.", "")
 
 
 def _equation(rng: random.Random) -> str:

@@ -184,6 +184,6 @@ def generate(rng: random.Random) -> Problem:
     return Problem(
         task="choice",
         question="\n".join([item.asked, *lines]),
-        response=f"{start} {item.reason}. Therefore the answer is {letter}.",
+        response=f"{start} {item.reason} and {item.right} is {letter}. Therefore the answer is {letter}.",
         gold=letter,
     )
