@@ -21,22 +21,11 @@ MAX_WORDS = 4  # a unit such as "square feet of carpet"
 
 _SPOKEN = {"half": 0.5, "twice": 2.0, "double": 2.0, "triple": 3.0, "third": 1 / 3, "quarter": 0.25}
 _SPOKEN_SIGN = {"plus": "+", "minus": "-", "times": "*", "multiplied": "*", "divided": "/"}
-_COUNTS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
+_COUNTS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
     "twelve",
-]
-COUNTS = {word: float(value) for value, word in enumerate(_COUNTS)}
+)  # fmt: skip
+SPOKEN = {**_SPOKEN, **{word: float(value) for value, word in enumerate(_COUNTS)}}
 _UNIT = r"\s?(?:\\text\s?\{[^{}\n]{0,40}\})?\s?"
 _TOKEN = re.compile(
     rf"""

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from s3dlm.answers.normalise import number_in
 from s3dlm.answers.numbers import to_float
-from s3dlm.verifier.equations import COUNTS, Equation, equations_in, tokens_of
+from s3dlm.verifier.equations import SPOKEN, Equation, equations_in
 from s3dlm.verifier.reading import Reading
 
 MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear
 RECENT = 4
 _NUMERAL = re.compile(r"[0-9][0-9.,]*+")
+_NUMERAL_OR_WORD = re.compile(rf"[0-9][0-9.,]*+|\b(?:{'|'.join(SPOKEN)})\b", re.IGNORECASE)
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
 _COMMON = frozenset(
     (1.0, 2.0, 3.0, 4.0, 7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0)
@@ -58,15 +59,15 @@ def evidence(reading: Reading) -> Evidence:
     return Evidence(answer, steps, named, question, _trace(answer, steps, question), wrong)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def question_numbers(prompt: str) -> tuple[float, ...]:
     """The distinct numbers of a question, in digits or in words."""
     values = []
-    for token in tokens_of(prompt[:8000]):
-        if token.kind == "number":
-            values.append(token.value)
-        elif token.text in COUNTS:
-            values.append(COUNTS[token.text])
+    for numeral in _NUMERAL_OR_WORD.findall(prompt[:8000]):
+        value = SPOKEN.get(numeral.lower())
+        value = to_float(numeral.rstrip(".,")) if value is None else value
+        if value is not None:
+            values.append(value)
     return tuple(dict.fromkeys(values))[:40]
 
 

@@ -53,26 +53,25 @@ _PLUS_GSM8K: dict[str, float] = {
     "answer_computed": 0.01,
     "answer_just_named": 0.08,
     "answer_named": 0.05,
-    "answer_traced": 0.08,
+    "answer_traced": 0.07,
     "answer_fits": 0.11,
-    "question_numbers_used": 0.08,
+    "question_numbers_used": 0.07,
 }
 _PLUS_MATH500: dict[str, float] = {
-    "answer_boxed": 0.12,
+    "answer_boxed": 0.13,
     "one_answer": 0.07,
     "braces_closed": 0.09,
-    "keywords": 0.02,
+    "keywords": 0.03,
     "equations_true": 0.07,
     "no_wrong_equation": 0.10,
     "enough_steps": 0.08,
     "answer_is_last_result": 0.08,
     "answer_just_named": 0.07,
-    "answer_named": 0.06,
+    "answer_named": 0.07,
     "answer_traced": 0.01,
     "fluent": 0.09,
     "answer_fits": 0.05,
-    "question_numbers_used": 0.01,
-    "answer_not_copied": 0.07,
+    "answer_not_copied": 0.06,
 }
 
 PLUS: dict[str, dict[str, float]] = {
