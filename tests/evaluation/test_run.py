@@ -53,7 +53,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_run(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "task").mkdir()
-    long_task = write_task(tmp_path / "task", problems=40)
+    long_task = write_task(tmp_path / "task", problems=120)
     command = [sys.executable, "-m", "tests.evaluation.small_run", long_task]
     done = subprocess.run(
         [*command, str(tmp_path / "killed"), str(KILLS)],

@@ -57,8 +57,10 @@ def held_model() -> tuple[Model, threading.Event]:
     """A fake model whose forwards wait until the event is set."""
     model, gate = fake_model(), threading.Event()
     free = model.denoiser.encode
+    model.denoiser.entered = threading.Event()  # type: ignore[attr-defined]
 
     def encode(*arguments: Any) -> Any:
+        model.denoiser.entered.set()  # type: ignore[attr-defined]
         gate.wait(60)
         return free(*arguments)
 
@@ -73,10 +75,13 @@ def test_concurrent_requests_share_forwards() -> None:
         concurrent.futures.ThreadPoolExecutor(9) as pool,
         live.http() as http,
     ):
-        done = [
-            pool.submit(http.post, "/v1/completions", json=body(f"question {i}")) for i in range(9)
-        ]
+        done = [pool.submit(http.post, "/v1/completions", json=body("question 0"))]
         # The first is held inside its forward, the other eight wait and then go together.
+        assert model.denoiser.entered.wait(60)  # type: ignore[attr-defined]
+        done += [
+            pool.submit(http.post, "/v1/completions", json=body(f"question {i}"))
+            for i in range(1, 9)
+        ]
         wait_for(lambda: live.service.scheduler.load["waiting"] == 8)
         gate.set()
         assert all(one.result().status_code == 200 for one in done)
@@ -140,12 +145,12 @@ def test_a_full_queue_says_when_to_come_back() -> None:
 
 
 def test_time_limit() -> None:
-    with serving(fake_model(), limits=Limits(seconds=0.3)) as live, live.http() as http:
+    with serving(fake_model(), limits=Limits(seconds=0.05)) as live, live.http() as http:
         answer = http.post("/v1/completions", json=body("long", **SLOW))
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "time_limit")
         assert answer.headers["x-should-retry"] == "false"
         live.wait_until_idle()
-        with pytest.raises(openai.APIError, match=r"longer than this server's 0.3 s"):
+        with pytest.raises(openai.APIError, match=r"longer than this server's 0.05 s"):
             list(
                 live.client().completions.create(
                     model="fake", prompt="long", stream=True, extra_body=SLOW
