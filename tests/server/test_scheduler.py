@@ -127,12 +127,13 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
 
 
 def test_a_full_queue_says_when_to_come_back() -> None:
+    model, gate = held_model()
     with (
-        serving(fake_model(), limits=Limits(rows=1, waiting=2)) as live,
+        serving(model, limits=Limits(rows=1, waiting=2)) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(3) as pool,
     ):
-        running = pool.submit(http.post, "/v1/completions", json=body("a", **SLOW))
+        running = pool.submit(http.post, "/v1/completions", json=body("a"))
         wait_for(lambda: live.service.scheduler.load["running"] == 1)
         waiting = [pool.submit(http.post, "/v1/completions", json=body(q)) for q in "bc"]
         wait_for(lambda: live.service.scheduler.load["waiting"] == 2)
@@ -140,6 +141,7 @@ def test_a_full_queue_says_when_to_come_back() -> None:
             live.client().completions.create(model="fake", prompt="d")
         assert int(caught.value.response.headers["retry-after"]) >= 1
         assert caught.value.code == "queue_full"
+        gate.set()
         assert [one.result().status_code for one in (running, *waiting)] == [200] * 3
         assert http.post("/v1/completions", json=body("d")).status_code == 200
 

@@ -33,6 +33,7 @@ def timed(work: Callable[[], list[str]]) -> tuple[float, list[str]]:
     return time.perf_counter() - started, result
 
 
+@pytest.mark.slow  # a measurement: what else the machine does decides it as much as the code
 def test_sixteen_at_once_are_twice_as_fast(tiny: Model) -> None:
     prompts = [problem.question for problem in problems("countdown", "test", 16)]
     with (
