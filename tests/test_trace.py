@@ -57,8 +57,9 @@ def test_a_trace_replays_what_was_seen(
     )
     assert result.settings == SETTINGS
     assert all(isinstance(one, s3dlm.Survivor) for one in result.survivors)
-    text = "".join(trace.pieces[token] for token in steps[-1].tokens[0].tolist() if token < 256)
-    assert text.startswith(result_seen.survivors[0].text[:3]) or text
+    last = steps[-1]
+    ids = [token for token in last.tokens[last.survivor[0]].tolist() if token < 256]
+    assert "".join(trace.pieces[token] for token in ids) == result_seen.survivors[0].text
 
 
 def test_every_line_is_plain_json(recorded: tuple[Path, list[s3dlm.Step | s3dlm.Result]]) -> None:

@@ -76,7 +76,7 @@ class Settings:
         for name in ("particles", "branching", "gen_length", "steps", "block_length"):
             _check_count(name, getattr(self, name))
         _check_number("lam", self.lam, 0.0, math.inf, "1.0 is the paper's value")
-        _check_number("temperature", self.temperature, 0.0, 100.0, "0.7 is a good start")
+        _check_number("temperature", self.temperature, 0.0, 100.0, "0.7 is the default")
         if self.ess_threshold is not None:
             _check_number("ess_threshold", self.ess_threshold, 0.0, 1.0, "0.5 is customary")
         if self.repairs is not None and self.repairs != 0:

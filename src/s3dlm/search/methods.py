@@ -142,7 +142,7 @@ METHODS: dict[str, Method] = {
         pruned=True,
     ),
     "best": Method(
-        summary="what won on validation: distinct siblings, strong tilt, verified vote over all seen",
+        summary="our candidate, not yet measured: distinct siblings, adaptive tilt, vote over all seen",
         source="ours",
         branches=True,
         weight="tilt",
