@@ -8,9 +8,11 @@ import pytest
 from s3dlm import settings as module
 from s3dlm.errors import SettingsError
 from s3dlm.schedule import POLICIES
+from s3dlm.search.expand import SIBLINGS
 from s3dlm.search.methods import METHODS
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.search.select import SELECTIONS
+from s3dlm.search.weigh import TILTS
 from s3dlm.settings import Settings, TemperatureWarning
 
 
@@ -31,6 +33,8 @@ def test_the_lists_of_names_are_the_tables() -> None:
     assert set(module.POLICIES) == set(POLICIES)
     assert set(module.RESAMPLERS) == set(RESAMPLERS)
     assert set(module.SELECTIONS) == set(SELECTIONS)
+    assert set(module.SIBLINGS) == set(SIBLINGS)
+    assert set(module.TILTS) == set(TILTS)
 
 
 @pytest.mark.parametrize(

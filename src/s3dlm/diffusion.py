@@ -57,7 +57,7 @@ class MaskedDiffusion:
         result: NDArray[np.bool_] = (tokens == self.mask_id).any(axis=1)
         return result
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
+    def ask(self, tokens: Ints, step: int, rng: np.random.Generator, heat: float) -> Rows:
         reveal = self.schedule[step]
         draws = self.draws if self.temperature > 0 else 1
         return Rows(
@@ -67,7 +67,7 @@ class MaskedDiffusion:
             start=reveal.start,
             stop=reveal.stop,
             uniforms=rng.random((len(tokens), reveal.stop - reveal.start, draws)),
-            temperature=self.temperature,
+            temperature=self.temperature * heat,
             look_ahead=self.look_ahead_wanted,
             statistics=self.policy in POLICIES_WITH_STATISTICS,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
@@ -116,7 +116,7 @@ class MaskedDiffusion:
             logp = np.where(masked, prediction.top_logp[row], logp)
         counted = self._until_end(tokens) & (tokens != self.mask_id)  # not asked for, not counted
         known = np.maximum(counted.sum(axis=1), 1)
-        return CleanText(tokens, (np.exp(logp) * counted).sum(axis=1) / known)
+        return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 
     def length(self, tokens: Ints) -> int:
         """Tokens of one clean canvas before its first end."""

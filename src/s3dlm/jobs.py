@@ -93,7 +93,7 @@ def _process(model: Model, job: Job, plan: Plan) -> MaskedDiffusion:
         schedule=reveals(settings.gen_length, settings.steps, settings.block_length),
         policy=settings.policy,
         temperature=settings.temperature,
-        draws=children * (OVERSAMPLING if plan.distinct else 1),
+        draws=children * (1 if plan.siblings == "independent" else OVERSAMPLING),
         look_ahead_wanted=plan.scored == "every step",
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),

@@ -28,7 +28,7 @@ SELECTIONS = (
     "verified", "verified_vote", "pool_best", "pool_vote",
 )  # fmt: skip
 TILTS = ("fixed", "annealed", "standardised", "adaptive")
-SIBLINGS = ("independent", "distinct")
+SIBLINGS = ("independent", "distinct", "filled")
 
 # Methods whose children are compared with each other: at temperature 0 they are all the same child.
 SAMPLING_METHODS = frozenset(METHODS) - {"baseline"}
@@ -60,7 +60,13 @@ class Settings:
     ess_target: float = 0.5  # share of ESS that an adaptive tilt leaves
     cadence: str | None = None  # search at every "step", at "block" ends, or every "k"-th step
     repairs: int | None = None  # rounds of hiding and retrying what arithmetic contradicts
-    siblings: str | None = None  # whether children of equal parents must differ
+    siblings: str | None = None  # whether children must differ, and may take each other's places
+    heat: float | None = (
+        None  # temperature is multiplied by it while the children repeat each other
+    )
+    patience: int | None = (
+        None  # stop once survivors' look-aheads agree for so many steps; 0: never
+    )
     profile: str = "paper"  # the verifier's weights: a profile's name or a TOML file
     seed: int = 0
 
@@ -79,8 +85,11 @@ class Settings:
         _check_number("temperature", self.temperature, 0.0, 100.0, "0.7 is the default")
         if self.ess_threshold is not None:
             _check_number("ess_threshold", self.ess_threshold, 0.0, 1.0, "0.5 is customary")
-        if self.repairs is not None and self.repairs != 0:
-            _check_count("repairs", self.repairs)
+        for name in ("repairs", "patience"):
+            if getattr(self, name) not in (None, 0):
+                _check_count(name, getattr(self, name))
+        if self.heat is not None:
+            _check_number("heat", self.heat, 1.0, 10.0, "1 changes nothing, 2 doubles")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise SettingsError(f"seed={self.seed!r} is not allowed; give a whole number from 0 up")
         if not isinstance(self.profile, str) or not self.profile:

@@ -83,6 +83,7 @@ def _merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     )
     clean = CleanText(
         joined([outcome.clean.tokens for outcome in outcomes]),
+        joined([outcome.clean.logp for outcome in outcomes]),
         joined([outcome.clean.confidence for outcome in outcomes]),
     )
     parts = [parts for outcome in outcomes for parts in outcome.parts]

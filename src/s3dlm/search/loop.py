@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,17 +86,18 @@ def search(
     """
     if start is None:
         start = process.start().take(np.zeros(plan.particles, dtype=np.int64))
-    prediction, row, total_rows = yield from _predict(process, start, 0, rng)
+    prediction, row, total_rows = yield from _predict(process, start, 0, rng, plan.heat)
     particles = _first(process, scorer, plan, start, prediction, row)
-    seconds = 0.0
+    seconds, agreed = 0.0, 0
     for index in range(process.steps):
         due = process.is_due(plan.cadence, index)
-        children = expand(
-            process, particles, plan.branching if due else 1, index, rng, distinct=plan.distinct
-        )
+        branching = plan.branching if due else 1
+        children = expand(process, particles, branching, index, rng, siblings=plan.siblings)
         if reference:
             children = _retrace(children, reference[index])
-        prediction, row, rows = yield from _predict(process, children.canvas, index + 1, rng)
+        prediction, row, rows = yield from _predict(
+            process, children.canvas, index + 1, rng, plan.heat
+        )
         total_rows += rows
         clean = process.look_ahead(children.canvas, prediction, row)
         judged = _judge(process, scorer, plan, children, clean, index, due=due)
@@ -114,7 +115,12 @@ def search(
             left_over,
             judged.memory.take(kept),
         )
-    last = CleanText(clean.tokens[kept], clean.confidence[kept])
+        last = clean.take(kept)
+        if plan.patience:
+            agreed = agreed + 1 if len({scorer.text(tokens) for tokens in last.tokens}) == 1 else 0
+            if agreed == plan.patience:
+                particles = replace(particles, canvas=Canvas(last.tokens, last.logp))
+                break
     parts = [judged.parts[index] for index in kept.tolist()]
     return Outcome(particles, last, parts, total_rows, seconds)
 
@@ -135,16 +141,22 @@ def _retrace(children: Children, reference: Canvas) -> Children:
 
 
 def _predict(
-    process: Process, canvas: Canvas, step: int, rng: np.random.Generator
+    process: Process, canvas: Canvas, step: int, rng: np.random.Generator, heat: float
 ) -> Generator[Any, Any, tuple[Any, Ints, int]]:
-    """One row per distinct canvas that is not finished; row −1 stands for a finished one."""
+    """One row per distinct canvas that is not finished; row −1 stands for a finished one.
+
+    The heat is on while at least half of the canvases are copies of others.
+    """
     first, kind = distinct(canvas.tokens)
     open_ = process.is_open(canvas.tokens[first])
     rows = int(open_.sum())
     if not rows:
         return None, np.full(kind.size, -1), 0
     row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
-    prediction = yield process.ask(canvas.tokens[first[open_]], step, rng)
+    collapsed = 2 * first.size <= kind.size
+    prediction = yield process.ask(
+        canvas.tokens[first[open_]], step, rng, heat if collapsed else 1.0
+    )
     return prediction, row_of_kind[kind], rows
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from s3dlm.errors import SettingsError
 from s3dlm.settings import Settings
 
 Population = Literal["one", "all", "particles"]
@@ -25,7 +26,9 @@ class Method:
     resampling: str | None = None  # a name in resample.py, or None: keep everyone
     ess_threshold: float | None = None  # resample only below this share of ESS
     cadence: str = "step"  # branch, score and resample at every step, k-th step or block's end
-    siblings: str = "independent"  # or distinct, see expand.py
+    siblings: str = "independent"  # a name in expand.py
+    heat: float = 1.0  # temperature's factor while the children repeat each other
+    patience: int = 0  # steps of agreement after which the search stops; 0: never
     selection: str = "majority"  # a name in select.py
     blocks: bool = False  # particles spread over block lengths (HEX)
     sweeps: bool = False  # b conditional sweeps over N particles (particle Gibbs)
@@ -168,12 +171,27 @@ class Plan:
     resampling: str | None
     ess_threshold: float | None
     cadence: str
-    distinct: bool
+    siblings: str
+    heat: float
+    patience: int
     selection: str
     blocks: bool
     sweeps: int
     repairs: int
     pruned: bool
+
+    def __post_init__(self) -> None:
+        if self.siblings == "filled" and self.ess_threshold is not None:
+            raise SettingsError(
+                "siblings='filled' lets children take the places of their cousins, so an "
+                f"ess_threshold ({self.ess_threshold:g}), under which every particle goes on as one "
+                "of its own children, cannot be kept; choose siblings='distinct' or no threshold"
+            )
+        if self.patience and (self.scored != "every step" or self.blocks or self.sweeps > 1):
+            raise SettingsError(
+                f"patience={self.patience} needs a method that looks ahead at every step, in one "
+                "population; choose patience=0, or a method such as 's3' or 'best'"
+            )
 
     @classmethod
     def of(cls, settings: Settings) -> Plan:
@@ -191,7 +209,9 @@ class Plan:
             resampling=(settings.resampling or method.resampling) if method.resampling else None,
             ess_threshold=method.ess_threshold if threshold is None else threshold,
             cadence=settings.cadence or method.cadence,
-            distinct=(settings.siblings or method.siblings) == "distinct",
+            siblings=settings.siblings or method.siblings,
+            heat=method.heat if settings.heat is None else settings.heat,
+            patience=method.patience if settings.patience is None else settings.patience,
             selection=settings.selection or method.selection,
             blocks=method.blocks,
             sweeps=settings.branching if method.sweeps else 1,

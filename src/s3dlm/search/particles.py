@@ -33,7 +33,11 @@ class CleanText:
     """One-step clean predictions (Eq. 6): what the answers would be if all were revealed now."""
 
     tokens: Ints  # (rows, length)
+    logp: Floats  # (rows, length) of each token, revealed or only predicted
     confidence: Floats  # (rows,) mean probability up to the end of the text
+
+    def take(self, rows: Ints) -> CleanText:
+        return CleanText(self.tokens[rows], self.logp[rows], self.confidence[rows])
 
 
 class Process(Protocol):
@@ -56,8 +60,9 @@ class Process(Protocol):
         """Which canvases still have something to predict."""
         ...
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Any:
-        """The request whose answer, a prediction, lets `step` expand these canvases."""
+    def ask(self, tokens: Ints, step: int, rng: np.random.Generator, heat: float) -> Any:
+        """The request whose answer, a prediction, lets `step` expand these canvases; `heat`
+        multiplies the temperature of its draws."""
         ...
 
     def expand(

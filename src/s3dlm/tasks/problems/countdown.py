@@ -97,7 +97,7 @@ def _weight(solution: Solution, numbers: tuple[int, ...]) -> float:
     signs = {solution.first, solution.second}
     weight = 0.3 if "/" in signs else 1.0 if "*" in signs else 2.5
     given = (solution.a, solution.b, solution.c) == numbers and solution.pair_left
-    return weight if given else weight * 0.15
+    return weight if given else weight * 0.05
 
 
 def generate(rng: random.Random) -> Problem:
