@@ -118,3 +118,19 @@ def test_plus_orders_real_pairs_better_than_the_papers_profile(task, floor):
     )
     assert plus.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
     assert plus.auc.value > paper.auc.value
+
+
+CHOICE = "Which sum is 23?\nA. 10 + 12\nB. 7 + 26\nC. 8 + 15\nD. 9 + 5"
+
+
+def test_a_choice_is_better_when_its_reason_speaks_of_its_option_and_is_true():
+    def score(text):
+        return total(text, "choice", CHOICE)
+
+    right = score("Because 8 + 15 = 23 and 8 + 15 is C. Therefore the answer is C.")
+    other_letter = score("Because 8 + 15 = 23 and 8 + 15 is B. Therefore the answer is B.")
+    false_sum = score("Because 7 + 26 = 23 and 7 + 26 is B. Therefore the answer is B.")
+    no_reason = score("Because it is so, and that is all of it. Therefore the answer is C.")
+    assert right > max(other_letter, false_sum, no_reason)
+    assert right - other_letter > 0.1
+    assert right - false_sum > 0.1

@@ -58,8 +58,13 @@ def _letter_in(content: str) -> str | None:
 def _letter_of_option(content: str, question: str) -> str | None:
     """The letter whose text was given instead of it, when just one option reads so."""
     wanted = _bare(content)
-    letters = [m[1] for m in _OPTION.finditer(question) if _bare(m[2]) == wanted]
+    letters = [letter for letter, option in options(question) if _bare(option) == wanted]
     return letters[0] if wanted and len(letters) == 1 else None
+
+
+def options(question: str) -> list[tuple[str, str]]:
+    """The letters and texts of a question's options."""
+    return [(match[1], match[2]) for match in _OPTION.finditer(question)]
 
 
 def _bare(text: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from s3dlm.answers import grids
-from s3dlm.answers.extract import extract
+from s3dlm.answers.extract import extract, options
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS, Score, Verifier
 from s3dlm.verifier.composite import from_profile
@@ -217,15 +217,28 @@ def plus_sudoku(reading: Reading) -> float:
     )
 
 
+def plus_choice(reading: Reading) -> float:
+    """The paper's share, and more for a letter whose option the reasoning speaks of last."""
+    paper = PAPER_CONSTRAINTS["choice"](reading)
+    letter = extract("choice", reading.text, reading.prompt)
+    last = {letter: reading.lower.rfind(text.lower()) for letter, text in options(reading.prompt)}
+    spoken = max(last.values(), default=-1)
+    if letter not in last or spoken < 0:
+        return 0.5 * paper
+    named = 1.0 if last[letter] == spoken else 0.4 if last[letter] >= 0 else 0.0
+    return 0.5 * paper + 0.5 * named
+
+
 CONSTRAINTS: dict[str, Callable[[Reading], float]] = {
     **PAPER_CONSTRAINTS,
+    "choice": plus_choice,
     "countdown": plus_countdown,
     "sudoku": plus_sudoku,
 }
 
 
 def plus(task: str) -> Verifier:
-    """The `plus` verifier of a task: fitted for maths, sharper rules for Countdown and Sudoku."""
+    """The `plus` verifier of a task: fitted for maths, sharper rules for the others."""
     if task in PLUS:
         return plus_math(PLUS[task])
     return from_profile(PLUS_RULES[task], CONSTRAINTS)

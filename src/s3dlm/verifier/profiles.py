@@ -81,14 +81,17 @@ PLUS: dict[str, dict[str, float]] = {
     "aime": _PLUS_MATH500,
 }
 
+# What the reasoning says must be true, and must speak of the option that is chosen.
+_PLUS_CHOICE = Profile((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
+
 # Tasks with rules of their own: what can be checked exactly counts for nearly all.
 PLUS_RULES: dict[str, Profile] = {
     "countdown": Profile((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
     "sudoku": Profile((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
     "sudoku9": Profile((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
-    "arc": _CHOICE,
-    "truthfulqa": _CHOICE,
-    "truthfulqa_mc": _CHOICE,
-    "choice": _CHOICE,
+    "arc": _PLUS_CHOICE,
+    "truthfulqa": _PLUS_CHOICE,
+    "truthfulqa_mc": _PLUS_CHOICE,
+    "choice": _PLUS_CHOICE,
     "general": PAPER["general"],
 }
