@@ -14,8 +14,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +23,8 @@ from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 
 if TYPE_CHECKING:  # a worker that is being started must not wait for torch
     from s3dlm.evaluation.manifest import Manifest
-    from s3dlm.evaluation.plan import Condition
     from s3dlm.evaluation.records import Record
-    from s3dlm.evaluation.run import Plan, Todo
+    from s3dlm.evaluation.run import Part, Plan
     from s3dlm.models.base import Model
 
 AHEAD = 2  # chunks a worker has at most: one it works on, one that waits beside it
@@ -220,22 +218,15 @@ class Cluster(Pool):
         found: Manifest = self.ask("manifest", plan)
         return found
 
-    def records(
-        self,
-        plan: Plan,
-        condition: Condition,
-        todo: Sequence[Todo],
-        folder: Path,
-        max_rows: int | None,
-    ) -> Iterator[Record]:
+    def records(self, plan: Plan, part: Part) -> Iterator[Record]:
         shared = self.ray.put(plan)  # shipped to every machine once, not with every chunk
-        settings = condition.settings
-        fitting = (max_rows or ROWS) // (settings.particles * settings.branching)
-        share = -(-len(todo) // (len(self.actors) * AHEAD))
+        settings = part.condition.settings
+        fitting = (part.max_rows or ROWS) // (settings.particles * settings.branching)
+        share = -(-len(part.todo) // (len(self.actors) * AHEAD))
         return self.spread(
             "records",
-            chunked(todo, max(1, min(fitting, share))),
-            lambda chunk: [shared, condition, chunk, folder.resolve(), max_rows],
+            chunked(part.todo, max(1, min(fitting, share))),
+            lambda chunk: [shared, replace(part, todo=chunk, folder=part.folder.resolve())],
         )
 
 

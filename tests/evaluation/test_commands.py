@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation import commands, demo, figures, records, tune
+from s3dlm.evaluation import commands, console, demo, figures, records, tune
 from s3dlm.models import registry
 from s3dlm.tasks import recommended
 from tests.evaluation.small_run import BASE, small_model, write_task
@@ -133,7 +133,7 @@ def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(recommended.TASKS, "fake", ("countdown",))
     ticks = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
     asked = demo.compare(
-        small_model(), BASE, tmp_path, 45.0, commands._bars, clock=lambda: next(ticks)
+        small_model(), BASE, tmp_path, 45.0, console.bars, clock=lambda: next(ticks)
     )
     # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
     assert asked == 4

@@ -31,8 +31,7 @@ def ablate(
     s3dlm ablate --out runs/beyond --limit 100 --seeds 1 --split validation
     """
     from s3dlm.errors import SettingsError, unknown_name
-    from s3dlm.evaluation import beyond, summary
-    from s3dlm.evaluation.commands import _evaluate, _names, _prepare, _print_rows
+    from s3dlm.evaluation import beyond, console, summary
     from s3dlm.evaluation.protocol import base_settings
     from s3dlm.evaluation.run import Plan
     from s3dlm.tasks import recommended
@@ -41,14 +40,14 @@ def ablate(
     for name in wanted or ():
         if name not in beyond.VARIANTS:
             raise SettingsError(unknown_name("variant", name, beyond.VARIANTS))
-    names = _names(task) or list(recommended.tasks(model))
-    loaded, problems = _prepare(model, None, None, names, split=split, limit=limit)
+    names = console.names(task) or list(recommended.tasks(model))
+    loaded, problems = console.prepare(model, None, None, names, split=split, limit=limit)
     base = base_settings(model)
     plan = Plan(
         beyond.conditions(names, base, wanted), base, problems, tuple(range(seeds)), split=split
     )
-    _evaluate(loaded, plan, out, None)
+    console.evaluate(loaded, plan, out, None)
     for grid in beyond.tables(summary.read(out)):
-        _print_rows(grid.columns, grid.rows, grid.title)
+        console.print_rows(grid.columns, grid.rows, grid.title)
     if page is not None:
         beyond.write(out, page, sys.argv[1:])

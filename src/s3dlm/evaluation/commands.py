@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from s3dlm.errors import SettingsError
 from s3dlm.evaluation import console
-
-if TYPE_CHECKING:
-    from s3dlm.evaluation.progress import Bars
-    from s3dlm.evaluation.run import Plan
-    from s3dlm.tasks import Loaded
 
 ModelName = Annotated[str, typer.Option("--model", help="tiny, a folder or a hub id.")]
 TaskNames = Annotated[
@@ -40,9 +31,6 @@ RayCluster = Annotated[
 ]
 Traces = Annotated[int, typer.Option(help="Problems a task whose searches are written down.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The tables as JSON.")]
-
-
-_print_report, _print_rows = console.print_report, console.print_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -96,11 +84,11 @@ def eval_command(
     from s3dlm.tasks import recommended
 
     swept = {
-        "particles": _numbers("particles", particles, int),
-        "branching": _numbers("branching", branching, int),
-        "block_length": _numbers("block_length", block_length, int),
-        "lam": _numbers("lam", lam, float),
-        "temperature": _numbers("temperature", temperature, float),
+        "particles": console.numbers("particles", particles, int),
+        "branching": console.numbers("branching", branching, int),
+        "block_length": console.numbers("block_length", block_length, int),
+        "lam": console.numbers("lam", lam, float),
+        "temperature": console.numbers("temperature", temperature, float),
     }
     fixed = {"gen_length": gen_length, "steps": steps, "policy": policy, "profile": verifier}
     own = {name: value for name, value in fixed.items() if value is not None}
@@ -109,14 +97,14 @@ def eval_command(
         label: {name: value for name, value in some.items() if not swept.get(name)}
         for label, some in recommended.tuned(model).items()
     }
-    names = _names(task) or list(recommended.tasks(model))
-    loaded, problems = _prepare(
+    names = console.names(task) or list(recommended.tasks(model))
+    loaded, problems = console.prepare(
         model, device, dtype, names, ray=ray, data=data, split=split, limit=limit
     )
-    conditions = plans.grid(names, _names(method), base, swept, tuned)
+    conditions = plans.grid(names, console.names(method), base, swept, tuned)
     plan = run.Plan(conditions, base, problems, range(seeds), split, tuned, traces)
-    _evaluate(loaded, plan, out, max_rows)
-    _finish(out, as_json)
+    console.evaluate(loaded, plan, out, max_rows)
+    console.finish(out, as_json)
 
 
 def report_command(
@@ -135,7 +123,9 @@ def report_command(
     """
     from s3dlm.evaluation import report
 
-    _print_report(report.write(folder, grading=grading, out=out, show=_viewer()), as_json)
+    console.print_report(
+        report.write(folder, grading=grading, out=out, show=console.viewer()), as_json
+    )
 
 
 def reproduce_command(
@@ -167,8 +157,8 @@ def reproduce_command(
     from s3dlm.evaluation import protocol
     from s3dlm.tasks import recommended
 
-    names = _names(task) or list(recommended.tasks(model))
-    loaded, problems = _prepare(model, device, dtype, names, ray=ray, data=data, limit=limit)
+    names = console.names(task) or list(recommended.tasks(model))
+    loaded, problems = console.prepare(model, device, dtype, names, ray=ray, data=data, limit=limit)
     plan = protocol.reproduction(
         problems,
         protocol.base_settings(model),
@@ -178,8 +168,8 @@ def reproduce_command(
         traces=traces,
     )
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
-    _evaluate(loaded, plan, folder, max_rows)
-    _finish(folder, as_json, results)
+    console.evaluate(loaded, plan, folder, max_rows)
+    console.finish(folder, as_json, results)
 
 
 def tune_command(
@@ -201,18 +191,18 @@ def tune_command(
     from s3dlm.evaluation import protocol, tune
     from s3dlm.tasks import recommended
 
-    names = _names(task) or list(recommended.tasks(model))
-    loaded, problems = _prepare(model, device, dtype, names, split=tune.SPLIT, limit=limit)
+    names = console.names(task) or list(recommended.tasks(model))
+    loaded, problems = console.prepare(model, device, dtype, names, split=tune.SPLIT, limit=limit)
     folder = out or Path("runs") / f"tune-{model.replace('/', '-')}"
     rows = tune.tune(
         loaded,
         problems,
-        _names(method),
+        console.names(method),
         protocol.base_settings(model),
         folder,
-        temperatures=_numbers("temperature", temperature, float),
-        lambdas=_numbers("lam", lam, float),
-        observe=_bars,
+        temperatures=console.numbers("temperature", temperature, float),
+        lambdas=console.numbers("lam", lam, float),
+        observe=console.bars,
     )
     best = {label: tune.own(row) for label, row in tune.best_of(rows).items()}
     if as_json:
@@ -222,7 +212,7 @@ def tune_command(
         (row.label, f"{row.temperature:g}", f"{row.lam:g}", f"{100 * row.accuracy:.1f}")
         for row in sorted(rows, key=lambda row: (row.label, row.temperature, row.lam))
     ]
-    _print_rows(("method", "temperature", "λ", "accuracy (%)"), cells, "validation")
+    console.print_rows(("method", "temperature", "λ", "accuracy (%)"), cells, "validation")
     typer.echo(f"best: {json.dumps(best)} (written to {folder / 'tuned.json'})")
 
 
@@ -245,22 +235,9 @@ def demo_command(
     typer.echo(f"\n{result.text}\nanswer: {result.answer}\n")
     typer.echo(f"2. Five methods side by side on the same problems, about {seconds:.0f} s.\n")
     demo.clear(out)
-    demo.compare(loaded, base, out, seconds, _bars)
+    demo.compare(loaded, base, out, seconds, console.bars)
     typer.echo("\n3. What came of it.\n")
-    _print_report(report.write(out, show=_viewer()), as_json=False)
-
-
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-def _numbers(what: str, text: str | None, kind: Callable[[str], Any]) -> list[Any]:
-    try:
-        return [kind(part) for part in _names(text)]
-    except ValueError as error:
-        raise SettingsError(
-            f"{what}={text!r} is no list of numbers; write one or several with commas, as in 1,2,4"
-        ) from error
+    console.print_report(report.write(out, show=console.viewer()), as_json=False)
 
 
 def _main_point(model: str, swept: dict[str, list[Any]]) -> dict[str, Any]:
@@ -274,73 +251,3 @@ def _main_point(model: str, swept: dict[str, list[Any]]) -> dict[str, Any]:
         for name, values in swept.items()
         if values
     }
-
-
-def _prepare(
-    model: str,
-    device: str | None,
-    dtype: str | None,
-    names: Sequence[str],
-    ray: str | None = None,
-    **which: Any,
-) -> tuple[Any, dict[str, Loaded]]:
-    """Model and problems; missing data is found out before a large model is loaded.
-
-    With a cluster the model is loaded by its workers, and the cluster stands in its place.
-    """
-    from s3dlm.evaluation.protocol import problems
-    from s3dlm.models.registry import load
-    from s3dlm.tasks import default_preset
-
-    preset = default_preset(model)
-    found = problems(names, preset, **which)
-    loaded: Any
-    if ray is None:
-        loaded = load(model, device=device, dtype=dtype)
-        if loaded.preset != preset:  # a model of another package may have its own
-            found = problems(names, loaded.preset, **which)
-    else:
-        from s3dlm.distributed import Cluster
-
-        loaded = Cluster(model, address=ray, device=device, dtype=dtype)
-    for name, some in found.items():
-        total = "" if len(some.samples) == some.total else f" of {some.total}"
-        typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)
-    return loaded, found
-
-
-def _bars(plan: Plan) -> Bars:
-    from s3dlm.evaluation.progress import Bars
-
-    counts = {task: len(some.samples) for task, some in plan.problems.items()}
-    return Bars(plan.conditions, counts, len(plan.seeds))
-
-
-def _evaluate(model: Any, plan: Plan, folder: Path, max_rows: int | None) -> None:
-    """Run a plan on a model, or on a cluster that is closed afterwards."""
-    from s3dlm.evaluation.run import Here, evaluate_with
-    from s3dlm.models.base import Model
-
-    here = isinstance(model, Model)
-    try:
-        with contextlib.nullcontext(Here(model)) if here else model as work, _bars(plan) as bars:
-            evaluate_with(work, plan, folder, observer=bars, max_rows=max_rows)
-    except KeyboardInterrupt:
-        typer.echo(f"the same command goes on where {folder} ends", err=True)
-        raise
-
-
-def _finish(folder: Path, as_json: bool, results: Path | None = None) -> None:
-    from s3dlm.evaluation import report
-
-    made = report.write(folder, show=_viewer())
-    if results is not None:
-        report.write_results(folder, results, sys.argv[1:])
-    _print_report(made, as_json)
-
-
-def _viewer() -> Callable[[Path], str]:
-    """The server's viewer as a page of its own, for the traces of a run."""
-    from s3dlm.server.page import standalone
-
-    return lambda trace: standalone([trace])

@@ -46,6 +46,16 @@ class Plan:
     traces: int = 0  # problems a task whose searches are written down step by step
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Samples of one condition that are still to be run, in one go or in chunks."""
+
+    condition: Condition
+    todo: Sequence[Todo]
+    folder: Path  # of the run, where traces go
+    max_rows: int | None  # rows a forward; None: found by trying
+
+
 class Observer(Protocol):
     """What a progress display is told."""
 
@@ -90,14 +100,7 @@ class Work(Protocol):
 
     def manifest(self, plan: Plan) -> Manifest: ...
 
-    def records(
-        self,
-        plan: Plan,
-        condition: Condition,
-        todo: Sequence[Todo],
-        folder: Path,
-        max_rows: int | None,
-    ) -> Iterator[Record]:
+    def records(self, plan: Plan, part: Part) -> Iterator[Record]:
         """One record per sample and seed, as they are done; `at` is left to the one who asks."""
         ...
 
@@ -152,7 +155,8 @@ class _Stage:
             return
         offset = max((record.at for record in done), default=0.0)  # earlier sittings count too
         started = time.perf_counter()
-        for record in self.work.records(self.plan, condition, todo, self.folder, max_rows):
+        part = Part(condition, todo, self.folder, max_rows)
+        for record in self.work.records(self.plan, part):
             record = replace(record, at=round(offset + time.perf_counter() - started, 4))
             self.store.append(record)
             self.observer.record(condition, record)
@@ -181,39 +185,27 @@ class Here:
     def manifest(self, plan: Plan) -> Manifest:
         return _manifest(self.model, plan, self.counting)
 
-    def records(
-        self,
-        plan: Plan,
-        condition: Condition,
-        todo: Sequence[Todo],
-        folder: Path,
-        max_rows: int | None,
-    ) -> Iterator[Record]:
+    def records(self, plan: Plan, part: Part) -> Iterator[Record]:
         watches: dict[int, _Watch] = {}
-        jobs = self._jobs(plan, condition, todo, folder, watches)
-        most = max_rows or self._rows(plan, condition)
+        jobs = self._jobs(plan, part, watches)
+        most = part.max_rows or self._rows(plan, part.condition)
         for index, event in engine.run(self.model, jobs, max_rows=most):
             if isinstance(event, Step):
                 watches[index].step(event)
             else:
-                yield self._record(condition, *todo[index], watches.pop(index), event)
+                sample, seed = part.todo[index]
+                yield self._record(part.condition, sample, seed, watches.pop(index), event)
 
-    def _jobs(
-        self,
-        plan: Plan,
-        condition: Condition,
-        todo: Sequence[Todo],
-        folder: Path,
-        watches: dict[int, _Watch],
-    ) -> Iterator[Job]:
+    def _jobs(self, plan: Plan, part: Part, watches: dict[int, _Watch]) -> Iterator[Job]:
         """Jobs one by one as the engine has room; each gets its watch when it starts."""
+        condition = part.condition
         place = {s.id: i for i, s in enumerate(plan.problems[condition.task].samples)}
-        for index, (sample, seed) in enumerate(todo):
+        for index, (sample, seed) in enumerate(part.todo):
             settings = condition.settings.replace(seed=seed)
             job = Job(sample.question, condition.task, settings, sample.id)
             first = seed == plan.seeds[0]
             traced = first and place[sample.id] < plan.traces
-            path = folder / "traces" / f"{condition.spec}-{sample.id}.jsonl"
+            path = part.folder / "traces" / f"{condition.spec}-{sample.id}.jsonl"
             watches[index] = _Watch(
                 scored=first and place[sample.id] < WATCHED,
                 trace=TraceFile(path, self.model, job) if traced else None,
