@@ -104,7 +104,7 @@ POLICIES: dict[str, Policy] = {
 
 def choose(eagerness: Floats, masked: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
     """The `count` most eager masked positions of every row; ties go to the left."""
-    ranked = np.argsort(np.where(masked, -eagerness, np.inf), axis=1, kind="stable")[:, :count]
-    chosen = np.zeros_like(masked)
-    np.put_along_axis(chosen, ranked, True, axis=1)
+    ranked = np.where(masked, -eagerness, np.inf).argsort(axis=1, kind="stable")[:, :count]
+    chosen = np.zeros(masked.shape, dtype=np.bool_)
+    chosen[np.arange(len(masked))[:, None], ranked] = True
     return chosen & masked

@@ -8,6 +8,7 @@ ever be wanted (the next proposal). What leaves this file is small numpy data; n
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -94,8 +95,9 @@ class Forward:
                 parts = [_Part(batch[p.request].request, p.start, p.stop) for p in half]
                 self._run(requests, results, parts)
             return
-        for sampled, group in _groups(requests, results, batch):
-            self._read(group, features, sampled)
+        width, flat = features.shape[1], features.flatten(0, 1)
+        for sampled, group in _groups(requests, results, batch, width):
+            self._read(group, flat, sampled)
 
     def _encode(self, requests: Sequence[Rows], batch: list[_Part]) -> Tensor:
         lengths = [_length(requests[part.request]) for part in batch]
@@ -122,16 +124,15 @@ class Forward:
 
     def _read(self, group: list[_Place], features: Tensor, sampled: bool) -> None:
         """Boil down the features of all places of a group, whoever asked for them."""
-        rows = np.concatenate([place.batch_row for place in group])
-        columns = np.concatenate([place.column for place in group])
+        wanted = _joined([place.feature for place in group])
         pieces = [
-            self._read_chunk(group, features[rows[at], columns[at]], at, sampled)
-            for at in _slices(rows.size, self.positions)
+            self._read_chunk(group, features[torch.from_numpy(wanted[at])], at, sampled)
+            for at in _slices(wanted.size, self.positions)
         ]
-        whole = [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+        whole = [_joined(arrays) for arrays in zip(*pieces, strict=True)]
         last = 0
         for place in group:
-            first, last = last, last + place.batch_row.size
+            first, last = last, last + place.feature.size
             place.fill([array[first:last] for array in whole])
 
     def _read_chunk(
@@ -142,7 +143,7 @@ class Forward:
         read = [best, -log_sum]
         if sampled:
             request = group[0].request
-            uniforms = np.concatenate([place.uniforms() for place in group])[at]
+            uniforms = _joined([place.uniforms() for place in group])[at]
             tokens = _sample(
                 shifted, best, torch.from_numpy(uniforms).to(shifted), request.temperature
             )
@@ -158,16 +159,18 @@ class Forward:
         started = time.perf_counter()
         logits = self.denoiser.head(features).float()
         self.model_seconds += time.perf_counter() - started
-        logits[:, self.denoiser.mask_id] = -torch.inf  # the mask itself is never an answer
+        mask = logits.select(1, self.denoiser.mask_id)
+        mask.fill_(-torch.inf)  # the mask itself is never an answer
         largest, best = logits.max(dim=1)
-        if not bool(torch.isfinite(largest).all()):
+        extreme = float(largest.abs().max())  # NaN if any is
+        if not math.isfinite(extreme):
             raise ModelError(
                 f"the model returned NaN or infinite logits at {label}; check the weights and dtype "
                 "(float16 overflows: try bfloat16 or float32)"
             )
-        if float(largest.abs().max()) > LOGIT_LIMIT:
+        if extreme > LOGIT_LIMIT:
             logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT)
-            logits[:, self.denoiser.mask_id] = -torch.inf
+            mask.fill_(-torch.inf)
             largest, best = logits.max(dim=1)
         shifted = logits.sub_(largest[:, None])
         return shifted, best, shifted.exp().sum(dim=1).log_()
@@ -180,7 +183,8 @@ def _sample(shifted: Tensor, best: Tensor, uniforms: Tensor, temperature: float)
     weights = shifted.exp() if temperature == 1.0 else (shifted / temperature).exp_()
     vocabulary = weights.shape[1]
     if vocabulary % GROUP or vocabulary < 4 * GROUP:
-        return _invert(weights, uniforms)[0]
+        edges = weights.cumsum(dim=1)
+        return _place(edges, uniforms * edges[:, -1:])
     # A cumulative sum over a large vocabulary costs more than the softmax. So first a group of
     # tokens is drawn by its summed weight, then a token inside it.
     groups = weights.view(len(weights), -1, GROUP)
@@ -216,50 +220,75 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Wanted positions of one part: where their features are and where their results go."""
+    """Wanted positions of one part as flat indices: where their features are, where results go."""
 
     request: Rows
     result: Prediction
-    row: Ints  # (places,) of the request
-    position: Ints  # (places,) on the canvas
-    batch_row: Ints  # (places,) of the batch
-    column: Ints  # (places,) of the batch
+    canvas: Ints  # (places,) into the request's rows × length
+    block: Ints  # (places,) into its rows × block; of no meaning where nothing is sampled
+    feature: Ints  # (places,) into the batch's rows × width
 
     def uniforms(self) -> Floats:
-        return self.request.uniforms[self.row, self.position - self.request.start]
+        draws = self.request.uniforms.shape[2]
+        return self.request.uniforms.reshape(-1, draws)[self.block]
 
-    def fill(self, read: list[NDArray[Any]]) -> None:
-        result, within = self.result, self.position - self.request.start
-        result.top[self.row, self.position] = read[0]
-        result.top_logp[self.row, self.position] = read[1]
+    def fill(self, read: Sequence[NDArray[Any]]) -> None:
+        result = self.result
+        result.top.reshape(-1)[self.canvas] = read[0]
+        result.top_logp.reshape(-1)[self.canvas] = read[1]
         if len(read) > 2:
-            result.draws[self.row, within] = read[2]
-            result.draws_logp[self.row, within] = read[3]
+            draws = result.draws.shape[2]
+            result.draws.reshape(-1, draws)[self.block] = read[2]
+            result.draws_logp.reshape(-1, draws)[self.block] = read[3]
         if result.margin is not None and result.entropy is not None and len(read) > 4:
-            result.margin[self.row, within] = read[4]
-            result.entropy[self.row, within] = read[5]
+            result.margin.reshape(-1)[self.block] = read[4]
+            result.entropy.reshape(-1)[self.block] = read[5]
 
 
 def _groups(
-    requests: Sequence[Rows], results: list[Prediction], batch: list[_Part]
+    requests: Sequence[Rows], results: list[Prediction], batch: list[_Part], width: int
 ) -> list[tuple[bool, list[_Place]]]:
     """Wanted places that can be read together: (sampled, places)."""
     groups: dict[tuple[bool, float, int, bool], list[_Place]] = {}
     first = 0
     for part in batch:
         request, result = requests[part.request], results[part.request]
-        rows, positions = np.nonzero(request.masked[part.start : part.stop])
-        inside = (positions >= request.start) & (positions < request.stop)
         kind = (request.temperature, request.uniforms.shape[2], request.statistics)
-        for sampled in (True, False) if request.look_ahead else (True,):
-            row, position = rows[inside == sampled], positions[inside == sampled]
-            if row.size:
-                column = position + request.prompt.size
-                place = _Place(request, result, row + part.start, position, row + first, column)
+        rest = request.stop - request.start < request.canvas.shape[1]
+        for sampled in (True, False) if request.look_ahead and rest else (True,):
+            place = _wanted(request, result, part, first, width, sampled)
+            if place.feature.size:
                 key = (True, *kind) if sampled else (False, 0.0, 0, False)
                 groups.setdefault(key, []).append(place)
         first += part.stop - part.start
     return [(key[0], places) for key, places in groups.items()]
+
+
+def _wanted(
+    request: Rows, result: Prediction, part: _Part, first: int, width: int, sampled: bool
+) -> _Place:
+    """Masked positions of the open block, or those outside it."""
+    masked = request.masked[part.start : part.stop]
+    if sampled:
+        rows, within = masked[:, request.start : request.stop].nonzero()
+        position = within + request.start
+    else:
+        masked = masked.copy()
+        masked[:, request.start : request.stop] = False
+        rows, position = masked.nonzero()
+        within = position
+    row, length = rows + part.start, request.canvas.shape[1]
+    return _Place(
+        request,
+        result,
+        row * length + position,
+        row * (request.stop - request.start) + within,
+        (rows + first) * width + position + request.prompt.size,
+    )
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _length(request: Rows) -> int:

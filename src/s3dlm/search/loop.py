@@ -265,7 +265,7 @@ def _step(
         weight=weight,
         survivor=kept,
         ess=effective_sample_size(weight),
-        unique_ancestors=int(np.unique(children.parent[kept]).size),
+        unique_ancestors=len(set(children.parent[kept].tolist())),
         log_normaliser=top + float(np.log(np.exp(judged.log_weight - top).mean())),
         rows=rows,
         resampled=resampled,

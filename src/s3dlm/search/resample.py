@@ -8,6 +8,7 @@ their sum never changes: the least variance of all, and what the paper uses.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -26,12 +27,13 @@ def normalise(log_weights: ArrayLike) -> Floats:
         raise SettingsError(
             f"log-weights of shape {logs.shape} are not allowed; give one row, one per candidate"
         )
-    if np.isnan(logs).any() or np.isposinf(logs).any() or np.isneginf(logs).all():
+    largest = float(logs.max())  # NaN or +inf if there is any, −inf if there is nothing else
+    if not math.isfinite(largest):
         raise SettingsError(
             f"log-weights {logs[:8].tolist()} cannot be normalised: NaN, +inf and all −inf are not "
             "allowed; look for a verifier or a model that returned such a value"
         )
-    weights = np.exp(logs - logs.max())
+    weights = np.exp(logs - largest)
     result: Floats = weights / weights.sum()
     return result
 
