@@ -19,7 +19,7 @@ import numpy as np
 from s3dlm import answers, tasks
 from s3dlm.diffusion import MaskedDiffusion
 from s3dlm.errors import PromptError
-from s3dlm.models.base import Model
+from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.forward import Rows
 from s3dlm.schedule import block_lengths, reveals
 from s3dlm.search.ensemble import repaired, side_by_side, sweeps
@@ -43,6 +43,7 @@ class Job:
     settings: Settings = field(default_factory=Settings)
     sample_id: str | int | None = None  # None: the question itself
     verifier: Any = None  # a Verifier, a function or a name; None: the task's own
+    earlier: tuple[Turn, ...] = ()  # what was said before the question
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
     if job.task is not None:
         prompt = tasks.get(job.task).render(job.question, model.preset)
         user, prefill = prompt.user, prompt.prefill
-    ids = model.tokenizer.chat(user, prefill)
+    ids = _written(model.tokenizer, job.earlier, user, prefill)
     room = model.denoiser.context - job.settings.gen_length
     if len(ids) > room:
         raise PromptError(
@@ -144,6 +145,15 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
             f"{max(room, 0)} tokens or choose a smaller gen_length"
         )
     return ids
+
+
+def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill: str) -> list[int]:
+    if not earlier:
+        return tokenizer.chat(user, prefill)
+    turns = (*earlier, Turn("user", user))
+    if isinstance(tokenizer, Conversational):
+        return tokenizer.converse(turns, prefill)
+    return tokenizer.chat(quoted(turns), prefill)
 
 
 def _verifier(job: Job) -> Verifier:

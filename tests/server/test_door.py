@@ -133,6 +133,23 @@ def test_the_log_holds_prompts_only_if_asked(caplog: pytest.LogCaptureFixture) -
         assert ("hush" in json.dumps(fields)) == wanted
 
 
+def test_a_refusal_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture, live: Live) -> None:
+    caplog.set_level(logging.INFO, logger="s3dlm.server")
+    with live.http() as http:
+        assert http.post("/v1/completions", json={"model": "other", "prompt": "x"}).is_error
+    (record,) = [one for one in caplog.records if one.message == "request"]
+    line = json.loads(JsonLines().format(record))
+    assert (line["status"], line["error"]) == (404, "model_not_found")
+    assert "traceback" not in line
+
+
+def test_a_body_that_is_no_json(live: Live) -> None:
+    with live.http() as http:
+        error = http.post("/v1/completions", content=b'{"a"', headers=JSON).json()["error"]
+    assert error["message"].startswith("the body is not JSON")
+    assert (error["param"], error["code"]) == (None, "invalid_json")
+
+
 def test_tracebacks_in_the_log_do_not_quote_prompts() -> None:
     for error, quoted in ((ModelError("prompt 'hush'"), False), (RuntimeError("plain"), True)):
         try:

@@ -58,6 +58,27 @@ def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
     assert chunks[-1].usage.nfe == whole.usage.nfe
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"patience": 2, "temperature": 0.2},
+        {"siblings": "filled", "heat": 2.0},
+        {"repairs": 2, "policy": "left_to_right", "particles": 1, "branching": 1},
+        {"cadence": "4", "tilt": "adaptive", "ess_threshold": 0.5},
+        {"selection": "pool_best", "patience": 1},
+    ],
+)
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_streamed_pieces_add_up_whatever_the_settings(
+    live: Live, own: dict[str, object], seed: int
+) -> None:
+    extra = {**LONG, **own, "task": "countdown", "seed": seed}
+    client = live.client()
+    whole = client.chat.completions.create(**ASK, extra_body=extra).choices[0].message.content
+    stream = client.chat.completions.create(**ASK, extra_body=extra, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == whole
+
+
 def test_text_is_streamed_before_the_end(live: Live) -> None:
     """Blocks settle from left to right, so certain text comes in several pieces."""
     extra = {**LONG, "block_length": 10, "particles": 1, "branching": 1}
@@ -136,31 +157,14 @@ def test_temperature_zero_is_greedy(live: Live) -> None:
 def test_budget_is_never_overspent(live: Live, budget: int) -> None:
     reply = live.client().chat.completions.create(**ASK, extra_body={"budget": budget})
     particles, branching = allot(budget, 6, most=live.service.limits.children)
+    told = reply.choices[0].search
+    assert (told["particles"], told["branching"]) == (particles, branching)
     assert reply.usage.nfe <= reply.usage.nfe_logical == 1 + 6 * particles * branching <= budget
     # No larger population of that branching would have fitted.
     if particles * branching + branching <= live.service.limits.children:
         assert 1 + 6 * (particles + 1) * branching > budget
     shared = live.client().chat.completions.create(**ASK, n=2, extra_body={"budget": 2 * budget})
     assert shared.usage.nfe_logical == 2 * reply.usage.nfe_logical
-
-
-def test_conversations(live: Live) -> None:
-    client = live.client()
-
-    def ask(*messages: dict[str, object], **extra: object) -> str:
-        reply = client.chat.completions.create(model="fake", messages=list(messages), **extra)
-        return str(reply.choices[0].message.content)
-
-    user = {"role": "user", "content": QUESTION}
-    parts = {"role": "user", "content": [{"type": "text", "text": QUESTION}]}
-    system = {"role": "system", "content": "Be brief."}
-    assert ask(user) == ask(parts)
-    joined = {"role": "user", "content": f"Be brief.\n\n{QUESTION}"}
-    assert ask(system, user) == ask(joined)
-    with pytest.raises(openai.BadRequestError, match="one user message"):
-        ask(system, user, extra_body={"task": "countdown"})
-    with pytest.raises(openai.BadRequestError, match="last message"):
-        ask(user, {"role": "assistant", "content": "24"})
 
 
 @pytest.mark.parametrize(
@@ -179,6 +183,9 @@ def test_conversations(live: Live) -> None:
         ({"verifier": "profile.toml"}, "verifier"),
         ({"budget": 6}, "at least 7"),
         ({"budget": 60, "particles": 2}, "either the budget"),
+        ({"method": "best_of_k", "patience": 2}, "looks ahead"),
+        ({"siblings": "filled", "ess_threshold": 0.5}, "siblings='distinct'"),
+        ({"heat": 0.5}, "heat"),
         ({"top_p": 0.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),
@@ -186,6 +193,7 @@ def test_conversations(live: Live) -> None:
         ({"n": 17}, "at most 16"),
         ({"stop": [""]}, "stop"),
         ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content: Input should be a"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "Unicode"),
         ({"messages": [{"role": "user", "content": "  "}]}, "empty"),
         ({"messages": [{"role": "user", "content": "x" * 600}]}, "reads at most 512"),

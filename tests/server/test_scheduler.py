@@ -89,6 +89,22 @@ def test_concurrent_requests_share_forwards() -> None:
     assert model.denoiser.calls <= 3 * 7, "nine searches of seven forwards should share nearly all"
 
 
+def test_a_bad_request_beside_a_running_one_harms_nobody() -> None:
+    model, gate = held_model()
+    with (
+        serving(model) as live,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+        live.http() as http,
+    ):
+        good = pool.submit(http.post, "/v1/completions", json=body("question 0"))
+        assert model.denoiser.entered.wait(60)  # type: ignore[attr-defined]
+        bad = http.post("/v1/completions", json=body("x", method="best_of_k", patience=1))
+        assert bad.status_code == 400
+        gate.set()
+        assert good.result().status_code == 200
+        assert http.post("/v1/completions", json=body("question 1")).status_code == 200
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
     scheduler = live.service.scheduler

@@ -52,6 +52,33 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: str  # system, user or assistant
+    text: str
+
+
+@runtime_checkable
+class Conversational(Protocol):
+    """A tokenizer that can also write whole conversations."""
+
+    def converse(self, turns: Sequence[Turn], prefill: str = "") -> list[int]:
+        """As `chat`, with everything said before the last turn, which is the user's."""
+        ...
+
+
+def quoted(turns: Sequence[Turn]) -> str:
+    """A conversation as one user turn, for models that know no more: instructions first, then the
+    question, after a transcript if there were other turns before it."""
+    instructions = [one.text for one in turns if one.role == "system"]
+    said = [one for one in turns if one.role != "system"]
+    if len(said) == 1:
+        return "\n\n".join([*instructions, said[0].text])
+    return "\n\n".join([*instructions, *(f"{one.role.capitalize()}: {one.text}" for one in said)])
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A denoiser with its tokenizer: what `load` returns and `generate` takes."""
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from s3dlm.errors import ModelError
+from s3dlm.errors import ModelError, PromptError
+from s3dlm.models.base import Turn, quoted
 
 
 class TextTokenizer:
@@ -31,16 +32,28 @@ class TextTokenizer:
         return text
 
     def chat(self, user: str, prefill: str = "") -> list[int]:
-        return self.encode(self._opened(user)) + (self.encode(prefill) if prefill else [])
+        return self.converse([Turn("user", user)], prefill)
 
-    def _opened(self, user: str) -> str:
+    def converse(self, turns: Sequence[Turn], prefill: str = "") -> list[int]:
+        return self.encode(self._opened(turns)) + (self.encode(prefill) if prefill else [])
+
+    def _opened(self, turns: Sequence[Turn]) -> str:
         """The conversation up to the assistant's first word; without a template, the bare text."""
         if not self.inner.chat_template:
-            return user
-        turns = [{"role": "user", "content": user}]
-        text: str = self.inner.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True
-        )
+            return quoted(turns)
+        from jinja2 import TemplateError
+
+        messages = [{"role": one.role, "content": one.text} for one in turns]
+        try:
+            text: str = self.inner.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:  # some models have no system role, or want strict turns
+            roles = ", ".join(one.role for one in turns)
+            raise PromptError(
+                f"the model's chat template cannot write turns of {roles}: {error}; ask in one "
+                "user message"
+            ) from error
         return text
 
     def end_ids(self, stated: int | list[int] | None, tokens: Iterable[str]) -> frozenset[int]:

@@ -20,7 +20,7 @@ from s3dlm.server import openai, service, understand
 from s3dlm.server.guard import Guard
 from s3dlm.server.options import options
 from s3dlm.server.page import CONTENT_POLICY, viewer_files
-from s3dlm.server.refusals import Refusal, refusal
+from s3dlm.server.refusals import Refusal, malformed, refusal
 from s3dlm.server.scheduler import Started
 from s3dlm.server.schemas import (
     ChatCompletion,
@@ -89,9 +89,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 def _worded(error: Exception) -> Refusal:
     if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return Refusal(400, f"{where or 'the body'}: {first['msg']}", param=where or None)
+        return malformed(error.errors(), error.body)
     if isinstance(error, HTTPException):
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
         return Refusal(error.status_code, str(error.detail), code=code)

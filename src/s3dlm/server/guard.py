@@ -90,7 +90,9 @@ class Guard:
         except Exception as error:
             told = refusals.refusal(error, scope["state"]["request_id"])
             if told.status == 500 and not isinstance(error, Refusal):
-                log("request failed", level=40, error=True, id=scope["state"]["request_id"])
+                log(
+                    "request failed", level=40, with_traceback=True, id=scope["state"]["request_id"]
+                )
             if not begun:  # else the connection is cut, which tells the client as much
                 response = JSONResponse(told.body, told.status, headers=told.headers)
                 await response(scope, receive, send)

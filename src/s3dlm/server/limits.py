@@ -36,7 +36,8 @@ class Limits:
                 )
 
     def check(self, settings: Settings) -> None:
-        """Refuse settings that ask for more than one request may have."""
+        """Refuse settings that ask for more than one request may have, or that no method takes."""
+        Plan.of(settings)
         asked = {
             "length": ("gen_length", settings.gen_length),
             "children": ("particles × branching", settings.particles * settings.branching),

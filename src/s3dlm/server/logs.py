@@ -36,9 +36,11 @@ class JsonLines(logging.Formatter):
         return "".join(traceback.format_tb(place)) + what
 
 
-def log(event: str, *, level: int = logging.INFO, error: bool = False, **fields: object) -> None:
-    """One line; `error` adds the traceback of the exception being handled."""
-    LOGGER.log(level, event, extra={"fields": fields}, exc_info=error)
+def log(
+    event: str, *, level: int = logging.INFO, with_traceback: bool = False, **fields: object
+) -> None:
+    """One line; a traceback is that of the exception being handled."""
+    LOGGER.log(level, event, extra={"fields": fields}, exc_info=with_traceback)
 
 
 def configure() -> None:

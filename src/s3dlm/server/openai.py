@@ -140,6 +140,8 @@ class Reply:
         return {
             "finish_reason": "length" if full else "stop",
             "search": {
+                "particles": result.settings.particles,
+                "branching": result.settings.branching,
                 "answer": result.answer,
                 "votes": _votes(result.survivors, result.answer),
                 "survivors": len(result.survivors),

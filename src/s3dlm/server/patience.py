@@ -102,6 +102,6 @@ def _told(one: Running, predictions: list[Prediction]) -> Iterator[Event]:
     try:
         yield from advance(one, predictions)
     except Exception:
-        log("search failed", level=40, error=True)
+        log("search failed", level=40, with_traceback=True)
         one.asked = None
         yield internal()

@@ -8,6 +8,7 @@ unforeseen error leaves the server: its traceback goes to the log, the client is
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from s3dlm.errors import ModelError, PromptError, S3dlmError, SettingsError, VerifierError
@@ -108,6 +109,32 @@ def internal(request_id: str | None = None) -> Refusal:
         code="internal_error",
         headers=NO_RETRY,
     )
+
+
+def malformed(errors: Sequence[Mapping[str, Any]], body: object) -> Refusal:
+    """A body that is no JSON or not of the form asked for; the first mistake is named."""
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        message = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
+        return Refusal(400, message, code="invalid_json")
+    place = _place(first, body)
+    wrong = [one["msg"] for one in errors if _place(one, body) == place]  # one for each alternative
+    message = f"{place or 'the body'}: {'; or: '.join(dict.fromkeys(wrong))}"
+    return Refusal(400, message, param=place or None)
+
+
+def _place(error: Mapping[str, Any], body: object) -> str:
+    """Where in the body, without the names of the types that were tried there."""
+    path: list[str] = []
+    for part in error["loc"][1:]:
+        if isinstance(body, dict) and part in body:
+            body = body[part]
+        elif isinstance(body, list) and isinstance(part, int):
+            body = body[part] if part < len(body) else None
+        elif error["type"] != "missing":
+            continue
+        path.append(str(part))
+    return ".".join(path)
 
 
 def refusal(error: BaseException, request_id: str | None = None) -> Refusal:

@@ -44,6 +44,7 @@ class Ticket:
     deadline: float
     arrived: float = field(default_factory=time.monotonic)
     cancelled: bool = False
+    width: int = 0  # the most rows it can fill
     told: int = 0  # steps, counted by the scheduler
     read: int = 0  # steps, counted by the reader: two counters, since two threads count
 
@@ -72,7 +73,7 @@ class Scheduler:
     ) -> list[Ticket]:
         """Queue some searches, all or none."""
         deadline = time.monotonic() + self.limits.seconds
-        tickets = [Ticket(job, tell, watched, deadline) for job in jobs]
+        tickets = [Ticket(job, tell, watched, deadline, width=widest(job.settings)) for job in jobs]
         with self._changed:
             if self._draining:
                 raise refusals.shutting_down()
@@ -166,7 +167,7 @@ class Scheduler:
         try:
             events = self._packer.step()
         except Exception as error:  # the model failed, and with it everyone in the batch
-            log("forward failed", level=40, error=True)
+            log("forward failed", level=40, with_traceback=True)
             for key in list(self._running):
                 self._end(key, error)
             return
@@ -202,8 +203,8 @@ class Scheduler:
             self._begin(ticket)
 
     def _room_for(self, ticket: Ticket) -> bool:
-        taken = sum(widest(one.job.settings) for one in self._running.values())
-        return not taken or taken + widest(ticket.job.settings) <= self.limits.rows
+        taken = sum(one.width for one in self._running.values())
+        return not taken or taken + ticket.width <= self.limits.rows
 
     def _begin(self, ticket: Ticket) -> None:
         stuck = self._packer.stuck

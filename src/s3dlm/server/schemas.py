@@ -116,6 +116,12 @@ class Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
     name: str | None = None
+    # An answer of ours, sent back as part of the conversation, brings these along.
+    refusal: None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
 
     def text(self) -> str:
         if isinstance(self.content, str):
@@ -166,6 +172,8 @@ class Usage(BaseModel):
 class SearchReport(BaseModel):
     """How one choice was found."""
 
+    particles: int
+    branching: int
     answer: str | None
     votes: int
     survivors: int

@@ -4,7 +4,7 @@ A diffusion model does not write from left to right, and a search may still drop
 revealed token never changes, and whatever is answered descends from today's survivors: so the
 tokens that *all* survivors have revealed and agree on, from the first position without a gap, are
 certain to begin the answer. Only they are streamed, and nothing is ever taken back. A selection
-that may answer with a text of the past, or a method that starts over, says all at the end.
+that may answer with a text of the past, or a search that starts over, says all at the end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Settled:
     @classmethod
     def of(cls, model: Model, settings: Settings, stops: tuple[str, ...]) -> Settled:
         plan = Plan.of(settings)
-        return cls(model, stops, live=not plan.selection.startswith("pool") and plan.sweeps == 1)
+        forward = plan.sweeps == 1 and not plan.repairs  # what is known stays known
+        return cls(model, stops, live=forward and not plan.selection.startswith("pool"))
 
     def after(self, step: Step) -> str:
         """What became certain at this step."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.models.base import Turn
 from s3dlm.server.budget import allot
 from s3dlm.server.refusals import Refusal
 from s3dlm.server.schemas import (
@@ -28,6 +29,8 @@ from s3dlm.server.service import Service
 from s3dlm.settings import SAMPLING_METHODS, Settings
 from s3dlm.verifier.lookup import PROFILES
 
+ROLES = {"developer": "system"}  # OpenAI's newer name for the same thing
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -44,8 +47,8 @@ class Asked:
 def chat(service: Service, body: ChatRequest) -> Asked:
     _check_model(service, body.model)
     tokens = body.max_completion_tokens or body.max_tokens
-    question = conversation(body.messages, alone=body.task is not None)
-    return _openai(service, body, [question], tokens)
+    earlier, question = conversation(body.messages)
+    return _openai(service, body, [question], tokens, earlier)
 
 
 def completion(service: Service, body: CompletionRequest) -> Asked:
@@ -62,7 +65,11 @@ def search(service: Service, body: SearchRequest) -> Asked:
 
 
 def _openai(
-    service: Service, body: OpenAIRequest, prompts: Sequence[str], max_tokens: int | None
+    service: Service,
+    body: OpenAIRequest,
+    prompts: Sequence[str],
+    max_tokens: int | None,
+    earlier: tuple[Turn, ...] = (),
 ) -> Asked:
     count = len(prompts) * (body.n or 1)
     if count > service.limits.choices:
@@ -75,7 +82,7 @@ def _openai(
     if any(not stop or len(stop) > 256 for stop in stops):
         raise Refusal(400, "every stop sequence needs 1 to 256 characters", param="stop")
     jobs = [
-        _job(service, body, prompt, settings.replace(seed=settings.seed + index))
+        _job(service, body, prompt, settings.replace(seed=settings.seed + index), earlier)
         for prompt in prompts
         for index in range(body.n or 1)
     ]
@@ -92,9 +99,15 @@ def _check_model(service: Service, name: str) -> None:
         )
 
 
-def _job(service: Service, body: Request, prompt: str, settings: Settings) -> Job:
+def _job(
+    service: Service,
+    body: Request,
+    prompt: str,
+    settings: Settings,
+    earlier: tuple[Turn, ...] = (),
+) -> Job:
     try:
-        prompt.encode()
+        "".join([prompt, *(turn.text for turn in earlier)]).encode()
     except UnicodeEncodeError:
         raise Refusal(400, "the prompt is not valid Unicode text", param="prompt") from None
     if body.task is not None and body.task not in service.task_names:
@@ -104,7 +117,7 @@ def _job(service: Service, body: Request, prompt: str, settings: Settings) -> Jo
         if body.verifier not in service.verifiers:
             raise SettingsError(unknown_name("verifier", body.verifier[:80], service.verifiers))
         verifier = service.verifiers[body.verifier]
-    return Job(prompt, body.task, settings, verifier=verifier)
+    return Job(prompt, body.task, settings, verifier=verifier, earlier=earlier)
 
 
 def _settings(service: Service, body: Request, max_tokens: int | None, count: int) -> Settings:
@@ -185,22 +198,9 @@ def _spend(merged: dict[str, Any], own: dict[str, Any], budget: int, most: int) 
     merged["particles"], merged["branching"] = allot(budget, max(1, merged["steps"]), most=most)
 
 
-def conversation(messages: Sequence[Message], *, alone: bool) -> str:
-    """One user turn out of a conversation, since these models were taught single turns.
-
-    A lone user message is taken as it is. Instructions go before it; earlier turns are quoted.
-    """
+def conversation(messages: Sequence[Message]) -> tuple[tuple[Turn, ...], str]:
+    """What was said before, and the question: the model's own template writes them."""
     if messages[-1].role != "user":
         raise Refusal(400, "the last message must be the user's", param="messages")
-    turns = [one for one in messages if one.role in ("user", "assistant")]
-    if alone and len(messages) > 1:
-        raise Refusal(
-            400,
-            "with a task the conversation must be one user message: the task words the prompt",
-            param="messages",
-        )
-    instructions = [one.text() for one in messages if one.role in ("system", "developer")]
-    if len(turns) == 1:
-        return "\n\n".join([*instructions, turns[0].text()])
-    quoted = [f"{one.role.capitalize()}: {one.text()}" for one in turns]
-    return "\n\n".join([*instructions, *quoted])
+    turns = [Turn(ROLES.get(one.role, one.role), one.text()) for one in messages]
+    return tuple(turns[:-1]), turns[-1].text

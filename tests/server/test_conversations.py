@@ -1,0 +1,147 @@
+"""A conversation reaches the model through its own chat template, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import openai
+import pytest
+
+import s3dlm
+from s3dlm.engine import Job, run
+from s3dlm.errors import PromptError
+from s3dlm.models import registry
+from s3dlm.models.base import Turn, quoted
+from s3dlm.models.tokenizer import TextTokenizer, load_tokenizer
+from s3dlm.settings import Settings
+from tests.fakes import ByteTokenizer, fake_model
+from tests.server.live import SMALL, Live, serving
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+USER = {"role": "user", "content": QUESTION}
+SYSTEM = {"role": "system", "content": "Be brief."}
+
+
+class TalkingTokenizer(ByteTokenizer):
+    """Knows turns, and remembers what it was asked to write."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[Turn]] = []
+
+    def converse(self, turns: Sequence[Turn], prefill: str = "") -> list[int]:
+        self.seen.append(list(turns))
+        return self.encode("|".join(f"{one.role}:{one.text}" for one in turns) + f"\n{prefill}")
+
+
+@pytest.fixture(scope="module")
+def talking() -> Iterator[tuple[Live, list[list[Turn]]]]:
+    tokenizer = TalkingTokenizer()
+    with serving(replace(fake_model(), tokenizer=tokenizer)) as live:
+        yield live, tokenizer.seen
+
+
+def ask(live: Live, *messages: object, **extra: object) -> openai.types.chat.ChatCompletion:
+    return live.client().chat.completions.create(model="fake", messages=list(messages), **extra)  # type: ignore[call-overload,no-any-return]
+
+
+def test_turns_keep_their_roles_and_order(talking: tuple[Live, list[list[Turn]]]) -> None:
+    live, seen = talking
+    said = {"role": "assistant", "content": "(12 - 6) * 4"}
+    more = {"role": "user", "content": [{"type": "text", "text": "Another "}, {"type": "text", "text": "way?"}]}  # fmt: skip
+    reply = ask(live, {**SYSTEM, "role": "developer"}, USER, said, more)
+    assert seen[-1] == [
+        Turn("system", "Be brief."),
+        Turn("user", QUESTION),
+        Turn("assistant", "(12 - 6) * 4"),
+        Turn("user", "Another way?"),
+    ]
+    assert reply.usage is not None
+    written = f"system:Be brief.|user:{QUESTION}|assistant:(12 - 6) * 4|user:Another way?\n"
+    assert reply.usage.prompt_tokens == len(written)
+    job = Job("Another way?", None, Settings.from_json(SMALL), earlier=tuple(seen[-1][:-1]))
+    (alone,) = [
+        event for _, event in run(live.service.model, [job]) if isinstance(event, s3dlm.Result)
+    ]
+    assert reply.choices[0].message.content == alone.text
+
+
+def test_an_answer_can_be_sent_back_as_it_came(talking: tuple[Live, list[list[Turn]]]) -> None:
+    live, seen = talking
+    first = ask(live, USER).choices[0].message
+    ask(live, USER, first, {"role": "user", "content": "Sure?"})
+    assert seen[-1][1] == Turn("assistant", str(first.content))
+    ask(live, USER, first.model_dump(exclude={"search"}), {"role": "user", "content": "Sure?"})
+    assert seen[-1] == seen[-2]
+
+
+def test_instructions_and_earlier_turns_stand_before_a_task(
+    talking: tuple[Live, list[list[Turn]]],
+) -> None:
+    live, seen = talking
+    ask(live, SYSTEM, USER, extra_body={"task": "countdown"})
+    worded = s3dlm.tasks.get("countdown").render(QUESTION, "tiny").user
+    assert seen[-1] == [Turn("system", "Be brief."), Turn("user", worded)]
+
+
+def test_one_message_is_a_plain_prompt(talking: tuple[Live, list[list[Turn]]]) -> None:
+    live, seen = talking
+    before = len(seen)
+    text = ask(live, USER).choices[0].message.content
+    assert text == s3dlm.generate(fake_model(), QUESTION, settings=Settings(**SMALL)).text
+    assert len(seen) == before
+
+
+def test_a_model_that_knows_one_turn_gets_a_transcript(live: Live) -> None:
+    joined = {"role": "user", "content": f"Be brief.\n\n{QUESTION}"}
+    usage = [ask(live, *messages).usage for messages in ((SYSTEM, USER), (joined,))]
+    assert usage[0].prompt_tokens == usage[1].prompt_tokens  # type: ignore[union-attr]
+    turns = [Turn("system", "S"), Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")]
+    assert quoted(turns) == "S\n\nUser: a\n\nAssistant: b\n\nUser: c"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [USER, {"role": "assistant", "content": "24"}],
+        [SYSTEM],
+        [{"role": "user", "content": None}],
+        [{"role": "tool", "content": "x", "tool_call_id": "1"}, USER],
+        [{**USER, "tool_calls": [{"id": "1"}]}],
+        [{"role": "system", "content": "\ud800"}, USER],
+    ],
+)
+def test_what_no_template_can_write(live: Live, messages: list[dict[str, object]]) -> None:
+    import json
+
+    content = json.dumps({"model": "fake", "messages": messages})
+    with live.http() as http:
+        answer = http.post(
+            "/v1/chat/completions", content=content, headers={"content-type": "application/json"}
+        )
+    assert answer.status_code == 400
+    assert "Traceback" not in answer.text
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> TextTokenizer:
+    return load_tokenizer(registry.TINY)
+
+
+def test_the_shipped_template_writes_every_turn(tokenizer: TextTokenizer) -> None:
+    turns = [Turn("system", "S"), Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")]
+    assert tokenizer.decode(tokenizer.converse(turns, "d")) == (
+        "<|system|>S<|eot_id|><|user|>a<|eot_id|><|assistant|>b<|eot_id|><|user|>c<|eot_id|>"
+        "<|assistant|>d"
+    )
+    assert tokenizer.converse(turns[-1:]) == tokenizer.chat("c")
+
+
+def test_a_template_that_refuses_is_a_refused_prompt(
+    tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        tokenizer.inner, "chat_template", "{{ raise_exception('System role not supported') }}"
+    )
+    with pytest.raises(PromptError, match=r"System role not supported; ask in one"):
+        tokenizer.converse([Turn("system", "S"), Turn("user", "a")])
