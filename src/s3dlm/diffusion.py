@@ -149,8 +149,10 @@ class MaskedDiffusion:
         return result
 
     def _is_end(self, tokens: Ints) -> NDArray[np.bool_]:
-        ends = np.zeros(tokens.shape, dtype=np.bool_)
-        for end in self.end_ids:
+        if not self.end_ids.size:
+            return np.zeros(tokens.shape, dtype=np.bool_)
+        ends = tokens == self.end_ids[0]
+        for end in self.end_ids[1:]:
             ends |= tokens == end
         return ends
 

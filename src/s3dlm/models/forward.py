@@ -161,7 +161,7 @@ class Forward:
         self.model_seconds += time.perf_counter() - started
         mask = logits.select(1, self.denoiser.mask_id)
         mask.fill_(-torch.inf)  # the mask itself is never an answer
-        largest, best = logits.max(dim=1)
+        largest, best = _largest(logits)
         extreme = float(largest.abs().max())  # NaN if any is
         if not math.isfinite(extreme):
             raise ModelError(
@@ -171,9 +171,18 @@ class Forward:
         if extreme > LOGIT_LIMIT:
             logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT)
             mask.fill_(-torch.inf)
-            largest, best = logits.max(dim=1)
+            largest, best = _largest(logits)
         shifted = logits.sub_(largest[:, None])
         return shifted, best, shifted.exp().sum(dim=1).log_()
+
+
+def _largest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's maximum and its first place; on CPU by two vectorised passes, which PyTorch's one
+    that carries indices is not."""
+    if logits.device.type != "cpu":
+        both = logits.max(dim=1)
+        return both.values, both.indices
+    return logits.amax(dim=1), torch.from_numpy(logits.numpy().argmax(axis=1))
 
 
 def _sample(shifted: Tensor, best: Tensor, uniforms: Tensor, temperature: float) -> Tensor:

@@ -41,10 +41,13 @@ class Scorer:
     def __call__(self, clean: CleanText, where: str) -> tuple[Floats, list[Mapping[str, float]]]:
         """Scores of clean texts (rows,) and their parts."""
         started = time.perf_counter()
-        scores = [
-            self._one(self.text(tokens), confidence, where)
-            for tokens, confidence in zip(clean.tokens, clean.confidence.tolist(), strict=True)
-        ]
+        known: dict[tuple[bytes, float], Score] = {}  # children are mostly copies of each other
+        scores = []
+        for tokens, confidence in zip(clean.tokens, clean.confidence.tolist(), strict=True):
+            key = (tokens.tobytes(), confidence)
+            if key not in known:
+                known[key] = self._one(self.text(tokens), confidence, where)
+            scores.append(known[key])
         self.seconds += time.perf_counter() - started
         return np.array([score.total for score in scores]), [score.parts for score in scores]
 
