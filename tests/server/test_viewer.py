@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from s3dlm.server.budget import allot
 from s3dlm.server.page import standalone
 from s3dlm.trace import read_trace
 from tests.fakes import fake_model
@@ -232,3 +233,64 @@ def test_a_refusal_is_shown(browser: Any, server: Live) -> None:
     page.get_by_role("button", name="Search").click()
     page.get_by_role("alert").filter(has_text="steps=500").first.wait_for()
     page.close()
+
+
+@pytest.mark.parametrize(("budget", "steps"), [(20, 14), (60, 14), (100, 10), (9999, 14)])
+def test_a_budget_picks_and_says_what(page: Any, server: Live, budget: int, steps: int) -> None:
+    page.goto(server.url)
+    page.fill("#prompt", QUESTION)
+    page.locator("summary").click()
+    page.locator("input[name=steps]").fill(str(steps))
+    page.locator("input[name=budget]").fill(str(budget))
+    particles, branching = allot(budget, steps, most=server.service.limits.children)
+    told = page.locator(".picked").inner_text()
+    assert told.startswith(f"picks N = {particles}, b = {branching}: ")
+    assert page.locator("input[name=particles]").is_disabled()
+    page.get_by_role("button", name="Search").click()
+    finished(page)
+    assert page.locator(".sum").inner_text().startswith(f"N {particles} · b {branching} · NFE")
+    page.locator("input[name=budget]").fill("")
+    assert page.locator("input[name=particles]").is_enabled()
+    assert page.locator(".picked").is_hidden()
+
+
+def test_settings_beyond_the_paper(page: Any, server: Live, tmp_path: Path) -> None:
+    page.goto(server.url)
+    page.fill("#prompt", QUESTION)
+    page.locator("summary").click()
+    page.get_by_label("Siblings", exact=True).select_option("filled")
+    page.get_by_label("Verifier", exact=True).select_option("plus")
+    page.locator("input[name=heat]").fill("2.5")
+    page.locator("input[name=repairs]").fill("1")
+    page.get_by_role("button", name="Search").click()
+    finished(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save trace").click()
+    download.value.save_as(tmp_path / "trace.jsonl")
+    settings = read_trace(tmp_path / "trace.jsonl").header["settings"]
+    wanted = {"siblings": "filled", "profile": "plus", "heat": 2.5, "repairs": 1, "tilt": None}
+    assert {name: settings[name] for name in wanted} == wanted
+
+
+def test_a_search_that_ends_early(page: Any, server: Live, tmp_path: Path) -> None:
+    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
+    early = {"temperature": 0.01, "particles": 1, "branching": 1, "patience": 2}
+    body = {"prompt": QUESTION, "task": "countdown", "format": "jsonl", **SETTINGS}
+    with server.http() as http:
+        path.write_bytes(http.post("/v1/search", json={**body, **early}).content)
+        (tmp_path / "whole.jsonl").write_bytes(http.post("/v1/search", json=body).content)
+    *steps, _ = read_trace(path)
+    assert len(steps) < SETTINGS["steps"]
+    out.write_text(standalone([path]), encoding="utf-8")
+    page.goto(out.as_uri())
+    finished(page)
+    assert page.locator(".clock").inner_text() == f"{len(steps)} / {len(steps)}"
+    assert page.locator(".answer b").count() == 1
+    assert f"after {len(steps)} of 14 steps" in page.locator(".vote").inner_text()
+    page.keyboard.press("Space")  # at the end, it plays from the beginning
+    page.locator(".clock", has_text=re.compile(rf"^{len(steps)} /")).wait_for()
+    out.write_text(standalone([path, tmp_path / "whole.jsonl"]), encoding="utf-8")
+    page.goto(out.as_uri())
+    finished(page, 2)
+    assert page.locator(".clock").inner_text() == "14 / 14"
+    assert page.locator(".answer b").count() == 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from s3dlm import settings as choices
 from s3dlm import tasks
 from s3dlm.search.methods import METHODS
+from s3dlm.server.schemas import CHOICES
 from s3dlm.server.service import Service
 from s3dlm.tasks import recommended
 from s3dlm.tasks.problems import GENERATORS, problems
@@ -29,8 +29,7 @@ def options(service: Service) -> dict[str, Any]:
         "model": service.name,
         "defaults": dict(service.defaults),
         "methods": {name: row.summary for name, row in METHODS.items()},
-        "policies": choices.POLICIES,
-        "resampling": choices.RESAMPLERS,
+        "choices": CHOICES,
         "tasks": _tasks(service),
         "verifiers": sorted(service.verifiers),
         "examples": examples(service.model.name),

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from s3dlm import settings as choices
 from s3dlm.settings import Settings
+from s3dlm.verifier.lookup import PROFILES
 
 SEARCH_FIELDS = tuple(
     field.name
@@ -44,13 +45,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "echo": (False,),
     "suffix": ("",),
 }
-_ENUMS = {
-    "method": "METHODS",
-    "policy": "POLICIES",
-    "resampling": "RESAMPLERS",
-    "selection": "SELECTIONS",
-    "tilt": "TILTS",
-    "siblings": "SIBLINGS",
+CHOICES: dict[str, tuple[str, ...]] = {  # settings that take one of a few names
+    "method": choices.METHODS,
+    "policy": choices.POLICIES,
+    "resampling": choices.RESAMPLERS,
+    "selection": choices.SELECTIONS,
+    "tilt": choices.TILTS,
+    "siblings": choices.SIBLINGS,
+    "profile": tuple(PROFILES),
 }
 _JSON_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
@@ -68,8 +70,8 @@ def _property(name: str, hint: Any) -> dict[str, Any]:
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     names = [_JSON_TYPES[kind] for kind in kinds if kind in _JSON_TYPES]
     described: dict[str, Any] = {"type": [*names, "null"], "title": name}
-    if name in _ENUMS and hasattr(choices, _ENUMS[name]):
-        described["enum"] = [*getattr(choices, _ENUMS[name]), None]
+    if name in CHOICES:
+        described["enum"] = [*CHOICES[name], None]
     return described
 
 

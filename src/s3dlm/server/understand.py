@@ -15,6 +15,7 @@ from s3dlm.models.base import Turn
 from s3dlm.server.budget import allot
 from s3dlm.server.refusals import Refusal
 from s3dlm.server.schemas import (
+    CHOICES,
     IGNORED,
     NEUTRAL,
     SEARCH_FIELDS,
@@ -27,7 +28,6 @@ from s3dlm.server.schemas import (
 )
 from s3dlm.server.service import Service
 from s3dlm.settings import SAMPLING_METHODS, Settings
-from s3dlm.verifier.lookup import PROFILES
 
 ROLES = {"developer": "system"}  # OpenAI's newer name for the same thing
 
@@ -158,8 +158,8 @@ def _own(body: Request) -> dict[str, Any]:
             message = unknown_name("field", name[:80], known)
             raise Refusal(400, message, param=name[:80], code="unknown_parameter")
     profile = own.get("profile")
-    if profile is not None and profile not in PROFILES:
-        raise SettingsError(unknown_name("profile", str(profile)[:80], PROFILES))
+    if profile is not None and profile not in CHOICES["profile"]:  # never a file
+        raise SettingsError(unknown_name("profile", str(profile)[:80], CHOICES["profile"]))
     return own
 
 

@@ -100,7 +100,8 @@ export class Panel {
     this.answer.replaceChildren(...(ended ? ["answer ", el("b", {}, run.result.answer ?? "none found")] : []));
     if (step < 0) return;
     const one = run.steps[step];
-    this.facts.textContent = `NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}`;
+    const { particles, branching } = run.header.settings;
+    this.facts.textContent = `N ${particles} · b ${branching} · NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}`;
     this.texts();
     this.charts?.forEach((chart) => chart.point(step));
     this.node.classList.toggle("over", Boolean(ended));

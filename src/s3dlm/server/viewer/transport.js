@@ -43,7 +43,7 @@ export class Transport {
   }
 
   start() {
-    if (this.view.step >= this.view.total - 1) this.view.seek(0);
+    if (this.view.step >= (this.view.busy ? this.view.total : this.view.arrived) - 1) this.view.seek(0);
     this.playing = true;
     this.restart();
     this.show();
