@@ -151,7 +151,7 @@ class MaskedDiffusion:
     def _is_end(self, tokens: Ints) -> NDArray[np.bool_]:
         if not self.end_ids.size:
             return np.zeros(tokens.shape, dtype=np.bool_)
-        ends = tokens == self.end_ids[0]
+        ends: NDArray[np.bool_] = tokens == self.end_ids[0]
         for end in self.end_ids[1:]:
             ends |= tokens == end
         return ends
