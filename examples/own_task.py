@@ -31,6 +31,6 @@ right = [
     answers.grade(task.answer, result.text, sample.gold, "fixed", sample.question)
     for sample, result in zip(samples, results, strict=True)
 ]
-for sample, result in zip(samples, results, strict=True):
-    print(sample.id, "gold", sample.gold, "got", result.answer)
+for sample, result, ok in zip(samples, results, right, strict=True):  # no \\boxed{}, no mark
+    print("right" if ok else "wrong", "gold", sample.gold, "text", result.text)
 print(f"{sum(right):.0f} of {len(right)} right")

@@ -96,11 +96,13 @@ class Estimate:
 
 
 def rows_of(settings: Settings) -> int:
-    """Rows Algorithm 1 forwards for one sample: 1 + T·N·b; the engine forwards at most so many."""
+    """Rows Algorithm 1 forwards for one sample: 1 + T·N·b, as often as a method starts over; the
+    engine forwards at most so many."""
     plan = Plan.of(settings)
     lengths = block_lengths(settings.gen_length, settings.steps) if plan.blocks else [1]
     starts = min(plan.particles, len(lengths))
-    return plan.sweeps * (starts + settings.steps * plan.particles * plan.branching)
+    again = plan.sweeps * (plan.repairs + 1)
+    return again * (starts + settings.steps * plan.particles * plan.branching)
 
 
 def estimate(
@@ -124,6 +126,7 @@ def estimate(
     operations = shape.operations(length, settings.gen_length / 2)
     rate = gpu.peak * utilisation / operations
     price = gpu.dollars if dollars is None else dollars
+    _positive(dollars=price)
     costs = []
     for count in gpus:
         _positive(gpus=count)

@@ -30,6 +30,12 @@ def test_rows_are_what_the_engine_counts(method: str) -> None:
     assert rows_of(settings) == result.nfe_logical
 
 
+def test_every_repair_may_cost_as_much_again() -> None:
+    settings = Settings(repairs=2, gen_length=32, steps=8, block_length=16)
+    result = s3dlm.generate(fake_model(), "Target: 24 Numbers: 6, 4, 12", settings=settings)
+    assert rows_of(settings) == result.nfe_logical == 3 * (1 + 8 * 8)
+
+
 def test_it_meets_the_published_run_it_is_calibrated_on() -> None:
     """LLaDA's authors: GSM8K, 512 tokens, 512 steps, eight A100, three hours."""
     settings = Settings(method="baseline", gen_length=512, steps=512, block_length=512)
@@ -65,6 +71,14 @@ def test_rows_really_needed_are_read_from_a_run(tmp_path: Path) -> None:
         measured_share(tmp_path / "run", "baseline")
 
 
+def test_the_command_says_where_its_rows_come_from(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    evaluate(small_model(), small_plan(task, ("s3",), seeds=(0,)), tmp_path / "run")
+    shown = CliRunner().invoke(app, ["estimate", "--run", str(tmp_path / "run")])
+    assert "at most" not in shown.output
+    assert f"by the share of {tmp_path / 'run'}" in shown.output
+
+
 def test_the_command() -> None:
     shown = CliRunner().invoke(app, ["estimate", "--task", "math500", "--gpus", "8"])
     assert "500 samples of at most 513 rows" in shown.output
@@ -78,6 +92,7 @@ def test_the_command() -> None:
         ({"model": "tiny"}, "model='tiny' is unknown"),
         ({"card": "H10"}, "did you mean 'H100'"),
         ({"share": 0.0}, "share=0.0 is not allowed"),
+        ({"dollars": -1.0}, "dollars=-1.0 is not allowed"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: dict[str, object], said: str) -> None:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from s3dlm.server.app import create_app
-from s3dlm.server.run import serve
+from s3dlm.server.run import open_door, serve
 from tests.fakes import fake_model
 
 if __name__ == "__main__":
@@ -19,4 +19,4 @@ if __name__ == "__main__":
         return free(*arguments)
 
     model.denoiser.encode = unhurried  # type: ignore[method-assign]
-    serve(create_app(model), host="127.0.0.1", port=int(sys.argv[1]), grace=30)
+    serve(create_app(model), open_door("127.0.0.1", int(sys.argv[1])), grace=30)

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.server.limits import Limits
 from s3dlm.server.logs import JsonLines
-from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, check_exposure
+from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, check_exposure, open_door
 from tests.fakes import fake_model
-from tests.server.live import Live, serving
+from tests.server.live import Live, serving, wait_for
 
 KEY = "a-key-of-some-length"
 JSON = {"content-type": "application/json"}
@@ -137,6 +137,7 @@ def test_a_refusal_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture, live
     caplog.set_level(logging.INFO, logger="s3dlm.server")
     with live.http() as http:
         assert http.post("/v1/completions", json={"model": "other", "prompt": "x"}).is_error
+    wait_for(lambda: any(one.message == "request" for one in caplog.records))  # after the answer
     (record,) = [one for one in caplog.records if one.message == "request"]
     line = json.loads(JsonLines().format(record))
     assert (line["status"], line["error"]) == (404, "model_not_found")
@@ -238,3 +239,11 @@ def _fuzz(address: str) -> list[int]:
 
         fuzz()
     return statuses
+
+
+def test_an_address_that_is_taken_is_said_in_one_line() -> None:
+    with open_door("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"port={port} cannot be listened on.*--port"):
+            open_door("127.0.0.1", port)
+    open_door("127.0.0.1", port).close()

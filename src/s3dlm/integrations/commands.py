@@ -25,7 +25,7 @@ def estimate_command(
     ] = "GSAI-ML/LLaDA-8B-Instruct",
     task: Annotated[str, typer.Option(help="Says how many problems there are.")] = "gsm8k",
     method: Annotated[str, typer.Option(help="A row of `s3dlm methods`.")] = "s3",
-    limit: Annotated[int | None, typer.Option(help="Problems, instead of all.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Problems, instead of all.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every problem.")] = 1,
     particles: Annotated[int, typer.Option("--particles", "-N", help="Kept a step.")] = 4,
     branching: Annotated[int, typer.Option("--branching", "-b", help="Children of each.")] = 2,
@@ -67,7 +67,8 @@ def estimate_command(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(found)))
     else:
-        _print(found, f"{method} on {task}, {model}, {gpu}")
+        measured = "at most" if run is None else f"by the share of {run}, about"
+        _print(found, f"{method} on {task}, {model}, {gpu}", measured)
 
 
 def _problems(task: str, limit: int | None) -> int:
@@ -79,9 +80,9 @@ def _problems(task: str, limit: int | None) -> int:
     return min(count or 500, limit or 10**9)
 
 
-def _print(found: Estimate, title: str) -> None:
+def _print(found: Estimate, title: str, how: str) -> None:
     typer.echo(title)
-    typer.echo(f"{found.samples:,} samples of at most {found.rows_per_sample:,.0f} rows each")
+    typer.echo(f"{found.samples:,} samples of {how} {found.rows_per_sample:,.0f} rows each")
     typer.echo(
         f"{found.operations_per_row / 1e12:.2f} TFLOP a row, "
         f"{found.rows_per_second:,.1f} rows a second on one card"

@@ -58,7 +58,7 @@ def serve(
     from s3dlm.models.registry import load
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
-    from s3dlm.server.run import allowed_hosts, check_exposure
+    from s3dlm.server.run import allowed_hosts, check_exposure, open_door
     from s3dlm.server.run import serve as run
 
     key = api_key or None
@@ -67,6 +67,7 @@ def serve(
         rows=max_rows, waiting=max_waiting, length=max_length, children=max_children,
         steps=max_steps, seconds=max_seconds,
     )  # fmt: skip
+    door = open_door(host, port)
     web = create_app(
         load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
         limits=limits,
@@ -78,8 +79,7 @@ def serve(
     )
     run(
         web,
-        host=host,
-        port=port,
+        door,
         grace=grace,
         announce=lambda url: typer.echo(f"{url}/v1 speaks OpenAI's API, {url}/ shows the search"),
     )
@@ -101,7 +101,11 @@ def view(
     if len(traces) > 2:
         raise SettingsError(f"view compares at most two traces, got {len(traces)}")
     path = out or traces[0].with_suffix(".html")
-    path.write_text(standalone(traces), encoding="utf-8")
+    page = standalone(traces)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}; choose --out") from error
     typer.echo(str(path))
     if open_:
         webbrowser.open(path.resolve().as_uri())

@@ -84,11 +84,22 @@ def allowed_hosts(host: str, api_key: str | None) -> frozenset[str] | None:
     return LOCAL_NAMES | {host} if api_key is None and is_loopback(host) else None
 
 
+def open_door(host: str, port: int) -> socket.socket:
+    """A listening socket: an address that is taken is found out before a large model is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingsError(
+            f"host={host!r} with port={port} cannot be listened on: {error.strerror}; choose another "
+            "--port (0 picks a free one) or --host"
+        ) from error
+
+
 def serve(
     app: FastAPI,
+    door: socket.socket,
     *,
-    host: str,
-    port: int,
     grace: float,
     announce: Callable[[str], None] = lambda address: None,
 ) -> None:
@@ -96,8 +107,6 @@ def serve(
     configure()
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -105,12 +114,11 @@ def serve(
         lifespan="on",
     )
     service: Service = app.state.service
-    bound = config.bind_socket()
-    port = bound.getsockname()[1]
+    host, port = door.getsockname()[:2]
 
     def ready() -> None:
         log("serving", host=host, port=port, model=service.name)
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
-    GracefulServer(config, service, grace, ready).run(sockets=[bound])
+    GracefulServer(config, service, grace, ready).run(sockets=[door])
     log("stopped")
