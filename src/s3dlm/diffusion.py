@@ -109,11 +109,12 @@ class MaskedDiffusion:
                 tokens[row, end[row] :] = tokens[row, end[row]]
 
     def look_ahead(self, canvas: Canvas, prediction: Prediction | None, row: Ints) -> CleanText:
-        masked = (canvas.tokens == self.mask_id) & (row >= 0)[:, None]
         tokens, logp = canvas.tokens, canvas.logp
-        if prediction is not None and masked.any():
-            tokens = np.where(masked, prediction.top[row], tokens)
-            logp = np.where(masked, prediction.top_logp[row], logp)
+        if prediction is not None:
+            # What is known stands in a prediction too, and of two log-probabilities one is zero.
+            finished = (row < 0)[:, None]
+            tokens = np.where(finished, tokens, prediction.top[row])
+            logp = np.where(finished, logp, logp + prediction.top_logp[row])
         counted = self._until_end(tokens) & (tokens != self.mask_id)  # not asked for, not counted
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)

@@ -124,10 +124,10 @@ class Forward:
 
     def _read(self, group: list[_Place], features: Tensor, sampled: bool) -> None:
         """Boil down the features of all places of a group, whoever asked for them."""
-        wanted = _joined([place.feature for place in group])
+        index = torch.from_numpy(_joined([place.feature for place in group])).to(features.device)
         pieces = [
-            self._read_chunk(group, features[torch.from_numpy(wanted[at])], at, sampled)
-            for at in _slices(wanted.size, self.positions)
+            self._read_chunk(group, features.index_select(0, index[at]), at, sampled)
+            for at in _slices(len(index), self.positions)
         ]
         whole = [_joined(arrays) for arrays in zip(*pieces, strict=True)]
         last = 0

@@ -66,6 +66,8 @@ def _independent(
     canvas, open_, row = _open(particles, parent)
     if open_.size:
         prediction, draw = particles.prediction, occurrence(row)
+        if open_.size == parent.size:
+            return parent, process.expand(canvas, prediction, row, draw, index, rng)
         grown = process.expand(canvas.take(open_), prediction, row, draw, index, rng)
         canvas.tokens[open_], canvas.logp[open_] = grown.tokens, grown.logp
     return parent, canvas
