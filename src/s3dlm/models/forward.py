@@ -25,8 +25,10 @@ from s3dlm.models.base import Denoiser
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-LENGTH_MULTIPLE = 32  # rows are padded to a multiple, so that their bits do not depend on company
+LENGTH_MULTIPLE = 16  # rows are padded to a multiple, so that their bits do not depend on company
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
+MOST_TOKENS = 16384  # a forward has at most, padding included
+CPU_TOKENS = 1024  # there larger batches only fall out of the caches
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 GROUP = 256  # tokens drawn together first when the vocabulary is large
 
@@ -63,11 +65,11 @@ class Forward:
     """Runs a denoiser on packed rows; results do not depend on what else is in the batch."""
 
     def __init__(
-        self, denoiser: Denoiser, *, max_tokens: int = 16384, logits_bytes: int = 1 << 26
+        self, denoiser: Denoiser, *, max_tokens: int | None = None, logits_bytes: int = 1 << 26
     ) -> None:
         self.denoiser = denoiser
         self.device = getattr(denoiser, "device", torch.device("cpu"))
-        self.max_tokens = max_tokens
+        self.max_tokens = max_tokens or (CPU_TOKENS if self.device.type == "cpu" else MOST_TOKENS)
         self.positions = max(1, logits_bytes // (4 * denoiser.vocabulary))
         self.model_seconds = 0.0  # in the model itself; the rest of a call is packing and sampling
 
