@@ -13,7 +13,7 @@ import pytest
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.records import canonical
-from s3dlm.evaluation.run import Plan, evaluate
+from s3dlm.evaluation.run import TIMED, Plan, evaluate
 from s3dlm.trace import read_trace
 from tests.evaluation.small_run import BASE, LABELS, small_model, small_plan, write_task
 
@@ -72,6 +72,19 @@ def test_packing_does_not_change_a_record(whole: tuple[str, Path], tmp_path: Pat
     for most in (1, 64):
         evaluate(small_model(), small_plan(task), tmp_path / str(most), max_rows=most)
         assert rows(tmp_path / str(most)) == rows(folder)
+
+
+def test_remembered_rows_change_no_record_and_only_the_first_problems_are_timed(
+    whole: tuple[str, Path], tmp_path: Path
+) -> None:
+    task, folder = whole
+    plan = dataclasses.replace(small_plan(task), remember=0.1)
+    evaluate(small_model(), plan, tmp_path / "run", max_rows=8)
+    assert sorted(rows(tmp_path / "run")) == sorted(rows(folder))
+    timed = {(r.sample, r.seed) for r in records.read(tmp_path / "run") if r.at is not None}
+    first = plan.problems[task].samples[:TIMED]
+    assert timed == {(sample.id, plan.seeds[0]) for sample in first}
+    assert all(r.at is not None for r in records.read(folder))
 
 
 def test_the_same_command_again_is_byte_equal_apart_from_clocks(

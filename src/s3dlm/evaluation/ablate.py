@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+REMEMBER = 4.0  # GiB of rows: the variants meet mostly the same ones
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the package's command line."""
@@ -44,7 +46,12 @@ def ablate(
     loaded, problems = console.prepare(model, None, None, names, split=split, limit=limit)
     base = base_settings(model)
     plan = Plan(
-        beyond.conditions(names, base, wanted), base, problems, tuple(range(seeds)), split=split
+        beyond.conditions(names, base, wanted),
+        base,
+        problems,
+        tuple(range(seeds)),
+        split=split,
+        remember=REMEMBER,
     )
     console.evaluate(loaded, plan, out, None)
     for grid in beyond.tables(summary.read(out)):

@@ -54,6 +54,7 @@ def reproduction(
     *,
     sweep_problems: int,
     traces: int = 0,
+    remember: float = 0.0,
 ) -> Plan:
     """Table 1 and the ablation on everything, the curves on the first `sweep_problems`."""
     names = list(loaded)
@@ -66,7 +67,7 @@ def reproduction(
         sweeps += plans.grid(names, SWEPT, base, grid, tuned)
         sweeps += plans.grid(names, BLOCKED, base, {"block_length": lengths}, tuned)
     conditions = plans.unique([*main, *plans.limited(sweeps, sweep_problems, 1)])
-    return Plan(conditions, base, loaded, seeds, tuned=tuned, traces=traces)
+    return Plan(conditions, base, loaded, seeds, tuned=tuned, traces=traces, remember=remember)
 
 
 def _fits(base: Settings, block_length: int) -> bool:

@@ -60,7 +60,9 @@ class Record:
     curve: tuple[float, ...] = ()  # mean confidence at every step
     scores: tuple[tuple[int, ...], ...] = ()  # children's scores at every step, in hundredths
     seconds: float = 0.0  # from a search's first forward to its answer, in company of others
-    at: float = 0.0  # seconds from the condition's start to this sample's end
+    at: float | None = (
+        None  # seconds from the condition's start to this sample's end; None: not timed
+    )
 
     @property
     def key(self) -> Key:

@@ -25,11 +25,13 @@ from s3dlm.evaluation.records import Candidate, Record, Store
 from s3dlm.evaluation.tokens import TokenCounter, counter
 from s3dlm.evaluation.traces import TraceFile
 from s3dlm.models.base import Model
+from s3dlm.models.remember import Remembering
 from s3dlm.search.loop import Step
 from s3dlm.settings import Settings
 from s3dlm.tasks import Loaded, Sample
 
 Todo = tuple[Sample, int]  # a problem and a seed
+TIMED = 10  # problems a condition that are timed when rows are remembered
 WATCHED = 100  # problems a condition whose children's scores are kept for the figures
 
 
@@ -44,6 +46,7 @@ class Plan:
     split: str = "test"
     tuned: Tuned = field(default_factory=dict)  # what single methods have of their own
     traces: int = 0  # problems a task whose searches are written down step by step
+    remember: float = 0.0  # GiB of rows kept from one condition to the next; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Part:
     todo: Sequence[Todo]
     folder: Path  # of the run, where traces go
     max_rows: int | None  # rows a forward; None: found by trying
+    timed: bool = True  # whether times must mean something: nothing is remembered then
 
 
 class Observer(Protocol):
@@ -153,13 +157,26 @@ class _Stage:
         self.observer.begin(condition, len(done) + len(todo), done)
         if not todo:
             return
-        offset = max((record.at for record in done), default=0.0)  # earlier sittings count too
-        started = time.perf_counter()
-        part = Part(condition, todo, self.folder, max_rows)
-        for record in self.work.records(self.plan, part):
-            record = replace(record, at=round(offset + time.perf_counter() - started, 4))
-            self.store.append(record)
-            self.observer.record(condition, record)
+        offset = max((record.at or 0.0 for record in done), default=0.0)  # earlier sittings count
+        timed, quick = self._split(condition, todo)
+        for part in (
+            Part(condition, timed, self.folder, max_rows),
+            Part(condition, quick, self.folder, max_rows, timed=False),
+        ):
+            started = time.perf_counter()
+            for record in self.work.records(self.plan, part):
+                passed = offset + time.perf_counter() - started
+                record = replace(record, at=round(passed, 4) if part.timed else None)
+                self.store.append(record)
+                self.observer.record(condition, record)
+
+    def _split(self, condition: Condition, todo: list[Todo]) -> tuple[list[Todo], list[Todo]]:
+        """Those to be timed, and those that may make use of what others have computed."""
+        if not self.plan.remember:
+            return todo, []
+        first = {sample.id for sample in self.plan.problems[condition.task].samples[:TIMED]}
+        timed = [one for one in todo if one[0].id in first and one[1] == self.plan.seeds[0]]
+        return timed, [one for one in todo if one not in timed]
 
     def _missing(self, condition: Condition) -> list[Todo]:
         """What a condition asks for and the store does not have, seed after seed."""
@@ -178,6 +195,7 @@ class Here:
     model: Model
     counting: TokenCounter = field(init=False)
     rows: dict[tuple[str, int], int] = field(default_factory=dict)
+    remembering: Model | None = None
 
     def __post_init__(self) -> None:
         self.counting = counter(self.model.tokenizer)
@@ -186,15 +204,24 @@ class Here:
         return _manifest(self.model, plan, self.counting)
 
     def records(self, plan: Plan, part: Part) -> Iterator[Record]:
+        if not part.todo:
+            return
+        model = self.model if part.timed else self._remembering(plan.remember)
         watches: dict[int, _Watch] = {}
         jobs = self._jobs(plan, part, watches)
         most = part.max_rows or self._rows(plan, part.condition)
-        for index, event in engine.run(self.model, jobs, max_rows=most):
+        for index, event in engine.run(model, jobs, max_rows=most):
             if isinstance(event, Step):
                 watches[index].step(event)
             else:
                 sample, seed = part.todo[index]
                 yield self._record(part.condition, sample, seed, watches.pop(index), event)
+
+    def _remembering(self, gigabytes: float) -> Model:
+        if self.remembering is None:
+            memory = Remembering(self.model.denoiser, int(gigabytes * 2**30))
+            self.remembering = replace(self.model, denoiser=memory)
+        return self.remembering
 
     def _jobs(self, plan: Plan, part: Part, watches: dict[int, _Watch]) -> Iterator[Job]:
         """Jobs one by one as the engine has room; each gets its watch when it starts."""

@@ -79,8 +79,9 @@ class Cell:
     nfe: float
     nfe_logical: float
     deduplicated: float  # share of Algorithm 1's rows that were not paid for
+    timed: int  # samples that the next three are measured on
     seconds: float  # wall-clock per sample at full batches
-    latency: float  # total wall-clock of the condition
+    latency: float  # their total wall-clock
     wall: float  # the paper's: mean of the stamps at which samples finish
     tokens: float
     answer_tokens: float
@@ -127,7 +128,8 @@ def cell(condition: Condition, records: Sequence[Record]) -> Cell:
     """The condensed figures of one condition; the interval counts problems, not seeds."""
     problems = len({record.sample for record in records})
     nfe, logical = _mean(r.nfe for r in records), _mean(r.nfe_logical for r in records)
-    latency = max((r.at for r in records), default=math.nan)
+    timed = [r.at for r in records if r.at is not None]
+    latency = max(timed, default=math.nan)
     return Cell(
         condition=condition,
         problems=problems,
@@ -137,9 +139,10 @@ def cell(condition: Condition, records: Sequence[Record]) -> Cell:
         nfe=nfe,
         nfe_logical=logical,
         deduplicated=1 - nfe / logical if records else math.nan,
-        seconds=latency / len(records) if records else math.nan,
+        timed=len(timed),
+        seconds=latency / len(timed) if timed else math.nan,
         latency=latency,
-        wall=_mean(r.at for r in records),
+        wall=_mean(timed),
         tokens=_mean(r.tokens for r in records),
         answer_tokens=_mean(r.answer_tokens for r in records),
         confidence=_mean(r.confidence for r in records),

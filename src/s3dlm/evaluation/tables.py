@@ -179,21 +179,23 @@ def cost(run: Evaluation) -> Grid:
             label,
             number(cell.tokens),
             number(cell.answer_tokens),
-            number(cell.latency, 0),
-            number(cell.wall, 0),
+            str(cell.timed),
+            number(cell.latency, 1),
+            number(cell.wall, 1),
             number(cell.seconds, 3),
         )
         for task, row in _main_cells(run).items()
         for label, cell in row.items()
     ]
-    columns = ("Task", "Method", "Output tokens", "Answer tokens", "Total latency (s)")
+    columns = ("Task", "Method", "Output tokens", "Answer tokens", "Timed")
     note = (
         f"Tokens by {run.manifest.token_counter}; the paper's “effective tokens” of 3 to 6 are "
-        "those of the extracted answer. Total latency is the wall-clock of all problems and seeds "
-        "of a method, without loading the model; the paper's wall time is the mean of the stamps "
-        "at which samples end, about half of it. Conditions ran one after another in full batches."
+        "those of the extracted answer. Total latency is the wall-clock of the timed samples, all "
+        "of them unless rows were remembered from one method to the next, without loading the "
+        "model; the paper's wall time is the mean of the stamps at which samples end, about half "
+        "of it. Conditions ran one after another in full batches."
     )
-    full = (*columns, "Wall time (s)", "s per sample")
+    full = (*columns, "Total latency (s)", "Wall time (s)", "s per sample")
     return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note, late=True)
 
 

@@ -26,6 +26,7 @@ from s3dlm.tasks import Loaded
 TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
 LAMBDAS = (1.0, 10.0, 30.0, 100.0)  # scores differ by hundredths: λ = 1 hardly tilts
 SPLIT = "validation"
+REMEMBER = 2.0  # GiB; nothing is timed here
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def tune(
     tasks, rounds = list(problems), (folder / "temperature", folder / "lambda")
     conditions = first_round(tasks, labels, base, temperatures)
     for where in rounds:
-        plan = Plan(conditions, base, problems, split=SPLIT)
+        plan = Plan(conditions, base, problems, split=SPLIT, remember=REMEMBER)
         with observe(plan) as observer:
             evaluate(model, plan, where, observer=observer)
         conditions = second_round(tasks, best_of(tried(rounds[0])), base, lambdas)
