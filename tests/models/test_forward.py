@@ -9,6 +9,7 @@ from torch import Tensor
 
 from s3dlm.models import forward as module
 from s3dlm.models.forward import GROUP, Forward, Rows, _sample
+from s3dlm.models.transformer import Transformer, TransformerConfig
 
 MASK = 5
 
@@ -146,3 +147,12 @@ def test_logits_beyond_the_limit_are_clamped() -> None:
     (found,) = Forward(model)([rows([[MASK]], [1])])
     assert found.top_logp[0, 0] == pytest.approx(np.log(0.5), abs=1e-3)  # both are 100 then
     assert module.LOGIT_LIMIT == 100.0
+
+
+def test_rows_go_where_the_network_is_and_no_more_at_once_than_pays_there() -> None:
+    config = TransformerConfig(
+        vocabulary=64, width=16, layers=1, heads=2, hidden=32, mask_id=MASK, context=64
+    )
+    here, elsewhere = Forward(Transformer(config)), Forward(Transformer(config).to("meta"))
+    assert (here.device.type, elsewhere.device.type) == ("cpu", "meta")
+    assert here.max_tokens < elsewhere.max_tokens == Forward(Table(40)).max_tokens

@@ -27,8 +27,7 @@ Floats = NDArray[np.float64]
 
 LENGTH_MULTIPLE = 16  # rows are padded to a multiple, so that their bits do not depend on company
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
-MOST_TOKENS = 16384  # a forward has at most, padding included
-CPU_TOKENS = 1024  # there larger batches only fall out of the caches
+MOST_TOKENS = 16384  # of one forward, padding included, unless the denoiser knows better
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 GROUP = 256  # tokens drawn together first when the vocabulary is large
 
@@ -69,7 +68,7 @@ class Forward:
     ) -> None:
         self.denoiser = denoiser
         self.device = getattr(denoiser, "device", torch.device("cpu"))
-        self.max_tokens = max_tokens or (CPU_TOKENS if self.device.type == "cpu" else MOST_TOKENS)
+        self.max_tokens = max_tokens or getattr(denoiser, "tokens_at_once", MOST_TOKENS)
         self.positions = max(1, logits_bytes // (4 * denoiser.vocabulary))
         self.model_seconds = 0.0  # in the model itself; the rest of a call is packing and sampling
 

@@ -151,6 +151,15 @@ class Transformer(nn.Module):
         )
         self._turns: Turns | None = None
 
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    @property
+    def tokens_at_once(self) -> int:
+        """How large a forward pays: on CPU a larger one only falls out of the caches."""
+        return 1024 if self.device.type == "cpu" else 16384
+
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         length = tokens.shape[1]
         if length > self.context:
