@@ -41,6 +41,8 @@ More = Annotated[list[str] | None, _flag("Any other setting, NAME=VALUE.", "--se
 RemoteCode = Annotated[bool, _flag("Run the checkpoint's own code.", "--trust-remote-code")]
 Compile = Annotated[bool, _flag("Run the network through torch.compile.", "--compile")]
 
+PrefixCache = Annotated[bool, _flag("Read prompt and past blocks once a block.", "--prefix-cache")]
+
 
 @app.command()
 def generate(
@@ -66,6 +68,7 @@ def generate(
     dtype: Annotated[str | None, _flag("float32, bfloat16, float16.")] = None,
     trust_remote_code: RemoteCode = False,
     compiled: Compile = False,
+    prefix_cache: PrefixCache = False,
     as_json: Annotated[bool, _flag("The result as JSON, no board.", "--json")] = False,
     trace: Annotated[Path | None, _flag("Record every step as JSON lines.")] = None,
     profile: Annotated[bool, _flag("Tell where the time went.", "--profile")] = False,
@@ -89,8 +92,9 @@ def generate(
     }  # fmt: skip
     settings = _settings(model, options)
     loaded = load(
-        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled
-    )
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled,
+        prefix_cache=prefix_cache,
+    )  # fmt: skip
     result = _search(loaded, prompt, task, settings, judge, trace, board=not (as_json or quiet))
     _print_result(result, as_json=as_json, quiet=quiet)
     if profile:

@@ -21,6 +21,8 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
+from s3dlm.models.prefix import PrefixCache
+from s3dlm.models.transformer import Transformer
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -68,13 +70,19 @@ class Forward:
     ) -> None:
         self.denoiser = denoiser
         self.device = getattr(denoiser, "device", torch.device("cpu"))
-        self.max_tokens = max_tokens or getattr(denoiser, "tokens_at_once", MOST_TOKENS)
+        usual: int = getattr(denoiser, "tokens_at_once", MOST_TOKENS)
+        self.max_tokens = usual if max_tokens is None else max_tokens
         self.positions = max(1, logits_bytes // (4 * denoiser.vocabulary))
+        self.prefixes: PrefixCache | None = None
+        if isinstance(denoiser, Transformer) and denoiser.prefix_cache:
+            self.prefixes = PrefixCache(denoiser)
         self.model_seconds = 0.0  # in the model itself; the rest of a call is packing and sampling
 
     @torch.inference_mode()
     def __call__(self, requests: Sequence[Rows]) -> list[Prediction]:
         results = [_empty(request) for request in requests]
+        if self.prefixes is not None:
+            self.prefixes.begin(requests)
         for batch in _batches(requests, self.max_tokens):
             self._run(requests, results, batch)
         return results
@@ -104,6 +112,8 @@ class Forward:
         lengths = [_length(requests[part.request]) for part in batch]
         width = -(-max(lengths) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         width = max(max(lengths), min(width, self.denoiser.context))
+        if self.prefixes is not None:
+            return self._encode_cached(batch, width)
         count = sum(part.stop - part.start for part in batch)
         tokens = np.zeros((count, width), dtype=np.int64)
         keys = np.zeros((count, width), dtype=np.bool_)
@@ -120,6 +130,14 @@ class Forward:
         features = self.denoiser.encode(
             torch.from_numpy(tokens).to(self.device), torch.from_numpy(keys).to(self.device)
         )
+        self.model_seconds += time.perf_counter() - started
+        return features
+
+    def _encode_cached(self, batch: list[_Part], width: int) -> Tensor:
+        assert self.prefixes is not None
+        started = time.perf_counter()
+        rows = [(part.request, row) for part in batch for row in range(part.start, part.stop)]
+        features = self.prefixes.encode(rows, width)
         self.model_seconds += time.perf_counter() - started
         return features
 

@@ -78,16 +78,33 @@ def load(
     attention: str | None = None,
     trust_remote_code: bool = False,
     compile: bool = False,
+    prefix_cache: bool = False,
     progress: bool = True,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
     `attention` picks PyTorch's kernel: auto, math, flash, efficient or cudnn. `compile` hands the
     network's body to torch.compile: the first forwards are slow, and rows may differ in their last
-    bits from those of the plain network.
+    bits from those of the plain network. `prefix_cache` reads prompt and finished blocks once per
+    block, which is exact for block-causal models only.
     """
     model = _load(name, device, dtype, attention, trust_remote_code, progress)
+    if prefix_cache:
+        _cache_prefixes(model, compile)
     return _compiled(model) if compile else model
+
+
+def _cache_prefixes(model: Model, compile: bool) -> None:
+    from s3dlm.models.transformer import Transformer
+
+    network = model.denoiser
+    # A subclass that encodes otherwise (Dream shifts by one) needs features from before the block.
+    if compile or getattr(type(network), "encode", None) is not Transformer.encode:
+        raise SettingsError(
+            f"prefix_cache=True is not allowed for {model.name!r} with compile={compile}; it works "
+            "with native LLaDA networks that are not compiled: leave one of the two out"
+        )
+    network.prefix_cache = True  # type: ignore[attr-defined]
 
 
 def _compiled(model: Model) -> Model:

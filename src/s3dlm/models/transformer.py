@@ -38,7 +38,16 @@ BACKENDS: dict[str, SDPBackend | None] = {
 LENGTH_MULTIPLE = 16
 
 Turns: TypeAlias = tuple[Tensor, Tensor]  # cosines and signed sines, (length, 1, head) each
-Mask: TypeAlias = Tensor | None  # (rows, 1, 1, length), False where a key is padding
+Mask: TypeAlias = Tensor | None  # (rows, 1, 1 or length, keys), False where a key is not seen
+KeysValues: TypeAlias = tuple[Tensor, Tensor]  # of one layer, (rows, heads, length, head) each
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What rows go on from: keys and values of positions that are not forwarded again."""
+
+    layers: Tensor  # (layers, 2, rows, heads, padded length, head)
+    lengths: Tensor  # (rows,) without padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,7 @@ class TransformerConfig:
     qkv_bias: bool = False
     qk_norm: bool = False  # RMSNorm on each head's query and key
     tied: bool = False  # the head is the embedding
+    causal_block: int | None = None  # positions see their own block of so many and those before
 
     def __post_init__(self) -> None:
         if self.head_width is None and self.width % self.heads:
@@ -100,23 +110,45 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
         self.down = nn.Linear(config.hidden, config.width, bias=False)
 
-    def forward(self, x: Tensor, shape: tuple[int, int], turns: Turns, mask: Mask) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        shape: tuple[int, int],
+        turns: Turns,
+        mask: Mask,
+        past: Tensor | None = None,
+        keep: list[KeysValues] | None = None,
+    ) -> Tensor:
         """`x` is (rows × length, width): matrices stay flat, only attention sees the rows."""
-        attended = self.attend(rms_norm(x, self.attention_norm, self.epsilon), shape, turns, mask)
+        normal = rms_norm(x, self.attention_norm, self.epsilon)
+        attended = self.attend(normal, shape, turns, mask, past, keep)
         x = torch.addmm(x, attended, self.out.weight.t())
         fed = rms_norm(x, self.feed_norm, self.epsilon)
         gate, up = F.linear(fed, self.gate_up.weight).chunk(2, -1)
         return torch.addmm(x, F.silu(gate).mul_(up), self.down.weight.t())
 
-    def attend(self, x: Tensor, shape: tuple[int, int], turns: Turns, mask: Mask) -> Tensor:
+    def attend(
+        self,
+        x: Tensor,
+        shape: tuple[int, int],
+        turns: Turns,
+        mask: Mask,
+        past: Tensor | None,
+        keep: list[KeysValues] | None,
+    ) -> Tensor:
         turning = self.heads + self.kv_heads  # queries and keys turn; values do not
         qkv = F.linear(x, self.qkv.weight, self.qkv.bias)
         qkv = qkv.view(*shape, turning + self.kv_heads, self.size)
         turned = rotate(self.normalise_heads(qkv[:, :, :turning]), turns).transpose(1, 2)
+        key, value = turned[:, self.heads :], qkv[:, :, turning:].transpose(1, 2)
+        if keep is not None:
+            keep.append((key, value))
+        if past is not None:
+            key, value = torch.cat((past[0], key), 2), torch.cat((past[1], value), 2)
         attended = F.scaled_dot_product_attention(
             turned[:, : self.heads],
-            turned[:, self.heads :],
-            qkv[:, :, turning:].transpose(1, 2),
+            key,
+            value,
             attn_mask=mask,
             enable_gqa=self.kv_heads != self.heads,
         )
@@ -143,6 +175,7 @@ class Transformer(nn.Module):
             config.context,
         )
         self.attention = attention
+        self.prefix_cache = False  # whether searches may use one; see prefix.py
         self.embedding = nn.Embedding(config.vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.Parameter(torch.ones(config.width))
@@ -167,16 +200,54 @@ class Transformer(nn.Module):
                 f"a row of {length} tokens does not fit the model's context of {self.context}; "
                 "shorten the prompt or the generation length"
             )
+        return self.body(tokens, keys)
+
+    def encode_after(
+        self, tokens: Tensor, keys: Tensor | None, past: Past | None = None
+    ) -> tuple[Tensor, list[KeysValues]]:
+        """As `encode` for rows that go on from a past; also every layer's new keys and values."""
+        layers: list[KeysValues] = []
+        return self.body(tokens, keys, past, layers), layers
+
+    def body(
+        self,
+        tokens: Tensor,
+        keys: Tensor | None,
+        past: Past | None = None,
+        keep: list[KeysValues] | None = None,
+    ) -> Tensor:
+        length = tokens.shape[1]
         tokens, keys = whole_vectors(tokens, keys)
         rows, padded = tokens.shape
-        turns = self.turns(padded, tokens.device)
-        mask = None if keys is None else keys[:, None, None, :]
+        turns, mask = self.turns_after(padded, tokens.device, past), self.mask(keys, padded, past)
         x = F.embedding(tokens.reshape(-1), self.embedding.weight)
         with self.backend():
-            for block in self.blocks:
-                x = block(x, (rows, padded), turns, mask)
+            for index, block in enumerate(self.blocks):
+                before = None if past is None else past.layers[index]
+                x = block(x, (rows, padded), turns, mask, before, keep)
         x = rms_norm(x, self.norm, self.config.norm_epsilon)
         return x.view(rows, padded, -1)[:, :length]
+
+    def mask(self, keys: Tensor | None, length: int, past: Past | None) -> Mask:
+        """Which keys each position sees: no padding, and no later block if the model has blocks."""
+        mask = None if keys is None else keys[:, None, None, :]
+        if self.config.causal_block is not None:
+            block = torch.arange(length, device=self.device) // self.config.causal_block
+            seen = block[:, None] >= block[None, :]
+            mask = seen if mask is None else mask & seen
+        if past is None:
+            return mask
+        rows, room = past.lengths.shape[0], past.layers.shape[4]
+        known = torch.arange(room, device=self.device) < past.lengths[:, None]
+        if mask is None:
+            mask = torch.ones(1, 1, 1, length, dtype=torch.bool, device=self.device)
+        mask = mask.expand(rows, 1, *mask.shape[-2:])
+        return torch.cat((known[:, None, None, :].expand(-1, -1, mask.shape[2], -1), mask), 3)
+
+    def prefix_end(self, length: int) -> int:
+        """How much of a prefix may be cached: whole blocks, if the model has blocks."""
+        block = self.config.causal_block
+        return length if block is None else length - length % block
 
     def head(self, features: Tensor) -> Tensor:
         weight = self.embedding.weight if self.output is None else self.output.weight
@@ -215,6 +286,14 @@ class Transformer(nn.Module):
                 kept = rotary_turns(self.config, max(length, min(512, self.context)), device)
             self._turns = kept
         return kept[0][:length], kept[1][:length]
+
+    def turns_after(self, length: int, device: torch.device, past: Past | None) -> Turns:
+        """Those of the next `length` positions of each row."""
+        if past is None:
+            return self.turns(length, device)
+        cos, sin = self.turns(past.layers.shape[4] + length, device)
+        places = past.lengths[:, None] + torch.arange(length, device=device)
+        return cos[places], sin[places]
 
 
 def rotary_turns(config: TransformerConfig, length: int, device: torch.device) -> Turns:

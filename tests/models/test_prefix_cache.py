@@ -1,0 +1,156 @@
+"""The prefix cache: exact where prefixes see nothing behind them, and nobody's business elsewhere."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+import s3dlm
+from s3dlm.errors import SettingsError
+from s3dlm.jobs import Result
+from s3dlm.models import prefix
+from s3dlm.models.base import Model
+from s3dlm.models.forward import Forward, Rows
+from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.settings import Settings
+from tests.fakes import ByteTokenizer
+
+MASK, END, BLOCK = 256, 257, 16
+SETTINGS = Settings(gen_length=48, steps=24, block_length=BLOCK, temperature=1.0)
+QUESTIONS = [f"What is {i} + {i * i}?" + " Think." * (i % 3) for i in range(5)]
+
+
+def network(causal_block: int | None, *, cache: bool) -> Transformer:
+    config = TransformerConfig(
+        vocabulary=258, width=64, layers=3, heads=4, hidden=96, mask_id=MASK, context=256,
+        key_value_heads=2, qk_norm=True, causal_block=causal_block,
+    )  # fmt: skip
+    built = Transformer(config)
+    random = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0.0, 0.2, generator=random)
+    built.prefix_cache = cache
+    return built.requires_grad_(False)
+
+
+def model(causal_block: int | None, *, cache: bool) -> Model:
+    denoiser = network(causal_block, cache=cache)
+    return Model("small", denoiser, ByteTokenizer(), frozenset({END}))
+
+
+def request(prompt: np.ndarray, canvas: np.ndarray, start: int) -> Rows:
+    uniforms = np.random.default_rng(0).random((len(canvas), BLOCK, 2))
+    return Rows(
+        prompt, canvas, canvas == MASK, start, start + BLOCK, uniforms, 1.0,
+        look_ahead=True, statistics=False, label="a test",
+    )  # fmt: skip
+
+
+def revealing(seed: int, prompt: np.ndarray) -> list[Rows]:
+    """Requests of one search: two rows whose tokens become known two at a time, block by block."""
+    random = np.random.default_rng(seed)
+    text, canvas = random.integers(0, 255, (2, 48)), np.full((2, 48), MASK)
+    found = []
+    for step in range(24):
+        found.append(request(prompt, canvas.copy(), 2 * step // BLOCK * BLOCK))
+        canvas[:, 2 * step : 2 * step + 2] = text[:, 2 * step : 2 * step + 2]
+    return found
+
+
+@pytest.mark.parametrize("prompt_length", [16, 23, 37])
+def test_in_a_block_causal_model_the_cache_changes_nothing(prompt_length: int) -> None:
+    cached, plain = (Forward(network(BLOCK, cache=cache)) for cache in (True, False))
+    for rows in revealing(1, np.arange(prompt_length) + 40):
+        (one,), (other,) = cached([rows]), plain([rows])
+        np.testing.assert_array_equal(one.top, other.top)
+        np.testing.assert_array_equal(one.draws, other.draws)
+        np.testing.assert_allclose(one.top_logp, other.top_logp, atol=1e-5)
+
+
+def test_in_a_bidirectional_model_it_does() -> None:
+    cached, plain = (Forward(network(None, cache=cache)) for cache in (True, False))
+    pairs = [(cached([rows])[0], plain([rows])[0]) for rows in revealing(1, np.arange(23) + 40)]
+    exact = [np.array_equal(one.top_logp, other.top_logp) for one, other in pairs]
+    assert exact == [step % 8 == 0 for step in range(24)]  # exact when a block opens
+
+
+def test_a_block_causal_network_sees_no_later_block() -> None:
+    causal, both_ways = network(BLOCK, cache=False), network(None, cache=False)
+    tokens = torch.randint(0, 255, (2, 64), generator=torch.Generator().manual_seed(0))
+    other = tokens.clone()
+    other[:, 32:] = MASK
+    assert torch.equal(causal.encode(tokens)[:, :32], causal.encode(other)[:, :32])
+    assert not torch.equal(both_ways.encode(tokens)[:, :32], both_ways.encode(other)[:, :32])
+
+
+def test_only_what_follows_the_prefix_is_forwarded() -> None:
+    denoiser = network(None, cache=True)
+    seen: list[int] = []
+    inner = denoiser.body
+
+    def body(tokens: torch.Tensor, *rest: object) -> torch.Tensor:
+        seen.append(tokens.shape[1])
+        return inner(tokens, *rest)  # type: ignore[arg-type]
+
+    denoiser.body = body  # type: ignore[method-assign,assignment]
+    forward = Forward(denoiser)
+    for rows in revealing(2, np.arange(37)):
+        forward([rows])
+    whole = 37 + 48
+    assert seen == [length for start in (48, 32, 16) for length in (whole, *[start] * 7)]
+
+
+def plain(result: Result) -> tuple[object, ...]:
+    return result.text, result.nfe, [(one.text, one.nll, one.score) for one in result.survivors]
+
+
+@pytest.mark.parametrize("causal_block", [None, BLOCK])
+@pytest.mark.parametrize("method", ["s3", "hex", "particle_gibbs"])
+def test_packed_is_alone_with_the_cache_too(causal_block: int | None, method: str) -> None:
+    cached, settings = model(causal_block, cache=True), SETTINGS.replace(method=method)
+    packed = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)
+    alone = [s3dlm.generate(cached, question, settings=settings) for question in QUESTIONS]
+    assert [plain(one) for one in packed] == [plain(one) for one in alone]
+
+
+def test_neither_small_batches_nor_a_full_cache_make_company_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cached = model(None, cache=True)
+    jobs = [s3dlm.Job(question, settings=SETTINGS) for question in QUESTIONS]
+
+    def found(**options: int) -> list[object]:
+        events = s3dlm.run(cached, jobs, max_rows=1000, **options)
+        results = {index: event for index, event in events if isinstance(event, Result)}
+        return [plain(results[index]) for index in range(len(jobs))]
+
+    assert found(max_tokens=200) == found()
+    monkeypatch.setattr(prefix, "SEARCH_BYTES", 3 * network(None, cache=True).config.layers << 13)
+    assert found(max_tokens=200) == found()
+
+
+def test_a_search_leaves_nothing_behind() -> None:
+    forward = Forward(network(None, cache=True))
+    assert forward.prefixes is not None
+    prompt, other = np.arange(20), np.arange(20)
+    for rows in revealing(3, prompt)[:9]:
+        forward([rows, request(other, np.full((1, 48), MASK), 0)])
+        assert all(len(one.kept) <= 2 for one in forward.prefixes.searches.values())
+    assert len(forward.prefixes.searches) == 2  # equal prompts, two searches
+    del prompt, rows
+    gc.collect()
+    forward([request(other, np.full((1, 48), MASK), 0)])
+    assert len(forward.prefixes.searches) == 1
+
+
+def test_the_cache_is_off_unless_asked_for_and_refused_where_it_cannot_be() -> None:
+    tiny = s3dlm.load("tiny")
+    assert Forward(tiny.denoiser).prefixes is None
+    assert Forward(s3dlm.load("tiny", prefix_cache=True).denoiser).prefixes is not None
+    with pytest.raises(SettingsError, match="prefix_cache"):
+        s3dlm.load("tiny", prefix_cache=True, compile=True)
