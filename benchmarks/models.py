@@ -14,11 +14,14 @@ WIDE_VOCABULARY = 126_464  # LLaDA-8B's
 WIDE_MASK = 126_336
 
 
-def tiny() -> Model:
-    return s3dlm.load("tiny")
+def tiny(context: int | None = None) -> Model:
+    model = s3dlm.load("tiny")
+    if context is not None:
+        model.denoiser.context = context
+    return model
 
 
-def wide() -> Model:
+def wide(dtype: torch.dtype = torch.float32) -> Model:
     """Random weights, real vocabulary: wide enough that head and softmax weigh as they do at 8 B."""
     torch.manual_seed(0)
     config = TransformerConfig(
@@ -36,6 +39,7 @@ def wide() -> Model:
             if parameter.ndim > 1:
                 parameter.normal_(std=0.05)
     small = tiny()
+    network = network.to(dtype)
     return replace(small, name="wide", denoiser=network, end_ids=frozenset(), tokenizer=Letters())
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from s3dlm.jobs import Job, prepare
 from s3dlm.models.base import Model
 from s3dlm.schedule import reveals
 from s3dlm.search.resample import ssp
@@ -29,9 +30,11 @@ def gumbel(logits: Tensor, temperature: float) -> Tensor:
 class Loop:
     """LLaDA's generate.py for a batch of copies of one prompt."""
 
-    def __init__(self, model: Model, prompt: str, settings: Settings) -> None:
+    def __init__(
+        self, model: Model, prompt: str, settings: Settings, task: str | None = None
+    ) -> None:
         self.model, self.settings = model, settings
-        self.prompt = model.tokenizer.chat(prompt)
+        self.prompt = prepare(model, Job(prompt, task, settings)).process.prompt.tolist()
         self.mask = model.denoiser.mask_id
         self.schedule = reveals(settings.gen_length, settings.steps, settings.block_length)
 
@@ -71,8 +74,15 @@ class Loop:
 class LiteralAlgorithm1(Loop):
     """The paper's pseudo-code as written: for each particle, for each child, propose, look ahead."""
 
-    def __init__(self, model: Model, prompt: str, settings: Settings, verifier: Verifier) -> None:
-        super().__init__(model, prompt, settings)
+    def __init__(
+        self,
+        model: Model,
+        prompt: str,
+        settings: Settings,
+        verifier: Verifier,
+        task: str | None = None,
+    ) -> None:
+        super().__init__(model, prompt, settings, task)
         self.question, self.verifier = prompt, verifier
         self.rng = np.random.default_rng(settings.seed)
 

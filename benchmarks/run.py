@@ -8,19 +8,18 @@ turns, and what is reported is the median of their ratios with its spread. Write
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import platform
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 
 import s3dlm
 from benchmarks import models
+from benchmarks.measure import Figure, exponent, figure, ratio, recorded, timed
 from benchmarks.memory import peak_bytes
 from benchmarks.peers import LiteralAlgorithm1, Loop
 from s3dlm.models.base import Model
@@ -31,220 +30,161 @@ from s3dlm.verifier import for_task
 ROOT = Path(__file__).parent.parent
 TASKS = ("arithmetic", "countdown", "sudoku", "choice")
 TINY = Settings(gen_length=64, steps=32, block_length=64)
-WIDE = Settings(gen_length=64, steps=16, block_length=64, temperature=0.7)
+WIDE = Settings(gen_length=64, steps=8, block_length=64, temperature=0.7)
 MARK = "<!-- results -->"
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One ratio."""
-
-    name: str
-    target: str
-    median: float
-    low: float
-    high: float
-    repeats: int
-    met: bool | None
-    note: str = ""
+@functools.cache
+def questions(task: str) -> list[str]:
+    return [one.question for one in problems(task, "test", 32, 0)]
 
 
-def ratio(
-    name: str,
-    target: str,
-    over: Callable[[int], object],
-    under: Callable[[int], object],
-    repeats: int,
-    *,
-    note: str = "",
-) -> Figure:
-    """Median of time(over) / time(under), taken in turns after one warm-up of each."""
-    over(0)
-    under(0)
-    ratios = []
-    for repeat in range(repeats):
-        pair = [(over, 0), (under, 1)]
-        seconds = [0.0, 0.0]
-        for function, place in pair if repeat % 2 else reversed(pair):
-            started = time.perf_counter()
-            function(repeat)
-            seconds[place] = time.perf_counter() - started
-        ratios.append(seconds[0] / seconds[1])
-    return figure(name, target, ratios, note=note)
+def question_of(model: Model, index: int) -> tuple[str | None, str]:
+    """The four tasks in turn."""
+    if model.name == "wide":
+        return None, f"question number {index}"
+    task = TASKS[index % len(TASKS)]
+    return task, questions(task)[index // len(TASKS) % 32]
 
 
-def figure(name: str, target: str, values: list[float], *, note: str = "") -> Figure:
-    ordered = sorted(values)
-    median = statistics.median(ordered)
-    done = Figure(
-        name, target, median, ordered[0], ordered[-1], len(ordered), met(target, median), note
-    )
-    print(f"{name:70} {median:8.3f}  ({ordered[0]:.3f}–{ordered[-1]:.3f})  target {target or '–'}")
-    return done
+def search(model: Model, settings: Settings) -> Callable[[int], object]:
+    def run(index: int) -> object:
+        task, question = question_of(model, index)
+        return s3dlm.generate(model, question, task=task, settings=settings.replace(seed=index))
 
-
-def met(target: str, value: float) -> bool | None:
-    if not target:
-        return None
-    sign, bound = target.split()
-    return value <= float(bound) if sign == "≤" else value >= float(bound)
-
-
-class Recorder:
-    """A denoiser that remembers what it was asked, so that the bare forwards can be run again."""
-
-    def __init__(self, model: Model) -> None:
-        self.inner = model.denoiser
-        self.mask_id, self.vocabulary = self.inner.mask_id, self.inner.vocabulary
-        self.context = self.inner.context
-        self.calls: list[tuple[str, tuple[torch.Tensor, ...]]] = []
-
-    def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
-        self.calls.append(("encode", (tokens, keys)))  # type: ignore[arg-type]
-        return self.inner.encode(tokens, keys)
-
-    def head(self, features: torch.Tensor) -> torch.Tensor:
-        self.calls.append(("head", (features,)))
-        return self.inner.head(features)
-
-    @torch.inference_mode()
-    def replay(self) -> None:
-        for name, arguments in self.calls:
-            getattr(self.inner, name)(*arguments)
+    return run
 
 
 def overhead(name: str, target: str, model: Model, settings: Settings, repeats: int) -> Figure:
     """A whole search against the same encode and head calls with nothing around them."""
     values = []
-    for repeat in range(repeats + 1):
-        task, question = question_of(model, repeat)
-        job = settings.replace(seed=repeat)
-        recorder = Recorder(model)
-        recorded = s3dlm.Model(model.name, recorder, model.tokenizer, model.end_ids, model.preset)
-        s3dlm.generate(recorded, question, task=task, settings=job)
+    for repeat in range(repeats):
+        listened, recorder = recorded(model)
+        search(listened, settings)(repeat)  # the warm-up, too
         bare = timed(recorder.replay)
-        whole = timed(lambda: s3dlm.generate(model, question, task=task, settings=job))  # noqa: B023
+        whole = timed(functools.partial(search(model, settings), repeat))
         bare = (bare + timed(recorder.replay)) / 2
-        if repeat:
-            values.append(whole / bare)
+        values.append(whole / bare)
     return figure(name, target, values)
 
 
-def timed(function: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    function()
-    return time.perf_counter() - started
-
-
-def question_of(model: Model, index: int) -> tuple[str | None, str]:
-    if model.name != "tiny":
-        return None, f"question number {index}"
-    task = TASKS[index % len(TASKS)]
-    return task, problems(task, "test", 32, 0)[index // len(TASKS) % 32].question
-
-
-def exponent(sizes: list[float], seconds: list[float]) -> float:
-    """Slope of log time over log size."""
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-
-
-def tiny_figures(model: Model, repeats: int) -> list[Figure]:
-    s3, bok = TINY, TINY.replace(method="best_of_k")
-
-    def ours(settings: Settings) -> Callable[[int], object]:
-        def run(index: int) -> object:
-            task, question = question_of(model, index)
-            return s3dlm.generate(model, question, task=task, settings=settings.replace(seed=index))
-
-        return run
+def tiny_figures(model: Model, repeats: int) -> Iterable[Figure]:
+    ours, best_of_k = search(model, TINY), search(model, TINY.replace(method="best_of_k"))
 
     def peers(index: int) -> object:
-        _, question = question_of(model, index)
-        return Loop(model, question, s3.replace(seed=index)).decode(rows=8)
+        task, question = question_of(model, index)
+        return Loop(model, question, TINY.replace(seed=index), task).decode(rows=8)
 
     def literal(index: int) -> object:
         task, question = question_of(model, index)
         verifier = for_task(task or "general")
-        return LiteralAlgorithm1(model, question, s3.replace(seed=index), verifier).search()
+        settings = TINY.replace(seed=index)
+        return LiteralAlgorithm1(model, question, settings, verifier, task).search()
 
-    return [
-        overhead("s3 / bare forwards of the same rows, tiny", "≤ 1.15", model, s3, repeats),
-        ratio("s3 / best-of-K as peers run it, tiny, K = 8", "≤ 0.4", ours(s3), peers, repeats),
-        ratio("s3 / our own best_of_k, tiny, K = 8", "≤ 1.0", ours(s3), ours(bok), repeats),
-        ratio("literal Algorithm 1 / s3, tiny", "≥ 6", literal, ours(s3), max(2, repeats // 4)),
-        packed(model, repeats),
-    ]
-
-
-def packed(model: Model, repeats: int) -> Figure:
-    """Throughput of 32 prompts together against one after another."""
-    prompts = [one.question for one in problems("countdown", "test", 32, 0)]
-
-    def alone(index: int) -> None:
-        for prompt in prompts:
-            s3dlm.generate(model, prompt, task="countdown", settings=TINY)
-
-    def together(index: int) -> None:
-        s3dlm.generate_batch(model, prompts, task="countdown", settings=TINY, max_rows=128)
-
-    count = max(2, repeats // 8)
-    return ratio("32 prompts one at a time / packed, s3, tiny", "≥ 3", alone, together, count)
+    yield overhead("s3 / bare forwards of the same rows, tiny", "≤ 1.15", model, TINY, repeats)
+    yield ratio("s3 / best-of-K as peers run it, tiny, K = 8", "≤ 0.4", ours, peers, repeats)
+    yield ratio("s3 / our own best_of_k, tiny, K = 8", "≤ 1.0", ours, best_of_k, repeats)
+    yield ratio("literal Algorithm 1 / s3, tiny", "≥ 6", literal, ours, max(4, repeats // 4))
+    yield from packed(model, max(3, repeats // 4))
 
 
-def wide_figures(model: Model, repeats: int) -> list[Figure]:
-    greedy = WIDE.replace(method="baseline", temperature=0.0)
+def packed(model: Model, repeats: int) -> Iterable[Figure]:
+    """Throughput of 32 prompts together against one after another; then of their forwards alone,
+    which no way of packing can exceed by more than it saves around them."""
+
+    def together(model: Model, count: int) -> None:
+        jobs = [
+            s3dlm.Job(question, task, TINY)
+            for task, question in (question_of(model, index) for index in range(32))
+        ]
+        for first in range(0, 32, count):
+            for _ in s3dlm.run(model, jobs[first : first + count], max_rows=256):
+                pass
+
+    listened, one_by_one = recorded(model)
+    together(listened, 1)
+    listened, all_at_once = recorded(model)
+    together(listened, 32)
+    yield ratio(
+        "32 prompts one at a time / packed, s3, tiny",
+        "≥ 3",
+        lambda index: together(model, 1),
+        lambda index: together(model, 32),
+        repeats,
+    )
+    yield ratio(
+        "their bare forwards one at a time / packed: the processor's limit",
+        "",
+        lambda index: one_by_one.replay(),
+        lambda index: all_at_once.replay(),
+        repeats,
+    )
+
+
+def options(model: Model, repeats: int) -> Iterable[Figure]:
+    """What the options of `load` buy on this machine; above 1 is faster."""
+    plain = search(model, TINY)
+    cached = search(s3dlm.load("tiny", prefix_cache=True), TINY)
+    yield ratio("s3, tiny: plain / prefix_cache", "", plain, cached, repeats)
+    half = search(s3dlm.load("tiny", dtype="bfloat16"), TINY)
+    yield ratio("s3, tiny: float32 / bfloat16", "", plain, half, max(4, repeats // 4))
+    try:
+        compiled = search(s3dlm.load("tiny", compile=True), TINY)
+        for index in range(8):  # lengths are compiled as they come
+            compiled(index)
+    except Exception as error:  # a machine without a compiler
+        print(f"torch.compile does not work here: {type(error).__name__}", flush=True)
+    else:
+        yield ratio("s3, tiny: plain / torch.compile", "", plain, compiled, repeats)
+
+
+def wide_figures(model: Model, repeats: int) -> Iterable[Figure]:
+    greedy = WIDE.replace(method="baseline", temperature=0.0, steps=16)
 
     def ours(index: int) -> object:
         return s3dlm.generate(model, "question", settings=greedy)
 
-    def llada(index: int) -> object:
+    def llada(index: int) -> torch.Tensor:
         return Loop(model, "question", greedy).decode()
 
     *_, last = (
         e for e in s3dlm.stream(model, "question", settings=greedy) if isinstance(e, s3dlm.Step)
     )
-    assert last.tokens[0].tolist() == llada(0)[0].tolist(), (
-        "the two loops must write the same tokens"
-    )
-    few = max(2, repeats // 6)
-    return [
-        overhead("s3 / bare forwards of the same rows, wide", "≤ 1.05", model, WIDE, few),
-        ratio("LLaDA-style loop / our baseline, wide, same tokens", "≥ 2", llada, ours, few),
-        memory(),
+    assert last.tokens[0].tolist() == llada(0)[0].tolist(), "both loops write the same tokens"
+    few = max(3, repeats // 5)
+    yield overhead("s3 / bare forwards of the same rows, wide", "≤ 1.05", model, WIDE, few)
+    yield ratio("LLaDA-style loop / our baseline, wide, same tokens", "≥ 2", llada, ours, few)
+    half = models.wide(torch.bfloat16)
+
+    def reduced(index: int) -> object:
+        return s3dlm.generate(half, "question", settings=greedy)
+
+    yield ratio("baseline, wide: float32 / bfloat16", "", ours, reduced, few)
+    name = "peak memory above weights: s3 / LLaDA-style batch of K, wide"
+    yield figure(name, "≤ 0.4", [peak_bytes("s3") / peak_bytes("llada")])
+
+
+def growth(repeats: int = 3) -> Iterable[Figure]:
+    """Time must not grow faster than the rows, nor much faster than rows × length."""
+    model = models.tiny(context=1024)  # far beyond what it was trained on; only time is looked at
+    _, question = question_of(model, 1)
+    by_children = [
+        TINY.replace(particles=count // 2, temperature=1.0) for count in (4, 8, 16, 32, 64)
+    ]
+    by_length = [
+        TINY.replace(gen_length=length, steps=length // 2) for length in (64, 128, 256, 512)
     ]
 
+    def slope(runs: list[Settings], tokens: bool) -> float:
+        results = [s3dlm.generate(model, question, task="countdown", settings=one) for one in runs]
+        sizes = [one.nfe * (one.settings.gen_length if tokens else 1) for one in results]
+        return exponent([float(size) for size in sizes], [one.seconds for one in results])
 
-def memory() -> Figure:
-    """Peak memory above the weights, each in a process of its own."""
-    return figure(
-        "peak memory above weights: s3 / LLaDA-style batch of K, wide",
-        "≤ 0.4",
-        [peak_bytes("s3") / peak_bytes("llada")],
-    )
-
-
-def growth(model: Model) -> list[Figure]:
-    """Seconds a row must not grow with the number of rows, nor faster than the model's own cost."""
-    children, by_children = [4, 8, 16, 32, 64], []
-    for count in children:
-        settings = TINY.replace(particles=count // 2, branching=2, temperature=1.0)
-        _, question = question_of(model, 1)
-        result = s3dlm.generate(model, question, task="countdown", settings=settings)
-        by_children.append((result.nfe, result.seconds))
-    lengths, by_length = [64, 128, 256, 512], []
-    for length in lengths:
-        settings = TINY.replace(gen_length=length, steps=length // 2, block_length=64)
-        task, question = question_of(model, 1)
-        if length + 64 > model.denoiser.context:
-            break
-        result = s3dlm.generate(model, question, task=task, settings=settings)
-        by_length.append((result.nfe * length, result.seconds))
-    rows = exponent([n for n, _ in by_children], [s for _, s in by_children])
-    tokens = exponent([n for n, _ in by_length], [s for _, s in by_length])
-    return [
-        figure("growth: exponent of time over rows, N·b from 4 to 64, tiny", "≤ 1.1", [rows]),
-        figure("growth: exponent of time over rows × length, tiny", "≤ 1.2", [tokens]),
-    ]
+    rows = [slope(by_children, tokens=False) for _ in range(repeats)]
+    yield figure("growth: exponent of time over rows, N·b from 4 to 64, tiny", "≤ 1.1", rows)
+    length = [slope(by_length, tokens=True) for _ in range(repeats)]
+    name = "growth: exponent of time over rows × length, gen_length 64 to 512, tiny"
+    yield figure(name, "≤ 1.2", length)
 
 
 def table(figures: list[Figure]) -> str:
@@ -259,17 +199,21 @@ def table(figures: list[Figure]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=16)
-    parser.add_argument("--only", choices=["tiny", "wide", "growth"], default=None)
-    options = parser.parse_args()
-    figures: list[Figure] = []
+    parser.add_argument("--only", choices=["tiny", "growth", "options", "wide"], default=None)
+    chosen = parser.parse_args()
     small = models.tiny()
-    if options.only in (None, "tiny"):
-        figures += tiny_figures(small, options.repeats)
-    if options.only in (None, "growth"):
-        figures += growth(small)
-    if options.only in (None, "wide"):
-        figures += wide_figures(models.wide(), options.repeats)
-    if options.only is None:
+    parts: dict[str, Callable[[], Iterable[Figure]]] = {
+        "tiny": lambda: tiny_figures(small, chosen.repeats),
+        "growth": growth,
+        "options": lambda: options(small, chosen.repeats),
+        "wide": lambda: wide_figures(models.wide(), chosen.repeats),
+    }
+    figures: list[Figure] = []
+    for name, part in parts.items():
+        if chosen.only in (None, name):
+            print(f"— {name}", flush=True)
+            figures += part()
+    if chosen.only is None:
         write(figures)
 
 
