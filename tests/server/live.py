@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import uvicorn
 
 from s3dlm.models.base import Model
 from s3dlm.server.app import create_app
+from s3dlm.server.run import open_door
 from s3dlm.server.service import Service
 
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
@@ -52,7 +52,7 @@ def serving(model: Model, **configuration: Any) -> Iterator[Live]:
     app = create_app(model, **{"defaults": SMALL, **configuration})
     config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as bound:
+    with open_door("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

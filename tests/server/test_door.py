@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -247,3 +248,14 @@ def test_an_address_that_is_taken_is_said_in_one_line() -> None:
         with pytest.raises(SettingsError, match=f"port={port} cannot be listened on.*--port"):
             open_door("127.0.0.1", port)
     open_door("127.0.0.1", port).close()
+
+
+def test_an_answer_does_not_wait_for_acknowledgements(live: Live) -> None:
+    """Head and body are sent one after the other; with Nagle's algorithm each answer takes 40 ms."""
+    seconds = []
+    with live.http() as http:
+        for _ in range(20):
+            started = time.perf_counter()
+            http.get("/v1/models")
+            seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.03

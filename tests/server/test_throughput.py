@@ -14,8 +14,11 @@ from s3dlm.models.base import Model
 from s3dlm.tasks.problems import problems
 from tests.server.live import serving
 
-# Few rows a request and many forwards: where a request alone leaves the processor waiting.
-SETTINGS = {"method": "baseline", "gen_length": 14, "steps": 14, "block_length": 14}
+# Short rows: a request alone leaves the processor waiting, so sharing is worth most. With the
+# server's own settings a row is long enough to keep a core busy by itself: there one core gains what
+# a forward has in fixed costs, and more cores gain because small matrices cannot be split.
+SHORT = {"method": "baseline", "gen_length": 14, "steps": 14, "block_length": 14}
+CASES = [("short", SHORT, 2.0), ("default", {}, 1.2)]  # name, settings, least gain
 ATTEMPTS = 4  # a machine busy with other things may spoil one
 
 
@@ -34,10 +37,17 @@ def timed(work: Callable[[], list[str]]) -> tuple[float, list[str]]:
 
 
 @pytest.mark.slow  # a measurement: what else the machine does decides it as much as the code
-def test_sixteen_at_once_are_twice_as_fast(tiny: Model) -> None:
+@pytest.mark.parametrize(("name", "settings", "least"), CASES, ids=[case[0] for case in CASES])
+def test_sixteen_at_once_are_faster(
+    tiny: Model,
+    name: str,
+    settings: dict[str, object],
+    least: float,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     prompts = [problem.question for problem in problems("countdown", "test", 16)]
     with (
-        serving(tiny, defaults=SETTINGS) as live,
+        serving(tiny, defaults=settings) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(16) as pool,
     ):
@@ -48,10 +58,12 @@ def test_sixteen_at_once_are_twice_as_fast(tiny: Model) -> None:
 
         ask("warm up")
         gains: list[float] = []
-        while len(gains) < ATTEMPTS and max(gains, default=0) < 2:
+        while len(gains) < ATTEMPTS and max(gains, default=0) < least:
             one_by_one, alone = timed(lambda: [ask(prompt) for prompt in prompts])
             at_once, together = timed(lambda: list(pool.map(ask, prompts)))
             assert together == alone
             gains.append(one_by_one / at_once)
-    print(f"gains: {gains}")
-    assert max(gains) >= 2, gains
+    with capsys.disabled():
+        shown = ", ".join(f"{gain:.2f}" for gain in gains)
+        print(f"\n{name}: sixteen at once are {shown} times as fast as one after another")
+    assert max(gains) >= least, gains

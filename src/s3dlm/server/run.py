@@ -7,6 +7,7 @@ way finish, for at most the grace time. A second signal ends at once.
 from __future__ import annotations
 
 import ipaddress
+import os
 import signal
 import socket
 import time
@@ -87,9 +88,17 @@ def allowed_hosts(host: str, api_key: str | None) -> frozenset[str] | None:
 def open_door(host: str, port: int) -> socket.socket:
     """A listening socket: an address that is taken is found out before a large model is loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small pieces at once only on sockets that say they are TCP; on others a piece
+    # waits until the client has acknowledged the one before, which takes it 40 ms.
+    door = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        if os.name == "posix":  # elsewhere this would let two servers share a port
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind((host, port))
+        door.listen(2048)
+        return door
     except OSError as error:
+        door.close()
         raise SettingsError(
             f"host={host!r} with port={port} cannot be listened on: {error.strerror}; choose another "
             "--port (0 picks a free one) or --host"
