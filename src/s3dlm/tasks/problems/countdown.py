@@ -1,7 +1,8 @@
 """Countdown with three numbers: reach a target with each number used exactly once.
 
-The worked solution is canonical (the first in a fixed order of operations), so that a small model
-learns one way to reach a target instead of averaging over many.
+Every target can be reached with the numbers in the order in which they stand. That is no rule: any
+expression that is right counts. The worked solution is canonical (the first in a fixed order of
+operations), so that a small model learns one way to reach a target instead of averaging over many.
 """
 
 from __future__ import annotations
@@ -10,45 +11,38 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import permutations
 
 from s3dlm.tasks.problems.base import Problem
 
-LARGEST_NUMBER = 12
+LARGEST_NUMBER = 15
 LARGEST_VALUE = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """(a first b) second c, or c second (a first b) when the pair stands right."""
+    """(a first b) second c."""
 
     a: int
     first: str
     b: int
     second: str
     c: int
-    pair_left: bool
 
     def values(self) -> tuple[int, int]:
         """The value of the pair, and of the whole."""
         pair = apply(self.first, self.a, self.b)
         assert pair is not None
-        whole = (
-            apply(self.second, pair, self.c) if self.pair_left else apply(self.second, self.c, pair)
-        )
+        whole = apply(self.second, pair, self.c)
         assert whole is not None
         return pair, whole
 
     def text(self) -> str:
         """Both steps and the answer's expression."""
         pair, whole = self.values()
-        bracket = f"( {self.a} {self.first} {self.b} )"
-        left, right = (pair, self.c) if self.pair_left else (self.c, pair)
-        parts = (bracket, str(self.c)) if self.pair_left else (str(self.c), bracket)
         return (
             f"First, {self.a} {self.first} {self.b} = {pair}. "
-            f"Then {left} {self.second} {right} = {whole}. "
-            f"<answer> {parts[0]} {self.second} {parts[1]}</answer>"
+            f"Then {pair} {self.second} {self.c} = {whole}. "
+            f"<answer> ( {self.a} {self.first} {self.b} ) {self.second} {self.c}</answer>"
         )
 
 
@@ -62,16 +56,13 @@ def apply(sign: str, a: int, b: int) -> int | None:
 
 
 def solutions(numbers: tuple[int, ...]) -> Iterator[tuple[int, Solution]]:
-    """Every (target, solution) of three numbers: the given order and easy operations first."""
-    for a, b, c in dict.fromkeys(permutations(numbers)):
-        for first, second in _SIGNS:
-            pair = apply(first, a, b)
-            if pair is None:
-                continue
-            for left in (True, False) if second in "-/" else (True,):
-                whole = apply(second, pair, c) if left else apply(second, c, pair)
-                if whole is not None:
-                    yield whole, Solution(a, first, b, second, c, left)
+    """Every (target, solution) of three numbers in their given order: easy operations first."""
+    a, b, c = numbers
+    for first, second in _SIGNS:
+        pair = apply(first, a, b)
+        whole = None if pair is None else apply(second, pair, c)
+        if whole is not None:
+            yield whole, Solution(a, first, b, second, c)
 
 
 # Sums before products before quotients: the order in which a person would try.
@@ -89,15 +80,13 @@ def targets(numbers: tuple[int, ...]) -> tuple[tuple[Solution, ...], tuple[float
         if target not in numbers:
             best.setdefault(target, solution)
     known = tuple(best.values())
-    return known, tuple(_weight(solution, numbers) for solution in known)
+    return known, tuple(_weight(solution) for solution in known)
 
 
-def _weight(solution: Solution, numbers: tuple[int, ...]) -> float:
-    """Mostly sums, and mostly the numbers in the given order; quotients are rare and hard."""
+def _weight(solution: Solution) -> float:
+    """Mostly sums; quotients are rare and hard."""
     signs = {solution.first, solution.second}
-    weight = 0.3 if "/" in signs else 1.0 if "*" in signs else 2.5
-    given = (solution.a, solution.b, solution.c) == numbers and solution.pair_left
-    return weight if given else weight * 0.05
+    return 0.05 if "/" in signs else 1.0 if "*" in signs else 2.5
 
 
 def generate(rng: random.Random) -> Problem:

@@ -14,6 +14,7 @@ from s3dlm.tasks.problems.base import Problem
 # Fewer clues are harder; 4 is the least that can pin a grid down.
 CLUES = (4, 5, 6)
 CLUE_WEIGHTS = (6, 3, 1)
+LEAST_ROUNDS = 4  # of filling every cell with one candidate left: what is done sooner is too easy
 
 
 def _peers(cell: int) -> list[int]:
@@ -30,17 +31,19 @@ def _peers(cell: int) -> list[int]:
     ]
 
 
+_PEERS = [_peers(cell) for cell in range(16)]
+
+
 @lru_cache(maxsize=1)
 def grids() -> tuple[str, ...]:
     """All full grids, in order."""
-    peers = [_peers(cell) for cell in range(16)]
     partial = [""]
     for cell in range(16):
         partial = [
             grid + digit
             for grid in partial
             for digit in "1234"
-            if all(grid[peer] != digit for peer in peers[cell] if peer < cell)
+            if all(grid[peer] != digit for peer in _PEERS[cell] if peer < cell)
         ]
     return tuple(partial)
 
@@ -76,10 +79,30 @@ def _dig(solution: str, clues: int, rng: random.Random) -> str:
     return "".join(cells)
 
 
+def rounds(puzzle: str) -> int:
+    """How often every cell with one candidate left must be filled until none is left to fill."""
+    cells, count = list(puzzle), 0
+    while True:
+        left = {
+            cell: set("1234") - {cells[peer] for peer in peers}
+            for cell, peers in enumerate(_PEERS)
+            if cells[cell] == "0"
+        }
+        settled = {cell: digits.pop() for cell, digits in left.items() if len(digits) == 1}
+        if not settled:
+            return count
+        count += 1
+        for cell, digit in settled.items():
+            cells[cell] = digit
+
+
 def generate(rng: random.Random) -> Problem:
     """One puzzle; where the wanted number of clues cannot be reached it keeps a few more."""
-    solution = rng.choice(grids())
-    puzzle = _dig(solution, rng.choices(CLUES, CLUE_WEIGHTS)[0], rng)
+    while True:
+        solution = rng.choice(grids())
+        puzzle = _dig(solution, rng.choices(CLUES, CLUE_WEIGHTS)[0], rng)
+        if rounds(puzzle) >= LEAST_ROUNDS:
+            break
     return Problem(
         task="sudoku",
         question=f"Solve the 4x4 Sudoku: {puzzle}",
