@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from s3dlm.models import forward as module
-from s3dlm.models.forward import GROUP, Forward, Rows, _sample
+from s3dlm.models.forward import Forward, Rows
+from s3dlm.models.sampling import GROUP, sample
 from s3dlm.models.transformer import Transformer, TransformerConfig
 
 MASK = 5
@@ -124,7 +125,7 @@ def test_samples_follow_the_tempered_softmax(vocabulary: int, temperature: float
     shifted = logits - logits.max()
     count = 200_000
     uniforms = torch.from_numpy(np.random.default_rng(2).random((1, count))).float()
-    drawn = _sample(shifted.clone(), shifted.argmax(1), uniforms, temperature)
+    drawn = sample(shifted.clone(), shifted.argmax(1), uniforms, temperature)
     exact = torch.softmax(logits[0].double() / temperature, 0).numpy()
     seen = np.bincount(drawn[0].numpy(), minlength=vocabulary) / count
     assert seen[MASK] == 0
@@ -137,7 +138,7 @@ def test_extreme_uniforms_never_draw_an_impossible_token() -> None:
         shifted = torch.full((1, vocabulary), -torch.inf)
         shifted[0, [2, vocabulary // 2]] = torch.tensor([0.0, -1e-3])
         uniforms = torch.tensor([[0.0, 1.0, 1 - 2**-24, 0.5, 1e-38]])
-        drawn = _sample(shifted, torch.tensor([2]), uniforms, 1.0)
+        drawn = sample(shifted, torch.tensor([2]), uniforms, 1.0)
         assert set(drawn[0].tolist()) == {2, vocabulary // 2}
 
 

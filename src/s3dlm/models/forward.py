@@ -22,6 +22,7 @@ from torch import Tensor
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
 from s3dlm.models.prefix import PrefixCache
+from s3dlm.models.sampling import largest_of, sample
 from s3dlm.models.transformer import Transformer
 
 Ints = NDArray[np.int64]
@@ -31,7 +32,6 @@ LENGTH_MULTIPLE = 16  # rows are padded to a multiple, so that their bits do not
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
 MOST_TOKENS = 16384  # of one forward, padding included, unless the denoiser knows better
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
-GROUP = 256  # tokens drawn together first when the vocabulary is large
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Forward:
         if sampled:
             request = group[0].request
             uniforms = _joined([place.uniforms() for place in group])[at]
-            tokens = _sample(
+            tokens = sample(
                 shifted, best, torch.from_numpy(uniforms).to(shifted), request.temperature
             )
             read += [tokens, shifted.gather(1, tokens) - log_sum[:, None]]
@@ -180,7 +180,7 @@ class Forward:
         self.model_seconds += time.perf_counter() - started
         mask = logits.select(1, self.denoiser.mask_id)
         mask.fill_(-torch.inf)  # the mask itself is never an answer
-        largest, best = _largest(logits)
+        largest, best = largest_of(logits)
         extreme = float(largest.abs().max())  # NaN if any is
         if not math.isfinite(extreme):
             raise ModelError(
@@ -190,51 +190,9 @@ class Forward:
         if extreme > LOGIT_LIMIT:
             logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT)
             mask.fill_(-torch.inf)
-            largest, best = _largest(logits)
+            largest, best = largest_of(logits)
         shifted = logits.sub_(largest[:, None])
         return shifted, best, shifted.exp().sum(dim=1).log_()
-
-
-def _largest(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row's maximum and its first place; on CPU by two vectorised passes, which PyTorch's one
-    that carries indices is not."""
-    if logits.device.type != "cpu":
-        both = logits.max(dim=1)
-        return both.values, both.indices
-    return logits.amax(dim=1), torch.from_numpy(logits.numpy().argmax(axis=1))
-
-
-def _sample(shifted: Tensor, best: Tensor, uniforms: Tensor, temperature: float) -> Tensor:
-    """Exact samples by inverse CDF: siblings share one set of weights, one uniform each."""
-    if temperature == 0.0:
-        return best[:, None].expand(-1, uniforms.shape[1])
-    weights = shifted.exp() if temperature == 1.0 else (shifted / temperature).exp_()
-    vocabulary = weights.shape[1]
-    if vocabulary % GROUP or vocabulary < 4 * GROUP:
-        edges = weights.cumsum(dim=1)
-        return _place(edges, uniforms * edges[:, -1:])
-    # A cumulative sum over a large vocabulary costs more than the softmax. So first a group of
-    # tokens is drawn by its summed weight, then a token inside it.
-    groups = weights.view(len(weights), -1, GROUP)
-    group, rest = _invert(groups.sum(dim=2), uniforms)
-    inner = groups.gather(1, group[:, :, None].expand(-1, -1, GROUP))
-    return group * GROUP + _place(inner.cumsum(dim=2), rest[:, :, None])[:, :, 0]
-
-
-def _invert(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """The index into whose share of the weights each uniform falls, and how far into it."""
-    edges = weights.cumsum(dim=1)
-    points = uniforms * edges[:, -1:]
-    place = _place(edges, points)
-    before = edges.gather(1, place) - weights.gather(1, place)
-    return place, (points - before).clamp_(min=0)
-
-
-def _place(edges: Tensor, points: Tensor) -> Tensor:
-    """First edge above each point; rounding never carries a point past the last weight."""
-    total = edges[..., -1:]
-    below = torch.nextafter(total, torch.zeros_like(total))
-    return torch.searchsorted(edges, torch.minimum(points, below), right=True)
 
 
 @dataclass(frozen=True, slots=True)
