@@ -82,7 +82,7 @@ def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     plan = Plan.of(job.settings)
     process = _process(model, job, plan)
-    scorer = Scorer(_verifier(job), job.question, process.label, process)
+    scorer = Scorer(_verifier(job, plan), job.question, process.label, process)
     return Running(job, _search(process, scorer, plan, job), scorer, process, plan)
 
 
@@ -156,11 +156,11 @@ def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill
     return tokenizer.chat(quoted(turns), prefill)
 
 
-def _verifier(job: Job) -> Verifier:
+def _verifier(job: Job, plan: Plan) -> Verifier:
     if job.verifier is not None:
         return as_verifier(job.verifier)
     profile = tasks.get(job.task).profile if job.task is not None else GENERAL
-    return for_task(profile, job.settings.profile)
+    return for_task(profile, plan.profile)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:

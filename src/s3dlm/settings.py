@@ -67,7 +67,9 @@ class Settings:
     patience: int | None = (
         None  # stop once survivors' look-aheads agree for so many steps; 0: never
     )
-    profile: str = "paper"  # the verifier's weights: a profile's name or a TOML file
+    profile: str | None = (
+        None  # the verifier's weights: a name or a TOML file; None: the method's own
+    )
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -92,7 +94,7 @@ class Settings:
             _check_number("heat", self.heat, 1.0, 10.0, "1 changes nothing, 2 doubles")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise SettingsError(f"seed={self.seed!r} is not allowed; give a whole number from 0 up")
-        if not isinstance(self.profile, str) or not self.profile:
+        if self.profile is not None and not (isinstance(self.profile, str) and self.profile):
             raise SettingsError(
                 f"profile={self.profile!r} is not allowed; name a profile, for example 'paper'"
             )

@@ -31,7 +31,8 @@ def plain(result: s3dlm.Result) -> dict[str, object]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_keeps_the_contract(method: str) -> None:
-    model, settings = fake_model(), Settings(method=method, **SMALL)
+    """Repairs, which begin anew on what was hidden, have a test of their own."""
+    model, settings = fake_model(), Settings(method=method, repairs=0, **SMALL)
     plan = Plan.of(settings)
     events = list(s3dlm.stream(model, QUESTION, task="countdown", settings=settings))
     *steps, result = events

@@ -95,7 +95,7 @@ def settings_of(label: str, base: Settings, tuned: Tuned | None = None) -> Setti
     elif method.population == "all":
         changes |= {"particles": base.particles * base.branching, "branching": 1}
     if method.scored == "never":
-        changes |= {"lam": 1.0, "profile": "paper"}  # without a score neither plays a part
+        changes |= {"lam": 1.0, "profile": None}  # without a score neither plays a part
     return base.replace(**changes)
 
 

@@ -129,7 +129,7 @@ def scorer(run: Evaluation) -> series.Score:
 
     @functools.cache
     def of_task(task: str) -> verifier.Verifier:
-        return verifier.for_task(tasks.get(task).profile, run.base.profile)
+        return verifier.for_task(tasks.get(task).profile, run.base.profile or "paper")
 
     def score(task: str, question: str, one: Candidate) -> float:
         if one.score is not None:
@@ -167,7 +167,7 @@ def _facts(run: Evaluation, grading: str) -> dict[str, str]:
         "Decoding": f"gen_length {base.gen_length}, steps {base.steps}, block_length "
         f"{base.block_length}, temperature {base.temperature:g}, policy {base.policy}",
         "Search": f"N = {base.particles}, b = {base.branching}, λ = {base.lam:g}, "
-        f"verifier profile {base.profile}",
+        f"verifier profile {base.profile or 'paper'}",
         "Tuned": "; ".join(
             f"{label}: " + ", ".join(f"{k} {v:g}" for k, v in own.items())
             for label, own in plan.tuned.items()

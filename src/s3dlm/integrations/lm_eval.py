@@ -18,6 +18,7 @@ from s3dlm import engine, tasks
 from s3dlm.errors import MissingExtraError, SettingsError, unknown_name
 from s3dlm.integrations import likelihood
 from s3dlm.models.base import Model
+from s3dlm.search.methods import Plan
 from s3dlm.settings import Settings
 from s3dlm.tasks import recommended
 from s3dlm.verifier import Verifier, as_verifier, for_task
@@ -194,7 +195,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         if self.given_verifier is not None:
             return as_verifier(self.given_verifier)
         profile = tasks.get(task).profile if task is not None else "general"
-        return for_task(profile, self.settings.profile)
+        return for_task(profile, Plan.of(self.settings).profile)
 
     def _warn_if_bare(self) -> None:
         if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:

@@ -30,6 +30,7 @@ class Method:
     heat: float = 1.0  # temperature's factor while the children repeat each other
     patience: int = 0  # steps of agreement after which the search stops; 0: never
     selection: str = "majority"  # a name in select.py
+    profile: str = "paper"  # of the verifier
     blocks: bool = False  # particles spread over block lengths (HEX)
     sweeps: bool = False  # b conditional sweeps over N particles (particle Gibbs)
     repairs: int = 0  # rounds in which contradicted texts are hidden again and retried
@@ -145,14 +146,15 @@ METHODS: dict[str, Method] = {
         pruned=True,
     ),
     "best": Method(
-        summary="our candidate, not yet measured: distinct siblings, adaptive tilt, vote over all seen",
+        summary="s3 whose steps are filled with different children, the plus verifier, the best text seen",
         source="ours",
         branches=True,
         weight="tilt",
-        tilt="adaptive",
         resampling="ssp",
-        siblings="distinct",
-        selection="pool_vote",
+        siblings="filled",
+        selection="pool_best",
+        profile="plus",
+        repairs=1,
     ),
 }
 
@@ -175,6 +177,7 @@ class Plan:
     heat: float
     patience: int
     selection: str
+    profile: str
     blocks: bool
     sweeps: int
     repairs: int
@@ -213,6 +216,7 @@ class Plan:
             heat=method.heat if settings.heat is None else settings.heat,
             patience=method.patience if settings.patience is None else settings.patience,
             selection=settings.selection or method.selection,
+            profile=settings.profile or method.profile,
             blocks=method.blocks,
             sweeps=settings.branching if method.sweeps else 1,
             repairs=method.repairs if settings.repairs is None else settings.repairs,
