@@ -8,10 +8,11 @@ also compared with the smallest best-of-K that really spends at least as much.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from s3dlm.evaluation import summary
-from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.plan import Condition, Tuned
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.report import markdown_table
 from s3dlm.evaluation.tables import Grid, number, p_value, percent, title_of
@@ -27,6 +28,7 @@ VARIANTS: Mapping[str, Changes] = {
     "best_of_k, K = 16": {"method": "best_of_k", "particles": 16, "branching": 1},
     "best_of_k, K = 32": {"method": "best_of_k", "particles": 32, "branching": 1},
     "best_of_k, K = 64": {"method": "best_of_k", "particles": 64, "branching": 1},
+    "best_of_k, K = 256": {"method": "best_of_k", "particles": 256, "branching": 1},
     "s3": {"method": "s3", "lam": 1.0},
     "s3, λ = 10": {"method": "s3", "lam": STRONG},
     "… annealed tilt": {"method": "s3", "lam": STRONG, "tilt": "annealed"},
@@ -57,15 +59,30 @@ VARIANTS: Mapping[str, Changes] = {
 }
 
 
+# What the page is about; the single pieces and the rivals may be content with fewer problems.
+HEADLINE = ("best_of_k", "best_of_k, K = 64", "s3", "s3, λ = 10", "best")
+
+
 def conditions(
-    tasks: Sequence[str], base: Settings, names: Sequence[str] | None = None
+    tasks: Sequence[str],
+    base: Settings,
+    tuned: Tuned,
+    names: Sequence[str] | None = None,
+    pieces: int | None = None,
 ) -> list[Condition]:
-    """One condition per task and variant."""
+    """One condition per task and variant; a method's own tuned settings stand under the variant's.
+
+    With `pieces`, all but the headline ask only so many problems, once.
+    """
     chosen = VARIANTS if names is None else {name: VARIANTS[name] for name in names}
-    return [
-        Condition(task, name, base.replace(**changes))
+    found = [
+        Condition(task, name, base.replace(**{**tuned.get(str(own["method"]), {}), **own}))
         for task in tasks
-        for name, changes in chosen.items()
+        for name, own in chosen.items()
+    ]
+    return [
+        one if pieces is None or one.label in HEADLINE else replace(one, problems=pieces, seeds=1)
+        for one in found
     ]
 
 
@@ -79,15 +96,18 @@ def tables(run: summary.Evaluation, ours: str = "best") -> list[Grid]:
         rows = []
         for label, condition in mine.items():
             cell = every[condition.spec]
-            row = (label, percent(cell.accuracy), number(cell.nfe), number(cell.nfe_logical, 0))
+            asked = f"{cell.problems} × {cell.seeds}"
+            nfes = (number(cell.nfe), number(cell.nfe_logical, 0))
+            row = (label, asked, percent(cell.accuracy), *nfes)
             rival = _matched(label, nfe)
             matched = _compared(run, condition, mine.get(rival or ""))
             rows.append((*row, *_compared(run, mine.get(ours), condition), *matched))
-        columns = ("variant", "accuracy (%)", "NFE", "Algorithm 1's", f"{ours} − it", "p", *MATCHED)
+        columns = (*COLUMNS, f"{ours} − it", "p", *MATCHED)
         grids.append(Grid(f"beyond_{task}", title_of(task), columns, tuple(rows), NOTE))
     return grids
 
 
+COLUMNS = ("variant", "problems × seeds", "accuracy (%)", "NFE", "Algorithm 1's")
 MATCHED = ("it − best_of_k of its NFE", "p")
 NOTE = (
     "Differences in points on the same problems, with McNemar's p. The last pair compares with the "
@@ -114,14 +134,17 @@ def _compared(
 def write(folder: Path, path: Path, command: Sequence[str]) -> None:
     """The page of the documentation that says what each piece is worth."""
     run = summary.read(folder)
-    seeds, problems = len(run.manifest.seeds), {c.problems for c in summary.cells(run).values()}
+    base = Settings.from_json(run.manifest.base)
+    tuned = {c.settings.temperature for c in run.manifest.conditions if c.label in HEADLINE[:2]}
     parts = [
         "# Beyond the paper: what each piece is worth",
-        "Made by one command:",
+        "Made by one command; `best` and its settings were chosen on the validation split:",
         f"```\ns3dlm {' '.join(command)}\n```",
-        f"{max(problems, default=0)} problems a task, {seeds} seed(s), split "
-        f"`{run.manifest.split}`, model {run.manifest.model}. N = 4, b = 2 where nothing else is "
-        "said; NFE is the mean number of rows really forwarded.",
+        f"Model {run.manifest.model}, split `{run.manifest.split}`. N = {base.particles}, "
+        f"b = {base.branching}, temperature {base.temperature:g} where nothing else is said; "
+        f"best_of_k has its own best temperature, {', '.join(f'{t:g}' for t in sorted(tuned))}. "
+        "Accuracy with its 95 % interval over problems; NFE is the mean number of rows really "
+        "forwarded for a problem. The … rows change one thing of “s3, λ = 10”.",
         *(markdown_table(grid) for grid in tables(run)),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")
