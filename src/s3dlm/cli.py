@@ -125,7 +125,8 @@ def _settings(model: str, options: dict[str, Any]) -> Settings:
     from s3dlm.tasks import recommended
 
     given = {name: value for name, value in options.items() if value is not None}
-    return Settings.from_json({**recommended.settings(model), **given})
+    method = given.get("method", Settings().method)
+    return Settings.from_json({**recommended.settings(model, method), **given})
 
 
 def _search(

@@ -243,7 +243,8 @@ def _settings(model: str, given: Mapping[str, Any]) -> Settings:
     for key in given:
         if key not in fields:
             raise SettingsError(unknown_name("model_args", key, fields | others))
-    return Settings.from_json({**recommended.settings(model), **given})
+    method = given.get("method", Settings().method)
+    return Settings.from_json({**recommended.settings(model, method), **given})
 
 
 def _max_rows(batch_size: int | str | None, settings: Settings, default: int) -> int:

@@ -26,6 +26,7 @@ class Service:
     model: Model
     name: str  # what clients call the model
     defaults: Mapping[str, object]  # settings a request need not say
+    given: frozenset[str]  # those of them that the operator chose
     limits: Limits
     verifiers: Mapping[str, Verifier]
     task_names: frozenset[str]
@@ -35,6 +36,11 @@ class Service:
     hosts: frozenset[str] | None = None  # Host headers that are answered; None: any
     log_prompts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
+
+    def own_of(self, method: str) -> dict[str, object]:
+        """What a method named by a request is best asked with, less what the operator chose."""
+        tuned = recommended.tuned(self.model.name).get(method, {})
+        return {name: value for name, value in tuned.items() if name not in self.given}
 
 
 def build(
@@ -49,15 +55,18 @@ def build(
 ) -> Service:
     """A service around a model; registered verifiers are loaded here, never during a request."""
     limits, metrics = limits or Limits(), Metrics()
-    base = Settings.from_json({**recommended.settings(model.name), **(defaults or {})})
+    given = dict(defaults or {})
+    method = str(given.get("method", Settings().method))
+    base = Settings.from_json({**recommended.settings(model.name, method), **given})
     limits.check(base)
-    given = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
+    own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
     return Service(
         model=model,
         name=_public_name(model.name),
         defaults=base.to_json(),
         limits=limits,
-        verifiers={**_registered(), **given},
+        given=frozenset(given),
+        verifiers={**_registered(), **own},
         task_names=frozenset(tasks.names()),
         metrics=metrics,
         scheduler=Scheduler(model, limits, metrics),

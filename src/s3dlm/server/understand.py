@@ -127,7 +127,7 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
         own["temperature"] = body.temperature
     if body.seed is not None:
         own["seed"] = body.seed
-    merged = {**service.defaults, **own}
+    merged = {**service.defaults, **service.own_of(str(own.get("method", ""))), **own}
     _greedy(merged, own)
     if max_tokens is not None:
         shorten(merged, max_tokens, own)
