@@ -9,7 +9,7 @@ from torch import Tensor
 
 from s3dlm.models import forward as module
 from s3dlm.models.forward import Forward, Rows
-from s3dlm.models.sampling import GROUP, sample
+from s3dlm.models.sampling import GROUP, sample, sums
 from s3dlm.models.transformer import Transformer, TransformerConfig
 
 MASK = 5
@@ -157,3 +157,16 @@ def test_rows_go_where_the_network_is_and_no_more_at_once_than_pays_there() -> N
     here, elsewhere = Forward(Transformer(config)), Forward(Transformer(config).to("meta"))
     assert (here.device.type, elsewhere.device.type) == ("cpu", "meta")
     assert here.max_tokens < elsewhere.max_tokens == Forward(Table(40)).max_tokens
+
+
+def test_a_row_alone_is_summed_as_in_company_whatever_the_threads() -> None:
+    rows = torch.rand(7, 126_464, generator=torch.Generator().manual_seed(4))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        together = sums(rows)
+        for count in (1, 2, 3):
+            assert torch.equal(sums(rows[:count]), together[:count])
+            assert torch.equal(sums(rows[-count:]), together[-count:])
+    finally:
+        torch.set_num_threads(before)

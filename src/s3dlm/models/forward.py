@@ -22,7 +22,7 @@ from torch import Tensor
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
 from s3dlm.models.prefix import PrefixCache
-from s3dlm.models.sampling import largest_of, sample
+from s3dlm.models.sampling import largest_of, sample, sums
 from s3dlm.models.transformer import Transformer
 
 Ints = NDArray[np.int64]
@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 LENGTH_MULTIPLE = 16  # rows are padded to a multiple, so that their bits do not depend on company
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
 MOST_TOKENS = 16384  # of one forward, padding included, unless the denoiser knows better
+CACHE_BYTES = 1 << 20  # of logits read together on CPU
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 
 
@@ -73,6 +74,10 @@ class Forward:
         usual: int = getattr(denoiser, "tokens_at_once", MOST_TOKENS)
         self.max_tokens = usual if max_tokens is None else max_tokens
         self.positions = max(1, logits_bytes // (4 * denoiser.vocabulary))
+        # Half a dozen passes go over the logits: few at a time, they stay in a core's cache.
+        self.at_hand = self.positions
+        if self.device.type == "cpu":
+            self.at_hand = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
         self.prefixes: PrefixCache | None = None
         if isinstance(denoiser, Transformer) and denoiser.prefix_cache:
             self.prefixes = PrefixCache(denoiser)
@@ -144,40 +149,41 @@ class Forward:
     def _read(self, group: list[_Place], features: Tensor, sampled: bool) -> None:
         """Boil down the features of all places of a group, whoever asked for them."""
         index = torch.from_numpy(_joined([place.feature for place in group])).to(features.device)
-        pieces = [
-            self._read_chunk(group, features.index_select(0, index[at]), at, sampled)
-            for at in _slices(len(index), self.positions)
-        ]
+        uniforms = _joined([place.uniforms() for place in group]) if sampled else None
+        pieces = []
+        for at in _slices(len(index), self.positions):
+            logits = self._logits(features.index_select(0, index[at]))
+            for few in _slices(len(logits), self.at_hand):
+                drawn = None if uniforms is None else uniforms[at][few]
+                pieces.append(self._boil(logits[few], drawn, group[0].request))
         whole = [_joined(arrays) for arrays in zip(*pieces, strict=True)]
         last = 0
         for place in group:
             first, last = last, last + place.feature.size
             place.fill([array[first:last] for array in whole])
 
-    def _read_chunk(
-        self, group: list[_Place], features: Tensor, at: slice, sampled: bool
-    ) -> list[NDArray[Any]]:
+    def _logits(self, features: Tensor) -> Tensor:
+        started = time.perf_counter()
+        logits = self.denoiser.head(features).float()
+        self.model_seconds += time.perf_counter() - started
+        return logits
+
+    def _boil(self, logits: Tensor, uniforms: Floats | None, request: Rows) -> list[NDArray[Any]]:
         """Best token and log-probability; where sampled, draws and what the policies may want."""
-        shifted, best, log_sum = self._logits(features, group[0].request.label)
+        shifted, best, log_sum = self._shifted(logits, request.label)
         read = [best, -log_sum]
-        if sampled:
-            request = group[0].request
-            uniforms = _joined([place.uniforms() for place in group])[at]
-            tokens = sample(
-                shifted, best, torch.from_numpy(uniforms).to(shifted), request.temperature
-            )
+        if uniforms is not None:
+            points = torch.from_numpy(uniforms).to(shifted)
+            tokens = sample(shifted, best, points, request.temperature)
             read += [tokens, shifted.gather(1, tokens) - log_sum[:, None]]
             if request.statistics:
                 logp = shifted - log_sum[:, None]
                 two = logp.topk(2, dim=1).values.exp()
-                read += [two[:, 0] - two[:, 1], torch.special.entr(logp.exp()).sum(1)]
+                read += [two[:, 0] - two[:, 1], sums(torch.special.entr(logp.exp()))]
         return [tensor.cpu().numpy() for tensor in read]
 
-    def _logits(self, features: Tensor, label: str) -> tuple[Tensor, Tensor, Tensor]:
+    def _shifted(self, logits: Tensor, label: str) -> tuple[Tensor, Tensor, Tensor]:
         """Logits minus their largest, the token it belongs to, and log Σ exp of the shifted ones."""
-        started = time.perf_counter()
-        logits = self.denoiser.head(features).float()
-        self.model_seconds += time.perf_counter() - started
         mask = logits.select(1, self.denoiser.mask_id)
         mask.fill_(-torch.inf)  # the mask itself is never an answer
         largest, best = largest_of(logits)
@@ -192,7 +198,7 @@ class Forward:
             mask.fill_(-torch.inf)
             largest, best = largest_of(logits)
         shifted = logits.sub_(largest[:, None])
-        return shifted, best, shifted.exp().sum(dim=1).log_()
+        return shifted, best, sums(shifted.exp()).log_()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,12 @@ def largest_of(logits: Tensor) -> tuple[Tensor, Tensor]:
     return logits.amax(dim=1), torch.from_numpy(logits.numpy().argmax(axis=1))
 
 
+def sums(rows: Tensor) -> Tensor:
+    """Each row's sum; a row alone goes twice, because PyTorch would share it out among threads and
+    add in another order than in company."""
+    return rows.sum(dim=1) if len(rows) > 1 else rows.expand(2, -1).sum(dim=1)[:1]
+
+
 def sample(shifted: Tensor, best: Tensor, uniforms: Tensor, temperature: float) -> Tensor:
     """Exact samples by inverse CDF: siblings share one set of weights, one uniform each."""
     if temperature == 0.0:
