@@ -58,7 +58,8 @@ def test_the_reproduction_holds_every_table_and_curve() -> None:
     loaded = {"gsm8k": Loaded((), "", 0)}
     found = protocol.reproduction(loaded, BASE, {}, (0, 1, 2), sweep_problems=100).conditions
     main = [c for c in found if c.problems is None]
-    assert [c.label for c in main] == list(protocol.METHODS)
+    assert [c.label for c in main] == [*protocol.METHODS, *protocol.BESIDE]
+    assert {c.label for c in main if c.seeds == 1} == set(protocol.BESIDE)
     swept = {
         (c.settings.particles, c.settings.branching)
         for c in found

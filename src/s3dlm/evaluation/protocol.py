@@ -16,7 +16,8 @@ from s3dlm.evaluation.run import Plan
 from s3dlm.settings import Settings
 from s3dlm.tasks import Loaded, recommended
 
-METHODS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3", "twisted")
+METHODS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
+BESIDE = ("twisted", "s3_paper")  # rows that need only one seed
 SWEPT = ("best_of_k", "s3")
 PARTICLES = (1, 2, 4, 8, 16)
 BRANCHING = (1, 2, 4)
@@ -58,8 +59,9 @@ def reproduction(
 ) -> Plan:
     """Table 1 and the ablation on everything, the curves on the first `sweep_problems`."""
     names = list(loaded)
-    labels = [*METHODS, "s3_paper"] if "lam" in tuned.get("s3", {}) else METHODS
-    main = plans.grid(names, labels, base, tuned=tuned)
+    main = plans.grid(names, METHODS, base, tuned=tuned)
+    beside = plans.limited(plans.grid(names, BESIDE, base, tuned=tuned), None, 1)
+    main = sorted([*main, *beside], key=lambda one: names.index(one.task))
     sweeps: list[Condition] = []
     if sweep_problems:
         grid = {"particles": PARTICLES, "branching": BRANCHING}

@@ -223,6 +223,8 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
         "Made, tables and text alike, by one command:",
         f"```\ns3dlm {' '.join(command)}\n```",
         *_reduced(run),
+        "Temperature and λ were chosen before, on the validation split alone "
+        "([how](protocols.md#tuning)); what each method got stands at the end.",
         *tables.verdict(run),
         *(markdown_table(grid) for grid in tables.all_tables(run)),
         "## Setting\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
