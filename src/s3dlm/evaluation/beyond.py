@@ -7,6 +7,7 @@ also compared with the smallest best-of-K that really spends at least as much.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from s3dlm.evaluation.report import markdown_table
 from s3dlm.evaluation.tables import Grid, number, p_value, percent, title_of
 from s3dlm.settings import Settings
 
+FULL_SEEDS = 3
 STRONG = 10.0  # λ = 1 hardly tilts: the paper's scores differ by hundredths
 
 Changes = Mapping[str, object]
@@ -131,6 +133,18 @@ def _compared(
     return f"{100 * found.difference.value:+.1f}", p_value(found.p_mcnemar)
 
 
+def _left_out(run: summary.Evaluation) -> list[str]:
+    """What a reader must know of a page that does not compare everything."""
+    missing = len(VARIANTS) - len({condition.label for condition in run.manifest.conditions})
+    seeds = len(run.manifest.seeds)
+    if not missing and seeds >= FULL_SEEDS:
+        return []
+    return [
+        f"**A part of the comparison**: {seeds} seed(s), and {missing} of {len(VARIANTS)} variants "
+        "are not in it. The same command without `--seeds` and `--variant` measures them all."
+    ]
+
+
 def write(folder: Path, path: Path, command: Sequence[str]) -> None:
     """The page of the documentation that says what each piece is worth."""
     run = summary.read(folder)
@@ -139,12 +153,13 @@ def write(folder: Path, path: Path, command: Sequence[str]) -> None:
     parts = [
         "# Beyond the paper: what each piece is worth",
         "Made by one command; `best` and its settings were chosen on the validation split:",
-        f"```\ns3dlm {' '.join(command)}\n```",
+        f"```\ns3dlm {shlex.join(command)}\n```",
         f"Model {run.manifest.model}, split `{run.manifest.split}`. N = {base.particles}, "
         f"b = {base.branching}, temperature {base.temperature:g} where nothing else is said; "
         f"best_of_k has its own best temperature, {', '.join(f'{t:g}' for t in sorted(tuned))}. "
         "Accuracy with its 95 % interval over problems; NFE is the mean number of rows really "
         "forwarded for a problem. The … rows change one thing of “s3, λ = 10”.",
+        *_left_out(run),
         *(markdown_table(grid) for grid in tables(run)),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,7 +222,7 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
     parts = [
         f"# Results on {run.manifest.model}",
         "Made, tables and text alike, by one command:",
-        f"```\ns3dlm {' '.join(command)}\n```",
+        f"```\ns3dlm {shlex.join(command)}\n```",
         *_reduced(run),
         "Temperature and λ were chosen before, on the validation split alone "
         "([how](protocols.md#tuning)); what each method got stands at the end.",
