@@ -121,26 +121,32 @@ def test_unknown_paths_and_verbs(live: Live) -> None:
             assert answer.json()["error"]["message"]
 
 
+def logged(caplog: pytest.LogCaptureFixture, request: str) -> list[dict[str, Any]]:
+    """The log's lines about one request; an earlier one's may still arrive beside them."""
+    lines = [json.loads(JsonLines().format(one)) for one in caplog.records]
+    return [line for line in lines if line["event"] == "request" and line["id"] == request]
+
+
 def test_the_log_holds_prompts_only_if_asked(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="s3dlm.server")
     for wanted in (False, True):
         caplog.clear()
         with serving(fake_model(), log_prompts=wanted) as live, live.http() as http:
             answer = http.post("/v1/completions", json={"model": "fake", "prompt": "hush"})
-        fields = [record.fields for record in caplog.records if record.message == "request"]
-        assert [one["endpoint"] for one in fields] == ["/v1/completions"]
-        assert fields[0]["nfe"] == answer.json()["usage"]["nfe"]
-        assert fields[0]["id"] == answer.headers["x-request-id"]
+        (fields,) = logged(caplog, answer.headers["x-request-id"])
+        assert fields["endpoint"] == "/v1/completions"
+        assert fields["nfe"] == answer.json()["usage"]["nfe"]
         assert ("hush" in json.dumps(fields)) == wanted
 
 
 def test_a_refusal_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture, live: Live) -> None:
     caplog.set_level(logging.INFO, logger="s3dlm.server")
     with live.http() as http:
-        assert http.post("/v1/completions", json={"model": "other", "prompt": "x"}).is_error
-    wait_for(lambda: any(one.message == "request" for one in caplog.records))  # after the answer
-    (record,) = [one for one in caplog.records if one.message == "request"]
-    line = json.loads(JsonLines().format(record))
+        answer = http.post("/v1/completions", json={"model": "other", "prompt": "x"})
+        assert answer.is_error
+    own = answer.headers["x-request-id"]
+    wait_for(lambda: bool(logged(caplog, own)))  # the line is written after the answer
+    (line,) = logged(caplog, own)
     assert (line["status"], line["error"]) == (404, "model_not_found")
     assert "traceback" not in line
 
