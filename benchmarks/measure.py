@@ -96,13 +96,39 @@ class Recorder:
         return self.inner.head(features)
 
     @torch.inference_mode()
-    def replay(self) -> None:
+    def replay(self, *, look: bool = False) -> None:
+        """All calls again; with a look, each logit is read once."""
         for name, arguments in self.calls:
-            getattr(self.inner, name)(*arguments)
+            answer = getattr(self.inner, name)(*arguments)
+            if look and name == "head":
+                answer.amax(dim=1)
+
+
+class Canned:
+    """A denoiser that says at once what the recorded one said: what is left is all around it."""
+
+    @torch.inference_mode()
+    def __init__(self, recorder: Recorder) -> None:
+        self.mask_id, self.vocabulary = recorder.mask_id, recorder.vocabulary
+        self.context, self.tokens_at_once = recorder.context, recorder.tokens_at_once
+        self.answers = [getattr(recorder.inner, name)(*given) for name, given in recorder.calls]
+        self.place = 0
+
+    def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
+        return self.head(tokens)
+
+    def head(self, features: torch.Tensor) -> torch.Tensor:
+        answer = self.answers[self.place]
+        self.place = (self.place + 1) % len(self.answers)
+        return answer.clone()  # whoever asked may write on it
+
+
+def with_denoiser(model: Model, denoiser: Recorder | Canned) -> Model:
+    return Model(model.name, denoiser, model.tokenizer, model.end_ids, model.preset)
 
 
 def recorded(model: Model) -> tuple[Model, Recorder]:
     """The model with a listener."""
     assert isinstance(model.denoiser, Transformer)
     recorder = Recorder(model.denoiser)
-    return Model(model.name, recorder, model.tokenizer, model.end_ids, model.preset), recorder
+    return with_denoiser(model, recorder), recorder

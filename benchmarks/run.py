@@ -19,7 +19,16 @@ import torch
 
 import s3dlm
 from benchmarks import models
-from benchmarks.measure import Figure, exponent, figure, ratio, recorded, timed
+from benchmarks.measure import (
+    Canned,
+    Figure,
+    exponent,
+    figure,
+    ratio,
+    recorded,
+    timed,
+    with_denoiser,
+)
 from benchmarks.memory import peak_bytes
 from benchmarks.peers import LiteralAlgorithm1, Loop
 from s3dlm.models.base import Model
@@ -69,6 +78,28 @@ def overhead(name: str, target: str, model: Model, settings: Settings, repeats: 
     return figure(name, target, values)
 
 
+def surroundings(model: Model, settings: Settings, repeats: int) -> Figure:
+    """What a search costs if all around its forwards is run by itself, again and again, so that no
+    forward sweeps it out of the caches."""
+    values = []
+    for repeat in range(repeats):
+        listened, recorder = recorded(model)
+        search(listened, settings)(repeat)
+        again = functools.partial(search(with_denoiser(model, Canned(recorder)), settings), repeat)
+        around = min(timed(again) for _ in range(5))
+        values.append(1 + around / timed(recorder.replay))
+    return figure("the same, all around the forwards run by itself, in warm caches", "", values)
+
+
+def one_look(model: Model, settings: Settings, repeats: int) -> Figure:
+    """The least that reading logits costs: a single pass over them."""
+    listened, recorder = recorded(model)
+    search(listened, settings)(0)
+    name = "the bare forwards and one pass over their logits / the bare forwards, wide"
+    look = functools.partial(recorder.replay, look=True)
+    return ratio(name, "", lambda index: look(), lambda index: recorder.replay(), repeats)
+
+
 def tiny_figures(model: Model, repeats: int) -> Iterable[Figure]:
     ours, best_of_k = search(model, TINY), search(model, TINY.replace(method="best_of_k"))
 
@@ -83,6 +114,7 @@ def tiny_figures(model: Model, repeats: int) -> Iterable[Figure]:
         return LiteralAlgorithm1(model, question, settings, verifier, task).search()
 
     yield overhead("s3 / bare forwards of the same rows, tiny", "≤ 1.15", model, TINY, repeats)
+    yield surroundings(model, TINY, repeats)
     yield ratio("s3 / best-of-K as peers run it, tiny, K = 8", "≤ 0.4", ours, peers, repeats)
     yield ratio("s3 / our own best_of_k, tiny, K = 8", "≤ 1.0", ours, best_of_k, repeats)
     yield ratio("literal Algorithm 1 / s3, tiny", "≥ 6", literal, ours, max(4, repeats // 4))
@@ -154,7 +186,12 @@ def wide_figures(model: Model, repeats: int) -> Iterable[Figure]:
     assert last.tokens[0].tolist() == llada(0)[0].tolist(), "both loops write the same tokens"
     few = max(3, repeats // 5)
     yield overhead("s3 / bare forwards of the same rows, wide", "≤ 1.05", model, WIDE, few)
+    yield one_look(model, WIDE, few)
     yield ratio("LLaDA-style loop / our baseline, wide, same tokens", "≥ 2", llada, ours, few)
+    listened, recorder = recorded(model)
+    s3dlm.generate(listened, "question", settings=greedy)
+    name = "LLaDA-style loop / the bare forwards of our baseline, wide"
+    yield ratio(name, "", llada, lambda index: recorder.replay(), few)
     half = models.wide(torch.bfloat16)
 
     def reduced(index: int) -> object:

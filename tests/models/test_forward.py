@@ -9,7 +9,7 @@ from torch import Tensor
 
 from s3dlm.models import forward as module
 from s3dlm.models.forward import Forward, Rows
-from s3dlm.models.sampling import GROUP, sample, sums
+from s3dlm.models.sampling import GROUP, shift, sums
 from s3dlm.models.transformer import Transformer, TransformerConfig
 
 MASK = 5
@@ -122,10 +122,9 @@ def test_samples_follow_the_tempered_softmax(vocabulary: int, temperature: float
     random = torch.Generator().manual_seed(1)
     logits = torch.randn(1, vocabulary, generator=random) * 3
     logits[0, MASK] = -torch.inf
-    shifted = logits - logits.max()
     count = 200_000
     uniforms = torch.from_numpy(np.random.default_rng(2).random((1, count))).float()
-    drawn = sample(shifted.clone(), shifted.argmax(1), uniforms, temperature)
+    drawn = shift(logits.clone(), temperature, at_hand=1).sample(uniforms)
     exact = torch.softmax(logits[0].double() / temperature, 0).numpy()
     seen = np.bincount(drawn[0].numpy(), minlength=vocabulary) / count
     assert seen[MASK] == 0
@@ -135,10 +134,10 @@ def test_samples_follow_the_tempered_softmax(vocabulary: int, temperature: float
 
 def test_extreme_uniforms_never_draw_an_impossible_token() -> None:
     for vocabulary in (7, 8 * GROUP):
-        shifted = torch.full((1, vocabulary), -torch.inf)
-        shifted[0, [2, vocabulary // 2]] = torch.tensor([0.0, -1e-3])
+        logits = torch.full((1, vocabulary), -torch.inf)
+        logits[0, [2, vocabulary // 2]] = torch.tensor([0.0, -1e-3])
         uniforms = torch.tensor([[0.0, 1.0, 1 - 2**-24, 0.5, 1e-38]])
-        drawn = sample(shifted, torch.tensor([2]), uniforms, 1.0)
+        drawn = shift(logits, 1.0, at_hand=1).sample(uniforms)
         assert set(drawn[0].tolist()) == {2, vocabulary // 2}
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
 from s3dlm.models.prefix import PrefixCache
-from s3dlm.models.sampling import largest_of, sample, sums
+from s3dlm.models.sampling import shift
 from s3dlm.models.transformer import Transformer
 
 Ints = NDArray[np.int64]
@@ -151,54 +151,45 @@ class Forward:
         index = torch.from_numpy(_joined([place.feature for place in group])).to(features.device)
         uniforms = _joined([place.uniforms() for place in group]) if sampled else None
         pieces = []
-        for at in _slices(len(index), self.positions):
-            logits = self._logits(features.index_select(0, index[at]))
-            for few in _slices(len(logits), self.at_hand):
-                drawn = None if uniforms is None else uniforms[at][few]
-                pieces.append(self._boil(logits[few], drawn, group[0].request))
+        for first in range(0, len(index), self.positions):
+            at = slice(first, first + self.positions)
+            drawn = None if uniforms is None else uniforms[at]
+            pieces.append(self._boil(features.index_select(0, index[at]), drawn, group[0].request))
         whole = [_joined(arrays) for arrays in zip(*pieces, strict=True)]
         last = 0
         for place in group:
             first, last = last, last + place.feature.size
             place.fill([array[first:last] for array in whole])
 
-    def _logits(self, features: Tensor) -> Tensor:
+    def _boil(self, features: Tensor, uniforms: Floats | None, request: Rows) -> list[NDArray[Any]]:
+        """Best token and log-probability; where sampled, draws and what the policies may want."""
+        temperature = 0.0 if uniforms is None else request.temperature
+        shifted = shift(self._logits(features), temperature, self.at_hand)
+        extreme = float(shifted.largest.abs().max())  # NaN if any is
+        if not math.isfinite(extreme):
+            raise ModelError(
+                f"the model returned NaN or infinite logits at {request.label}; check the weights "
+                "and dtype (float16 overflows: try bfloat16 or float32)"
+            )
+        if extreme > LOGIT_LIMIT:
+            shifted = shift(self._logits(features, LOGIT_LIMIT), temperature, self.at_hand)
+        read = [shifted.best, -shifted.log_sum]
+        if uniforms is not None:
+            tokens = shifted.sample(torch.from_numpy(uniforms).to(shifted.logits))
+            read += [tokens, shifted.logp(tokens)]
+            if request.statistics:
+                read += shifted.statistics(self.at_hand)
+        return [tensor.cpu().numpy() for tensor in read]
+
+    def _logits(self, features: Tensor, limit: float | None = None) -> Tensor:
+        """The head's logits, within limits if they must be; the mask itself is never an answer."""
         started = time.perf_counter()
         logits = self.denoiser.head(features).float()
         self.model_seconds += time.perf_counter() - started
+        if limit is not None:
+            logits.clamp_(-limit, limit)
+        logits.select(1, self.denoiser.mask_id).fill_(-torch.inf)
         return logits
-
-    def _boil(self, logits: Tensor, uniforms: Floats | None, request: Rows) -> list[NDArray[Any]]:
-        """Best token and log-probability; where sampled, draws and what the policies may want."""
-        shifted, best, log_sum = self._shifted(logits, request.label)
-        read = [best, -log_sum]
-        if uniforms is not None:
-            points = torch.from_numpy(uniforms).to(shifted)
-            tokens = sample(shifted, best, points, request.temperature)
-            read += [tokens, shifted.gather(1, tokens) - log_sum[:, None]]
-            if request.statistics:
-                logp = shifted - log_sum[:, None]
-                two = logp.topk(2, dim=1).values.exp()
-                read += [two[:, 0] - two[:, 1], sums(torch.special.entr(logp.exp()))]
-        return [tensor.cpu().numpy() for tensor in read]
-
-    def _shifted(self, logits: Tensor, label: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits minus their largest, the token it belongs to, and log Σ exp of the shifted ones."""
-        mask = logits.select(1, self.denoiser.mask_id)
-        mask.fill_(-torch.inf)  # the mask itself is never an answer
-        largest, best = largest_of(logits)
-        extreme = float(largest.abs().max())  # NaN if any is
-        if not math.isfinite(extreme):
-            raise ModelError(
-                f"the model returned NaN or infinite logits at {label}; check the weights and dtype "
-                "(float16 overflows: try bfloat16 or float32)"
-            )
-        if extreme > LOGIT_LIMIT:
-            logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT)
-            mask.fill_(-torch.inf)
-            largest, best = largest_of(logits)
-        shifted = logits.sub_(largest[:, None])
-        return shifted, best, sums(shifted.exp()).log_()
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +312,3 @@ def _batches(
             start, room = start + taken, room - taken
     if batch:
         yield batch
-
-
-def _slices(total: int, size: int) -> Iterator[slice]:
-    for first in range(0, total, size):
-        yield slice(first, first + size)

@@ -1,20 +1,93 @@
-"""Exact samples from logits at the price of one pass: inverse CDF, never |V| draws a position."""
+"""What a search wants of logits, in as few passes as it takes: best token, its probability, samples.
+
+Samples are exact, by inverse CDF with one uniform each, never |V| draws a position. A cumulative sum
+over a large vocabulary would cost more than the softmax, so there tokens stand in groups: the best
+one and the drawn ones are looked for among the groups first, then inside one.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-GROUP = 256  # tokens drawn together first when the vocabulary is large
+GROUP = 256  # tokens that stand together when the vocabulary is large
+BELOW_ONE = 1 - 2**-24  # the largest float32 under 1: its product with a total stays under that
 
 
-def largest_of(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row's maximum and its first place; on CPU by two vectorised passes, which PyTorch's one
-    that carries indices is not."""
-    if logits.device.type != "cpu":
-        both = logits.max(dim=1)
-        return both.values, both.indices
-    return logits.amax(dim=1), torch.from_numpy(logits.numpy().argmax(axis=1))
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """Logits minus their largest, in place of the logits, and what was learnt on the way."""
+
+    logits: Tensor  # (rows, vocabulary)
+    largest: Tensor  # (rows,) before the shift
+    best: Tensor  # (rows,) the first token that has it
+    log_sum: Tensor  # (rows,) log Σ exp of the shifted logits
+    temperature: float
+    masses: Tensor | None  # (rows, groups) Σ exp(shifted / temperature), if there are groups
+
+    def sample(self, uniforms: Tensor) -> Tensor:
+        """Exact samples, one for each of the uniforms (rows, draws); siblings share the weights."""
+        if self.temperature == 0.0:
+            return self.best[:, None].expand(-1, uniforms.shape[1])
+        if self.masses is None:
+            edges = self._weights(self.logits).cumsum(dim=1)
+            points = uniforms.clamp(max=BELOW_ONE).mul_(edges[:, -1:])
+            return torch.searchsorted(edges, points, right=True)
+        group, rest = _invert(self.masses, uniforms)
+        chosen = group[:, :, None].expand(-1, -1, GROUP)
+        inner = self._weights(_groups(self.logits).gather(1, chosen))
+        return group * GROUP + _place(inner.cumsum(dim=2), rest[:, :, None])[:, :, 0]
+
+    def logp(self, tokens: Tensor) -> Tensor:
+        """Untempered log-probabilities of tokens (rows, any)."""
+        return self.logits.gather(1, tokens).sub_(self.log_sum[:, None])
+
+    def statistics(self, at_hand: int) -> list[Tensor]:
+        """Margin between the two best tokens and entropy, so many rows at a time."""
+        margin, entropy = torch.empty_like(self.log_sum), torch.empty_like(self.log_sum)
+        for few in _slices(len(margin), at_hand):
+            logp = self.logits[few] - self.log_sum[few, None]
+            two = logp.topk(2, dim=1).values.exp()
+            margin[few], entropy[few] = two[:, 0] - two[:, 1], sums(torch.special.entr(logp.exp()))
+        return [margin, entropy]
+
+    def _weights(self, shifted: Tensor) -> Tensor:
+        return shifted.exp() if self.temperature == 1.0 else (shifted / self.temperature).exp_()
+
+
+def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
+    """Read logits and shift them in place, so many rows at a time that a core's cache holds them.
+
+    A temperature of 0 says that nothing will be sampled but the best.
+    """
+    if logits.shape[1] % GROUP or logits.shape[1] < 4 * GROUP:
+        best = _first_largest(logits)
+        largest = logits.gather(1, best[:, None])
+        logits.sub_(largest)
+        return Shifted(logits, largest[:, 0], best, sums(logits.exp()).log_(), temperature, None)
+    groups = _groups(logits)
+    peaks = logits.new_empty(groups.shape[:2])
+    largest, log_sum = logits.new_empty(len(logits)), logits.new_empty(len(logits))
+    masses = torch.empty_like(peaks) if temperature else None
+    scratch = torch.empty_like(logits[:at_hand])
+    for few in _slices(len(logits), at_hand):
+        part = logits[few]
+        torch.amax(groups[few], 2, out=peaks[few])
+        torch.amax(peaks[few], 1, out=largest[few])
+        part.sub_(largest[few, None])
+        weights = torch.exp(part, out=scratch[: len(part)])
+        log_sum[few] = sums(weights)
+        if masses is not None:
+            if temperature != 1.0:
+                torch.div(part, temperature, out=weights).exp_()
+            torch.sum(_groups(weights), 2, out=masses[few])
+    group = _first_largest(peaks)
+    inner = groups.gather(1, group[:, None, None].expand(-1, 1, GROUP))[:, 0]
+    best = group * GROUP + _first_largest(inner)
+    return Shifted(logits, largest, best, log_sum.log_(), temperature, masses)
 
 
 def sums(rows: Tensor) -> Tensor:
@@ -23,28 +96,22 @@ def sums(rows: Tensor) -> Tensor:
     return rows.sum(dim=1) if len(rows) > 1 else rows.expand(2, -1).sum(dim=1)[:1]
 
 
-def sample(shifted: Tensor, best: Tensor, uniforms: Tensor, temperature: float) -> Tensor:
-    """Exact samples by inverse CDF: siblings share one set of weights, one uniform each."""
-    if temperature == 0.0:
-        return best[:, None].expand(-1, uniforms.shape[1])
-    weights = shifted.exp() if temperature == 1.0 else (shifted / temperature).exp_()
-    vocabulary = weights.shape[1]
-    if vocabulary % GROUP or vocabulary < 4 * GROUP:
-        edges = weights.cumsum(dim=1)
-        return _place(edges, uniforms * edges[:, -1:])
-    # A cumulative sum over a large vocabulary costs more than the softmax. So first a group of
-    # tokens is drawn by its summed weight, then a token inside it.
-    groups = weights.view(len(weights), -1, GROUP)
-    group, rest = _invert(groups.sum(dim=2), uniforms)
-    inner = groups.gather(1, group[:, :, None].expand(-1, -1, GROUP))
-    return group * GROUP + _place(inner.cumsum(dim=2), rest[:, :, None])[:, :, 0]
+def _groups(logits: Tensor) -> Tensor:
+    return logits.view(len(logits), -1, GROUP)
+
+
+def _first_largest(rows: Tensor) -> Tensor:
+    """The first place of each row's maximum, or of a NaN; PyTorch's own is not vectorised on CPU."""
+    if rows.device.type != "cpu":
+        return rows.max(dim=1).indices
+    return torch.from_numpy(rows.numpy().argmax(axis=1))
 
 
 def _invert(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """The index into whose share of the weights each uniform falls, and how far into it."""
     edges = weights.cumsum(dim=1)
-    points = uniforms * edges[:, -1:]
-    place = _place(edges, points)
+    points = uniforms.clamp(max=BELOW_ONE).mul_(edges[:, -1:])
+    place = torch.searchsorted(edges, points, right=True)
     before = edges.gather(1, place) - weights.gather(1, place)
     return place, (points - before).clamp_(min=0)
 
@@ -54,3 +121,8 @@ def _place(edges: Tensor, points: Tensor) -> Tensor:
     total = edges[..., -1:]
     below = torch.nextafter(total, torch.zeros_like(total))
     return torch.searchsorted(edges, torch.minimum(points, below), right=True)
+
+
+def _slices(total: int, size: int) -> Iterator[slice]:
+    for first in range(0, total, size):
+        yield slice(first, first + size)
