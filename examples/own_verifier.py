@@ -12,7 +12,7 @@ def short_and_sure(question: str, text: str, confidence: float | None) -> float:
 model = s3dlm.load("tiny")
 settings = s3dlm.Settings(gen_length=64, steps=16, lam=4.0)
 result = s3dlm.generate(
-    model, "Target: 24 Numbers: 6, 4, 12", task="countdown", settings=settings,
+    model, "Target: 45 Numbers: 8, 7, 11", task="countdown", settings=settings,
     verifier=short_and_sure,
 )  # fmt: skip
 for survivor in result.survivors:

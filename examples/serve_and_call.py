@@ -22,7 +22,7 @@ port = server.servers[0].sockets[0].getsockname()[1]
 
 body = {
     "model": "tiny",
-    "messages": [{"role": "user", "content": "Target: 24 Numbers: 6, 4, 12"}],
+    "messages": [{"role": "user", "content": "Target: 45 Numbers: 8, 7, 11"}],
     "task": "countdown",  # beyond OpenAI's own fields: the task and every setting of the search
     "method": "s3",
     "particles": 2,

@@ -2,7 +2,7 @@
 
     import s3dlm
     model = s3dlm.load("tiny")
-    result = s3dlm.generate(model, "Target: 24 Numbers: 6, 4, 12", task="countdown")
+    result = s3dlm.generate(model, "Target: 45 Numbers: 8, 7, 11", task="countdown")
 
 Names are imported when first used, so that `import s3dlm` costs nothing and the parts that need no
 torch (answers, verifier) work without it.

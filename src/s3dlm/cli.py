@@ -76,7 +76,7 @@ def generate(
 ) -> None:
     """Answer one prompt, and watch the search while it works.
 
-    s3dlm generate "Target: 24 Numbers: 6, 4, 12" --task countdown
+    s3dlm generate "Target: 45 Numbers: 8, 7, 11" --task countdown
 
     s3dlm generate "What is 2 + 2?" --model GSAI-ML/LLaDA-8B-Instruct --json
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,10 @@ def test_greedy_leaves_room_for_search(task: str) -> None:
     """The difficulty of the problems is set so that no task is hopeless and none is solved."""
     assert RECORD["count"] >= 500
     assert 0.4 <= RECORD["accuracy"][task]["accuracy"] <= 0.8
+
+
+def test_loading_does_not_import_the_compiler() -> None:
+    """It takes longer than all the rest of starting, and nothing here wants it."""
+    code = "import sys, s3dlm; s3dlm.load('tiny'); print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["False"], done.stderr

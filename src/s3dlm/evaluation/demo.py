@@ -20,7 +20,7 @@ from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 from s3dlm.tasks import recommended
 
-SHOWN = ("countdown", "Target: 24 Numbers: 6, 4, 12")
+SHOWN = ("countdown", "Target: 45 Numbers: 8, 7, 11")
 ROUNDS = (5, 10, 20, 40, 80, 160)  # problems a task
 Observe = Callable[[Plan], AbstractContextManager[Observer]]
 

@@ -19,7 +19,7 @@ GENERAL = (
         "Natalia sold clips to 48 friends in April, and half as many in May. How many in all?",
     ),
     ("math500", "What is the remainder when 7^100 is divided by 5?"),
-    ("countdown", "Target: 24 Numbers: 6, 4, 12"),
+    ("countdown", "Target: 45 Numbers: 8, 7, 11"),
 )  # for models that were not trained on our generated tasks
 
 
