@@ -178,7 +178,8 @@ class Transformer(nn.Module):
         self.prefix_cache = False  # whether searches may use one; see prefix.py
         # Normal numbers, its usual first weights, would import PyTorch's compiler on the meta device.
         first = nn.init.uniform_(torch.empty(config.vocabulary, config.width), -1.0, 1.0)
-        self.embedding = nn.Embedding.from_pretrained(first, freeze=False)
+        embedding = nn.Embedding.from_pretrained(first, freeze=False)  # type: ignore[no-untyped-call]
+        self.embedding: nn.Embedding = embedding
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.Parameter(torch.ones(config.width))
         self.output = (
