@@ -112,10 +112,14 @@ class MaskedDiffusion:
         tokens, logp = canvas.tokens, canvas.logp
         if prediction is not None:
             # What is known stands in a prediction too, and of two log-probabilities one is zero.
-            finished = (row < 0)[:, None]
-            tokens = np.where(finished, tokens, prediction.top[row])
-            logp = np.where(finished, logp, logp + prediction.top_logp[row])
-        counted = self._until_end(tokens) & (tokens != self.mask_id)  # not asked for, not counted
+            predicted, both = prediction.top[row], logp + prediction.top_logp[row]
+            finished = row < 0
+            if finished.any():
+                predicted[finished], both[finished] = tokens[finished], logp[finished]
+            tokens, logp = predicted, both
+        counted = self._until_end(tokens)
+        if not self.look_ahead_wanted:
+            counted &= tokens != self.mask_id  # not asked for, not counted
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 

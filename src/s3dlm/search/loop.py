@@ -10,6 +10,7 @@ N·b rows; canvases that are equal token for token are forwarded once and verifi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -266,7 +267,7 @@ def _step(
         survivor=kept,
         ess=effective_sample_size(weight),
         unique_ancestors=len(set(children.parent[kept].tolist())),
-        log_normaliser=top + float(np.log(np.exp(judged.log_weight - top).mean())),
+        log_normaliser=top - math.log(weight.size * float(weight.max())),
         rows=rows,
         resampled=resampled,
     )

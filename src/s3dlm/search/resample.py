@@ -45,17 +45,15 @@ def effective_sample_size(weights: Floats) -> float:
 
 def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
     """Srinivasan Sampling Process: each count is ⌊ξ⌋ or ⌈ξ⌉ of its expectation ξ = count·w."""
-    expected = _expected(log_weights, count)
-    offspring = np.floor(expected).astype(np.int64)
-    fractions = expected - offspring
-    (open_,) = np.nonzero(fractions)
-    if not open_.size:
-        return offspring
+    parts = [math.modf(one) for one in _expected(log_weights, count).tolist()]
+    offspring = [int(whole) for _, whole in parts]
+    open_ = [(index, fraction) for index, (fraction, _) in enumerate(parts) if fraction]
+    if not open_:
+        return np.array(offspring, dtype=np.int64)
     # Two open fractions meet; one is settled at 0 or 1 and the other carries their sum on.
-    holder, carried = int(open_[0]), float(fractions[open_[0]])
-    uniforms = rng.random(open_.size - 1)
-    for other, uniform in zip(open_[1:].tolist(), uniforms.tolist(), strict=True):
-        fraction = float(fractions[other])
+    holder, carried = open_[0]
+    uniforms = rng.random(len(open_) - 1).tolist()
+    for (other, fraction), uniform in zip(open_[1:], uniforms, strict=True):
         total = carried + fraction
         if total < 1.0:  # one of the two drops to zero
             if uniform * total >= carried:
@@ -68,8 +66,8 @@ def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
                 holder = other
             carried = total - 1.0
     # In exact arithmetic the last one carries 0 or 1; what is missing from the sum says which.
-    offspring[holder] += count - int(offspring.sum())
-    return offspring
+    offspring[holder] += count - sum(offspring)
+    return np.array(offspring, dtype=np.int64)
 
 
 def systematic(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
