@@ -38,7 +38,12 @@ VARIANTS: Mapping[str, Changes] = {
     "… standardised scores": {"method": "s3", "lam": 1.0, "tilt": "standardised"},
     "… distinct siblings": {"method": "s3", "lam": STRONG, "siblings": "distinct"},
     "… filled step": {"method": "s3", "lam": STRONG, "siblings": "filled"},
-    "… heat 2": {"method": "s3", "lam": STRONG, "heat": 2.0},
+    "… temperature 1, 2 on collapse": {
+        "method": "s3",
+        "lam": STRONG,
+        "temperature": 1.0,
+        "heat": 2.0,
+    },
     "… patience 4": {"method": "s3", "lam": STRONG, "patience": 4},
     "… plus verifier": {"method": "s3", "lam": STRONG, "profile": "plus"},
     "… resample below ESS 0.5": {"method": "s3", "lam": STRONG, "ess_threshold": 0.5},
