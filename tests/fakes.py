@@ -35,9 +35,11 @@ class FakeDenoiser:
 
     mask_id, vocabulary = MASK, 258
 
-    def __init__(self, texts: Sequence[str], *, context: int = 512, noise: float = 2.0) -> None:
+    def __init__(
+        self, texts: Sequence[str], *, context: int = 512, noise: float = 2.0, push: float = 4.0
+    ) -> None:
         self.context = context
-        self.noise = noise
+        self.noise, self.push = noise, push
         self.texts = [np.array([*text.encode(), *[END] * context][:context]) for text in texts]
         self.rows_seen = 0
         self.calls = 0
@@ -61,7 +63,7 @@ class FakeDenoiser:
         places = np.arange(start, row.size)
         for index, text in enumerate(self.texts):
             agree = int((text[: canvas.size] == canvas)[known].sum())
-            logits[places, text[: canvas.size]] += 4.0 + 0.06 * agree - 0.2 * index
+            logits[places, text[: canvas.size]] += self.push + 0.06 * agree - 0.2 * index
         return logits
 
     def head(self, features: Tensor) -> Tensor:

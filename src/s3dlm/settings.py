@@ -65,7 +65,7 @@ class Settings:
         None  # temperature is multiplied by it while the children repeat each other
     )
     patience: int | None = (
-        None  # stop once survivors' look-aheads agree for so many steps; 0: never
+        None  # stop once survivors agree and are sure for so many steps; 0: never
     )
     profile: str | None = (
         None  # the verifier's weights: a name or a TOML file; None: the method's own

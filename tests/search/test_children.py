@@ -84,13 +84,11 @@ def test_heat_makes_more_rows_differ() -> None:
 
 
 def test_patience_ends_the_search_with_the_text_all_agree_on() -> None:
-    settings = Settings(patience=2, **{**SMALL, "temperature": 0.01})
-    whole = s3dlm.generate(
-        fake_model(["6 * 4"]), QUESTION, task="countdown", settings=settings.replace(patience=0)
-    )
-    *steps, result = s3dlm.stream(
-        fake_model(["6 * 4"]), QUESTION, task="countdown", settings=settings
-    )
+    settings = Settings(patience=2, policy="random", **{**SMALL, "temperature": 0.01})
+    model = fake_model(["6 * 4"], push=30.0)
+    endless = settings.replace(patience=0)
+    whole = s3dlm.generate(model, QUESTION, task="countdown", settings=endless)
+    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert len(steps) == 2
     assert result.text == whole.text
@@ -100,10 +98,20 @@ def test_patience_ends_the_search_with_the_text_all_agree_on() -> None:
 
 def test_patience_waits_for_survivors_that_disagree() -> None:
     settings = Settings(patience=2, **SMALL)
-    *steps, _ = s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=settings)
+    model = fake_model(push=30.0)
+    *steps, _ = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
     texts = [len({row.tobytes() for row in step.clean[step.survivor]}) for step in steps]
+    assert max(texts) > 1
     assert texts[-2:] == [1, 1] or len(steps) == settings.steps
-    assert [1, 1] not in [texts[i : i + 2] for i in range(len(texts) - 2)]
+
+
+def test_patience_waits_for_survivors_that_agree_and_are_not_sure() -> None:
+    settings = Settings(patience=1, **{**SMALL, "temperature": 0.01})
+    model = fake_model(["6 * 4"])
+    *steps, _ = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    texts = [len({row.tobytes() for row in step.clean[step.survivor]}) for step in steps]
+    assert texts[0] == 1
+    assert len(steps) > 1
 
 
 @pytest.mark.parametrize("method", ["best_of_k", "hex", "particle_gibbs"])

@@ -10,11 +10,11 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import s3dlm
+from s3dlm.tasks import recommended
 from tests.server.live import Live, serving
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-QUESTION = "Target: 18 Numbers: 6, 5, 7"
-SETTINGS = {"lam": 8.0, "temperature": 1.0, "policy": "random"}
+QUESTION = "Target: 45 Numbers: 8, 7, 11"  # the README's
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -48,7 +48,10 @@ def take(
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     model = s3dlm.load("tiny", progress=False)
-    with serving(model, defaults=SETTINGS) as live, sync_playwright() as play:
+    with (
+        serving(model, defaults=recommended.settings("tiny", "s3")) as live,
+        sync_playwright() as play,
+    ):
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         take(browser, live, "viewer-search", "dark", against="", back=6, height=1210)
         take(browser, live, "viewer-compare", "light", against="best_of_k", back=0, height=1130)

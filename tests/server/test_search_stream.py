@@ -16,7 +16,7 @@ from s3dlm.server.page import joined, standalone
 from s3dlm.settings import Settings
 from s3dlm.trace import TraceEncoder, read_trace
 from tests.fakes import fake_model
-from tests.server.live import SMALL, Live
+from tests.server.live import SMALL, Live, serving
 
 ASK = {"prompt": "Target: 24 Numbers: 6, 4, 12", "task": "countdown", "seed": 2}
 
@@ -60,10 +60,17 @@ def test_lines_can_be_saved_read_and_viewed(live: Live, tmp_path: Path) -> None:
         standalone([other])
 
 
-def test_a_search_may_end_before_its_last_step(live: Live, tmp_path: Path) -> None:
+def test_a_search_may_end_before_its_last_step(tmp_path: Path) -> None:
     path = tmp_path / "short.jsonl"
-    early = {**ASK, "patience": 1, "temperature": 0.01, "particles": 1, "branching": 1}
-    with live.http() as http:
+    early = {
+        **ASK,
+        "patience": 1,
+        "policy": "random",
+        "temperature": 0.01,
+        "particles": 1,
+        "branching": 1,
+    }
+    with serving(fake_model(["6 * 4"], push=30.0)) as live, live.http() as http:
         path.write_bytes(http.post("/v1/search", json={**early, "format": "jsonl"}).content)
         told = events(http.post("/v1/search", json=early).text)
     *steps, result = read_trace(path)

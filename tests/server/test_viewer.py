@@ -274,7 +274,7 @@ def test_settings_beyond_the_paper(page: Any, server: Live, tmp_path: Path) -> N
 
 def test_a_search_that_ends_early(page: Any, server: Live, tmp_path: Path) -> None:
     path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
-    early = {"temperature": 0.01, "particles": 1, "branching": 1, "patience": 2}
+    early = {"policy": "random", "temperature": 0.01, "particles": 1, "branching": 1, "patience": 1}
     body = {"prompt": QUESTION, "task": "countdown", "format": "jsonl", **SETTINGS}
     with server.http() as http:
         path.write_bytes(http.post("/v1/search", json={**body, **early}).content)

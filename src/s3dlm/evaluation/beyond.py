@@ -44,7 +44,7 @@ VARIANTS: Mapping[str, Changes] = {
         "temperature": 1.0,
         "heat": 2.0,
     },
-    "… patience 4": {"method": "s3", "lam": STRONG, "patience": 4},
+    "… patience 1": {"method": "s3", "lam": STRONG, "patience": 1},
     "… plus verifier": {"method": "s3", "lam": STRONG, "profile": "plus"},
     "… resample below ESS 0.5": {"method": "s3", "lam": STRONG, "ess_threshold": 0.5},
     "… two repairs": {"method": "s3", "lam": STRONG, "repairs": 2},

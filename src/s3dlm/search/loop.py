@@ -70,6 +70,8 @@ class Outcome:
 
 Search = Generator[Any, Any, Outcome]
 
+SURE = math.log(0.9)  # at least so probable is all that is hidden where a search may stop early
+
 
 def search(
     process: Process,
@@ -118,12 +120,19 @@ def search(
         )
         last = clean.take(kept)
         if plan.patience:
-            agreed = agreed + 1 if len({scorer.text(tokens) for tokens in last.tokens}) == 1 else 0
+            agreed = agreed + 1 if _settled(scorer, particles.canvas, last) else 0
             if agreed == plan.patience:
                 particles = replace(particles, canvas=Canvas(last.tokens, last.logp))
                 break
     parts = [judged.parts[index] for index in kept.tolist()]
     return Outcome(particles, last, parts, total_rows, seconds)
+
+
+def _settled(scorer: Scorer, canvas: Canvas, clean: CleanText) -> bool:
+    """All survivors would say the same text now, and each is sure of all that it still hides: copies
+    of one early guess agree, too, and mean nothing."""
+    hidden = (clean.logp - canvas.logp).sum(axis=1)
+    return bool((hidden >= SURE).all()) and len({scorer.text(one) for one in clean.tokens}) == 1
 
 
 def _first(

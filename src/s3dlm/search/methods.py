@@ -28,7 +28,7 @@ class Method:
     cadence: str = "step"  # branch, score and resample at every step, k-th step or block's end
     siblings: str = "independent"  # a name in expand.py
     heat: float = 1.0  # temperature's factor while the children repeat each other
-    patience: int = 0  # steps of agreement after which the search stops; 0: never
+    patience: int = 0  # steps of sure agreement after which the search stops; 0: never
     selection: str = "majority"  # a name in select.py
     profile: str = "paper"  # of the verifier
     blocks: bool = False  # particles spread over block lengths (HEX)
