@@ -54,7 +54,7 @@ def main() -> None:
     ):
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         take(browser, live, "viewer-search", "dark", against="", back=6, height=1210)
-        take(browser, live, "viewer-compare", "light", against="best_of_k", back=0, height=1130)
+        take(browser, live, "viewer-compare", "light", against="best_of_k", back=0, height=1095)
         browser.close()
 
 
