@@ -12,14 +12,14 @@ from s3dlm.evaluation.run import evaluate
 from s3dlm.search.methods import METHODS
 from tests.evaluation.small_run import BASE, small_model, small_plan, write_task
 
-CHOSEN = ("best_of_k", "best_of_k, K = 64", "s3", "… filled step", "best")
+CHOSEN = ("best_of_k", "best_of_k, K = 64", "s3", "FK, max", "best")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("beyond")
     task = write_task(folder)
-    conditions = beyond.conditions([task], BASE, {}, CHOSEN, pieces=4)
+    conditions = beyond.conditions([task], BASE, {}, CHOSEN, rivals=4)
     plan = dataclasses.replace(small_plan(task), conditions=conditions, remember=0.1)
     evaluate(small_model(), plan, folder / "run", max_rows=64)
     return task, folder / "run"
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 def test_every_method_is_among_the_variants() -> None:
     compared = {str(own["method"]) for own in beyond.VARIANTS.values()}
     assert set(METHODS) - compared == {"look_ahead", "tilting"}  # the paper's ablation has those
-    assert set(beyond.HEADLINE) <= set(beyond.VARIANTS)
+    assert set(beyond.RIVALS) <= set(beyond.VARIANTS)
 
 
 def test_a_tuned_setting_stands_under_the_variants_own() -> None:
@@ -37,11 +37,11 @@ def test_a_tuned_setting_stands_under_the_variants_own() -> None:
     assert (one.settings.temperature, one.settings.lam) == (2.0, 1.0)
 
 
-def test_pieces_ask_fewer_problems_and_the_headline_all(run: tuple[str, Path]) -> None:
+def test_rivals_are_asked_fewer_problems_and_our_own_all(run: tuple[str, Path]) -> None:
     _, folder = run
     (grid,) = beyond.tables(summary.read(folder))
     asked = {row[0]: row[1] for row in grid.rows}
-    assert asked["… filled step"] == "4 × 1"
+    assert asked["FK, max"] == "4 × 1"
     assert asked["best"] == "12 × 2"
 
 

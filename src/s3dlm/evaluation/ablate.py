@@ -26,9 +26,9 @@ def ablate(
     limit: Annotated[int | None, typer.Option(help="The first so many problems a task.")] = 500,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every problem.")] = 3,
     split: Annotated[str, typer.Option(help="Choose on validation, report on test.")] = "test",
-    pieces: Annotated[
+    rivals: Annotated[
         int | None,
-        typer.Option(help="Problems for all but the headline rows, one seed; default: as those."),
+        typer.Option(help="Problems for other people's methods, one seed; default: as for ours."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
 ) -> None:
@@ -50,7 +50,7 @@ def ablate(
     loaded, problems = console.prepare(model, None, None, names, split=split, limit=limit)
     base = base_settings(model)
     plan = Plan(
-        beyond.conditions(names, base, recommended.tuned(model), wanted, pieces),
+        beyond.conditions(names, base, recommended.tuned(model), wanted, rivals),
         base,
         problems,
         tuple(range(seeds)),
