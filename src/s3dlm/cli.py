@@ -221,7 +221,10 @@ def methods(
         ],
     )
     typer.echo()
-    _table(["method", "what it is"], [[name, row.summary] for name, row in METHODS.items()])
+    _table(
+        ["method", "rows at most", "what it is"],
+        [[name, row.most_rows(), row.summary] for name, row in METHODS.items()],
+    )
 
 
 @app.command()

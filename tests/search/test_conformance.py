@@ -232,3 +232,13 @@ def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
     model = dataclasses.replace(fake_model(), denoiser=Eager(["6 * 4"]))
     *steps, _ = s3dlm.stream(model, "hello", settings=Settings(**SMALL))
     assert not (steps[-1].tokens == 256).any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_says_what_it_costs_at_most_and_which_settings_change_it(method: str) -> None:
+    settings = Settings(method=method, gen_length=64, steps=32, block_length=32)
+    result = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
+    said = METHODS[method].most_rows().removeprefix("under ").replace("·", "*")
+    sizes = {"T": settings.steps, "N": settings.particles, "b": settings.branching}
+    assert eval(said, {}, sizes) == result.nfe_logical >= result.nfe
+    assert set(METHODS[method].knobs()) <= {field.name for field in dataclasses.fields(Settings)}

@@ -34,6 +34,16 @@ fields of `s3dlm.Settings`, keys of `--model_args` in lm-evaluation-harness, arg
 `s3dlm eval`. This page is written by `python -m s3dlm.integrations.reference docs/settings.md`.
 """
 
+METHOD_HEAD = """\
+## Methods
+The knobs are the settings that change a method besides those of every decoding (lengths, steps, policy,
+temperature, seed). Rows are what it forwards at most in T steps; equal and finished ones are saved, and what
+is left of them on tiny is in [beyond.md](beyond.md).
+
+| method | what it is | paper | knobs | rows at most |
+|---|---|---|---|---|
+"""
+
 
 def page() -> str:
     """The whole page as Markdown."""
@@ -46,12 +56,16 @@ def page() -> str:
         f"- `{name}`: " + ", ".join(f"`{one}`" for one in getattr(source, table))
         for name, table in CHOICES.items()
     ]
-    methods = [f"| `{name}` | {method.summary} |" for name, method in METHODS.items()]
+    methods = [
+        f"| `{name}` | {method.summary} | {method.source} | {_names(method.knobs())} | "
+        f"{method.most_rows()} |"
+        for name, method in METHODS.items()
+    ]
     parts = [
         HEAD,
         "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n",
         "## Names that are allowed\n" + "\n".join(lists) + "\n",
-        "## Methods\n| method | what it is |\n|---|---|\n" + "\n".join(methods) + "\n",
+        METHOD_HEAD + "\n".join(methods) + "\n",
     ]
     return "\n".join(parts)
 
@@ -70,6 +84,10 @@ def _comments() -> dict[str, str]:
             lines = [by_line[at] for at in range(node.lineno, last + 1) if at in by_line]
             found[node.target.id] = " ".join(lines)
     return found
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "–"
 
 
 def _value(default: object) -> str:

@@ -36,6 +36,38 @@ class Method:
     repairs: int = 0  # rounds in which contradicted texts are hidden again and retried
     pruned: bool = False  # the population halves from N·b in the first half of the run (Prism)
 
+    def knobs(self) -> list[str]:
+        """The settings that change it, besides those of every decoding."""
+        looks, many = self.scored == "every step", self.population != "one"
+        whole = not (self.sweeps or self.blocks)  # one population from start to end
+        asked = {
+            "particles": many,
+            "branching": self.population == "all" or self.branches or self.sweeps,
+            "lam": self.weight in {"tilt", "twist", "fk_max", "fk_sum"},
+            "tilt": looks and self.weight == "tilt",
+            "profile": self.scored != "never",
+            "resampling": self.resampling is not None,
+            "ess_threshold": self.resampling is not None and self.siblings != "filled",
+            "cadence": self.resampling is not None,
+            "siblings": many,
+            "heat": many,
+            "patience": looks and whole,
+            "repairs": whole,
+            "selection": many,
+        }
+        return [name for name, wanted in asked.items() if wanted]
+
+    def most_rows(self) -> str:
+        """What it forwards at most in T steps; equal and finished rows are saved from it."""
+        rows = "1 + T" if self.population == "one" else "1 + T·N·b"
+        if self.sweeps:
+            rows = "b·(1 + T·N)"
+        if self.blocks:
+            rows = "5 + T·N·b"
+        if self.repairs:
+            rows = f"{self.repairs + 1}·({rows})"
+        return f"under {rows}" if self.pruned else rows
+
 
 METHODS: dict[str, Method] = {
     "baseline": Method(
