@@ -272,6 +272,22 @@ def test_settings_beyond_the_paper(page: Any, server: Live, tmp_path: Path) -> N
     assert {name: settings[name] for name in wanted} == wanted
 
 
+def test_a_comparison_keeps_to_what_the_second_method_knows(page: Any, server: Live) -> None:
+    """Patience is refused by best_of_k, and the verifier is each method's own."""
+    page.goto(server.url)
+    page.fill("#prompt", QUESTION)
+    page.get_by_label("Method", exact=True).select_option("best")
+    page.get_by_label("Compare with", exact=True).select_option("best_of_k")
+    page.locator("summary").click()
+    page.locator("input[name=patience]").fill("1")
+    with page.expect_request("**/v1/search") as asked:
+        page.get_by_role("button", name="Search").click()
+    finished(page, 2)
+    assert asked.value.post_data_json["patience"] == 1
+    assert "profile" not in asked.value.post_data_json
+    assert page.locator(".failure:visible").count() == 0
+
+
 def test_a_search_that_ends_early(page: Any, server: Live, tmp_path: Path) -> None:
     path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
     early = {"policy": "random", "temperature": 0.01, "particles": 1, "branching": 1, "patience": 1}

@@ -29,6 +29,7 @@ def options(service: Service) -> dict[str, Any]:
         "model": service.name,
         "defaults": dict(service.defaults),
         "methods": {name: row.summary for name, row in METHODS.items()},
+        "knobs": {name: row.knobs() for name, row in METHODS.items()},
         "choices": CHOICES,
         "tasks": _tasks(service),
         "verifiers": sorted(service.verifiers),

@@ -20,6 +20,7 @@ const OWN_NUMBERS = [
   ["repairs", "Repairs", 0, 1],
 ];
 const OWN_CHOICES = [
+  ["profile", "Verifier"],
   ["resampling", "Resampling"],
   ["tilt", "Tilt"],
   ["siblings", "Siblings"],
@@ -35,7 +36,6 @@ export class Form {
     this.against = select("Compare with", [["", "nothing"], ...named(Object.keys(options.methods))], "");
     this.numbers = NUMBERS.map(([name, label, least, step]) => number(name, label, options.defaults[name], least, step));
     this.policy = select("Reveal first", named(options.choices.policy), options.defaults.policy);
-    this.profile = select("Verifier", named(options.choices.profile), options.defaults.profile);
     this.budget = number("budget", "Budget (NFE)", "", 2, 1, "none");
     this.ownNumbers = OWN_NUMBERS.map(([name, label, least, step]) => number(name, label, options.defaults[name], least, step, "own"));
     this.ownChoices = OWN_CHOICES.map(([name, label]) => [name, select(label, [["", "own"], ...named(options.choices[name])], options.defaults[name] ?? "")]);
@@ -58,7 +58,7 @@ export class Form {
         "details",
         { oninput: () => this.spend() },
         el("summary", {}, "Settings"),
-        el("div", { class: "settings" }, this.budget.node, ...this.numbers.map((one) => one.node), this.policy.node, this.profile.node),
+        el("div", { class: "settings" }, this.budget.node, ...this.numbers.map((one) => one.node), this.policy.node),
         this.picked,
         el("h3", {}, "Beyond the paper; own: what the method has by itself"),
         el("div", { class: "settings" }, ...this.ownChoices.map(([, one]) => one.node), ...this.ownNumbers.map((one) => one.node)),
@@ -97,15 +97,16 @@ export class Form {
       : `too little for ${steps.value} steps: give at least ${Number(steps.value) + 1}`;
   }
 
-  // One body for each method that is to run.
+  // One body for each method that is to run; the second has only those of our extras that it knows.
   bodies() {
-    const numbers = [this.budget, ...this.numbers, ...this.ownNumbers].filter((one) => one.input.value !== "" && !one.input.disabled);
-    const own = Object.fromEntries([
-      ...numbers.map((one) => [one.name, Number(one.input.value)]),
-      ...this.ownChoices.filter(([, one]) => one.value).map(([name, one]) => [name, one.value]),
-    ]);
-    const base = { prompt: this.prompt.value, ...own, policy: this.policy.value, profile: this.profile.value, ...(this.task.value ? { task: this.task.value } : {}) };
-    return [this.method.value, this.against.value].filter(Boolean).map((method) => ({ ...base, method }));
+    const filled = (numbers) => numbers.filter((one) => one.input.value !== "" && !one.input.disabled).map((one) => [one.name, Number(one.input.value)]);
+    const task = this.task.value ? { task: this.task.value } : {};
+    const base = { prompt: this.prompt.value, ...Object.fromEntries(filled([this.budget, ...this.numbers])), policy: this.policy.value, ...task };
+    const own = [...filled(this.ownNumbers), ...this.ownChoices.filter(([, one]) => one.value).map(([name, one]) => [name, one.value])];
+    const [method, against] = [this.method.value, this.against.value];
+    const known = own.filter(([name]) => this.options.knobs[against]?.includes(name));
+    const bodies = [{ ...base, ...Object.fromEntries(own), method }];
+    return against ? [...bodies, { ...base, ...Object.fromEntries(known), method: against }] : bodies;
   }
 
   busy(is) {
