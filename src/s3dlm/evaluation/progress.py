@@ -92,7 +92,7 @@ class Bars:
         """Seconds that the rest will take at the pace of this sitting."""
         if not self.fresh:
             return None
-        return (time.monotonic() - self.started) * (self.total - self.done) / self.fresh
+        return (time.monotonic() - self.started) * max(0, self.total - self.done) / self.fresh
 
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         self._finished()
