@@ -129,7 +129,8 @@ COLUMNS = ("variant", "problems × seeds", "accuracy (%)", "NFE", "Algorithm 1's
 MATCHED = ("it − best_of_k of its NFE", "p")
 NOTE = (
     "Differences in points on the same problems, with McNemar's p. The last pair compares with the "
-    "smallest best_of_k whose real NFE is at least the variant's."
+    "smallest best_of_k whose real NFE is at least the variant's; it is empty where even the largest "
+    "one spends less."
 )
 
 
