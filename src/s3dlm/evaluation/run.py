@@ -152,7 +152,8 @@ class _Stage:
     folder: Path
 
     def run(self, condition: Condition, max_rows: int | None) -> None:
-        done = [record for record in self.store.records if record.spec == condition.spec]
+        spec = condition.spec  # hashed anew at every look
+        done = [record for record in self.store.records if record.spec == spec]
         todo = self._missing(condition)
         self.observer.begin(condition, len(done) + len(todo), done)
         if not todo:
