@@ -88,7 +88,9 @@ def surroundings(model: Model, settings: Settings, repeats: int) -> Figure:
         again = functools.partial(search(with_denoiser(model, Canned(recorder)), settings), repeat)
         around = min(timed(again) for _ in range(5))
         values.append(1 + around / timed(recorder.replay))
-    return figure("the same, all around the forwards run by itself, in warm caches", "", values)
+    return figure(
+        "the same if all around the forwards ran by itself, in warm caches, tiny", "", values
+    )
 
 
 def one_look(model: Model, settings: Settings, repeats: int) -> Figure:
