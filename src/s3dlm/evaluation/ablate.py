@@ -28,7 +28,9 @@ def ablate(
     split: Annotated[str, typer.Option(help="Choose on validation, report on test.")] = "test",
     rivals: Annotated[
         int | None,
-        typer.Option(help="Problems for other people's methods, one seed; default: as for ours."),
+        typer.Option(
+            help="Problems for what ours is held against, one seed; default: as for ours."
+        ),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
 ) -> None:

@@ -66,7 +66,7 @@ VARIANTS: Mapping[str, Changes] = {
 }
 
 
-# Other people's methods, and what is dear: these may be content with fewer problems.
+# Not pieces of ours but what they are held against: these may be content with fewer problems.
 RIVALS = (
     "best_of_k, K = 256",
     "twisted, λ = 10",
@@ -90,7 +90,7 @@ def conditions(
 ) -> list[Condition]:
     """One condition per task and variant; a method's own tuned settings stand under the variant's.
 
-    With `rivals`, other people's methods are asked only so many problems, once.
+    With `rivals`, those are asked only so many problems, once.
     """
     chosen = VARIANTS if names is None else {name: VARIANTS[name] for name in names}
     found = [
