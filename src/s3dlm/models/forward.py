@@ -81,6 +81,11 @@ class Forward:
         self.prefixes: PrefixCache | None = None
         if isinstance(denoiser, Transformer) and denoiser.prefix_cache:
             self.prefixes = PrefixCache(denoiser)
+        # Fresh memory is mapped page by page on CPU, which costs a sixth of a large head: keep some.
+        self.room: Tensor | None = None
+        if isinstance(denoiser, Transformer) and denoiser.plain_cpu:
+            rows = max(self.positions, LENGTH_MULTIPLE)
+            self.room = torch.empty(rows, denoiser.vocabulary)
         self.model_seconds = 0.0  # in the model itself; the rest of a call is packing and sampling
 
     @torch.inference_mode()
@@ -173,7 +178,7 @@ class Forward:
             )
         if extreme > LOGIT_LIMIT:
             shifted = shift(self._logits(features, LOGIT_LIMIT), temperature, self.at_hand)
-        read = [shifted.best, -shifted.log_sum]
+        read = [shifted.best, shifted.best_logp]
         if uniforms is not None:
             tokens = shifted.sample(torch.from_numpy(uniforms).to(shifted.logits))
             read += [tokens, shifted.logp(tokens)]
@@ -184,7 +189,11 @@ class Forward:
     def _logits(self, features: Tensor, limit: float | None = None) -> Tensor:
         """The head's logits, within limits if they must be; the mask itself is never an answer."""
         started = time.perf_counter()
-        logits = self.denoiser.head(features).float()
+        if self.room is None:
+            logits = self.denoiser.head(features).float()
+        else:
+            assert isinstance(self.denoiser, Transformer)
+            logits = self.denoiser.head(features, out=self.room)
         self.model_seconds += time.perf_counter() - started
         if limit is not None:
             logits.clamp_(-limit, limit)

@@ -14,16 +14,18 @@ import torch
 from torch import Tensor
 
 GROUP = 256  # tokens that stand together when the vocabulary is large
+MODERATE = 40.0  # the exponentials of a row whose largest logit is within ±40 add up in float32
 BELOW_ONE = 1 - 2**-24  # the largest float32 under 1: its product with a total stays under that
 
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """Logits minus their largest, in place of the logits, and what was learnt on the way."""
+    """Logits, shifted in place where their exponentials need it, and what was learnt on the way."""
 
     logits: Tensor  # (rows, vocabulary)
-    largest: Tensor  # (rows,) before the shift
+    largest: Tensor  # (rows,) before any shift
     best: Tensor  # (rows,) the first token that has it
+    best_logp: Tensor  # (rows,) its untempered log-probability
     log_sum: Tensor  # (rows,) log Σ exp of the shifted logits
     temperature: float
     masses: Tensor | None  # (rows, groups) Σ exp(shifted / temperature), if there are groups
@@ -55,11 +57,11 @@ class Shifted:
         return [margin, entropy]
 
     def _weights(self, shifted: Tensor) -> Tensor:
-        return shifted.exp() if self.temperature == 1.0 else (shifted / self.temperature).exp_()
+        return shifted.exp() if self.temperature == 1.0 else (shifted * (1 / self.temperature)).exp_()
 
 
 def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
-    """Read logits and shift them in place, so many rows at a time that a core's cache holds them.
+    """Read logits, so many rows at a time that a core's cache holds them.
 
     A temperature of 0 says that nothing will be sampled but the best.
     """
@@ -67,27 +69,36 @@ def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
         best = _first_largest(logits)
         largest = logits.gather(1, best[:, None])
         logits.sub_(largest)
-        return Shifted(logits, largest[:, 0], best, sums(logits.exp()).log_(), temperature, None)
+        log_sum = sums(logits.exp()).log_()
+        return Shifted(logits, largest[:, 0], best, -log_sum, log_sum, temperature, None)
     groups = _groups(logits)
     peaks = logits.new_empty(groups.shape[:2])
     largest, log_sum = logits.new_empty(len(logits)), logits.new_empty(len(logits))
     masses = torch.empty_like(peaks) if temperature else None
     scratch = torch.empty_like(logits[:at_hand])
+    farthest = MODERATE * min(1.0, temperature or 1.0)
     for few in _slices(len(logits), at_hand):
         part = logits[few]
         torch.amax(groups[few], 2, out=peaks[few])
         torch.amax(peaks[few], 1, out=largest[few])
-        part.sub_(largest[few, None])
+        if float(largest[few].abs().max()) > farthest:
+            part.sub_(_far(largest[few], farthest)[:, None])
         weights = torch.exp(part, out=scratch[: len(part)])
         log_sum[few] = sums(weights)
         if masses is not None:
             if temperature != 1.0:
-                torch.div(part, temperature, out=weights).exp_()
+                torch.mul(part, 1 / temperature, out=weights).exp_()
             torch.sum(_groups(weights), 2, out=masses[few])
     group = _first_largest(peaks)
     inner = groups.gather(1, group[:, None, None].expand(-1, 1, GROUP))[:, 0]
     best = group * GROUP + _first_largest(inner)
-    return Shifted(logits, largest, best, log_sum.log_(), temperature, masses)
+    best_logp = largest - _far(largest, farthest) - log_sum.log_()
+    return Shifted(logits, largest, best, best_logp, log_sum, temperature, masses)
+
+
+def _far(largest: Tensor, farthest: float) -> Tensor:
+    """What rows are shifted by: their largest logit, if it is far from zero."""
+    return largest.where(largest.abs() > farthest, 0.0)
 
 
 def sums(rows: Tensor) -> Tensor:

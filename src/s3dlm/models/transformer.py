@@ -192,6 +192,11 @@ class Transformer(nn.Module):
         return self.embedding.weight.device
 
     @property
+    def plain_cpu(self) -> bool:
+        """Whether it runs in float32 on CPU, where small things cost as much as arithmetic."""
+        return self.device.type == "cpu" and self.embedding.weight.dtype == torch.float32
+
+    @property
     def tokens_at_once(self) -> int:
         """How large a forward pays: on CPU a larger one only falls out of the caches."""
         return 1024 if self.device.type == "cpu" else 16384
@@ -252,12 +257,15 @@ class Transformer(nn.Module):
         block = self.config.causal_block
         return length if block is None else length - length % block
 
-    def head(self, features: Tensor) -> Tensor:
+    def head(self, features: Tensor, out: Tensor | None = None) -> Tensor:
+        """Logits; `out` is memory to write them to, at least `LENGTH_MULTIPLE` rows of it."""
         weight = self.embedding.weight if self.output is None else self.output.weight
-        if features.dim() == 2 and features.shape[0] < LENGTH_MULTIPLE:
-            few = features.shape[0]
-            return F.linear(F.pad(features, (0, 0, 0, LENGTH_MULTIPLE - few)), weight)[:few]
-        return F.linear(features, weight)
+        few = features.shape[0]
+        if features.dim() == 2 and few < LENGTH_MULTIPLE:
+            features = F.pad(features, (0, 0, 0, LENGTH_MULTIPLE - few))
+        if out is None:
+            return F.linear(features, weight)[:few]
+        return torch.mm(features, weight.t(), out=out[: features.shape[0]])[:few]
 
     def forward(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         """Logits of every position, for training."""
