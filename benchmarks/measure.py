@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from s3dlm.models.base import Model
-from s3dlm.models.transformer import Transformer
+from s3dlm.models.transformer import LENGTH_MULTIPLE, Transformer
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class Recorder:
         self.inner = network
         self.mask_id, self.vocabulary = network.mask_id, network.vocabulary
         self.context, self.tokens_at_once = network.context, network.tokens_at_once
-        self.calls: list[tuple[str, tuple[torch.Tensor | None, ...]]] = []
+        self.calls: list[tuple[str, tuple[torch.Tensor, ...]]] = []
 
     def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
-        self.calls.append(("encode", (tokens, keys)))
+        self.calls.append(("encode", (tokens,) if keys is None else (tokens, keys)))
         return self.inner.encode(tokens, keys)
 
     def head(self, features: torch.Tensor) -> torch.Tensor:
@@ -96,12 +96,20 @@ class Recorder:
         return self.inner.head(features)
 
     @torch.inference_mode()
-    def replay(self, *, look: bool = False) -> None:
-        """All calls again; with a look, each logit is read once."""
+    def replay(self, *, room: torch.Tensor | None = None, look: bool = False) -> None:
+        """All calls again; with room, logits are written there; with a look, each is read once."""
         for name, arguments in self.calls:
-            answer = getattr(self.inner, name)(*arguments)
-            if look and name == "head":
-                answer.amax(dim=1)
+            if name == "head":
+                answer = self.inner.head(*arguments, out=room)
+                if look:
+                    answer.amax(dim=1)
+            else:
+                self.inner.encode(*arguments)
+
+    def room(self) -> torch.Tensor:
+        """Memory for the largest call's logits."""
+        most = max(len(given[0]) for name, given in self.calls if name == "head")
+        return torch.empty(max(most, LENGTH_MULTIPLE), self.vocabulary)
 
 
 class Canned:

@@ -93,13 +93,44 @@ def surroundings(model: Model, settings: Settings, repeats: int) -> Figure:
     )
 
 
-def one_look(model: Model, settings: Settings, repeats: int) -> Figure:
-    """The least that reading logits costs: a single pass over them."""
+def kept_memory(model: Model, settings: Settings, repeats: int) -> Iterable[Figure]:
+    """Against forwards that keep their memory for logits as we do; and the least that reading the
+    logits costs, a single pass over them."""
     listened, recorder = recorded(model)
     search(listened, settings)(0)
-    name = "the bare forwards and one pass over their logits / the bare forwards, wide"
-    look = functools.partial(recorder.replay, look=True)
-    return ratio(name, "", lambda index: look(), lambda index: recorder.replay(), repeats)
+    room = recorder.room()
+    bare = functools.partial(recorder.replay, room=room)
+    yield ratio(
+        "the same against forwards that write all logits into the same memory, wide",
+        "",
+        lambda index: search(model, settings)(0),
+        lambda index: bare(),
+        repeats,
+    )
+    yield ratio(
+        "those forwards and one pass over their logits / those forwards, wide",
+        "",
+        lambda index: bare(look=True),
+        lambda index: bare(),
+        repeats,
+    )
+
+
+def company(model: Model, repeats: int) -> Figure:
+    """How much a row gains by company: the most that packing can give to a search of one row."""
+    tokens = torch.full((10, 96), model.denoiser.mask_id)
+
+    @torch.inference_mode()
+    def alone(index: int) -> None:
+        for row in tokens:
+            model.denoiser.encode(row[None])
+
+    @torch.inference_mode()
+    def together(index: int) -> None:
+        model.denoiser.encode(tokens)
+
+    name = "ten rows of 96 tokens one at a time / in one forward, tiny"
+    return ratio(name, "", alone, together, 4 * repeats)
 
 
 def tiny_figures(model: Model, repeats: int) -> Iterable[Figure]:
@@ -148,12 +179,13 @@ def packed(model: Model, repeats: int) -> Iterable[Figure]:
         repeats,
     )
     yield ratio(
-        "their bare forwards one at a time / packed: the processor's limit",
+        "their bare forwards one at a time / packed",
         "",
         lambda index: one_by_one.replay(),
         lambda index: all_at_once.replay(),
         repeats,
     )
+    yield company(model, repeats)
 
 
 def options(model: Model, repeats: int) -> Iterable[Figure]:
@@ -187,8 +219,9 @@ def wide_figures(model: Model, repeats: int) -> Iterable[Figure]:
     )
     assert last.tokens[0].tolist() == llada(0)[0].tolist(), "both loops write the same tokens"
     few = max(3, repeats // 5)
-    yield overhead("s3 / bare forwards of the same rows, wide", "≤ 1.05", model, WIDE, few)
-    yield one_look(model, WIDE, few)
+    many = max(3, repeats // 2)  # small differences
+    yield overhead("s3 / bare forwards of the same rows, wide", "≤ 1.05", model, WIDE, many)
+    yield from kept_memory(model, WIDE, many)
     yield ratio("LLaDA-style loop / our baseline, wide, same tokens", "≥ 2", llada, ours, few)
     listened, recorder = recorded(model)
     s3dlm.generate(listened, "question", settings=greedy)

@@ -57,7 +57,9 @@ class Shifted:
         return [margin, entropy]
 
     def _weights(self, shifted: Tensor) -> Tensor:
-        return shifted.exp() if self.temperature == 1.0 else (shifted * (1 / self.temperature)).exp_()
+        return (
+            shifted.exp() if self.temperature == 1.0 else (shifted * (1 / self.temperature)).exp_()
+        )
 
 
 def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
