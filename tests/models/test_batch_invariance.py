@@ -99,6 +99,17 @@ def test_logits_do_not_depend_on_how_many_are_asked_for() -> None:
         assert torch.equal(model.head(features[-count:]), together[-count:])
 
 
+@torch.inference_mode()
+def test_logits_do_not_depend_on_where_they_are_written() -> None:
+    model = network(SMALL)
+    features = model.encode(some_tokens(4, 64)).flatten(0, 1)
+    room = torch.full((128, model.vocabulary), torch.nan)
+    for count in (1, 15, 16, 100):
+        written = model.head(features[:count], out=room)
+        assert written.data_ptr() == room.data_ptr()
+        assert torch.equal(written, model.head(features[:count]))
+
+
 def test_bfloat16_rows_are_their_own_too() -> None:
     model, tokens = network(SMALL).bfloat16(), some_tokens(8, 100)
     together = model.encode(tokens)

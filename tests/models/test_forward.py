@@ -141,6 +141,46 @@ def test_extreme_uniforms_never_draw_an_impossible_token() -> None:
         assert set(drawn[0].tolist()) == {2, vocabulary // 2}
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.05, 0.7, 1.0, 3.0])
+def test_rows_far_from_zero_are_read_as_exactly_as_others_and_touch_no_neighbour(
+    temperature: float,
+) -> None:
+    random = torch.Generator().manual_seed(3)
+    plain = torch.randn(6, 8 * GROUP, generator=random)
+    far = plain + torch.tensor([0.0, 99.0, -99.0, 30.0, 0.0, 41.0])[:, None]
+    uniforms = torch.rand(6, 50, generator=random)
+    read = shift(far.clone(), temperature, at_hand=4)
+    drawn = read.sample(uniforms)
+    exact = torch.log_softmax(far.double(), 1)
+    torch.testing.assert_close(read.best_logp.double(), exact.amax(1), atol=2e-5, rtol=0)
+    torch.testing.assert_close(read.logp(drawn).double(), exact.gather(1, drawn), atol=2e-5, rtol=0)
+    assert torch.equal(read.best, far.argmax(1))
+    near = shift(plain.clone(), temperature, at_hand=4)
+    agree = (near.sample(uniforms) == drawn).float().mean()
+    assert agree > 0.95  # the same draws but for rounding of the far ones
+    for row in range(6):
+        alone = shift(far[row : row + 1].clone(), temperature, at_hand=4)
+        assert torch.equal(alone.best_logp, read.best_logp[row : row + 1])
+        assert torch.equal(alone.sample(uniforms[row : row + 1]), drawn[row : row + 1])
+
+
+def test_a_network_on_cpu_writes_all_its_logits_into_the_same_memory() -> None:
+    config = TransformerConfig(
+        vocabulary=64, width=16, layers=1, heads=2, hidden=32, mask_id=MASK, context=64
+    )
+    network, plain = Transformer(config), Transformer(config).bfloat16()
+    room = Forward(network).room
+    assert room is not None
+    assert room.shape[1] == 64
+    assert Forward(plain).room is None
+    assert Forward(Table(40)).room is None
+    kept = Forward(network, logits_bytes=4 * 64 * 3)  # three positions at a time
+    requests = [rows([[MASK] * 8, [MASK, 7] * 4], [1, 2])]
+    (found,), (whole,) = kept(requests), Forward(network)(requests)
+    np.testing.assert_array_equal(found.top_logp, whole.top_logp)
+    np.testing.assert_array_equal(found.draws, whole.draws)
+
+
 def test_logits_beyond_the_limit_are_clamped() -> None:
     model = Table(8)
     model.table[1, :3] = torch.tensor([500.0, 300.0, -500.0])
