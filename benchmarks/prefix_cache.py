@@ -1,4 +1,4 @@
-"""What the prefix cache costs and saves on `tiny`: `python -m benchmarks.prefix_cache --count 60`.
+"""What the prefix cache costs and saves on `tiny`: `python -m benchmarks.prefix_cache`.
 
 Accuracy with and without it on the same problems and seeds, with how many answers it changed each
 way, and the tokens that went through the network, which no busy machine can blur.
@@ -10,8 +10,9 @@ import argparse
 from typing import Any
 
 import s3dlm
-from benchmarks.run import TASKS
+from benchmarks.run import TASKS, TINY
 from s3dlm import answers
+from s3dlm.evaluation.statistics import mcnemar
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 from s3dlm.tasks.problems import problems
@@ -43,10 +44,10 @@ def right(model: Model, task: str, count: int, settings: Settings) -> list[bool]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=60, help="problems of each task")
+    parser.add_argument("--count", type=int, default=500, help="problems of each task")
     parser.add_argument("--block-length", type=int, default=64)
     chosen = parser.parse_args()
-    settings = Settings(gen_length=64, steps=32, block_length=chosen.block_length)
+    settings = TINY.replace(block_length=chosen.block_length)
     plain, cached = s3dlm.load("tiny"), s3dlm.load("tiny", prefix_cache=True)
     seen = [counted(plain), counted(cached)]
     for task in TASKS:
@@ -58,7 +59,7 @@ def main() -> None:
             one.clear()
         print(
             f"{task:12} plain {sum(without)}/{chosen.count}, cached {sum(with_it)}/{chosen.count} "
-            f"(lost {lost}, won {won}); tokens forwarded × {tokens:.2f}",
+            f"(lost {lost}, won {won}, p = {mcnemar(won, lost):.2f}); tokens forwarded × {tokens:.2f}",
             flush=True,
         )
 
