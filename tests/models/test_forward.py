@@ -165,20 +165,28 @@ def test_rows_far_from_zero_are_read_as_exactly_as_others_and_touch_no_neighbour
 
 
 def test_a_network_on_cpu_writes_all_its_logits_into_the_same_memory() -> None:
-    config = TransformerConfig(
-        vocabulary=64, width=16, layers=1, heads=2, hidden=32, mask_id=MASK, context=64
+    class Watched(Transformer):
+        def head(self, features: Tensor, out: Tensor | None = None) -> Tensor:
+            written.append(None if out is None else out.data_ptr())
+            return super().head(features, out)
+
+    written: list[int | None] = []
+    network = Watched(
+        TransformerConfig(
+            vocabulary=64, width=16, layers=1, heads=2, hidden=32, mask_id=MASK, context=64
+        )
     )
-    network, plain = Transformer(config), Transformer(config).bfloat16()
-    room = Forward(network).room
-    assert room is not None
-    assert room.shape[1] == 64
-    assert Forward(plain).room is None
-    assert Forward(Table(40)).room is None
-    kept = Forward(network, logits_bytes=4 * 64 * 3)  # three positions at a time
-    requests = [rows([[MASK] * 8, [MASK, 7] * 4], [1, 2])]
-    (found,), (whole,) = kept(requests), Forward(network)(requests)
-    np.testing.assert_array_equal(found.top_logp, whole.top_logp)
-    np.testing.assert_array_equal(found.draws, whole.draws)
+    request = rows([[MASK] * 8, [MASK, 7] * 4], [1, 2])
+    few = 4 * 64 * 3  # three positions at a time
+    (kept,) = Forward(network, logits_bytes=few)([request])
+    assert len(written) == 4
+    assert len(set(written) - {None}) == 1
+    (whole,) = Forward(network)([request])
+    np.testing.assert_array_equal(kept.top_logp, whole.top_logp)
+    np.testing.assert_array_equal(kept.draws, whole.draws)
+    written.clear()
+    Forward(network.bfloat16())([request])
+    assert written == [None]
 
 
 def test_logits_beyond_the_limit_are_clamped() -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,11 +82,11 @@ class Forward:
         self.prefixes: PrefixCache | None = None
         if isinstance(denoiser, Transformer) and denoiser.prefix_cache:
             self.prefixes = PrefixCache(denoiser)
-        # Fresh memory is mapped page by page on CPU, which costs a sixth of a large head: keep some.
-        self.room: Tensor | None = None
+        self.head: Callable[[Tensor], Tensor] = denoiser.head
         if isinstance(denoiser, Transformer) and denoiser.plain_cpu:
+            # Fresh memory is mapped page by page, which costs a sixth of a large head: keep some.
             rows = max(self.positions, LENGTH_MULTIPLE)
-            self.room = torch.empty(rows, denoiser.vocabulary)
+            self.head = partial(denoiser.head, out=torch.empty(rows, denoiser.vocabulary))
         self.model_seconds = 0.0  # in the model itself; the rest of a call is packing and sampling
 
     @torch.inference_mode()
@@ -189,11 +190,7 @@ class Forward:
     def _logits(self, features: Tensor, limit: float | None = None) -> Tensor:
         """The head's logits, within limits if they must be; the mask itself is never an answer."""
         started = time.perf_counter()
-        if self.room is None:
-            logits = self.denoiser.head(features).float()
-        else:
-            assert isinstance(self.denoiser, Transformer)
-            logits = self.denoiser.head(features, out=self.room)
+        logits = self.head(features).float()
         self.model_seconds += time.perf_counter() - started
         if limit is not None:
             logits.clamp_(-limit, limit)
