@@ -141,6 +141,16 @@ def test_extreme_uniforms_never_draw_an_impossible_token() -> None:
         assert set(drawn[0].tolist()) == {2, vocabulary // 2}
 
 
+@pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-45, 5e-324])
+@pytest.mark.parametrize("vocabulary", [7, 8 * GROUP])
+def test_the_coldest_samples_are_the_best_token(vocabulary: int, temperature: float) -> None:
+    random = torch.Generator().manual_seed(6)
+    logits = 9 * torch.randn(5, vocabulary, generator=random)
+    logits[:, MASK] = -torch.inf
+    drawn = shift(logits.clone(), temperature, at_hand=2).sample(torch.rand(5, 20))
+    assert torch.equal(drawn, logits.argmax(1)[:, None].expand(-1, 20))
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.05, 0.7, 1.0, 3.0])
 def test_rows_far_from_zero_are_read_as_exactly_as_others_and_touch_no_neighbour(
     temperature: float,

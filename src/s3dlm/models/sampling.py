@@ -15,6 +15,7 @@ from torch import Tensor
 
 GROUP = 256  # tokens that stand together when the vocabulary is large
 MODERATE = 40.0  # the exponentials of a row whose largest logit is within ±40 add up in float32
+COLDEST = 1e-30  # a lower temperature than this is this: its inverse must be a float32
 BELOW_ONE = 1 - 2**-24  # the largest float32 under 1: its product with a total stays under that
 
 
@@ -67,6 +68,8 @@ def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
 
     A temperature of 0 says that nothing will be sampled but the best.
     """
+    if temperature:
+        temperature = max(temperature, COLDEST)
     if logits.shape[1] % GROUP or logits.shape[1] < 4 * GROUP:
         best = _first_largest(logits)
         largest = logits.gather(1, best[:, None])
