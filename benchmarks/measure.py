@@ -96,13 +96,11 @@ class Recorder:
         return self.inner.head(features)
 
     @torch.inference_mode()
-    def replay(self, *, room: torch.Tensor | None = None, look: bool = False) -> None:
-        """All calls again; with room, logits are written there; with a look, each is read once."""
+    def replay(self, *, room: torch.Tensor | None = None) -> None:
+        """All calls again; with room, logits are written there."""
         for name, arguments in self.calls:
             if name == "head":
-                answer = self.inner.head(*arguments, out=room)
-                if look:
-                    answer.amax(dim=1)
+                self.inner.head(*arguments, out=room)
             else:
                 self.inner.encode(*arguments)
 

@@ -218,10 +218,12 @@ def test_what_is_refused(live: Live, extra: dict[str, object], words: str, strea
 
 
 def test_habits_of_clients_are_let_pass(live: Live) -> None:
-    live.client().chat.completions.create(
+    create = live.client().chat.completions.create
+    reply = create(
         **ASK, top_p=1, presence_penalty=0, frequency_penalty=0, user="me", logprobs=False,
         response_format={"type": "text"},
     )  # fmt: skip
+    assert reply.choices[0].message.content == create(**ASK).choices[0].message.content
 
 
 def test_wrong_model(live: Live) -> None:

@@ -84,7 +84,7 @@ class Forward:
             self.prefixes = PrefixCache(denoiser)
         self.head: Callable[[Tensor], Tensor] = denoiser.head
         if isinstance(denoiser, Transformer) and denoiser.plain_cpu:
-            # Fresh memory is mapped page by page, which costs a sixth of a large head: keep some.
+            # Fresh memory is mapped page by page, which costs nearly as much as reading logits.
             rows = max(self.positions, LENGTH_MULTIPLE)
             self.head = partial(denoiser.head, out=torch.empty(rows, denoiser.vocabulary))
         self.model_seconds = 0.0  # in the model itself; the rest of a call is packing and sampling

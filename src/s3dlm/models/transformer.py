@@ -193,7 +193,7 @@ class Transformer(nn.Module):
 
     @property
     def plain_cpu(self) -> bool:
-        """Whether it runs in float32 on CPU, where small things cost as much as arithmetic."""
+        """Whether it runs in float32 on CPU, so that its logits can be written anywhere there."""
         return self.device.type == "cpu" and self.embedding.weight.dtype == torch.float32
 
     @property
@@ -258,7 +258,7 @@ class Transformer(nn.Module):
         return length if block is None else length - length % block
 
     def head(self, features: Tensor, out: Tensor | None = None) -> Tensor:
-        """Logits; `out` is memory to write them to, at least `LENGTH_MULTIPLE` rows of it."""
+        """Logits; without gradients `out` may be memory for them, `LENGTH_MULTIPLE` rows or more."""
         weight = self.embedding.weight if self.output is None else self.output.weight
         few = features.shape[0]
         if features.dim() == 2 and few < LENGTH_MULTIPLE:
