@@ -18,10 +18,11 @@ from tiny_tokenizer import END, MASK, chat
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from s3dlm.tasks.problems import Problem, choice, stream
+from s3dlm.tasks.problems import Problem, chain, choice, stream
 
 WINDOW = 1536  # problems that are sorted by length together
-HONEST = {"arithmetic": 0.5, "drill": 0.0}  # the share of whole canvases; others a quarter
+HONEST = {"arithmetic": 0.35, "drill": 0.0}  # the share of whole canvases; others a quarter
+CANVAS = {"chain": 96}  # gen_length; others 64
 LOWEST_RATIO = 0.15  # 1/t weighting is cut off below this mask ratio
 
 
@@ -41,7 +42,8 @@ class Row:
     prompt: list[int]
     body: list[int]
     weight: list[float]  # of the body's tokens
-    results: list[list[int]]  # positions in the body, one list a result
+    results: list[list[int]]  # positions in the body of each result and of its later copies
+    signs: list[int]  # positions in the body
 
     def size(self) -> int:
         return len(self.prompt) + len(self.body) + 1
@@ -54,15 +56,21 @@ class Encoder:
         self.tokenizer = tokenizer
         self.end = tokenizer.token_to_id(END)
         self.mask = tokenizer.token_to_id(MASK)
-        words = {number: word.lstrip("Ġ") for word, number in tokenizer.get_vocab().items()}
-        # A lone blank is the missing tens digit of a number below ten.
-        self.digits = {number for number, word in words.items() if word.isdigit() or not word}
-        self.equals = {n for n, word in words.items() if word in ("=", "\\boxed{", "{")}
+        # A number may follow a blank or a line break; either alone is its missing tens digit.
+        self.words = {n: word.lstrip("ĠĊ") for word, n in tokenizer.get_vocab().items()}
+        self.breaks = {n for word, n in tokenizer.get_vocab().items() if word.startswith("Ċ")}
+        self.starts = {n for w, n in tokenizer.get_vocab().items() if w[0] in "ĠĊ"}
+        self.digits = {n for n, word in self.words.items() if word.isdigit() or not word}
+        self.equals = {n for n, word in self.words.items() if word in ("=", "\\boxed{", "{")}
+        self.signs = {n for n, word in self.words.items() if word in ("+", "-", "*", "/")}
         self.letters = {
             n for w, n in tokenizer.get_vocab().items() if w in ("ĠA", "ĠB", "ĠC", "ĠD")
         }
-        signs = {n for n, word in words.items() if word in ("+", "-", "*", "/")}
-        self.weights = dict.fromkeys(signs | self.digits, 1.0) | dict.fromkeys(self.letters, 3.0)
+        self.weights = {
+            **dict.fromkeys(self.digits, 1.0),
+            **dict.fromkeys(self.signs, 2.0),
+            **dict.fromkeys(self.letters, 3.0),
+        }
 
     def rows(self, problems: list[Problem]) -> list[Row]:
         texts = [chat(problem.question) for problem in problems]
@@ -77,22 +85,38 @@ class Encoder:
             if token in self.equals:
                 inside = True
                 results.append([])
-            elif inside and token in self.digits:
+            elif inside and token in self.digits and token not in self.breaks:
                 results[-1].append(position)
             else:
                 inside = False
                 if token in self.letters:
                     results.append([position])
         weight = [self.weights.get(token, 0.3) for token in body]
-        return Row(prompt, body, weight, [result for result in results if result])
+        results = [[*found, *self._copies(body, found)] for found in results if found]
+        signs = [position for position, token in enumerate(body) if token in self.signs]
+        return Row(prompt, body, weight, results, signs)
+
+    def _copies(self, body: list[int], found: list[int]) -> list[int]:
+        """Where a result is used again: left visible, it would be copied instead of calculated."""
+        words = [self.words[token] for token in body]
+        value = words[found[0] : found[-1] + 1]
+        starts = range(found[-1] + 1, len(body) - 1) if len(value) == 2 else ()
+        return [
+            i
+            for start in starts
+            if words[start : start + 2] == value
+            and body[start] in self.starts
+            and body[start - 1] not in self.equals
+            for i in (start, start + 1)
+        ]
 
 
 def results_hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarray:
     """For drills, whose operands nothing foretells: only results are masked."""
     mask = np.zeros(canvas, dtype=bool)
     for result in row.results:
-        mask[result] = rng.random() < 0.9
-    mask[row.results[0]] = True
+        mask[result[:2]] = rng.random() < 0.9
+    mask[row.results[0][:2]] = True
     return mask
 
 
@@ -104,15 +128,22 @@ def hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarray:
     """
     kind = rng.random()
     ratio = rng.random()
-    if kind < 0.5 or not row.results:
+    if kind < 0.45 or not row.results:
         mask = rng.random(canvas) < (ratio if ratio < 0.9 else 1.0)
-    elif kind < 0.7:
+    elif kind < 0.6:
         mask = rng.random(canvas) < 0.25 * ratio
         mask[rng.integers(0, canvas * 2 // 3) :] = True
-    else:
+    elif kind < 0.9:
         mask = rng.random(canvas) < ratio * 0.6 * rng.random()
-        for result in row.results[rng.integers(0, len(row.results)) :]:
-            mask[result] = True
+        first = rng.integers(0, len(row.results))
+        for number, result in enumerate(row.results):
+            # Either all from one on, as in decoding, or every other: each can then be calculated.
+            if rng.random() < 0.5 if kind < 0.75 else number >= first:
+                mask[result] = True
+    else:
+        mask = rng.random(canvas) < 0.2 * ratio
+        for core in (*row.results, *([sign] for sign in row.signs)):
+            mask[core] = rng.random() < 0.85
     if rng.random() < 0.5:  # decoding settles end-of-text first, from the far end
         mask[rng.integers(canvas // 4, canvas + 1) :] = False
     return mask
@@ -154,7 +185,7 @@ class Feed:
         return [chunks[i] for i in rng.permutation(len(chunks))]
 
     def _batch(self, rows: list[Row], rng: np.random.Generator) -> Batch:
-        """Whole canvases of 64 or 128, or rows cut short to save compute.
+        """Whole canvases of gen_length or 128, or rows cut short to save compute.
 
         A short canvas would tell the model how long the answer is, so there the last token of the
         answer is always visible: a state that decoding meets only after it has settled the length.
@@ -162,7 +193,7 @@ class Feed:
         whole = rng.random() < HONEST.get(self.task, 0.25)
         length = max(row.size() for row in rows)
         if whole:
-            canvas = 128 if rng.random() < 0.08 else 64
+            canvas = 128 if rng.random() < 0.08 else CANVAS.get(self.task, 64)
             rows = rows[: max(4, self.size // (canvas + 32))]
             length = max(len(row.prompt) for row in rows) + canvas
         target = np.full((len(rows), length), self.encoder.end)
@@ -209,13 +240,24 @@ def drills(seed: str) -> Iterator[Problem]:
     """What the tasks need, many times a row: bare equations, and finding an option's letter."""
     rng = random.Random(f"drill|{seed}")
     while True:
-        yield _equations(rng) if rng.random() < 0.15 else _letters(rng)
+        kind = rng.random()
+        yield _lines(rng) if kind < 0.3 else _equations(rng) if kind < 0.45 else _letters(rng)
+
+
+def _lines(rng: random.Random) -> Problem:
+    """Equations in the form of a chain, each independent of the one before."""
+    lines = ["Work:"]
+    for _ in range(7):
+        value = rng.randint(2, chain.LARGEST_VALUE)
+        sign, operand, result = chain.step(rng, value)
+        lines.append(f"{value} {sign} {operand} = {result}")
+    return Problem("drill", "Start with", "\n".join(lines), "", "")
 
 
 def _equations(rng: random.Random) -> Problem:
     lines = enumerate((_equation(rng) for _ in range(5)), 1)
     text = " ".join(f"Step {number}: {line}." for number, line in lines)
-    return Problem("drill", "Step", text, "")
+    return Problem("drill", "Step", text, "", "")
 
 
 def _letters(rng: random.Random) -> Problem:
@@ -237,7 +279,7 @@ def _letters(rng: random.Random) -> Problem:
     question = "\n".join(["Which", *(f"{letter}. {option}" for letter, option in pairs)])
     rng.shuffle(pairs)
     text = " and ".join(f"{option} is {letter}" for letter, option in pairs)
-    return Problem("drill", question, f"Because {text}.", "")
+    return Problem("drill", question, f"Because {text}.", "", "")
 
 
 def _equation(rng: random.Random) -> str:

@@ -43,7 +43,7 @@ def _countdown(answer: str, gold: str) -> bool:
 
 def right(problem: Problem, response: str) -> bool:
     """Whether the response answers the problem."""
-    if problem.task == "arithmetic":
+    if problem.task in ("arithmetic", "chain"):
         return _between(response, "\\boxed{", "}") == problem.gold
     if problem.task == "sudoku":
         return _between(response, "<answer>", "</answer>") == problem.gold

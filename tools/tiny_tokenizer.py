@@ -29,6 +29,7 @@ CHAT_TEMPLATE = (
 # stands alone before a single digit, so numbers up to 99 are two tokens long whatever their value:
 # a diffusion model must place what comes after a number before it knows the number.
 _PIECES = (
+    r" ?(?:Start with|Multiply by|Divide by)|\n[0-9](?=[0-9])|\n(?=[0-9])|"
     r" [0-9](?=[0-9:])| (?=[0-9])|[0-9]"
     r"| ?\\boxed\{(?=[0-9][0-9])| ?\\boxed|\}\.| ?</?[a-z]+>|\n[A-D]\."
     r"| ?[A-Za-z]+| ?[^\sA-Za-z0-9]|\s"

@@ -91,7 +91,7 @@ def test_gold_answers_grade_themselves(name: str) -> None:
         assert answers.grade(task.answer, said, sample.gold, "fixed", sample.question) == 1.0
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "countdown", "sudoku", "choice"])
+@pytest.mark.parametrize("name", ["arithmetic", "countdown", "sudoku", "choice", "chain"])
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_generated_problems_are_answered_right_by_their_own_response(name: str, split: str) -> None:
     from s3dlm.tasks.problems import problems

@@ -12,6 +12,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 TASK_KINDS: dict[str, Kind] = {
     "gsm8k": "number",
     "arithmetic": "number",
+    "chain": "number",
     "math500": "math",
     "aime": "math",
     "arc": "choice",

@@ -9,6 +9,7 @@ from s3dlm.tasks import (
     aime,
     arc,
     arithmetic,
+    chain,
     choice,
     countdown,
     gsm8k,
@@ -48,6 +49,7 @@ _BUILT_IN = {
         sudoku.NINE,
         arithmetic.TASK,
         choice.TASK,
+        chain.TASK,
     )
 }
 

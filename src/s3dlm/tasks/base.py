@@ -27,6 +27,7 @@ class Sample:
     id: str
     question: str
     gold: object
+    group: str = ""  # what a report can split by within the task, such as "n=8"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def _generated(task: Task, split: str, limit: int | None) -> Loaded:
     made = problems(task.name, split, count, GENERATED_SEED)
     gold: Callable[[str], object] = pool if task.name == "countdown" else str
     samples = tuple(
-        Sample(f"{task.name}-{split}-{i:04d}", p.question, gold(p.gold)) for i, p in enumerate(made)
+        Sample(f"{task.name}-{split}-{i:04d}", p.question, gold(p.gold), p.group)
+        for i, p in enumerate(made)
     )
     return Loaded(samples, f"generated, {split} split, seed {GENERATED_SEED}", len(samples))
 

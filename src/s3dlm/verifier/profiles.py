@@ -36,6 +36,7 @@ PAPER: dict[str, Profile] = {
     "sudoku9": Profile((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
     # Ours: the tiny model's own tasks, and prompts that belong to no task.
     "arithmetic": _GSM8K,
+    "chain": _GSM8K,
     "choice": _CHOICE,
     "general": Profile((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
 }
@@ -77,6 +78,7 @@ _PLUS_MATH500: dict[str, float] = {
 PLUS: dict[str, dict[str, float]] = {
     "gsm8k": _PLUS_GSM8K,
     "arithmetic": _PLUS_GSM8K,
+    "chain": _PLUS_GSM8K,
     "math500": _PLUS_MATH500,
     "aime": _PLUS_MATH500,
 }

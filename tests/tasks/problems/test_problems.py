@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import random
 import re
+from collections import Counter
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 
 import pytest
 
 from s3dlm.errors import SettingsError
-from s3dlm.tasks.problems import GENERATORS, Problem, problems, split_of
+from s3dlm.tasks.problems import GENERATORS, Problem, problems, split_of, stream
 from s3dlm.tasks.problems.choice import KINDS, OPPOSITES
+from s3dlm.verifier import for_task
 
 COUNT = 400
 EQUATION = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)")
@@ -42,16 +45,58 @@ def drawn() -> dict[str, list[Problem]]:
 @pytest.mark.parametrize("task", GENERATORS)
 def test_splits_are_disjoint_and_stable(task: str) -> None:
     kept = {split: problems(task, split, 150) for split in ("train", "validation", "test")}
-    keys = {split: {p.key or p.question for p in found} for split, found in kept.items()}
+    keys = {split: {p.key for p in found} for split, found in kept.items()}
     assert not keys["train"] & keys["test"]
     assert not keys["train"] & keys["validation"]
     assert not keys["validation"] & keys["test"]
     for split, found in kept.items():
-        assert {split_of(f"{p.task}|{p.key or p.question}") for p in found} == {split}
+        assert {split_of(f"{p.task}|{p.key}") for p in found} == {split}
         assert len({p.question for p in found}) == 150
     assert kept["test"] == problems(task, "test", 150)
     assert kept["test"][:20] == problems(task, "test", 20)
     assert kept["test"] != problems(task, "test", 150, seed=1)
+
+
+def asked(problem: Problem) -> object:
+    """What a problem asks, read from its text alone and independently of its key."""
+    numbers = re.findall(r"\d+", problem.question)
+    if problem.task in ("arithmetic", "chain"):
+        steps = EQUATION.findall(problem.response)
+        return tuple(
+            (sign, *(sorted((a, b)) if sign in "+*" else (a, b))) for a, sign, b, _ in steps
+        )
+    if problem.task == "countdown":
+        return numbers[0], tuple(sorted(numbers[1:]))
+    if problem.task == "sudoku":
+        names: dict[str, int] = {"0": 0}
+        return tuple(names.setdefault(digit, len(names)) for digit in numbers[-1])
+    words, *options = problem.question.split("\n")
+    kind = words.removeprefix("Which ").split(maxsplit=2 if "of these" in words else 1)[-1]
+    return kind, frozenset(option[3:] for option in options)
+
+
+@pytest.mark.parametrize("task", GENERATORS)
+def test_nothing_that_is_asked_in_training_is_asked_in_another_split(task: str) -> None:
+    """By what is asked, not by its wording: most arithmetic questions share their equations."""
+    trained = {asked(problem) for problem in islice(stream(task, "train", 7), 10_000)}
+    for split in ("validation", "test"):
+        held = {asked(problem) for problem in problems(task, split, 500)}
+        assert not trained & held
+    assert len(trained) > 2_000
+
+
+@pytest.mark.parametrize("task", GENERATORS)
+def test_what_is_asked_alone_decides_the_split(task: str) -> None:
+    """Other names, wordings, orders of options or digits leave a problem in its split."""
+    splits: dict[object, set[str]] = {}
+    worded: dict[object, set[str]] = {}
+    rng = random.Random(1)
+    for _ in range(20_000):
+        problem = GENERATORS[task](rng)
+        splits.setdefault(asked(problem), set()).add(problem.split)
+        worded.setdefault(asked(problem), set()).add(problem.question)
+    assert all(len(found) == 1 for found in splits.values())
+    assert sum(len(found) > 1 for found in worded.values()) > 5
 
 
 def test_the_split_of_a_key_never_changes() -> None:
@@ -107,6 +152,31 @@ def test_arithmetic_is_varied(drawn: dict[str, list[Problem]]) -> None:
     assert starts == {"Step", "First,"}
     assert sum(": compute" in problem.response for problem in drawn["arithmetic"]) > 20
     assert {len(EQUATION.findall(p.response)) for p in drawn["arithmetic"]} == {2, 3, 4}
+
+
+def test_chain_works_out_what_the_question_says(drawn: dict[str, list[Problem]]) -> None:
+    signs = {"Add": "+", "Subtract": "-", "Multiply by": "*", "Divide by": "/"}
+    for problem in drawn["chain"]:
+        start, *orders = problem.question.removesuffix(".").split(". ")
+        value_now = Fraction(start.removeprefix("Start with "))
+        lines = problem.response.split("\n")
+        assert problem.group == f"n={len(orders)}"
+        assert 2 <= len(orders) <= 10
+        assert len(lines) == len(orders) + 2
+        for order, line in zip(orders, lines[1:-1], strict=True):
+            word, number = order.rsplit(" ", 1)
+            assert line.startswith(f"{value_now} {signs[word]} {number} = ")
+            value_now = value(line.split(" = ")[0])
+            assert line.endswith(f" = {value_now}")
+            assert 1 <= value_now <= 99
+        assert lines[-1] == f"Therefore the answer is \\boxed{{{problem.gold}}}."
+        assert problem.gold == str(value_now)
+
+
+def test_chain_has_all_lengths_equally_often(drawn: dict[str, list[Problem]]) -> None:
+    lengths = Counter(problem.group for problem in drawn["chain"])
+    assert set(lengths) == {f"n={n}" for n in range(2, 11)}
+    assert min(lengths.values()) > COUNT / 9 / 2
 
 
 def test_countdown_hits_the_target_with_each_number_once(drawn: dict[str, list[Problem]]) -> None:
@@ -199,3 +269,15 @@ def test_choice_is_balanced_and_varied(drawn: dict[str, list[Problem]]) -> None:
 def test_kinds_of_words_do_not_overlap() -> None:
     for one, other in product(KINDS, KINDS):
         assert one == other or not set(KINDS[one]) & set(KINDS[other])
+
+
+@pytest.mark.parametrize("profile", ["paper", "plus"])
+def test_the_verifier_of_chain_doubts_a_wrong_line(
+    drawn: dict[str, list[Problem]], profile: str
+) -> None:
+    verifier = for_task("chain", profile)
+    for problem in drawn["chain"][:50]:
+        head, _, result = problem.response.split("\n")[1].rpartition(" ")
+        wrong = problem.response.replace(f"{head} {result}\n", f"{head} {int(result) + 1}\n")
+        scores = [verifier.score(problem.question, t).total for t in (problem.response, wrong)]
+        assert scores[0] > scores[1]

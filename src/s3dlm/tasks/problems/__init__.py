@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.tasks.problems import arithmetic, choice, countdown, sudoku
+from s3dlm.tasks.problems import arithmetic, chain, choice, countdown, sudoku
 from s3dlm.tasks.problems.base import SPLITS, Problem, split_of
 
 __all__ = ["GENERATORS", "SPLITS", "Problem", "problems", "split_of", "stream"]
@@ -16,6 +16,7 @@ GENERATORS: dict[str, Callable[[random.Random], Problem]] = {
     "countdown": countdown.generate,
     "sudoku": sudoku.generate,
     "choice": choice.generate,
+    "chain": chain.generate,
 }
 
 # A generator that yields nothing new this often in a row has run out of problems.

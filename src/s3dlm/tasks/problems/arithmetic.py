@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from s3dlm.tasks.problems.base import Problem
+from s3dlm.tasks.problems.base import Problem, equation_key
 
 LARGEST_VALUE = 60
 LARGEST_FACTOR = 9
@@ -30,7 +30,8 @@ class Story:
     friend: str
     thing: str
     sentences: list[str] = field(default_factory=list)
-    equations: list[str] = field(default_factory=list)
+    equations: list[tuple[int, str, int]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     total: int = 0
 
     @property
@@ -44,7 +45,8 @@ class Story:
     def work(self, a: int, sign: str, b: int) -> int:
         """Add one equation and return its value."""
         value = {"+": a + b, "-": a - b, "*": a * b, "/": a // b}[sign]
-        self.equations.append(f"{a} {sign} {b} = {value}")
+        self.equations.append((a, sign, b))
+        self.lines.append(f"{a} {sign} {b} = {value}")
         return value
 
     def room(self) -> int:
@@ -167,13 +169,13 @@ def _ask(story: Story, left: int) -> None:
 def _response(story: Story) -> str:
     """The steps worked out, in the style that the wording of the question calls for."""
     asked = story.sentences[-1]
-    numbered = enumerate(story.equations, 1)
+    numbered = enumerate(story.lines, 1)
     if asked.endswith("in the end?"):
-        steps = [f"{'First,' if n == 1 else 'Then'} {equation}." for n, equation in numbered]
+        steps = [f"{'First,' if n == 1 else 'Then'} {line}." for n, line in numbered]
     elif asked.startswith("How many does"):
-        steps = [f"Step {n}: compute {equation}." for n, equation in numbered]
+        steps = [f"Step {n}: compute {line}." for n, line in numbered]
     else:
-        steps = [f"Step {n}: {equation}." for n, equation in numbered]
+        steps = [f"Step {n}: {line}." for n, line in numbered]
     return f"{' '.join(steps)} Therefore the answer is \\boxed{{{story.total}}}."
 
 
@@ -189,4 +191,5 @@ def generate(rng: random.Random) -> Problem:
         _next_event(story, steps - len(story.equations) - int(share))(story)
     _ask(story, max(0, steps - len(story.equations)))
     question = " ".join(story.sentences)
-    return Problem("arithmetic", question, _response(story), str(story.total))
+    key = equation_key(story.equations)
+    return Problem("arithmetic", question, _response(story), str(story.total), key)

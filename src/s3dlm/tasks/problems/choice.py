@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -173,6 +174,11 @@ _ITEMS = (
 )
 
 
+def _kind_asked(asked: str) -> str:
+    """What is asked without the wording: "Which of these is …" asks what "Which number is …" asks."""
+    return re.sub(r"^Which (?:of these|number|word|sum) ", "", asked)
+
+
 def generate(rng: random.Random) -> Problem:
     """One question with four options, each on its own line."""
     item = rng.choice(_ITEMS)(rng)
@@ -186,4 +192,5 @@ def generate(rng: random.Random) -> Problem:
         question="\n".join([item.asked, *lines]),
         response=f"{start} {item.reason} and {item.right} is {letter}. Therefore the answer is {letter}.",
         gold=letter,
+        key=f"{_kind_asked(item.asked)}|{','.join(sorted(options))}",
     )

@@ -96,6 +96,12 @@ def rounds(puzzle: str) -> int:
             cells[cell] = digit
 
 
+def _renamed(puzzle: str) -> str:
+    """The puzzle with its digits named in order of appearance: renaming digits asks nothing new."""
+    order = list(dict.fromkeys(puzzle.replace("0", "")))
+    return "".join("0" if digit == "0" else str(order.index(digit) + 1) for digit in puzzle)
+
+
 def generate(rng: random.Random) -> Problem:
     """One puzzle; where the wanted number of clues cannot be reached it keeps a few more."""
     while True:
@@ -108,4 +114,5 @@ def generate(rng: random.Random) -> Problem:
         question=f"Solve the 4x4 Sudoku: {puzzle}",
         response=f"<answer>{solution}</answer>",
         gold=solution,
+        key=_renamed(puzzle),
     )
