@@ -84,7 +84,7 @@ class Run:
         encoder = Encoder(self.tokenizer)
         sizes = dict(item.split("=") for item in args.tokens.split(","))
         self.feeds = [
-            Feed(task, encoder, int(size) // args.workers, args.seed, rank, args.workers)
+            Feed(task, encoder, int(size), args.seed, rank, args.workers)
             for task, size in sizes.items()
         ]
         self.encode = (
@@ -150,12 +150,13 @@ class Run:
         return bool(flat[-1] > 0)
 
     def advance(self, stop: bool) -> bool:
-        """One step: a micro-batch of every task, then both optimisers, then the running mean."""
-        for feed in self.feeds:
+        """One step: each task on one of the workers, then both optimisers, then the running mean."""
+        workers, total = self.args.workers, sum(feed.size for feed in self.feeds)
+        for feed in self.feeds[(self.step + self.rank) % workers :: workers]:
             batch = feed.next()
             loss = loss_of(self.model, self.encode, batch)
-            (loss * feed.size / sum(each.size for each in self.feeds)).backward()
-            self.seen += batch.tokens.numel() * self.args.workers
+            (loss * workers * feed.size / total).backward()
+            self.seen += batch.tokens.numel() * workers
             kept = self.losses.get(feed.task, loss.item())
             self.losses[feed.task] = 0.98 * kept + 0.02 * loss.item()
         stopped = self.share_gradients(stop)
