@@ -7,21 +7,25 @@ are filled up with end-of-text to the longest of their batch, so no padding is e
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import torch
+from tiny_drills import DRILLS, drills
 from tiny_tokenizer import END, MASK, chat
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from s3dlm.tasks.problems import Problem, chain, choice, stream
+from s3dlm.tasks.problems import Problem, stream
 
 WINDOW = 1536  # problems that are sorted by length together
-HONEST = {"arithmetic": 0.35, "drill": 0.0}  # the share of whole canvases; others a quarter
+HONEST = {
+    "arithmetic": 0.35,
+    "equations": 0.0,
+    "letters": 0.0,
+}  # the share of whole canvases; others a quarter
 CANVAS = {"chain": 96}  # gen_length; others 64
 LOWEST_RATIO = 0.15  # 1/t weighting is cut off below this mask ratio
 
@@ -157,7 +161,7 @@ class Feed:
     ) -> None:
         self.task, self.encoder, self.size, self.seed = task, encoder, size, seed
         self.window, self.chunk, self.stride = first, 0, stride
-        self.hide = results_hidden if task == "drill" else hidden
+        self.hide = results_hidden if task in DRILLS else hidden
         self._chunks: list[Batch] = []
 
     @property
@@ -178,7 +182,9 @@ class Feed:
 
     def _load(self) -> list[Batch]:
         name = f"{self.seed}|{self.window}"
-        source = drills(name) if self.task == "drill" else stream(self.task, "train", name)
+        source = (
+            drills(self.task, name) if self.task in DRILLS else stream(self.task, "train", name)
+        )
         rows = sorted(self.encoder.rows(list(islice(source, WINDOW))), key=Row.size)
         rng = np.random.default_rng([self.seed, self.window, len(self.task)])
         chunks = [self._batch(part, rng) for part in _parts(rows, self.size)]
@@ -234,64 +240,3 @@ def _parts(rows: list[Row], size: int) -> Iterator[list[Row]]:
         part.append(row)
     if part:
         yield part
-
-
-def drills(seed: str) -> Iterator[Problem]:
-    """What the tasks need, many times a row: bare equations, and finding an option's letter."""
-    rng = random.Random(f"drill|{seed}")
-    while True:
-        kind = rng.random()
-        yield _lines(rng) if kind < 0.3 else _equations(rng) if kind < 0.45 else _letters(rng)
-
-
-def _lines(rng: random.Random) -> Problem:
-    """Equations in the form of a chain, each independent of the one before."""
-    lines = ["Work:"]
-    for _ in range(7):
-        value = rng.randint(2, chain.LARGEST_VALUE)
-        sign, operand, result = chain.step(rng, value)
-        lines.append(f"{value} {sign} {operand} = {result}")
-    return Problem("drill", "Start with", "\n".join(lines), "", "")
-
-
-def _equations(rng: random.Random) -> Problem:
-    lines = enumerate((_equation(rng) for _ in range(5)), 1)
-    text = " ".join(f"Step {number}: {line}." for number, line in lines)
-    return Problem("drill", "Step", text, "", "")
-
-
-def _letters(rng: random.Random) -> Problem:
-    """One to four options whose letters may repeat.
-
-    With the letters A to D in order nothing short of a full look-up beats chance, so nothing is
-    learned; where letters repeat, every part of the look-up pays on its own.
-    """
-    count = rng.choice((1, 2, 2, 2, 2, 3, 3, 4, 4, 4))
-    numbers = [str(number) for number in rng.sample(range(10, 100), count)]
-    options = numbers if rng.random() < 0.4 else rng.sample(choice.WORDS, count)
-    if rng.random() < 0.15:
-        options = [f"{number} + {rng.randint(5, 60)}" for number in numbers]
-    ordered = rng.random() < 0.3
-    pairs = [
-        (choice.LETTERS[n] if ordered else rng.choice(choice.LETTERS), option)
-        for n, option in enumerate(options)
-    ]
-    question = "\n".join(["Which", *(f"{letter}. {option}" for letter, option in pairs)])
-    rng.shuffle(pairs)
-    text = " and ".join(f"{option} is {letter}" for letter, option in pairs)
-    return Problem("drill", question, f"Because {text}.", "", "")
-
-
-def _equation(rng: random.Random) -> str:
-    sign = rng.choice("++--*/")
-    if sign in "+-":
-        total = rng.randint(3, 60)
-        part = rng.randint(1, total - 1)
-        return (
-            f"{part} + {total - part} = {total}"
-            if sign == "+"
-            else f"{total} - {part} = {total - part}"
-        )
-    a = rng.randint(2, 12)
-    b = rng.randint(2, min(12, 60 // a))
-    return f"{a} * {b} = {a * b}" if sign == "*" else f"{a * b} / {a} = {b}"

@@ -48,8 +48,8 @@ def arguments() -> argparse.Namespace:
     train.add_argument("--rest-rate", type=float, default=4e-3)
     train.add_argument(
         "--tokens",
-        default="arithmetic=1024,countdown=896,sudoku=320,choice=896,chain=1024,drill=1536",
-        help="tokens of each task in one step",
+        default="arithmetic=512,equations=1024,countdown=384,choice=512,chain=512,letters=512,sudoku=256",
+        help="tokens of each task and drill in one step; neighbours go to different workers",
     )
     train.add_argument("--seed", type=int, default=0)
     train.add_argument(
