@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from s3dlm.answers import PRESETS, TASK_KINDS, extract, grade, mathverify, normalise
-from s3dlm.verifier import PROFILES, for_task
+from s3dlm.verifier import for_task
+from s3dlm.verifier.weights import PAPER
 
 SIZE = 100_000
 GOLDS = {"number": 18.0, "math": r"\frac12", "choice": "B", "expression": [[1, 2, 3], 6],
@@ -104,7 +105,7 @@ TASKS = ("gsm8k", "math500", "arc", "countdown", "sudoku", "general")
 
 def test_these_tasks_are_all_there_is():
     assert {TASK_KINDS[task] for task in TASKS} == set(TASK_KINDS.values())
-    assert set(PROFILES) == set(TASK_KINDS)
+    assert set(PAPER) == set(TASK_KINDS)
 
 
 @pytest.mark.parametrize("name", MONSTERS)
