@@ -15,8 +15,7 @@ import numpy as np
 
 from s3dlm.errors import VerifierError
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
-from s3dlm.verifier import Composite, Score, Verifier
-from s3dlm.verifier.equations import wrong_equalities
+from s3dlm.verifier.base import Rescoring, Score, Verifier
 
 
 @dataclass(slots=True)
@@ -52,8 +51,8 @@ class Scorer:
         return np.array([score.total for score in scores]), [score.parts for score in scores]
 
     def first_doubt(self, tokens: Ints) -> Ints:
-        """Where in each text the first equality stands that does not hold; −1: nowhere."""
-        spans = [wrong_equalities(self.text(row)) for row in tokens]
+        """Where in each text that was scored the verifier's first doubt begins; −1: nowhere."""
+        spans = [self.read[self.text(row)].spans for row in tokens]
         return np.array([found[0][0] if found else -1 for found in spans], dtype=np.int64)
 
     def best(self) -> dict[str, tuple[Score, float]]:
@@ -68,11 +67,7 @@ class Scorer:
         key = (text, confidence)
         if key not in self.scores:
             known = self.read.get(text)
-            if (
-                known is not None
-                and isinstance(self.verifier, Composite)
-                and self.verifier.built_in
-            ):
+            if known is not None and isinstance(self.verifier, Rescoring):
                 self.scores[key] = self.verifier.rescore(known, confidence)
             else:
                 self.scores[key] = self.read[text] = self._verify(text, confidence, where)
