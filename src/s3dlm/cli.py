@@ -252,18 +252,23 @@ def models(
 @app.command()
 def score(
     file: Annotated[Path, typer.Argument(help="JSONL with question, output and perhaps gold.")],
-    task: Annotated[str, typer.Option(help="Whose answers these are, for example gsm8k.")],
-    verifier: Annotated[str, typer.Option(help="A profile or a TOML file.")] = "paper",
-    preset: Annotated[str, typer.Option(help="Grading that says right and wrong.")] = "fixed",
+    task: Annotated[str, typer.Option(help="The task of the outputs, for example gsm8k.")],
+    verifier: Annotated[
+        str, typer.Option(help="paper, plus, a TOML file with weights, or a registered verifier.")
+    ] = "paper",
+    grading: Annotated[
+        str, typer.Option(help="How answers are graded: fixed, d1 or hex.")
+    ] = "fixed",
     by: Annotated[
-        str, typer.Option(help="A field by whose values the report is split as well.")
+        str, typer.Option(help="Also report separately for each value of this field.")
     ] = "gen_length",
     explain: Annotated[
-        bool, typer.Option("--explain", help="List every verdict that presets disagree on.")
+        bool,
+        typer.Option("--explain", help="List every output that d1 and fixed grade differently."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Tell what a verifier is worth on outputs of any model, from anywhere.
+    """Measure how well a verifier tells right from wrong outputs of any model.
 
     s3dlm score outputs.jsonl --task gsm8k --explain
     """
@@ -274,7 +279,7 @@ def score(
     from s3dlm.evaluation.scoring import score_file
     from s3dlm.evaluation.scoring_report import render
 
-    report = score_file(file, task, profile=verifier, preset=preset, by=by)
+    report = score_file(file, task, verifier=verifier, grading=grading, by=by)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(report), ensure_ascii=False))
     else:
