@@ -190,7 +190,7 @@ def score(
     file: Annotated[Path, typer.Argument(help="JSON lines with question, output and maybe gold.")],
     task: Annotated[str, _flag("The task of these outputs, for example gsm8k.")],
     verifier: Annotated[str, _flag("paper, plus or a TOML file of weights.")] = "paper",
-    grading: Annotated[str, _flag("How answers are graded: d1 or fixed.")] = "fixed",
+    grading: Annotated[str, _flag("How answers are graded: fixed, d1 or hex.")] = "fixed",
     by: Annotated[str, _flag("Also split the report by this field.")] = "gen_length",
     explain: Annotated[
         bool, _flag("List every output that the two gradings disagree on.", "--explain")
@@ -208,7 +208,7 @@ def score(
     from s3dlm.evaluation.scoring import score_file
     from s3dlm.evaluation.scoring_report import render
 
-    report = score_file(file, task, profile=verifier, preset=grading, by=by)
+    report = score_file(file, task, verifier=verifier, grading=grading, by=by)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(report), ensure_ascii=False))
     else:

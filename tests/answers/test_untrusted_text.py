@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3dlm.answers import PRESETS, TASK_KINDS, extract, grade, mathverify, normalise
+from s3dlm.answers import GRADINGS, TASK_KINDS, extract, grade, mathverify, normalise
 from s3dlm.verifier import for_task
 from s3dlm.verifier.weights import PAPER
 
@@ -96,8 +96,8 @@ def judge(task, text, prompt):
     answer = extract(task, text, prompt)
     if answer is not None:
         normalise(task, answer)
-    for preset in PRESETS:
-        assert 0.0 <= grade(task, text, GOLDS[TASK_KINDS[task]], preset, prompt) <= 1.0
+    for grading in GRADINGS:
+        assert 0.0 <= grade(task, text, GOLDS[TASK_KINDS[task]], grading, prompt) <= 1.0
 
 
 TASKS = ("gsm8k", "math500", "arc", "countdown", "sudoku", "general")

@@ -112,8 +112,8 @@ def test_sudoku_prefers_fewer_broken_units():
 def test_plus_orders_real_pairs_better_than_the_papers(task, floor):
     """On the outputs it was fitted on: cross-validated figures are the fitting tool's."""
     paper, plus = (
-        score_file(FILE, task, profile=profile, preset="d1", draws=2).sections[0].components[0]
-        for profile in ("paper", "plus")
+        score_file(FILE, task, verifier=name, grading="d1", draws=2).sections[0].components[0]
+        for name in ("paper", "plus")
     )
     assert plus.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
     assert plus.auc.value > paper.auc.value

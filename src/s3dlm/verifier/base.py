@@ -84,3 +84,15 @@ def checked(value: object, name: str) -> float:
             f"verifier {name!r} returned {value!r}; it must return one finite number"
         )
     return number
+
+
+def score_all(
+    verifier: Verifier,
+    prompts: Sequence[str],
+    texts: Sequence[str],
+    confidences: Sequence[float | None],
+) -> list[Score]:
+    """One score per text: in one batch where the verifier offers it, else one by one."""
+    if isinstance(verifier, BatchVerifier):
+        return verifier.score_batch(prompts, texts, confidences)
+    return [verifier.score(*row) for row in zip(prompts, texts, confidences, strict=True)]

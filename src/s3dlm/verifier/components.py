@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from s3dlm.answers.delimiters import END_TOKENS, MASK_TOKENS
 from s3dlm.answers.extract import extract
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_float
-from s3dlm.answers.text import END_TOKENS, MASK_TOKENS
 from s3dlm.verifier.reading import Reading
 
 KEYWORDS = (

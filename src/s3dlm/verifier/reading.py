@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from s3dlm.answers.delimiters import Found, find
+from s3dlm.answers.delimiters import Found, find, strip_end_tokens
 from s3dlm.answers.normalise import number_in
 from s3dlm.answers.numbers import to_float
-from s3dlm.answers.text import strip_end_tokens
 from s3dlm.verifier.equations import SPOKEN, Equation, equations_in
 
 MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear
