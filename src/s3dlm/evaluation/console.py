@@ -132,6 +132,6 @@ def finish(folder: Path, as_json: bool, results: Path | None = None) -> None:
 
 def viewer() -> Callable[[Path], str]:
     """The server's viewer as a page of its own, for the traces of a run."""
-    from s3dlm.server.page import standalone
+    from s3dlm.viewer.page import standalone
 
     return lambda trace: standalone([trace])

@@ -1,31 +1,45 @@
-"""All that the handlers of one server share, built once when it starts."""
+"""What the handlers of one server share, built once at the start, and what its page may offer."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from s3dlm import tasks
 from s3dlm.models.base import Model
+from s3dlm.server import declared
 from s3dlm.server.limits import Limits
-from s3dlm.server.metrics import Metrics
 from s3dlm.server.scheduler import Scheduler
+from s3dlm.server.telemetry import Metrics
 from s3dlm.settings import Settings
 from s3dlm.tasks import recommended
+from s3dlm.tasks.problems import GENERATORS, problems
 from s3dlm.verifier import Verifier, as_verifier
 from s3dlm.verifier.lookup import GROUP
+
+EXAMPLES_PER_TASK = 3
+GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
+    (
+        "gsm8k",
+        "Natalia sold clips to 48 friends in April, and half as many in May. How many in all?",
+    ),
+    ("math500", "What is the remainder when 7^100 is divided by 5?"),
+    ("countdown", "Target: 45 Numbers: 8, 7, 11"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """One model behind one queue, and the names requests may use: no others are ever looked up."""
+    """One model behind one queue, and the only names that requests may use."""
 
     model: Model
     name: str  # what clients call the model
-    defaults: Mapping[str, object]  # settings a request need not say
+    defaults: Mapping[str, object]  # settings for what a request leaves out
     given: frozenset[str]  # those of them that the operator chose
     limits: Limits
     verifiers: Mapping[str, Verifier]
@@ -33,14 +47,33 @@ class Service:
     metrics: Metrics
     scheduler: Scheduler
     api_key: str | None = None
-    hosts: frozenset[str] | None = None  # Host headers that are answered; None: any
+    hosts: frozenset[str] | None = None  # accepted Host headers; None: any
     log_prompts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def own_of(self, method: str) -> dict[str, object]:
-        """What a method named by a request is best asked with, less what the operator chose."""
-        tuned = recommended.tuned(self.model.name).get(method, {})
-        return {name: value for name, value in tuned.items() if name not in self.given}
+    def defaults_of(self, method: object) -> dict[str, object]:
+        """The settings of a request that names this method and nothing else."""
+        tuned = recommended.tuned(self.model.name).get(str(method), {})
+        own = {name: value for name, value in tuned.items() if name not in self.given}
+        return {**self.defaults, **own}
+
+    def options(self) -> dict[str, Any]:
+        """What the page may offer: settings, methods, tasks, examples and limits."""
+        first = [name for name in recommended.tasks(self.model.name) if name in self.task_names]
+        return {
+            "model": self.name,
+            "method": self.defaults["method"],
+            "methods": declared.summaries(),
+            "settings": [declared.as_json(one) for one in declared.declarations()],
+            "settings_of": {name: declared.settings_of(name) for name in declared.summaries()},
+            "defaults": {name: self.defaults_of(name) for name in declared.summaries()},
+            "tasks": [*first, *(name for name in tasks.names() if name not in first)],
+            "verifiers": sorted(self.verifiers),
+            "examples": examples(self.model.name),
+            "limits": {
+                name: getattr(self.limits, name) for name in ("length", "children", "steps")
+            },
+        }
 
 
 def build(
@@ -60,13 +93,15 @@ def build(
     base = Settings.from_json({**recommended.settings(model.name, method), **given})
     limits.check(base)
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
+    installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
     return Service(
         model=model,
-        name=_public_name(model.name),
+        # Clients need not know the machine's paths.
+        name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
         defaults=base.to_json(),
-        limits=limits,
         given=frozenset(given),
-        verifiers={**_registered(), **own},
+        limits=limits,
+        verifiers={**installed, **own},
         task_names=frozenset(tasks.names()),
         metrics=metrics,
         scheduler=Scheduler(model, limits, metrics),
@@ -76,10 +111,15 @@ def build(
     )
 
 
-def _registered() -> dict[str, Verifier]:
-    return {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
-
-
-def _public_name(name: str) -> str:
-    """A folder is called by its last part: clients need not know the machine's paths."""
-    return Path(name).resolve().name if Path(name).is_dir() else name
+@cache
+def examples(model: str) -> list[dict[str, str]]:
+    """Problems to try: for each task the model was trained on, some of the test split."""
+    own = [task for task in recommended.tasks(model) if task in GENERATORS]
+    if not own:
+        return [{"task": task, "prompt": prompt} for task, prompt in GENERAL_EXAMPLES]
+    drawn = [problems(task, "test", EXAMPLES_PER_TASK) for task in own]
+    return [  # one of each task first, so that the row shows every task
+        {"task": problem.task, "prompt": problem.question}
+        for row in zip(*drawn, strict=True)
+        for problem in row
+    ]

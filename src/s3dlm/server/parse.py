@@ -1,6 +1,6 @@
-"""From a body to jobs: what a request means, or why it is refused.
+"""From a request body to jobs, or to the error that says why not.
 
-Nothing here touches a file: tasks, profiles and verifiers are names in tables built at the start.
+Nothing here touches a file: tasks and verifiers are names in tables built at the start.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models.base import Turn
-from s3dlm.server.budget import allot
-from s3dlm.server.refusals import Refusal
+from s3dlm.server import declared
+from s3dlm.server.errors import ApiError
 from s3dlm.server.schemas import (
-    CHOICES,
     IGNORED,
     NEUTRAL,
     SEARCH_FIELDS,
@@ -27,14 +26,15 @@ from s3dlm.server.schemas import (
     SearchRequest,
 )
 from s3dlm.server.service import Service
-from s3dlm.settings import SAMPLING_METHODS, Settings
+from s3dlm.settings import Settings
 
-ROLES = {"developer": "system"}  # OpenAI's newer name for the same thing
+ROLES = {"developer": "system"}  # OpenAI's newer name
+LONGEST_STOP = 256  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request understood: its searches in the order of the choices, and where to cut the text."""
+class Parsed:
+    """A request's searches in the order of its choices, and where to cut their texts."""
 
     jobs: tuple[Job, ...]
     stops: tuple[str, ...] = ()
@@ -44,24 +44,24 @@ class Asked:
         return self.jobs[0].settings
 
 
-def chat(service: Service, body: ChatRequest) -> Asked:
+def chat(service: Service, body: ChatRequest) -> Parsed:
     _check_model(service, body.model)
     tokens = body.max_completion_tokens or body.max_tokens
     earlier, question = conversation(body.messages)
     return _openai(service, body, [question], tokens, earlier)
 
 
-def completion(service: Service, body: CompletionRequest) -> Asked:
+def completion(service: Service, body: CompletionRequest) -> Parsed:
     _check_model(service, body.model)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     return _openai(service, body, prompts, body.max_tokens)
 
 
-def search(service: Service, body: SearchRequest) -> Asked:
+def search(service: Service, body: SearchRequest) -> Parsed:
     if body.model is not None:
         _check_model(service, body.model)
     settings = _settings(service, body, body.max_tokens, 1)
-    return Asked((_job(service, body, body.prompt, settings),))
+    return Parsed((_job(service, body, body.prompt, settings),))
 
 
 def _openai(
@@ -70,30 +70,32 @@ def _openai(
     prompts: Sequence[str],
     max_tokens: int | None,
     earlier: tuple[Turn, ...] = (),
-) -> Asked:
+) -> Parsed:
     count = len(prompts) * (body.n or 1)
     if count > service.limits.choices:
         raise SettingsError(
-            f"the request asks for {count} choices; this server gives at most "
+            f"the request needs {count} choices; this server gives at most "
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
     settings = _settings(service, body, max_tokens, count)
     stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    if any(not stop or len(stop) > 256 for stop in stops):
-        raise Refusal(400, "every stop sequence needs 1 to 256 characters", param="stop")
+    if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
+        raise ApiError(
+            400, f"every stop sequence needs 1 to {LONGEST_STOP} characters", param="stop"
+        )
     jobs = [
         _job(service, body, prompt, settings.replace(seed=settings.seed + index), earlier)
         for prompt in prompts
         for index in range(body.n or 1)
     ]
-    return Asked(tuple(jobs), tuple(stops))
+    return Parsed(tuple(jobs), tuple(stops))
 
 
 def _check_model(service: Service, name: str) -> None:
     if name != service.name:
-        raise Refusal(
+        raise ApiError(
             404,
-            f"the model {name[:80]!r} does not exist here; this server has {service.name!r}",
+            f"the model {declared.shown(name)} does not exist here; this server has {service.name!r}",
             param="model",
             code="model_not_found",
         )
@@ -109,25 +111,17 @@ def _job(
     try:
         "".join([prompt, *(turn.text for turn in earlier)]).encode()
     except UnicodeEncodeError:
-        raise Refusal(400, "the prompt is not valid Unicode text", param="prompt") from None
+        raise ApiError(400, "the prompt is not valid Unicode text", param="prompt") from None
     if body.task is not None and body.task not in service.task_names:
-        raise SettingsError(unknown_name("task", body.task[:80], service.task_names))
-    verifier = None
-    if body.verifier is not None:
-        if body.verifier not in service.verifiers:
-            raise SettingsError(unknown_name("verifier", body.verifier[:80], service.verifiers))
-        verifier = service.verifiers[body.verifier]
+        raise SettingsError(_unknown("task", body.task, service.task_names))
+    verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
     return Job(prompt, body.task, settings, verifier=verifier, earlier=earlier)
 
 
 def _settings(service: Service, body: Request, max_tokens: int | None, count: int) -> Settings:
-    """The server's defaults under what the request says."""
-    own = _own(body)
-    if body.temperature is not None:
-        own["temperature"] = body.temperature
-    if body.seed is not None:
-        own["seed"] = body.seed
-    merged = {**service.defaults, **service.own_of(str(own.get("method", ""))), **own}
+    """What the request says, over the server's defaults."""
+    own = _own(service, body)
+    merged = {**service.defaults_of(own.get("method", "")), **own}
     _greedy(merged, own)
     if max_tokens is not None:
         shorten(merged, max_tokens, own)
@@ -138,50 +132,67 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
     return settings
 
 
-def _own(body: Request) -> dict[str, Any]:
-    """The settings among a body's extra fields; nulls say nothing, habits are let pass."""
+def _own(service: Service, body: Request) -> dict[str, Any]:
+    """The settings that a body contains, each checked; null means that it was left out."""
     own: dict[str, Any] = {}
     for name, value in (body.__pydantic_extra__ or {}).items():
         if name in SEARCH_FIELDS:
             if value is not None:
-                own[name] = value
+                own[name] = declared.check(name, value)
         elif name in NEUTRAL:
             if value is not None and value not in NEUTRAL[name]:
-                raise Refusal(
+                raise ApiError(
                     400,
                     f"{name} is not supported by a diffusion search; leave it out",
                     param=name,
                     code="unsupported_parameter",
                 )
         elif name not in IGNORED:
-            known = {*type(body).model_fields, *SEARCH_FIELDS}
-            message = unknown_name("field", name[:80], known)
-            raise Refusal(400, message, param=name[:80], code="unknown_parameter")
-    profile = own.get("profile")
-    if profile is not None and profile not in CHOICES["profile"]:  # never a file
-        raise SettingsError(unknown_name("profile", str(profile)[:80], CHOICES["profile"]))
-    return own
+            message = _unknown("field", name, {*type(body).model_fields, *SEARCH_FIELDS})
+            short = name[: declared.LONGEST_NAME]
+            raise ApiError(400, message, param=short, code="unknown_parameter")
+    given = {
+        "temperature": body.temperature,
+        "seed": body.seed,
+        "verifier": _profile(service, body),
+    }
+    return own | {name: value for name, value in given.items() if value is not None}
+
+
+def _profile(service: Service, body: Request) -> str | None:
+    """The bundled verifier that a request names; registered ones are not a setting."""
+    if body.verifier is None or body.verifier in service.verifiers:
+        return None
+    setting = declared.by_name().get("verifier")
+    bundled = setting.choices if setting else ()
+    if body.verifier not in bundled:
+        raise SettingsError(_unknown("verifier", body.verifier, {*service.verifiers, *bundled}))
+    return body.verifier
+
+
+def _unknown(what: str, name: str, allowed: Any) -> str:
+    return unknown_name(what, name[: declared.LONGEST_NAME], allowed)
 
 
 def _greedy(merged: dict[str, Any], own: dict[str, Any]) -> None:
-    """Temperature 0 asks for the one greedy answer: nothing is left to search among."""
-    if merged["temperature"] != 0 or merged["method"] not in SAMPLING_METHODS:
+    """Temperature 0 means the one greedy answer: there is nothing to search."""
+    if merged["temperature"] != 0 or not declared.compares_children(merged["method"]):
         return
     if "method" in own:
         raise SettingsError(
-            f"temperature=0 with method={str(own['method'])[:40]!r}: all children would be equal; "
+            f"temperature=0 with method={own['method']!r}: all children would be equal; "
             "set a temperature above 0, or leave the method out"
         )
     merged["method"] = "baseline"
 
 
 def shorten(merged: dict[str, Any], max_tokens: int, own: dict[str, Any]) -> None:
-    """A canvas of at most `max_tokens`, its steps shrunk in proportion unless they were named."""
+    """At most `max_tokens` tokens, with steps in proportion unless the request names them."""
     length, steps = merged["gen_length"], merged["steps"]
-    if not isinstance(length, int) or max_tokens >= length:
+    if max_tokens >= length:
         return
     merged["gen_length"] = max_tokens
-    if "block_length" not in own and isinstance(merged["block_length"], int):
+    if "block_length" not in own:
         merged["block_length"] = min(merged["block_length"], max_tokens)
     if "steps" not in own:
         blocks = -(-max_tokens // merged["block_length"])
@@ -191,16 +202,30 @@ def shorten(merged: dict[str, Any], max_tokens: int, own: dict[str, Any]) -> Non
 def _spend(merged: dict[str, Any], own: dict[str, Any], budget: int, most: int) -> None:
     if "particles" in own or "branching" in own:
         raise SettingsError(
-            "budget picks particles and branching itself; give either the budget or those two"
+            "budget chooses particles and branching itself; give either the budget or those two"
         )
-    if not isinstance(merged["steps"], int) or isinstance(merged["steps"], bool):
-        return  # Settings will name the mistake
-    merged["particles"], merged["branching"] = allot(budget, max(1, merged["steps"]), most=most)
+    merged["particles"], merged["branching"] = allot(budget, merged["steps"], most=most)
+
+
+def allot(budget: int, steps: int, *, most: int) -> tuple[int, int]:
+    """(particles, branching) whose search needs at most `budget` NFE, and `most` per step.
+
+    A search of T steps needs at most 1 + T·N·b. The paper's b = 2 is used as soon as two particles
+    can have two children each.
+    """
+    children = min((budget - 1) // steps, most)
+    if children < 1:
+        raise SettingsError(
+            f"budget={budget} is too small for {steps} steps; give at least {steps + 1} "
+            "per choice, or fewer steps"
+        )
+    branching = 2 if children >= 4 else 1
+    return children // branching, branching
 
 
 def conversation(messages: Sequence[Message]) -> tuple[tuple[Turn, ...], str]:
-    """What was said before, and the question: the model's own template writes them."""
+    """The earlier turns and the question."""
     if messages[-1].role != "user":
-        raise Refusal(400, "the last message must be the user's", param="messages")
+        raise ApiError(400, "the last message must have the role user", param="messages")
     turns = [Turn(ROLES.get(one.role, one.role), one.text()) for one in messages]
     return tuple(turns[:-1]), turns[-1].text
