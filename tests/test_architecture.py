@@ -35,7 +35,7 @@ ALLOWED = {
 
 # Heavy or foreign packages and the only places that may name them.
 HOMES = {
-    "ray": {"distributed"},
+    "ray": {"evaluation.distributed"},
     "fastapi": {"server"},
     "uvicorn": {"server"},
     "starlette": {"server"},

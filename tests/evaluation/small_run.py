@@ -14,8 +14,9 @@ import torch
 
 from s3dlm import tasks
 from s3dlm.evaluation import plan as plans
+from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import FILE
-from s3dlm.evaluation.run import Plan, evaluate
+from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 from tests.fakes import fake_model
@@ -47,13 +48,18 @@ def small_model() -> Model:
 def small_plan(
     task: str,
     labels: tuple[str, ...] = LABELS,
-    base: Settings = BASE,
     seeds: tuple[int, ...] = (0, 1),
     limit: int | None = None,
     traces: int = 0,
+    **given: object,
 ) -> Plan:
-    problems = {task: tasks.load(tasks.get(task), preset="tiny", limit=limit)}
-    return Plan(plans.grid([task], labels, base), base, problems, seeds, traces=traces)
+    problems = {task: tasks.load(tasks.get(task), prompt_style="tiny", limit=limit)}
+    return Plan(plans.grid([task], labels, defaults, given), problems, seeds, traces=traces)
+
+
+def defaults(method: str) -> Settings:
+    """The fake model's settings of a method."""
+    return BASE.replace(method=method)
 
 
 def run_and_be_killed(task: str, folder: Path, kills: int) -> None:
@@ -66,7 +72,7 @@ def run_and_be_killed(task: str, folder: Path, kills: int) -> None:
     while killed < kills:
         child = os.fork()
         if child == 0:
-            evaluate(small_model(), small_plan(task), folder, max_rows=8)
+            evaluate(small_model(), small_plan(task), folder, batch_size=8)
             os._exit(0)
         _wait_for_bytes(folder / FILE, rng.choice((0, 0, 1, 1000, 2000, 4000)))
         time.sleep(rng.uniform(0.0, 0.03))

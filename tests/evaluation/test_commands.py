@@ -10,10 +10,10 @@ import typer
 from typer.testing import CliRunner
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation import commands, console, demo, figures, records, tune
+from s3dlm.evaluation import commands, demo, figures, records, tune
 from s3dlm.models import registry
 from s3dlm.tasks import recommended
-from tests.evaluation.small_run import BASE, small_model, write_task
+from tests.evaluation.small_run import BASE, defaults, small_model, write_task
 
 SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2", "-b", "2"]
 
@@ -62,7 +62,7 @@ def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
     assert [row[:2] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
 
 
-def test_report_marks_anew(app: typer.Typer, tmp_path: Path) -> None:
+def test_report_grades_again(app: typer.Typer, tmp_path: Path) -> None:
     task = write_task(tmp_path, 2)
     out = tmp_path / "run"
     call(
@@ -70,7 +70,7 @@ def test_report_marks_anew(app: typer.Typer, tmp_path: Path) -> None:
     )
     made = call(app, "report", str(out), "--grading", "d1", "--out", str(tmp_path / "d1"))
     assert "report.html" in made
-    assert "preset d1" in (tmp_path / "d1" / "report.md").read_text()
+    assert "**Grading**: d1" in (tmp_path / "d1" / "report.md").read_text()
 
 
 def test_reproduce_writes_the_results_page(app: typer.Typer, tmp_path: Path) -> None:
@@ -94,11 +94,11 @@ def test_reproduce_writes_the_results_page(app: typer.Typer, tmp_path: Path) -> 
 
 def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -> None:
     task = write_task(tmp_path, 2)
-    with pytest.raises(SettingsError, match="particles='two' is no list of numbers"):
+    with pytest.raises(SettingsError, match="particles='two' is not a list of numbers"):
         call(app, "eval", "--task", task, "-N", "two", "--out", str(tmp_path / "r"))
     with pytest.raises(SettingsError, match="did you mean 'gsm8k'"):
         call(app, "eval", "--task", "gsm8", "--out", str(tmp_path / "r"))
-    with pytest.raises(RecordError, match="name a folder that `s3dlm eval` wrote"):
+    with pytest.raises(RecordError, match="give a folder that `s3dlm eval` wrote"):
         call(app, "report", str(tmp_path))
 
 
@@ -106,7 +106,7 @@ def test_tuning_reads_the_validation_split_alone(
     app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["tune", "--model", "fake", "--task", "countdown", "--method", "best_of_k,s3"]
-    monkeypatch.setattr("s3dlm.tasks.default_preset", lambda name: "tiny")
+    monkeypatch.setattr("s3dlm.tasks.default_prompt_style", lambda name: "tiny")
     grid = ["--limit", "2", "--temperature", "0.5,1", "--lam", "1,4"]
     best = json.loads(call(app, *words, *grid, "--out", str(tmp_path), "--json"))
     assert set(best) == {"best_of_k", "s3"}
@@ -133,7 +133,7 @@ def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(recommended.TASKS, "fake", ("countdown",))
     ticks = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
     asked = demo.compare(
-        small_model(), BASE, tmp_path, 45.0, console.bars, clock=lambda: next(ticks)
+        small_model(), defaults, tmp_path, 45.0, commands.bars, clock=lambda: next(ticks)
     )
     # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
     assert asked == 4

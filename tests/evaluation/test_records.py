@@ -66,7 +66,7 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
         store.append(record("b"))
     lines = (tmp_path / FILE).read_bytes().splitlines(keepends=True)
     (tmp_path / FILE).write_bytes(lines[0][:20] + b"\n" + lines[1])
-    with pytest.raises(RecordError, match="line 1, is no record"):
+    with pytest.raises(RecordError, match="line 1, is not a record"):
         Store(tmp_path)
     row = json.loads(lines[0]) | {"v": 99}
     (tmp_path / FILE).write_text(json.dumps(row) + "\n")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from s3dlm.evaluation import figures, paper, plan, records, report, series, summary, tables
-from s3dlm.evaluation.run import Plan, evaluate
-from tests.evaluation.small_run import BASE, small_model, small_plan, write_task
+from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.run import evaluate
+from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
 
 LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
 
@@ -29,11 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     main = small_plan(task, LABELS, traces=1)
     more = [
-        *plan.grid([task], ["best_of_k", "s3"], BASE, {"particles": [1, 2], "branching": [1, 2]}),
-        *plan.grid([task], ["baseline", "s3"], BASE, {"block_length": [8, 24]}),
+        *plan.grid(
+            [task], ["best_of_k", "s3"], defaults, sweeps={"particles": [1, 2], "branching": [1, 2]}
+        ),
+        *plan.grid([task], ["baseline", "s3"], defaults, sweeps={"block_length": [8, 24]}),
     ]
-    conditions = plan.unique([*main.conditions, *plan.limited(more, 4, 1)])
-    whole = Plan(conditions, BASE, main.problems, main.seeds, traces=1)
+    conditions = plan.unique([*main.conditions, *plan.as_sweep(more, 4)])
+    whole = Plan(conditions, main.problems, main.seeds, traces=1)
     evaluate(small_model(), whole, place / "run")
     report.write(place / "run")
     return place / "run"
@@ -43,9 +46,9 @@ def test_tables_say_what_the_records_say(folder: Path) -> None:
     run = summary.read(folder)
     (task,) = run.tasks
     s3 = run.main(task)["s3"]
-    marks = [r.correct for r in records.read(folder) if r.spec == s3.spec]
-    assert len(marks) == 12
-    share = f"{100 * sum(marks) / 12:.1f}"
+    grades = [r.correct for r in records.read(folder) if r.spec == s3.spec]
+    assert len(grades) == 12
+    share = f"{100 * sum(grades) / 12:.1f}"
     (row,) = tables.accuracy(run).rows
     assert row[-1].lstrip("*").startswith(f"{share} [")
     assert row[1] == "6"
@@ -121,7 +124,7 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
     assert len(data["problems"]) == 6
     first = data["problems"][0]
     assert [row["label"] for row in first["rows"]] == list(LABELS)
-    assert all(len(row["marks"]) == 2 for row in first["rows"])
+    assert all(len(row["grades"]) == 2 for row in first["rows"])
     assert all((folder / row["trace"]).is_file() for row in first["rows"])
     assert "</script>" in data["problems"][1]["question"]
 
@@ -129,7 +132,7 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
 def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_path: Path) -> None:
     before = (folder / records.FILE).read_bytes()
     made = report.write(folder, grading="hex", out=tmp_path)
-    assert "preset hex" in made.markdown.read_text()
+    assert "**Grading**: hex" in made.markdown.read_text()
     assert (folder / records.FILE).read_bytes() == before
 
 

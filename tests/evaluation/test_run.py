@@ -12,8 +12,9 @@ import pytest
 
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import manifest, records
+from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import canonical
-from s3dlm.evaluation.run import TIMED, Plan, evaluate
+from s3dlm.evaluation.run import TIMED, evaluate
 from s3dlm.trace import read_trace
 from tests.evaluation.small_run import BASE, LABELS, small_model, small_plan, write_task
 
@@ -29,7 +30,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A task of 12 problems and an undisturbed run of it."""
     folder = tmp_path_factory.mktemp("whole")
     task = write_task(folder)
-    evaluate(small_model(), small_plan(task), folder / "run", max_rows=8)
+    evaluate(small_model(), small_plan(task), folder / "run", batch_size=8)
     return task, folder / "run"
 
 
@@ -67,19 +68,19 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_run(
     assert 0 < before < len(rows(tmp_path / "killed"))  # the kills fell into the run
 
 
-def test_packing_does_not_change_a_record(whole: tuple[str, Path], tmp_path: Path) -> None:
+def test_the_batch_size_does_not_change_a_record(whole: tuple[str, Path], tmp_path: Path) -> None:
     task, folder = whole
     for most in (1, 64):
-        evaluate(small_model(), small_plan(task), tmp_path / str(most), max_rows=most)
+        evaluate(small_model(), small_plan(task), tmp_path / str(most), batch_size=most)
         assert rows(tmp_path / str(most)) == rows(folder)
 
 
-def test_remembered_rows_change_no_record_and_only_the_first_problems_are_timed(
+def test_a_row_cache_changes_no_record_and_only_the_first_problems_are_timed(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
     task, folder = whole
-    plan = dataclasses.replace(small_plan(task), remember=0.1)
-    evaluate(small_model(), plan, tmp_path / "run", max_rows=8)
+    plan = dataclasses.replace(small_plan(task), row_cache=0.1)
+    evaluate(small_model(), plan, tmp_path / "run", batch_size=8)
     assert sorted(rows(tmp_path / "run")) == sorted(rows(folder))
     timed = {(r.sample, r.seed) for r in records.read(tmp_path / "run") if r.at is not None}
     first = plan.problems[task].samples[:TIMED]
@@ -91,7 +92,7 @@ def test_the_same_command_again_is_byte_equal_apart_from_clocks(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
     task, folder = whole
-    evaluate(small_model(), small_plan(task), tmp_path, max_rows=8)
+    evaluate(small_model(), small_plan(task), tmp_path, batch_size=8)
     for line, again in zip(
         (folder / records.FILE).read_bytes().splitlines(),
         (tmp_path / records.FILE).read_bytes().splitlines(),
@@ -122,7 +123,7 @@ def test_a_plan_may_grow(whole: tuple[str, Path], tmp_path: Path) -> None:
         (lambda p: _based(p, lam=1.0), r"lam was 2\.0 and is now 1\.0"),
         (lambda p: _based(p, steps=2), "steps was 4 and is now 2"),
         (lambda p: dataclasses.replace(p, seeds=(0,)), r"seeds were \[0, 1\] and are now \[0\]"),
-        (lambda p: dataclasses.replace(p, conditions=p.conditions[:2]), "/s3 are missing now"),
+        (lambda p: dataclasses.replace(p, conditions=p.conditions[:2]), "/s3 is missing"),
         (lambda p: dataclasses.replace(p, split="validation"), "split was 'test'"),
     ],
 )
@@ -136,7 +137,7 @@ def test_a_changed_plan_is_refused(whole, tmp_path: Path, change, said: str) -> 
 
 def _based(plan: Plan, **changes: object) -> Plan:
     (task,) = plan.problems
-    return small_plan(task, base=BASE.replace(**changes))
+    return small_plan(task, **changes)  # type: ignore[arg-type]
 
 
 def test_other_problems_and_other_models_are_refused(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_other_problems_and_other_models_are_refused(tmp_path: Path) -> None:
         evaluate(other, small_plan(task, LABELS[:1]), tmp_path / "run")
     path = tmp_path / "problems.jsonl"
     path.write_text(path.read_text().replace("Target: 24", "Target: 25"))
-    with pytest.raises(RecordError, match=r"begun with other problems: problems-0001"):
+    with pytest.raises(RecordError, match=r"started with other problems: problems-0001"):
         evaluate(small_model(), small_plan(task, LABELS[:1]), tmp_path / "run")
 
 
@@ -156,7 +157,7 @@ def test_the_manifest_says_what_ran(whole: tuple[str, Path]) -> None:
     found = manifest.read(folder)
     assert found.conditions == tuple(small_plan(task).conditions)
     assert (found.model, found.seeds, found.counts) == ("fake", (0, 1), {task: 12})
-    assert found.base["lam"] == 2.0
+    assert {c.value("lam") for c in found.conditions} == {1.0, 2.0}
     assert {"torch", "python", "s3dlm"} <= set(found.versions)
     assert found.machine["cores"] >= 1
     assert json.loads((folder / manifest.FILE).read_text())["v"] == manifest.VERSION

@@ -189,7 +189,7 @@ def test_every_method_gives_the_ids_of_its_text(model: HeldModel, method: str) -
     [
         ({"tokenizer": None}, SettingsError, "pass tokenizer="),
         ({"particels": 3}, SettingsError, "did you mean 'particles'"),
-        ({"stopping_criteria": [1]}, SettingsError, "stopping_criteria has no meaning"),
+        ({"stopping_criteria": [1]}, SettingsError, "stopping_criteria is not supported"),
         ({"inputs": torch.zeros(3, dtype=torch.long)}, PromptError, r"\(prompts, tokens\)"),
     ],
 )
@@ -204,5 +204,5 @@ def test_what_cannot_be_is_refused(
 def test_a_model_without_a_mask_is_no_diffusion_model(model: HeldModel) -> None:
     other = HeldModel(Config())
     other.config.mask_token_id = None
-    with pytest.raises(ModelError, match="names no mask token"):
+    with pytest.raises(ModelError, match="has no mask token"):
         as_model(other, TOKENIZER)

@@ -1,8 +1,8 @@
-"""The report as one HTML page that needs nothing else: style, script, figures and data inside it.
+"""The report as one self-contained HTML page: style, script, figures and data are embedded.
 
 Questions, answers and outputs are untrusted text. Python escapes what it writes; the script sets
-text only, never markup; the embedded JSON cannot close its own element; and a policy forbids the
-page to load or send anything.
+text, never markup; the embedded JSON cannot close its own element; and a content security policy
+keeps the page from loading or sending anything.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from s3dlm.evaluation.tables import Grid, title_of
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
-NAMES = {  # what the bar at the top calls the sections
+NAMES = {  # section names in the navigation bar
     "accuracy": "Accuracy",
-    "comparisons": "Pairs",
+    "comparisons": "Comparisons",
     "ablation": "Ablation",
     "paper": "Paper",
     "cost": "Cost",
@@ -57,7 +57,7 @@ def render(
         *((f"figure-{key}", NAMES.get(key, key)) for key, _, _, _ in figures),
         *((grid.key, NAMES.get(grid.key, grid.key)) for grid in last),
         ("problems", "Problems"),
-        ("setting", "Setting"),
+        ("settings", "Settings"),
     ]
     links = "".join(f'<li><a href="#{key}">{_text(name)}</a></li>' for key, name in anchors)
     body = [
@@ -76,7 +76,7 @@ def render(
         f'<header><h1>{_text(title)}</h1><div class="verdict">{sentences}</div></header>'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>{"".join(body)}</main>'
         f'<footer class="soft">Made by <code>s3dlm report</code> from {_text(str(_count(run)))} '
-        "records; every figure's data lies beside it as CSV.</footer>"
+        "records; the data of every figure is beside it as CSV.</footer>"
         f'<script type="application/json" id="data">{_embedded(_problems(run))}</script>'
         f"<script>{_asset('report.js')}</script></body></html>\n"
     )
@@ -113,7 +113,7 @@ def _table(grid: Grid) -> str:
 
 
 def _is_word(grid: Grid, column: int) -> bool:
-    """A column of names reads from the left, a column of numbers from the right."""
+    """Columns of names are aligned left, columns of numbers right."""
     return all(row[column][:1].isalpha() for row in grid.rows)
 
 
@@ -134,7 +134,7 @@ def _figure(key: str, title: str, caption: str, svg: str) -> str:
 
 def _facts(facts: Mapping[str, str]) -> str:
     pairs = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in facts.items())
-    return f'<section id="setting"><h2>Setting</h2><dl class="facts">{pairs}</dl></section>'
+    return f'<section id="settings"><h2>Settings</h2><dl class="facts">{pairs}</dl></section>'
 
 
 def _browser(run: Evaluation) -> str:
@@ -148,30 +148,30 @@ def _browser(run: Evaluation) -> str:
         )
 
     return (
-        '<section id="problems"><h2>Problems, one by one</h2><div class="controls">'
+        '<section id="problems"><h2>Problems</h2><div class="controls">'
         f'<label>Task<select id="task"><option value="">all</option>{tasks}</select></label>'
         '<label>Show<select id="outcome"><option value="all">every problem</option>'
         '<option value="won">first method better than second</option>'
         '<option value="lost">first method worse than second</option>'
-        '<option value="failed">nobody right</option>'
-        '<option value="solved">everybody right</option></select></label>'
-        f'<label>First<select id="first">{choose("s3")}</select></label>'
-        f'<label>Second<select id="second">{choose("best_of_k")}</select></label>'
-        '<label>Words<input id="words" type="search" placeholder="in the question"></label>'
-        '<button id="back" type="button">Back</button><button id="next" type="button">Next</button>'
+        '<option value="failed">solved by no method</option>'
+        '<option value="solved">solved by all methods</option></select></label>'
+        f'<label>First method<select id="first">{choose("s3")}</select></label>'
+        f'<label>Second method<select id="second">{choose("best_of_k")}</select></label>'
+        '<label>Search<input id="words" type="search" placeholder="words in the question"></label>'
+        '<button id="back" type="button">Previous</button><button id="next" type="button">Next</button>'
         '</div><p class="soft" id="found" aria-live="polite"></p><div id="problem-list"></div>'
         "</section>"
     )
 
 
 def _embedded(data: object) -> str:
-    """JSON that can stand inside a script element whatever its strings say."""
+    """JSON that is safe inside a script element, whatever its strings contain."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _problems(run: Evaluation) -> dict[str, object]:
-    """The browser's data: per problem every main method's marks, answer, output and votes."""
+    """The data of the problem list: grades, answer, output and votes of every main method."""
     listed = []
     for task in run.tasks:
         rows: dict[str, list[dict[str, object]]] = {s.id: [] for s in run.samples[task]}
@@ -191,11 +191,11 @@ def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     for record in sorted(run.records[spec], key=lambda r: r.seed):
         if record.sample in found:
-            found[record.sample]["marks"] += [record.correct]  # type: ignore[operator]
+            found[record.sample]["grades"] += [record.correct]  # type: ignore[operator]
             continue
         trace = _trace(run.folder, f"{spec}-{record.sample}")
         found[record.sample] = {
-            "marks": [record.correct],
+            "grades": [record.correct],
             "answer": record.answer,
             "text": record.text,
             "votes": ", ".join(one.answer or "none" for one in record.survivors),
@@ -205,7 +205,7 @@ def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
 
 
 def _trace(folder: Path, name: str) -> str | None:
-    """Where a search was written down: as a page to look at, else as the bare trace."""
+    """The trace of a search: its HTML page if there is one, else the trace file."""
     found = (f"traces/{name}{suffix}" for suffix in (".html", ".jsonl"))
     return next((path for path in found if (folder / path).is_file()), None)
 

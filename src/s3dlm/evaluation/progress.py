@@ -1,4 +1,4 @@
-"""How far an evaluation is: a bar with time left and running accuracy, or plain lines in a log."""
+"""Progress of an evaluation: a bar with remaining time and accuracy, or plain lines in a log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.tables import title_of
 
-LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+LINE_EVERY = 10.0  # seconds between lines if there is no terminal
 
 
 def _duration(seconds: float) -> str:
@@ -32,13 +32,12 @@ def _duration(seconds: float) -> str:
 
 
 def weight(condition: Condition) -> int:
-    """What a sample of a condition is likely to cost: its rows, were none of them saved."""
-    settings = condition.settings
-    return settings.particles * settings.branching * settings.steps
+    """The likely cost of a sample: its NFE without deduplication."""
+    return condition.children * condition.settings.steps
 
 
 class _Left(ProgressColumn):
-    """Time left for all conditions together."""
+    """Remaining time for all conditions together."""
 
     def __init__(self, bars: Bars) -> None:
         super().__init__()
@@ -50,7 +49,7 @@ class _Left(ProgressColumn):
 
 
 class Bars:
-    """The observer the command line passes to `evaluate`."""
+    """The observer that the command line passes to `evaluate`."""
 
     def __init__(
         self, conditions: Sequence[Condition], counts: Mapping[str, int], seeds: int
@@ -58,7 +57,7 @@ class Bars:
         self.console = Console(stderr=True)
         self.conditions = list(conditions)
         self.total = sum(weight(c) * c.count(counts[c.task], seeds) for c in conditions)
-        self.done = self.fresh = 0  # in weights; fresh: done in this sitting
+        self.done = self.fresh = 0  # in weights; fresh: done in this session
         self.right: list[float] = []
         self.count = self.number = 0
         self.started = self.spoken = time.monotonic()
@@ -89,7 +88,7 @@ class Bars:
             self.progress.stop()
 
     def left(self) -> float | None:
-        """Seconds that the rest will take at the pace of this sitting."""
+        """Remaining seconds at the speed of this session."""
         if not self.fresh:
             return None
         return (time.monotonic() - self.started) * max(0, self.total - self.done) / self.fresh
@@ -119,7 +118,7 @@ class Bars:
             self._say(f"{len(self.right)}/{self.size}")
 
     def _finished(self) -> None:
-        """One lasting line for a condition that is complete."""
+        """One permanent line for a condition that is complete."""
         if self.right and len(self.right) == self.size:
             self._say(f"{self.size}/{self.size}")
             self.right = []
@@ -131,9 +130,9 @@ class Bars:
         self.spoken = time.monotonic()
 
     def _name(self) -> str:
-        settings = self.condition.settings
+        particles, branching = self.condition.budget
         what = f"{title_of(self.condition.task)} {self.condition.label}"
-        size = f"N={settings.particles} b={settings.branching} block={settings.block_length}"
+        size = f"N={particles} b={branching} block={self.condition.settings.block_length}"
         return f"[{self.number}/{len(self.conditions)}] {what} ({size})".replace("[", "\\[", 1)
 
     def _accuracy(self) -> str:

@@ -1,9 +1,9 @@
-"""Finished samples as append-only JSON lines that outlive a kill at any moment.
+"""Finished samples as append-only JSON lines that survive a kill at any moment.
 
-A row is written once, whole, and forced to the disk before the next begins. What a kill can leave
-behind is therefore one torn last line; opening the store cuts it off, and that sample is run again.
-Everything that is measured with a clock sits under "time", so that two runs of the same seed are
-equal byte for byte without it.
+A line is written once, as a whole, and synced to the disk before the next one. A kill can therefore
+leave at most one incomplete last line; opening the store removes it, and that sample is run again.
+All measured times are under "time", so that two runs with the same seed are equal byte for byte
+without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Key = tuple[str, str, int]  # (condition, sample, seed)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One survivor of a search: enough to vote, score and grade again without a model."""
+    """One survivor of a search, with all that voting, scoring and grading need."""
 
     text: str
     answer: str | None
@@ -46,30 +46,28 @@ class Record:
     spec: str
     sample: str
     seed: int
-    correct: float  # 1 right, 0 wrong; Sudoku under d1 grading: the share of right cells
+    correct: float  # 1 or 0; Sudoku under d1 grading: the share of correct cells
     answer: str | None
     text: str
     survivors: tuple[Candidate, ...]
-    nfe: int  # rows really forwarded
-    nfe_logical: int  # what Algorithm 1 would have paid
+    nfe: int  # forward passes of one canvas
+    nfe_logical: int  # what Algorithm 1 would need without deduplication
     steps: int
     tokens: int  # of the output, end tokens stripped
     answer_tokens: int  # of the extracted answer: what the paper's tables count
     confidence: float
-    ess: float | None  # mean over the steps, as a share of the children; None: never weighed
+    ess: float | None  # mean over the steps, divided by the children; None: no weights
     curve: tuple[float, ...] = ()  # mean confidence at every step
     scores: tuple[tuple[int, ...], ...] = ()  # children's scores at every step, in hundredths
-    seconds: float = 0.0  # from a search's first forward to its answer, in company of others
-    at: float | None = (
-        None  # seconds from the condition's start to this sample's end; None: not timed
-    )
+    seconds: float = 0.0  # from first forward pass to answer, in a batch with others
+    at: float | None = None  # seconds from the condition's start to this answer; None: not timed
 
     @property
     def key(self) -> Key:
         return (self.spec, self.sample, self.seed)
 
     def to_json(self) -> dict[str, Any]:
-        """The row as it is written: clocks apart from all that a seed decides."""
+        """The line as it is written, with measured times apart from all that a seed decides."""
         row = dataclasses.asdict(self)
         time = {name: row.pop(name) for name in ("seconds", "at")}
         return {"v": VERSION, **row, "time": time}
@@ -90,10 +88,10 @@ def _dump(row: Mapping[str, object]) -> bytes:
 
 
 def read(folder: Path) -> list[Record]:
-    """All whole rows of a run, in the order they were finished; a torn last line is left out."""
+    """All records of a run in the order they were finished, without an incomplete last line."""
     path = folder / FILE
     if not path.is_file():
-        raise RecordError(f"{folder} holds no {FILE}; name a folder that `s3dlm eval` wrote")
+        raise RecordError(f"{folder} has no {FILE}; give a folder that `s3dlm eval` wrote")
     return list(_parse(path, path.read_bytes()))
 
 
@@ -106,13 +104,13 @@ def _parse(path: Path, data: bytes) -> Iterator[Record]:
             raise RecordError(f"{path}, line {number}: {error}") from error
         except (ValueError, TypeError, KeyError) as error:
             raise RecordError(
-                f"{path}, line {number}, is no record ({error}); a kill tears only the last line, "
-                "so the file was changed by something else: restore it or start a new folder"
+                f"{path}, line {number}, is not a record ({error}); a kill damages only the last line, "
+                "so something else changed the file: restore it or start a new folder"
             ) from error
 
 
 class Store:
-    """The open record file of one run: what is there, and a way to add to it."""
+    """The open record file of one run."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,17 +132,17 @@ class Store:
 
     def _claim(self, key: Key) -> None:
         if key in self.keys:
-            raise RecordError(f"the sample {key} is already recorded; nothing may count twice")
+            raise RecordError(f"the sample {key} is already recorded; no sample may count twice")
         self.keys.add(key)
 
     def _repair(self, data: bytes) -> None:
-        """Cut off what a kill left of an unfinished line, and stand at the end."""
+        """Remove what a kill left of an incomplete line, and move to the end."""
         self._file.truncate(data.rfind(b"\n") + 1)
         self._file.seek(0, os.SEEK_END)
         os.fsync(self._file.fileno())
 
     def append(self, record: Record) -> None:
-        """Write one row, and return only when the disk has it."""
+        """Write one record and sync it to the disk."""
         self._claim(record.key)
         self._file.write(_dump(record.to_json()))
         self._file.flush()
@@ -167,21 +165,21 @@ class Store:
 
 
 def _locked(path: Path) -> BinaryIO:
-    """The file, held by this process alone: two writers would tear each other's lines."""
+    """The file, locked: two writers would mix their lines."""
     file = path.open("a+b")
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
         raise RecordError(
-            f"{path} is being written by another run; wait for it or name another folder"
+            f"{path} is being written by another run; wait for it or give another folder"
         ) from error
     file.seek(0)
     return file
 
 
 def write_atomic(path: Path, data: str) -> None:
-    """Replace a small file as a whole: a reader sees the old text or the new one."""
+    """Replace a file as a whole: a reader sees either the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     with draft.open("w", encoding="utf-8") as file:
@@ -192,7 +190,7 @@ def write_atomic(path: Path, data: str) -> None:
 
 
 def canonical(records: Iterable[Record]) -> list[bytes]:
-    """Rows without their clocks, sorted by key: equal for equal runs, however they were made."""
+    """Lines without times, sorted by key: equal for equal runs, however they were made."""
     rows = []
     for record in sorted(records, key=lambda r: r.key):
         row = record.to_json()

@@ -1,6 +1,6 @@
-"""A folder of records read back and condensed: one cell a condition, comparisons in pairs.
+"""A run read from its folder and summarised: one cell per condition, and paired comparisons.
 
-Nothing here needs a model. Grading is done again when another grading preset is asked for.
+Nothing here needs a model. Texts are graded again if another grading is asked for.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from s3dlm.errors import RecordError
 from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation import records as rows
 from s3dlm.evaluation.manifest import Manifest
-from s3dlm.evaluation.plan import ALIASES, Condition, settings_of
+from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import Comparison, Interval, compare, wilson
-from s3dlm.search.methods import METHODS
-from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
 
-Grade = Callable[[str, Sample, Record], float]  # (task, problem, record) → mark
+Grade = Callable[[str, Sample, Record], float]  # (task, problem, record) → grade
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,43 +31,23 @@ class Evaluation:
     manifest: Manifest
     samples: Mapping[str, Sequence[Sample]]
     records: Mapping[str, Sequence[Record]]  # by condition
-    mains: Mapping[str, Mapping[str, Condition]]  # the main comparison, by task and label
 
     @property
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(c.task for c in self.manifest.conditions))
 
-    @property
-    def base(self) -> Settings:
-        return Settings.from_json(self.manifest.base)
-
-    def main(self, task: str) -> Mapping[str, Condition]:
-        """The conditions of the main comparison (no sweep) by label."""
-        return self.mains.get(task, {})
+    def main(self, task: str) -> dict[str, Condition]:
+        """The conditions of the main comparison by label."""
+        return {c.label: c for c in self.manifest.conditions if c.task == task and c.main}
 
     def labels(self) -> list[str]:
         """Labels of the main comparison, in the plan's order."""
         return list(dict.fromkeys(label for task in self.tasks for label in self.main(task)))
 
 
-def _mains(plan: Manifest) -> dict[str, dict[str, Condition]]:
-    """Which conditions are the main comparison's: the base settings, as each label reads them."""
-    base = Settings.from_json(plan.base)
-    wanted = {
-        label: settings_of(label, base, plan.tuned).replace(seed=0)
-        for label in {condition.label for condition in plan.conditions}
-        if label in METHODS or label in ALIASES  # a variant's name stands outside the comparison
-    }
-    found: dict[str, dict[str, Condition]] = {}
-    for condition in plan.conditions:
-        if condition.settings == wanted.get(condition.label):
-            found.setdefault(condition.task, {})[condition.label] = condition
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One condition, condensed over its problems and seeds."""
+    """One condition, summarised over its problems and seeds."""
 
     condition: Condition
     problems: int
@@ -78,11 +56,11 @@ class Cell:
     unanswered: float  # share of samples without an answer
     nfe: float
     nfe_logical: float
-    deduplicated: float  # share of Algorithm 1's rows that were not paid for
-    timed: int  # samples that the next three are measured on
-    seconds: float  # wall-clock per sample at full batches
-    latency: float  # their total wall-clock
-    wall: float  # the paper's: mean of the stamps at which samples finish
+    deduplicated: float  # share of Algorithm 1's forward passes that were not needed
+    timed: int  # number of samples behind the next three
+    seconds: float  # wall-clock time per sample, batched
+    latency: float  # total wall-clock time
+    wall: float  # the paper's wall time: mean of the times at which samples finish
     tokens: float
     answer_tokens: float
     confidence: float
@@ -90,7 +68,7 @@ class Cell:
 
 
 def read(folder: Path, grade: Grade | None = None) -> Evaluation:
-    """A run from its folder; `grade` marks every record anew."""
+    """A run from its folder; with `grade`, every record is graded again."""
     plan = manifests.read(folder)
     samples = manifests.read_samples(folder)
     problems = {sample.id: (task, sample) for task, some in samples.items() for sample in some}
@@ -98,23 +76,22 @@ def read(folder: Path, grade: Grade | None = None) -> Evaluation:
     for record in rows.read(folder):
         if record.spec not in by_spec or record.sample not in problems:
             raise RecordError(
-                f"{folder / rows.FILE} has a row for ({record.spec}, {record.sample}) that the "
-                "manifest does not know; the two files belong to different runs"
+                f"{folder / rows.FILE} has a record of ({record.spec}, {record.sample}), which "
+                "is not in the manifest; the two files belong to different runs"
             )
         if grade is not None:
-            mark = grade(*problems[record.sample], record)
-            record = dataclasses.replace(record, correct=mark)
+            record = dataclasses.replace(record, correct=grade(*problems[record.sample], record))
         by_spec[record.spec].append(record)
-    return Evaluation(folder, plan, samples, by_spec, _mains(plan))
+    return Evaluation(folder, plan, samples, by_spec)
 
 
-def regrade(preset: str) -> Grade:
-    """Marks by another grading preset, from the recorded texts."""
+def regrade(grading: str) -> Grade:
+    """Grades the recorded texts by another grading."""
     from s3dlm import answers, tasks
 
     def grade(task: str, sample: Sample, record: Record) -> float:
         kind = tasks.get(task).answer
-        return answers.grade(kind, record.text, sample.gold, preset, sample.question)
+        return answers.grade(kind, record.text, sample.gold, grading, sample.question)
 
     return grade
 
@@ -125,7 +102,7 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def cell(condition: Condition, records: Sequence[Record]) -> Cell:
-    """The condensed figures of one condition; the interval counts problems, not seeds."""
+    """The figures of one condition; the interval counts problems, not seeds."""
     problems = len({record.sample for record in records})
     nfe, logical = _mean(r.nfe for r in records), _mean(r.nfe_logical for r in records)
     timed = [r.at for r in records if r.at is not None]
@@ -151,14 +128,14 @@ def cell(condition: Condition, records: Sequence[Record]) -> Cell:
 
 
 def cells(run: Evaluation) -> dict[str, Cell]:
-    """Every condition that has records, by its hash."""
+    """Every condition that has records, by spec."""
     return {
         c.spec: cell(c, run.records[c.spec]) for c in run.manifest.conditions if run.records[c.spec]
     }
 
 
 def paired(run: Evaluation, ours: Condition, theirs: Condition) -> Comparison:
-    """Two conditions on the (problem, seed) pairs that both have finished."""
+    """Two conditions on the (problem, seed) pairs that both have."""
     first = {(r.sample, r.seed): r.correct for r in run.records[ours.spec]}
     second = {(r.sample, r.seed): r.correct for r in run.records[theirs.spec]}
     problems: dict[str, list[tuple[float, float]]] = {}

@@ -1,4 +1,4 @@
-"""The tables of a report, as plain text cells: written once, rendered as Markdown and as HTML."""
+"""The tables of a report as plain text cells, rendered as Markdown, HTML and in the terminal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from s3dlm import tasks as benchmarks
 from s3dlm.evaluation import paper, series
-from s3dlm.evaluation.plan import ALIASES
+from s3dlm.evaluation.plan import ALIASES, method_of
 from s3dlm.evaluation.statistics import Comparison, Interval
 from s3dlm.evaluation.summary import Cell, Evaluation, cells, paired
 from s3dlm.search.methods import METHODS
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
-RIVALS = ("best_of_k", "baseline")  # the verdict's opponents
+BASELINES = ("best_of_k", "baseline")  # what the verdict compares with
 LEVEL = 0.05
 
 
@@ -27,7 +27,7 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
-    late: bool = False  # stands behind the figures
+    late: bool = False  # printed after the figures
 
 
 def title_of(task: str) -> str:
@@ -96,13 +96,13 @@ def ablation(run: Evaluation) -> Grid:
     }
     rows = []
     for label in labels:
-        method = METHODS.get(str(ALIASES.get(label, {}).get("method", label)))
+        known = label in METHODS or label in ALIASES
+        method = METHODS[method_of(label)] if known else None
         ahead = "✓" if method and method.scored == "every step" else "×"
         tilt = "✓" if method and method.weight in ("tilt", "twist") else "×"
         rows.append((label, ahead, tilt, *(marked[task][label] for task in found)))
     columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
-    budget = run.base.particles * run.base.branching
-    note = f"All methods but the baseline have the budget K = N·b = {budget} rows a step."
+    note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
     return Grid("ablation", "Ablation (Table 2)", columns, tuple(rows), note)
 
 
@@ -142,21 +142,23 @@ def comparisons(run: Evaluation, ours: str = "s3") -> Grid:
     return Grid("comparisons", f"{ours} against the others, in pairs", full, tuple(rows), note)
 
 
-def duels(run: Evaluation, ours: str = "s3") -> Grid:
-    """The comparison in short, for a terminal: differences to the verdict's opponents."""
+def short_comparisons(run: Evaluation, ours: str = "s3") -> Grid:
+    """The comparison in short, for a terminal: differences to the verdict's baselines."""
     rows = []
     for task in run.tasks:
         main, cells_ = run.main(task), []
-        for rival in RIVALS:
-            if ours in main and rival in main:
-                found = paired(run, main[ours], main[rival])
+        for baseline in BASELINES:
+            if ours in main and baseline in main:
+                found = paired(run, main[ours], main[baseline])
                 worse = max(found.p_mcnemar, found.p_bootstrap)
                 cells_ += [_comparison(found)[0], p_value(worse)]
         if cells_:
             rows.append((title_of(task), *cells_))
-    columns = [name for rival in RIVALS for name in (f"{ours} − {rival}", "p")]
+    columns = [name for baseline in BASELINES for name in (f"{ours} − {baseline}", "p")]
     width = max((len(row) for row in rows), default=1)
-    return Grid("duels", "Differences in points [95 %]", ("Task", *columns)[:width], tuple(rows))
+    return Grid(
+        "short_comparisons", "Differences in points [95 %]", ("Task", *columns)[:width], tuple(rows)
+    )
 
 
 def _comparison(found: Comparison) -> tuple[str, ...]:
@@ -172,7 +174,7 @@ def _comparison(found: Comparison) -> tuple[str, ...]:
 
 
 def cost(run: Evaluation) -> Grid:
-    """Table 3: tokens, latency, rows."""
+    """Table 3: tokens and latency."""
     rows = [
         (
             title_of(task),
@@ -189,18 +191,18 @@ def cost(run: Evaluation) -> Grid:
     ]
     columns = ("Task", "Method", "Output tokens", "Answer tokens", "Timed")
     note = (
-        f"Tokens by {run.manifest.token_counter}; the paper's “effective tokens” of 3 to 6 are "
-        "those of the extracted answer. Total latency is the wall-clock of the timed samples, all "
-        "of them unless rows were remembered from one method to the next, without loading the "
-        "model; the paper's wall time is the mean of the stamps at which samples end, about half "
-        "of it. Conditions ran one after another in full batches."
+        f"Tokens counted by {run.manifest.token_counter}; the paper's “effective tokens” (3 to 6) "
+        "are those of the extracted answer. Total latency is the wall-clock time of the timed "
+        "samples without loading the model; with a row cache only the first samples are timed. The "
+        "paper's wall time is the mean of the times at which samples finish, about half of it. "
+        "Conditions ran one after another, batched."
     )
     full = (*columns, "Total latency (s)", "Wall time (s)", "s per sample")
     return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note, late=True)
 
 
 def search_figures(run: Evaluation) -> Grid:
-    """What the search did: rows, effective sample size, confidence."""
+    """What the search did: NFE, effective sample size, confidence."""
     rows = [
         (
             title_of(task),
@@ -215,18 +217,18 @@ def search_figures(run: Evaluation) -> Grid:
         for task, row in _main_cells(run).items()
         for label, cell in row.items()
     ]
-    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Rows saved", "ESS share")
+    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Saved", "ESS share")
     note = (
-        "NFE: rows really forwarded for one problem. Rows are saved where children are equal token "
-        "for token and where a text is finished early. ESS share: effective sample size of a "
-        "step's weights, divided by its children. Unanswered: no answer could be extracted."
+        "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
+        "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
+        "step's weights divided by the number of children. Unanswered: no answer was found."
     )
     full = (*columns, "Mean confidence", "Unanswered")
     return Grid("search", "What the search did", full, tuple(rows), note, late=True)
 
 
 def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
-    """Accuracy over particles and branching, where a run has swept them."""
+    """Accuracy over particles and branching, if a run has swept them."""
     found: dict[tuple[int, int], dict[str, str]] = {}
     for row in series.accuracy_nfe(run).where(label=label):
         point = (int(str(row["particles"])), int(str(row["branching"])))
@@ -240,14 +242,15 @@ def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
         for n, b in sorted(found)
     )
     columns = ("N", "b", *(title_of(task) for task in run.tasks))
-    note = "Accuracy [95 %] @ NFE, on the problems and seeds that every point of the sweep has."
+    note = "Accuracy [95 %] @ NFE, on the problems and seeds that all points of the sweep share."
     title = f"{label} over particles N and branching b"
     return Grid("sweep", title, columns, rows, note, late=True)
 
 
 def beside_paper(run: Evaluation) -> Grid | None:
-    """The paper's numbers beside ours; None unless model and setting are the paper's."""
-    if not paper.same_setting(run.manifest.model, run.base):
+    """The paper's numbers beside ours; None unless model and settings are the paper's."""
+    s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
+    if not s3 or not all(paper.same_setting(run.manifest.model, c.settings) for c in s3):
         return None
     rows = []
     for task, row in _main_cells(run).items():
@@ -261,33 +264,33 @@ def beside_paper(run: Evaluation) -> Grid | None:
 
 
 def verdict(run: Evaluation, ours: str = "s3") -> list[str]:
-    """One sentence a rival: where `ours` wins, loses, and where nothing can be said."""
+    """One sentence per baseline: where `ours` is better, worse, and not significantly different."""
     lines = []
-    for rival in RIVALS:
+    for baseline in BASELINES:
         won: list[str] = []
         lost: list[str] = []
         open_: list[str] = []
         for task in run.tasks:
             main = run.main(task)
-            if ours not in main or rival not in main:
+            if ours not in main or baseline not in main:
                 continue
-            found = paired(run, main[ours], main[rival])
+            found = paired(run, main[ours], main[baseline])
             clear = max(found.p_mcnemar, found.p_bootstrap) < LEVEL
             name = f"{title_of(task)} ({100 * found.difference.value:+.1f})"
             (open_ if not clear else won if found.difference.value > 0 else lost).append(name)
         total = len(won) + len(lost) + len(open_)
         if total:
-            lines.append(_sentence(ours, rival, won, lost, open_, total))
+            lines.append(_sentence(ours, baseline, won, lost, open_, total))
     return lines
 
 
 def _sentence(
-    ours: str, rival: str, won: list[str], lost: list[str], open_: list[str], total: int
+    ours: str, baseline: str, won: list[str], lost: list[str], open_: list[str], total: int
 ) -> str:
-    parts = [f"{ours} beats {rival} on {len(won)} of {total} tasks"]
+    parts = [f"{ours} is better than {baseline} on {len(won)} of {total} tasks"]
     parts[0] += f": {', '.join(won)}" if won else ""
     if lost:
-        parts.append(f"loses on {', '.join(lost)}")
+        parts.append(f"worse on {', '.join(lost)}")
     if open_:
         parts.append(f"no significant difference on {', '.join(open_)}")
     return "; ".join(parts) + f" (percentage points; both tests at p < {LEVEL})."

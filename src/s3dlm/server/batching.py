@@ -13,13 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from s3dlm.engine import Packer as Batcher
-from s3dlm.engine import Result, advance
+from s3dlm.engine import Batcher, Result, advance
 from s3dlm.errors import S3dlmError
 from s3dlm.jobs import Running
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Prediction
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 from s3dlm.server.errors import internal
 from s3dlm.server.telemetry import log
 

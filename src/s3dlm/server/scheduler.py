@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from s3dlm.engine import Job, Result
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 from s3dlm.server import errors
 from s3dlm.server.batching import Event, ServerBatcher
 from s3dlm.server.declared import batch_size, method_name
@@ -242,8 +242,8 @@ class Scheduler:
         if isinstance(event, Result):
             outcome = "finished"
             self._latency += 0.2 * (event.seconds - self._latency)
-            self.metrics.forward_seconds.inc(event.profile["forward"])
-            self.metrics.verifier_seconds.inc(event.profile["verifier"])
+            self.metrics.forward_seconds.inc(event.timings["forward"])
+            self.metrics.verifier_seconds.inc(event.timings["verifier"])
         self.metrics.ended.labels(method_name(ticket.job.settings), outcome).inc()
         if event is not None:
             ticket.tell(ticket, event)

@@ -1,9 +1,9 @@
-"""Evaluation's map, over Ray: the same records from many GPUs or machines.
+"""The runner for many GPUs or machines, over Ray; the only file that imports it.
 
 Each worker is an actor that holds the model once. A result depends on (seed, sample id) alone, so it
-does not matter who computes it, in which company, or whether it is computed again after a worker was
-lost. The driver keeps a few chunks per worker under way and takes new ones only as results come in:
-what it holds does not grow with the number of samples.
+does not matter which worker computes it, in which batch, or whether it is computed again after a
+worker was lost. The driver submits a few chunks per worker and takes new ones as results come in, so
+its memory does not grow with the number of samples.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 
 if TYPE_CHECKING:  # a worker that is being started must not wait for torch
     from s3dlm.evaluation.manifest import Manifest
+    from s3dlm.evaluation.plan import Plan
     from s3dlm.evaluation.records import Record
-    from s3dlm.evaluation.run import Part, Plan
+    from s3dlm.evaluation.run import Request
     from s3dlm.models.base import Model
 
-AHEAD = 2  # chunks a worker has at most: one it works on, one that waits beside it
-ATTEMPTS = 4  # workers a chunk may lose before it is held responsible
-ROWS = 64  # rows a chunk is made for when the number of rows is left to the workers
+AHEAD = 2  # chunks submitted per worker: one is running, one is waiting
+ATTEMPTS = 4  # lost workers after which a chunk is given up
+BATCH_SIZE = 64  # canvases that a chunk is made for if the workers measure their batch size
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error the package raises on purpose, on its way back from a worker."""
+    """An error that the package raises on purpose, as plain data that a worker can send."""
 
     kind: str
     message: str
@@ -42,12 +43,12 @@ class Refusal:
     def error(self) -> S3dlmError:
         kind = getattr(errors, self.kind, S3dlmError)
         error: S3dlmError = kind.__new__(kind)
-        Exception.__init__(error, self.message)  # the message is complete; kinds word their own
+        Exception.__init__(error, self.message)  # the message is complete already
         return error
 
 
 class Worker:
-    """What an actor is: a value made once, here, and calls to its methods."""
+    """A Ray actor: a value built once in the worker, and calls to its methods."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
@@ -57,7 +58,7 @@ class Worker:
         return os.getpid()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """The result (an iterator as a list), or a refusal; anything else is a defect and raises."""
+        """The result (an iterator as a list), or a refusal; any other exception is a bug and raises."""
         try:
             if self.held is None:
                 self.held = self.make()
@@ -69,7 +70,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A chunk under way."""
+    """A submitted chunk."""
 
     worker: int
     actor: Any
@@ -78,7 +79,7 @@ class _Task:
 
 
 class Pool:
-    """Workers on a Ray cluster; a lost one is replaced and its chunks are run again."""
+    """Workers on a Ray cluster; a lost worker is replaced and its chunks run again."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class Pool:
         *,
         collect: bool = True,
     ) -> Iterator[Any]:
-        """Results of all chunks as they are done; every chunk's count exactly once."""
+        """Results of all chunks as they finish, each exactly once."""
         waiting, again = iter(chunks), deque[tuple[Any, int]]()
         running: dict[Any, _Task] = {}
         while True:
@@ -134,7 +135,7 @@ class Pool:
             try:
                 result = self.ray.get(ready)
             except self.ray.exceptions.RayTaskError:
-                raise  # a defect in our own code: running it again would only hide it
+                raise  # a bug in our own code: retrying would only hide it
             except self.ray.exceptions.RayError as error:
                 self._lost(task, error)
                 again.append((task.chunk, task.attempt + 1))
@@ -154,7 +155,7 @@ class Pool:
         method: str,
         arguments: Callable[[Any], Sequence[Any]],
     ) -> None:
-        """Give every worker its due, the idlest first; chunks of lost workers before new ones."""
+        """Submit chunks to the least busy workers; chunks of lost workers come first."""
         loads = [0] * len(self.actors)
         for task in running.values():
             loads[task.worker] += 1
@@ -169,18 +170,18 @@ class Pool:
             loads[worker] += 1
 
     def _lost(self, task: _Task, error: Exception) -> None:
-        """Replace a worker that is gone, once, and say so."""
+        """Replace a lost worker, once, and say so."""
         if task.attempt >= ATTEMPTS:
             raise S3dlmError(
                 f"{ATTEMPTS} workers were lost on the same samples ({_first_line(error)}); they may "
-                "need more memory than a worker has: try fewer rows a forward with --max-rows"
+                "need more memory than a worker has: try a smaller --batch-size"
             ) from error
         if self.actors[task.worker] is task.actor:
             self.say(f"worker {task.worker} was lost ({_first_line(error)}); its samples run again")
             self.actors[task.worker] = self.actor_class.remote(self.make)
 
     def close(self) -> None:
-        """End the workers, and the cluster if it was started here."""
+        """Stop the workers, and the cluster if it was started here."""
         for actor in getattr(self, "actors", []):
             self.ray.kill(actor)
         self.actors = []
@@ -199,8 +200,8 @@ class Pool:
         self.close()
 
 
-class Cluster(Pool):
-    """`evaluation.run.Work` on a cluster: hand it to `evaluate_with` instead of a model."""
+class RayRunner(Pool):
+    """A runner on a cluster: pass it to `evaluate` instead of a model."""
 
     def __init__(
         self,
@@ -212,26 +213,26 @@ class Cluster(Pool):
         **options: Any,
     ) -> None:
         load = functools.partial(_load, model, **options) if isinstance(model, str) else model
-        super().__init__(functools.partial(_here, load), address=address, workers=workers, say=say)
+        super().__init__(functools.partial(_local, load), address=address, workers=workers, say=say)
 
     def manifest(self, plan: Plan) -> Manifest:
         found: Manifest = self.ask("manifest", plan)
         return found
 
-    def records(self, plan: Plan, part: Part) -> Iterator[Record]:
-        shared = self.ray.put(plan)  # shipped to every machine once, not with every chunk
-        settings = part.condition.settings
-        fitting = (part.max_rows or ROWS) // (settings.particles * settings.branching)
-        share = -(-len(part.todo) // (len(self.actors) * AHEAD))
+    def records(self, plan: Plan, request: Request) -> Iterator[Record]:
+        shared = self.ray.put(plan)  # sent to every machine once, not with every chunk
+        full = (request.batch_size or BATCH_SIZE) // request.condition.children
+        share = -(-len(request.todo) // (len(self.actors) * AHEAD))
+        folder = request.folder.resolve()
         return self.spread(
             "records",
-            chunked(part.todo, max(1, min(fitting, share))),
-            lambda chunk: [shared, replace(part, todo=chunk, folder=part.folder.resolve())],
+            chunked(request.todo, max(1, min(full, share))),
+            lambda chunk: [shared, replace(request, todo=chunk, folder=folder)],
         )
 
 
 def chunked(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of `size` items, taken only as they are asked for."""
+    """Lists of `size` items, read lazily."""
     iterator = iter(items)
     while chunk := list(itertools.islice(iterator, size)):
         yield chunk
@@ -243,18 +244,18 @@ def _load(name: str, **options: Any) -> Model:
     return load(name, progress=False, **options)
 
 
-def _here(load: Callable[[], Model]) -> Any:
-    """Evaluation as it runs on one machine, with the threads Ray gave this worker."""
+def _local(load: Callable[[], Model]) -> Any:
+    """The local runner, with the number of threads that Ray gave this worker."""
     import torch
 
-    from s3dlm.evaluation.run import Here
+    from s3dlm.evaluation.local import LocalRunner
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    return Here(load())
+    return LocalRunner(load())
 
 
 def _ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent home unasked
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
@@ -264,7 +265,7 @@ def _ray() -> Any:
 
 
 def _connect(ray: Any, address: str | None) -> bool:
-    """Join the cluster at an address, or start one here; True when it is ours to end."""
+    """Connect to a cluster or start one here; True if we must stop it."""
     if ray.is_initialized():
         return False
     here = address in (None, "local")
@@ -276,10 +277,10 @@ def _connect(ray: Any, address: str | None) -> bool:
         except Exception as error:  # Ray has no class of its own for this
             ray.shutdown()
             if here and not last:
-                continue  # a busy machine may need longer than Ray waits; what is begun is warm now
+                continue  # a busy machine may need longer than Ray waits; the second try is faster
             raise S3dlmError(
                 f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start one "
-                "with `ray start --head`, or use --ray local on a machine that is less busy"
+                "with `ray start --head`, or use --ray local on a less busy machine"
             ) from error
     raise AssertionError("unreachable")
 

@@ -18,7 +18,7 @@ from s3dlm.errors import ModelError, S3dlmError, SettingsError
 from s3dlm.evaluation import records
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Record, canonical
-from s3dlm.evaluation.run import Silent, evaluate, evaluate_with
+from s3dlm.evaluation.run import Silent, evaluate
 from tests.evaluation.small_run import small_model, small_plan, write_task
 from tests.integrations.doubler import Doubler
 
@@ -83,19 +83,19 @@ class Killer(Silent):
 
 
 def test_two_workers_give_the_local_records_even_if_one_is_killed(ray: Any, tmp_path: Path) -> None:
-    from s3dlm.distributed import Cluster
+    from s3dlm.evaluation.distributed import RayRunner
 
     task = write_task(tmp_path, problems=24)
     plan = small_plan(task, seeds=(0,))
-    local = evaluate(small_model(), plan, tmp_path / "local", max_rows=8)
+    local = evaluate(small_model(), plan, tmp_path / "local", batch_size=8)
     said: list[str] = []
-    with Cluster(small_model, workers=2, say=said.append) as cluster:
+    with RayRunner(small_model, workers=2, say=said.append) as cluster:
         pids = cluster.pids()
         assert len({*pids, os.getpid()}) == 3
-        spread = evaluate_with(cluster, plan, tmp_path / "spread", max_rows=8)
+        spread = evaluate(cluster, plan, tmp_path / "spread", batch_size=8)
         assert not said
         killer = Killer(pids[0], after=5)
-        evaluate_with(cluster, plan, tmp_path / "killed", observer=killer, max_rows=8)
+        evaluate(cluster, plan, tmp_path / "killed", observer=killer, batch_size=8)
         assert cluster.pids()[0] != pids[0]  # another took its place
     assert spread == local
     assert rows(tmp_path / "spread") == rows(tmp_path / "local")
@@ -106,19 +106,19 @@ def test_two_workers_give_the_local_records_even_if_one_is_killed(ray: Any, tmp_
 
 
 def test_a_run_begun_here_goes_on_there(ray: Any, tmp_path: Path) -> None:
-    from s3dlm.distributed import Cluster
+    from s3dlm.evaluation.distributed import RayRunner
 
     task = write_task(tmp_path, problems=6)
     evaluate(small_model(), small_plan(task, ("s3",), limit=3), tmp_path / "run")
     whole = small_plan(task, ("s3",))
-    with Cluster(small_model, workers=1) as cluster:
-        evaluate_with(cluster, whole, tmp_path / "run")
+    with RayRunner(small_model, workers=1) as cluster:
+        evaluate(cluster, whole, tmp_path / "run")
     evaluate(small_model(), whole, tmp_path / "whole")
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 
 def test_the_driver_takes_no_more_than_its_workers_can_hold(ray: Any) -> None:
-    from s3dlm.distributed import AHEAD, Pool, chunked
+    from s3dlm.evaluation.distributed import AHEAD, Pool, chunked
 
     taken, most, size = 0, 0, 5
 
@@ -143,7 +143,7 @@ def test_the_driver_takes_no_more_than_its_workers_can_hold(ray: Any) -> None:
 
 
 def test_refusals_come_back_as_they_were_and_defects_are_not_retried(ray: Any) -> None:
-    from s3dlm.distributed import Pool
+    from s3dlm.evaluation.distributed import Pool
 
     with Pool(Doubler, workers=1) as pool:
         with pytest.raises(ModelError, match=r"\[7\] is refused; this is a test"):
@@ -155,8 +155,8 @@ def test_refusals_come_back_as_they_were_and_defects_are_not_retried(ray: Any) -
 def test_samples_that_kill_every_worker_end_the_run(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from s3dlm import distributed
-    from s3dlm.distributed import Pool
+    from s3dlm.evaluation import distributed
+    from s3dlm.evaluation.distributed import Pool
 
     monkeypatch.setattr(distributed, "ATTEMPTS", 2)
     said: list[str] = []
@@ -169,7 +169,7 @@ def test_samples_that_kill_every_worker_end_the_run(
 
 
 def test_no_workers_is_refused(ray: Any) -> None:
-    from s3dlm.distributed import Pool
+    from s3dlm.evaluation.distributed import Pool
 
     with pytest.raises(SettingsError, match="workers=0 is not allowed"):
         Pool(Doubler, workers=0)
@@ -178,7 +178,7 @@ def test_no_workers_is_refused(ray: Any) -> None:
 def test_without_ray_it_is_one_line() -> None:
     code = (
         "import sys; sys.modules['ray'] = None\n"
-        "from s3dlm.distributed import Pool\n"
+        "from s3dlm.evaluation.distributed import Pool\n"
         "try:\n    Pool(dict)\nexcept ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
