@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from typer.testing import CliRunner
 
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import commands, demo, figures, records, tune
+from s3dlm.evaluation import plan as plans
 from s3dlm.models import registry
-from s3dlm.tasks import recommended
+from s3dlm.models.defaults import Defaults
 from tests.evaluation.small_run import BASE, defaults, small_model, write_task
 
 SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2", "-b", "2"]
@@ -22,8 +24,9 @@ SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2"
 def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
     monkeypatch.setattr(figures, "draw", lambda *_: None)  # test_report.py draws them
-    monkeypatch.setitem(
-        recommended.SETTINGS, "fake", {k: v for k, v in BASE.to_json().items() if k != "seed"}
+    own = {k: v for k, v in BASE.to_json().items() if k not in ("seed", "method")}
+    monkeypatch.setattr(
+        plans.models, "defaults_of", lambda name: Defaults("tiny", settings={"*": own})
     )
     made = typer.Typer()
     commands.register(made)
@@ -130,11 +133,9 @@ def test_tuning_reads_the_validation_split_alone(
 def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds grow while the clock allows; every method has answered the same problems."""
     monkeypatch.setattr(demo, "ROUNDS", (1, 2, 4, 8))
-    monkeypatch.setitem(recommended.TASKS, "fake", ("countdown",))
     ticks = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
-    asked = demo.compare(
-        small_model(), defaults, tmp_path, 45.0, commands.bars, clock=lambda: next(ticks)
-    )
+    model = dataclasses.replace(small_model(), defaults=Defaults("tiny", tasks=("countdown",)))
+    asked = demo.compare(model, defaults, tmp_path, 45.0, commands.bars, clock=lambda: next(ticks))
     # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
     assert asked == 4
     found = records.read(tmp_path)
