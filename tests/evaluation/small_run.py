@@ -57,7 +57,7 @@ def small_plan(
     return Plan(plans.grid([task], labels, defaults, given), problems, seeds, traces=traces)
 
 
-def defaults(method: str) -> Settings:
+def defaults(method: str, task: str | None = None) -> Settings:
     """The fake model's settings of a method."""
     return BASE.replace(method=method)
 

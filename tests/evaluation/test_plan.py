@@ -13,7 +13,7 @@ from s3dlm.tasks import Loaded
 BASE = Settings()
 
 
-def defaults(method: str) -> Settings:
+def defaults(method: str, task: str | None = None) -> Settings:
     return BASE.replace(method=method)
 
 
@@ -42,7 +42,7 @@ def test_greedy_is_the_baseline_without_sampling() -> None:
 
 
 def test_a_given_setting_wins_over_the_methods_own() -> None:
-    def tuned(method: str) -> Settings:
+    def tuned(method: str, task: str | None) -> Settings:
         return BASE.replace(method=method, temperature=0.3, lam=4.0)
 
     own = settings_for("s3", tuned)

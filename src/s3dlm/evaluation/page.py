@@ -34,6 +34,7 @@ NAMES = {  # section names in the navigation bar
     "score_heat": "Heat map",
     "density_quality": "Density",
     "best_of_k_bound": "Bound",
+    "failures": "Failures",
 }
 
 

@@ -41,9 +41,7 @@ PARTICLES, BRANCHING = (1, 2, 4, 8, 16), (1, 2, 4)
 BLOCK_SWEPT = ("baseline", "best_of_k", "s3")
 BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
 
-Defaults = Callable[
-    [str], Settings
-]  # a method's name → the settings it has unless others are given
+Defaults = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
 Given = Mapping[str, Any]  # settings by name
 
 
@@ -69,7 +67,7 @@ class Condition:
         Only what differs from the defaults is hashed, so a setting that is added to the package
         later does not rename older runs; the manifest has every value.
         """
-        changed = {k: v for k, v in self.settings.to_json().items() if v != DEFAULTS[k]}
+        changed = {k: v for k, v in self.settings.to_json().items() if v != DEFAULTS.get(k)}
         plain = {"task": self.task, **changed}
         plain.pop("seed", None)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
@@ -78,8 +76,7 @@ class Condition:
     @property
     def budget(self) -> tuple[int, int]:
         """Particles and branching."""
-        values = self.settings.to_json()
-        return values["particles"], values["branching"]
+        return self.value("particles") or 1, self.value("branching") or 1
 
     @property
     def children(self) -> int:
@@ -88,8 +85,8 @@ class Condition:
         return particles * branching
 
     def value(self, name: str) -> Any:
-        """One setting by name."""
-        return self.settings.to_json()[name]
+        """One setting by name; None if the method does not use it."""
+        return self.settings.to_json().get(name)
 
     def count(self, problems: int, seeds: int) -> int:
         """Samples of this condition in a run of so many problems and seeds."""
@@ -122,7 +119,7 @@ class Plan:
 
 def defaults_of(model: str) -> Defaults:
     """A model's recommended settings for each method."""
-    return lambda method: Settings.from_json(
+    return lambda method, task: Settings.from_json(
         {**recommended.settings(model, method), "method": method}
     )
 
@@ -140,12 +137,14 @@ def uses(label: str, setting: str) -> bool:
     return setting in DECODING or setting in METHODS[method_of(label)].knobs()
 
 
-def settings_for(label: str, defaults: Defaults, given: Given | None = None) -> Settings:
+def settings_for(
+    label: str, defaults: Defaults, given: Given | None = None, task: str | None = None
+) -> Settings:
     """The settings of a label: the defaults, then what is given as far as the method uses it."""
     method = method_of(label)
     changes = {name: value for name, value in (given or {}).items() if uses(label, name)}
     own = {name: value for name, value in ALIASES.get(label, {}).items() if name != "method"}
-    return _canonical(defaults(method).replace(**{**changes, **own}))
+    return _canonical(defaults(method, task).replace(**{**changes, **own}))
 
 
 def _canonical(settings: Settings) -> Settings:
@@ -173,12 +172,12 @@ def grid(
     """
     axes = {name: values for name, values in (sweeps or {}).items() if values}
     _check_used(labels, given or {}, axes)
-    usual = defaults("s3").to_json()
-    main = {n: usual[n] if usual[n] in values else values[0] for n, values in axes.items()}
+    usual = defaults("s3", None).to_json()
+    main = {n: usual[n] if usual.get(n) in values else values[0] for n, values in axes.items()}
     points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
     return unique(
         Condition(
-            task, label, settings_for(label, defaults, {**(given or {}), **point}),
+            task, label, settings_for(label, defaults, {**(given or {}), **point}, task),
             main=point == main,
         )
         for task in tasks
@@ -248,7 +247,7 @@ def reproduction(
     main.sort(key=lambda one: names.index(one.task))
     sweeps: list[Condition] = []
     if sweep_problems:
-        lengths = [length for length in BLOCK_LENGTHS if _fits(defaults("s3"), length)]
+        lengths = [length for length in BLOCK_LENGTHS if _fits(defaults("s3", None), length)]
         axes = {"particles": PARTICLES, "branching": BRANCHING}
         sweeps += grid(names, SWEPT, defaults, sweeps=axes)
         sweeps += grid(names, BLOCK_SWEPT, defaults, sweeps={"block_length": lengths})

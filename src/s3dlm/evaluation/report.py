@@ -93,6 +93,8 @@ def write(
     verdict = tables.verdict(run) or ["This run has no two methods to compare."]
     facts = _facts(run, grading or "fixed")
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
+    if run.failures:
+        verdict = [*verdict, f"{len(run.failures)} samples failed and are not counted; see below."]
     text = markdown(title, verdict, facts, grids, drawn)
     write_atomic(target / "report.md", text)
     pictures = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
@@ -173,11 +175,15 @@ def _facts(run: Evaluation, grading: str) -> dict[str, str]:
         "Settings of all methods": _values(shared),
         **{f"Settings of {label}": _own(c, shared) for label, c in main.items()},
         "Seeds": ", ".join(map(str, plan.seeds)),
-        "Records": f"{count} of {planned}"
-        + ("" if count == planned else " (the run is unfinished)"),
+        "Records": _progress(count, len(run.failures), planned),
         "Versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
         "Machine": ", ".join(f"{name} {value}" for name, value in plan.machine.items()),
     }
+
+
+def _progress(count: int, failed: int, planned: int) -> str:
+    text = f"{count} of {planned}" + (f", {failed} failed" if failed else "")
+    return text if count + failed == planned else f"{text} (the run is unfinished)"
 
 
 def _shared(many: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _sweep(run: Evaluation, *free: str) -> Iterator[Condition]:
         if main is None or not run.records[condition.spec]:
             continue
         ours, theirs = condition.settings.to_json(), main.settings.to_json()
-        if all(ours[name] == value for name, value in theirs.items() if name not in free):
+        if all(ours.get(name) == value for name, value in theirs.items() if name not in free):
             yield condition
 
 

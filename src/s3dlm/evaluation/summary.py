@@ -16,7 +16,7 @@ from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation import records as rows
 from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Record
+from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.statistics import Comparison, Interval, compare, wilson
 from s3dlm.tasks import Sample
 
@@ -31,6 +31,7 @@ class Evaluation:
     manifest: Manifest
     samples: Mapping[str, Sequence[Sample]]
     records: Mapping[str, Sequence[Record]]  # by condition
+    failures: Sequence[Failure] = ()
 
     @property
     def tasks(self) -> list[str]:
@@ -73,16 +74,18 @@ def read(folder: Path, grade: Grade | None = None) -> Evaluation:
     samples = manifests.read_samples(folder)
     problems = {sample.id: (task, sample) for task, some in samples.items() for sample in some}
     by_spec: dict[str, list[Record]] = {c.spec: [] for c in plan.conditions}
-    for record in rows.read(folder):
-        if record.spec not in by_spec or record.sample not in problems:
+    stored = rows.read_all(folder)
+    manifests.refuse_other_records(plan, stored, folder)
+    for record in stored.records.values():
+        if record.sample not in problems:
             raise RecordError(
-                f"{folder / rows.FILE} has a record of ({record.spec}, {record.sample}), which "
-                "is not in the manifest; the two files belong to different runs"
+                f"{folder / rows.FILE} has a record of {record.sample}, which is not in "
+                f"{manifests.SAMPLES}; the two files belong to different runs"
             )
         if grade is not None:
             record = dataclasses.replace(record, correct=grade(*problems[record.sample], record))
         by_spec[record.spec].append(record)
-    return Evaluation(folder, plan, samples, by_spec)
+    return Evaluation(folder, plan, samples, by_spec, list(stored.failures.values()))
 
 
 def regrade(grading: str) -> Grade:

@@ -16,6 +16,7 @@ from s3dlm.search.methods import METHODS
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
 BASELINES = ("best_of_k", "baseline")  # what the verdict compares with
 LEVEL = 0.05
+LISTED = 100  # failed samples in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +297,20 @@ def _sentence(
     return "; ".join(parts) + f" (percentage points; both tests at p < {LEVEL})."
 
 
+def failures(run: Evaluation) -> Grid:
+    """The samples that failed, with their reasons."""
+    labels = {c.spec: (title_of(c.task), c.label) for c in run.manifest.conditions}
+    rows = tuple(
+        (*labels[one.spec], one.sample, str(one.seed), f"{one.error}: {one.reason}")
+        for one in run.failures[:LISTED]
+    )
+    more = len(run.failures) - len(rows)
+    note = "Failed samples count in no table. `s3dlm eval … --retry-failed` runs them again."
+    note += f" {more} more are not listed." if more else ""
+    columns = ("Task", "Method", "Sample", "Seed", "Reason")
+    return Grid("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)
+
+
 def all_tables(run: Evaluation) -> list[Grid]:
     """Every table the run has data for, in reading order."""
     maybe = (
@@ -306,5 +321,6 @@ def all_tables(run: Evaluation) -> list[Grid]:
         cost(run),
         search_figures(run),
         sweep(run),
+        failures(run),
     )
     return [grid for grid in maybe if grid is not None and grid.rows]

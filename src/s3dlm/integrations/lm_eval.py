@@ -256,7 +256,7 @@ def _max_rows(batch_size: int | str | None, settings: Settings, default: int) ->
 def _children(settings: Settings) -> int:
     """Canvases per step."""
     values = settings.to_json()
-    return int(values["particles"] * values["branching"])
+    return int((values.get("particles") or 1) * (values.get("branching") or 1))
 
 
 def _device(name: str | None) -> str | None:
