@@ -32,7 +32,7 @@ def test_a_trace_replays_what_was_seen(
 ) -> None:
     path, seen = recorded
     trace = s3dlm.read_trace(path)
-    assert trace.header["version"] == 1
+    assert trace.header["version"] == 2
     *steps, result = trace
     *steps_seen, result_seen = seen
     assert len(steps) == len(steps_seen) == SETTINGS.steps

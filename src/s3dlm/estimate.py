@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3dlm.errors import RecordError, SettingsError, unknown_name
-from s3dlm.schedule import block_lengths
-from s3dlm.search.methods import Plan
 from s3dlm.settings import Settings
 
 UTILISATION = 0.3
@@ -95,16 +93,6 @@ class Estimate:
     costs: tuple[Cost, ...]
 
 
-def nfe_of(settings: Settings) -> int:
-    """Algorithm 1's NFE per sample, 1 + T·N·b for each restart of a method; the engine needs at
-    most as many."""
-    plan = Plan.of(settings)
-    lengths = block_lengths(settings.gen_length, settings.steps) if plan.blocks else [1]
-    starts = min(plan.particles, len(lengths))
-    again = plan.sweeps * (plan.repairs + 1)
-    return again * (starts + settings.steps * plan.particles * plan.branching)
-
-
 def estimate(
     model: str,
     settings: Settings,
@@ -120,7 +108,7 @@ def estimate(
     """Samples are independent, so a cluster takes as long as its busiest GPU."""
     shape, gpu = _shape(model), _card(card)
     _positive(samples=samples, prompt_tokens=prompt_tokens, share=share, utilisation=utilisation)
-    per_sample = nfe_of(settings) * share
+    per_sample = settings.most_nfe * share
     length = prompt_tokens + settings.gen_length
     # Logits are read at masked positions only: all of them at first, none at the end.
     operations = shape.operations(length, settings.gen_length / 2)

@@ -16,15 +16,15 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from s3dlm.engine import Result
 from s3dlm.errors import RecordError
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
+from s3dlm.result import Result
 from s3dlm.search.select import Survivor
+from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 
 FORMAT = "s3dlm.trace"
-VERSION = 1
+VERSION = 2
 UNKNOWN = -1
 
 _FLOATS = ("score", "confidence", "weight")
@@ -35,7 +35,7 @@ _SCALARS = (
     "ess",
     "unique_ancestors",
     "log_normaliser",
-    "rows",
+    "nfe",
     "resampled",
 )
 
@@ -92,7 +92,7 @@ def encode_result(result: Result) -> dict[str, Any]:
     return {
         "event": "result",
         **data,
-        "profile": _rounded(result.profile),
+        "timings": _rounded(result.timings),
         "settings": result.settings.to_json(),
         "survivors": [
             {

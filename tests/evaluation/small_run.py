@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -18,12 +19,21 @@ from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import FILE
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import Defaults
 from s3dlm.settings import Settings
 from tests.fakes import fake_model
 
-BASE = Settings(
-    particles=2, branching=2, gen_length=24, steps=4, block_length=24, temperature=1.0, lam=2.0
-)
+FAKE = Defaults(
+    "tiny",
+    ("countdown",),
+    {
+        "*": {
+            "particles": 2, "branching": 2, "gen_length": 24, "steps": 4, "block_length": 24,
+            "temperature": 1.0, "lam": 2.0,
+        }
+    },
+)  # fmt: skip
+BASE = Settings.recommended(FAKE)
 TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+12+4", "(12-6)*4", "4*12-6"))
 LABELS = ("baseline", "best_of_k", "s3")
 
@@ -42,7 +52,7 @@ def write_task(folder: Path, problems: int = 12) -> str:
 
 def small_model() -> Model:
     torch.set_num_threads(1)  # rows this small only wait for each other's threads
-    return fake_model(TEXTS)
+    return dataclasses.replace(fake_model(TEXTS), defaults=FAKE)
 
 
 def small_plan(
@@ -59,7 +69,7 @@ def small_plan(
 
 def defaults(method: str, task: str | None = None) -> Settings:
     """The fake model's settings of a method."""
-    return BASE.replace(method=method)
+    return Settings.recommended(FAKE, method, task)
 
 
 def run_and_be_killed(task: str, folder: Path, kills: int) -> None:

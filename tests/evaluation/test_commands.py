@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import commands, demo, figures, records, tune
 from s3dlm.models import registry
-from s3dlm.tasks import recommended
-from tests.evaluation.small_run import BASE, defaults, small_model, write_task
+from tests.evaluation.small_run import FAKE, defaults, small_model, write_task
 
 SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2", "-b", "2"]
 
@@ -22,9 +21,7 @@ SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2"
 def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
     monkeypatch.setattr(figures, "draw", lambda *_: None)  # test_report.py draws them
-    monkeypatch.setitem(
-        recommended.SETTINGS, "fake", {k: v for k, v in BASE.to_json().items() if k != "seed"}
-    )
+    monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
     made = typer.Typer()
     commands.register(made)
     return made
@@ -102,11 +99,8 @@ def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -
         call(app, "report", str(tmp_path))
 
 
-def test_tuning_reads_the_validation_split_alone(
-    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tuning_reads_the_validation_split_alone(app: typer.Typer, tmp_path: Path) -> None:
     words = ["tune", "--model", "fake", "--task", "countdown", "--method", "best_of_k,s3"]
-    monkeypatch.setattr("s3dlm.tasks.default_prompt_style", lambda name: "tiny")
     grid = ["--limit", "2", "--temperature", "0.5,1", "--lam", "1,4"]
     best = json.loads(call(app, *words, *grid, "--out", str(tmp_path), "--json"))
     assert set(best) == {"best_of_k", "s3"}
@@ -119,7 +113,7 @@ def test_tuning_reads_the_validation_split_alone(
     assert all("-validation-" in sample for sample in samples)
     tried = tune.tried(tmp_path / "temperature", tmp_path / "lambda")
     assert {(t.label, t.lam) for t in tried} == {
-        ("best_of_k", 1.0),
+        ("best_of_k", None),
         ("s3", 1.0),
         ("s3", 2.0),
         ("s3", 4.0),
@@ -130,7 +124,6 @@ def test_tuning_reads_the_validation_split_alone(
 def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds grow while the clock allows; every method has answered the same problems."""
     monkeypatch.setattr(demo, "ROUNDS", (1, 2, 4, 8))
-    monkeypatch.setitem(recommended.TASKS, "fake", ("countdown",))
     ticks = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
     asked = demo.compare(
         small_model(), defaults, tmp_path, 45.0, commands.bars, clock=lambda: next(ticks)

@@ -116,7 +116,7 @@ def command(folder: Path) -> list[str]:
         "run", "--model", "s3dlm",
         "--model_args", "model=fake,method=s3,particles=2,branching=2,gen_length=64,steps=4",
         "--tasks", "s3dlm_choice,s3dlm_choice_letters",
-        "--limit", "3", "--apply_chat_template", "--metadata", '{"preset": "tiny"}',
+        "--limit", "3", "--apply_chat_template", "--metadata", '{"prompt_style": "tiny"}',
         "--use_cache", str(folder / "cache"), "--output_path", str(folder / "out"), "--log_samples",
     ]  # fmt: skip
 

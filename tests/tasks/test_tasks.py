@@ -12,7 +12,7 @@ import pytest
 
 from s3dlm import answers, tasks
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.tasks import benchmarks, recommended
+from s3dlm.tasks import benchmarks
 from s3dlm.tasks.base import PREFILL
 from s3dlm.tasks.benchmarks import LETTERS, lettered, shuffled
 from s3dlm.verifier import for_task
@@ -203,14 +203,6 @@ def test_a_missing_file_and_a_bad_row_are_named(tmp_path: Path) -> None:
 
 def test_options_are_printed_as_the_protocol_prints_them() -> None:
     assert lettered("S", ["a", "b"]) == "S\n\nOptions:\nA. a\nB. b\n\nChoose ONE letter."
-
-
-def test_recommended_settings_are_settings() -> None:
-    from s3dlm.settings import Settings
-
-    for model in ("tiny", "GSAI-ML/LLaDA-8B-Instruct"):
-        Settings.from_json(recommended.settings(model))
-        assert all(tasks.get(name) for name in recommended.tasks(model))
 
 
 def test_tasks_need_no_torch() -> None:

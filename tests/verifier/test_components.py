@@ -8,13 +8,14 @@ from s3dlm.verifier.components import (
     arithmetic,
     chain_share,
     confidence,
+    count_equalities,
     density,
     non_degeneracy,
+    plain_arithmetic,
     reachability,
     structure,
     structure_of_choice,
 )
-from s3dlm.verifier.equalities import count_equalities, plain_arithmetic
 from s3dlm.verifier.reading import Reading
 
 

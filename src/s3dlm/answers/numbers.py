@@ -57,9 +57,3 @@ def _quotient(sign: str, above: str, below: str) -> Fraction | None:
     if top is None or not bottom:
         return None
     return -top / bottom if sign else top / bottom
-
-
-def first_number(text: str) -> str | None:
-    """The first numeral in a text, as written."""
-    match = NUMBER.search(text)
-    return match[0] if match else None

@@ -143,7 +143,7 @@ def eval_command(
         "lam": _numbers("lam", lam, float),
         "temperature": _numbers("temperature", temperature, float),
     }
-    fixed = {"gen_length": gen_length, "steps": steps, "policy": policy, plans.VERIFIER: verifier}
+    fixed = {"gen_length": gen_length, "steps": steps, "policy": policy, "verifier": verifier}
     given = {n: v for n, v in {**fixed, **_pairs(more or [])}.items() if v is not None}
     names, defaults = _tasks(task, model), plans.defaults_of(model)
     conditions = plans.grid(names, _names(method), defaults, given, sweeps)
@@ -330,9 +330,9 @@ def _pairs(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _tasks(given: str | None, model: str) -> list[str]:
-    from s3dlm.tasks import recommended
+    from s3dlm.models.defaults import defaults_of
 
-    return _names(given) or list(recommended.tasks(model))
+    return _names(given) or list(defaults_of(model).tasks)
 
 
 def _prepare(
@@ -350,16 +350,16 @@ def _prepare(
     With Ray the workers load the model, and the runner takes its place.
     """
     from s3dlm.evaluation.plan import load_problems
+    from s3dlm.models.defaults import defaults_of
     from s3dlm.models.registry import load
-    from s3dlm.tasks import default_prompt_style
 
-    style = default_prompt_style(model)
+    style = defaults_of(model).prompt_style
     found = load_problems(tasks, style, **which)
     runner: Any
     if ray is None:
         runner = load(model, device=device, dtype=dtype)
-        if runner.preset != style:  # a model of another package may have its own
-            found = load_problems(tasks, runner.preset, **which)
+        if runner.defaults.prompt_style != style:  # a model of another package may have its own
+            found = load_problems(tasks, runner.defaults.prompt_style, **which)
     else:
         from s3dlm.evaluation.distributed import RayRunner
 
@@ -414,7 +414,7 @@ def _finish(folder: Path, as_json: bool, results: Path | None = None) -> None:
 
 def _viewer() -> Callable[[Path], str]:
     """Renders a trace as a standalone page."""
-    from s3dlm.server.page import standalone
+    from s3dlm.viewer.page import standalone
 
     return lambda trace: standalone([trace])
 

@@ -17,7 +17,6 @@ from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.plan import ABLATION, Defaults, Plan, grid, load_problems, settings_for
 from s3dlm.evaluation.run import Observer, evaluate
 from s3dlm.models.base import Model
-from s3dlm.tasks import recommended
 
 SHOWN = ("countdown", "Target: 45 Numbers: 8, 7, 11")
 ROUNDS = (5, 10, 20, 40, 80, 160)  # problems per task
@@ -38,10 +37,12 @@ def show(model: Model, defaults: Defaults) -> Result:
 
 def rounds(model: Model, defaults: Defaults) -> Iterator[Plan]:
     """The same comparison on more and more problems."""
-    tasks = recommended.tasks(model.name)
+    tasks = model.defaults.tasks
     conditions = grid(tasks, ABLATION, defaults)
     for limit in ROUNDS:
-        yield Plan(conditions, load_problems(tasks, model.preset, limit=limit), traces=2)
+        yield Plan(
+            conditions, load_problems(tasks, model.defaults.prompt_style, limit=limit), traces=2
+        )
 
 
 def compare(

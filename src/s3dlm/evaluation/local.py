@@ -16,7 +16,7 @@ import numpy as np
 
 from s3dlm import answers, tasks
 from s3dlm.answers.grade import gold_number
-from s3dlm.engine import Job, Packer, Result
+from s3dlm.engine import Batcher, Job, Result
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.evaluation import environment
 from s3dlm.evaluation.manifest import Manifest
@@ -25,7 +25,7 @@ from s3dlm.evaluation.records import Candidate, Failure, Record, to_line, write_
 from s3dlm.evaluation.run import Request
 from s3dlm.models.base import Model
 from s3dlm.models.remember import Remembering
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 from s3dlm.tasks import Sample
 from s3dlm.trace import TraceEncoder
 
@@ -92,7 +92,7 @@ class LocalRunner:
         return Manifest(
             model=self.model.name,
             fingerprint=environment.fingerprint(self.model),
-            prompt_style=self.model.preset,
+            prompt_style=self.model.defaults.prompt_style,
             split=plan.split,
             conditions=tuple(plan.conditions),
             seeds=tuple(plan.seeds),
@@ -162,7 +162,9 @@ class LocalRunner:
         """Measured once for each task and length, on the first prompt that works."""
         key = (condition.task, condition.settings.gen_length)
         for sample in plan.problems[condition.task].samples if key not in self.batch_sizes else ():
-            prompt = tasks.get(condition.task).render(sample.question, self.model.preset)
+            prompt = tasks.get(condition.task).render(
+                sample.question, self.model.defaults.prompt_style
+            )
             try:
                 ids = self.model.tokenizer.chat(prompt.user, prompt.prefill)
                 self.batch_sizes[key] = environment.best_batch_size(self.model, ids, key[1])
@@ -248,7 +250,7 @@ _OF_THE_RUN = (SettingsError, MissingExtraError)  # these concern the whole run,
 
 def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int, Event]]:
     """Events of all jobs as (index, event), in batches of about `size` canvases."""
-    batch, waiting, index_of = Packer(model), iter(range(len(jobs))), dict[int, int]()
+    batch, waiting, index_of = Batcher(model), iter(range(len(jobs))), dict[int, int]()
     while True:
         while not batch.running or batch.rows < size:
             index = next(waiting, None)
@@ -267,7 +269,7 @@ def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int,
             _of_a_sample(error)
             for index in index_of.values():
                 yield from _alone(model, jobs[index], index)
-            batch, index_of = Packer(model), {}
+            batch, index_of = Batcher(model), {}
             continue
         for key, event in events:
             yield index_of[key], event
@@ -278,7 +280,7 @@ def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int,
 def _alone(model: Model, job: Job, index: int) -> Iterator[tuple[int, Event]]:
     """One search from the start, unbatched."""
     yield index, None
-    batch = Packer(model)
+    batch = Batcher(model)
     try:
         batch.add(job)
         while batch.running:

@@ -18,9 +18,10 @@ from typing import Any
 
 from s3dlm import tasks as benchmarks
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.search.methods import METHODS
-from s3dlm.settings import Settings
-from s3dlm.tasks import Loaded, recommended
+from s3dlm.models import defaults as models
+from s3dlm.search.methods import METHODS, all_methods
+from s3dlm.settings import Settings, declarations, only_used
+from s3dlm.tasks import Loaded
 
 # "greedy" is the baseline without sampling, which is LLaDA's own decoding by default.
 # "s3_paper" is s3 with the paper's λ, whatever the model recommends.
@@ -29,9 +30,6 @@ ALIASES: Mapping[str, Mapping[str, object]] = {
     "s3_paper": {"method": "s3", "lam": 1.0},
 }
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
-DECODING = {"temperature", "gen_length", "steps", "block_length", "policy"}  # used by every method
-VERIFIER = "profile"  # the name of the setting that chooses the verifier
-DEFAULTS = Settings().to_json()
 
 ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five methods
 MAIN = ("greedy", *ABLATION)
@@ -67,7 +65,8 @@ class Condition:
         Only what differs from the defaults is hashed, so a setting that is added to the package
         later does not rename older runs; the manifest has every value.
         """
-        changed = {k: v for k, v in self.settings.to_json().items() if v != DEFAULTS.get(k)}
+        usual = {name: one.default for name, one in declarations().items()}
+        changed = {k: v for k, v in self.settings.to_json().items() if v != usual.get(k)}
         plain = {"task": self.task, **changed}
         plain.pop("seed", None)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
@@ -81,8 +80,7 @@ class Condition:
     @property
     def children(self) -> int:
         """Canvases per step."""
-        particles, branching = self.budget
-        return particles * branching
+        return self.settings.method.size * self.settings.method.children
 
     def value(self, name: str) -> Any:
         """One setting by name; None if the method does not use it."""
@@ -119,22 +117,21 @@ class Plan:
 
 def defaults_of(model: str) -> Defaults:
     """A model's recommended settings for each method."""
-    return lambda method, task: Settings.from_json(
-        {**recommended.settings(model, method), "method": method}
-    )
+    own = models.defaults_of(model)
+    return lambda method, task: Settings.recommended(own, method, task)
 
 
 def method_of(label: str) -> str:
     """The method behind a label."""
     name = str(ALIASES.get(label, {"method": label})["method"])
-    if name not in METHODS:
+    if name not in all_methods():
         raise SettingsError(unknown_name("method", label, [*METHODS, *ALIASES]))
     return name
 
 
 def uses(label: str, setting: str) -> bool:
     """Whether a setting changes what a method does."""
-    return setting in DECODING or setting in METHODS[method_of(label)].knobs()
+    return setting != "seed" and bool(only_used(METHODS[method_of(label)], {setting: None}))
 
 
 def settings_for(
@@ -149,14 +146,9 @@ def settings_for(
 
 def _canonical(settings: Settings) -> Settings:
     """The one form that all equal runs share."""
-    method, changes = METHODS[settings.method], dict[str, Any]()
-    if method.population == "one":
-        changes |= {"particles": 1, "branching": 1}
-    elif method.population == "all":
-        changes |= {"particles": settings.particles * settings.branching, "branching": 1}
-    if method.scored == "never":
-        changes |= {"lam": 1.0, VERIFIER: None}
-    return settings.replace(**changes)
+    if settings.method.population != "product":
+        return settings
+    return settings.replace(particles=settings.method.size, branching=1)
 
 
 def grid(
@@ -191,8 +183,8 @@ def _check_used(labels: Sequence[str], given: Given, axes: Mapping[str, Sequence
         if name not in AXES:
             raise SettingsError(unknown_name("sweep", name, AXES))
     for name in (*given, *axes):
-        if name not in DEFAULTS:
-            raise SettingsError(unknown_name("setting", name, DEFAULTS))
+        if name not in declarations():
+            raise SettingsError(unknown_name("setting", name, declarations()))
         if not any(uses(label, name) for label in labels):
             raise SettingsError(
                 f"{name} has no effect on {', '.join(labels)}; leave it out, or add a method "

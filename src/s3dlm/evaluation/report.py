@@ -12,7 +12,7 @@ from typing import Any
 from s3dlm import answers, tasks, verifier
 from s3dlm.errors import MissingExtraError
 from s3dlm.evaluation import figures, page, series, summary, tables
-from s3dlm.evaluation.plan import VERIFIER, Condition
+from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Candidate, write_atomic
 from s3dlm.evaluation.series import Table
 from s3dlm.evaluation.summary import Evaluation
@@ -134,7 +134,7 @@ def scorer(run: Evaluation) -> series.Score:
 
     @functools.cache
     def of_task(task: str) -> verifier.Verifier:
-        scored = (c.value(VERIFIER) for c in run.main(task).values())
+        scored = (c.value("verifier") for c in run.main(task).values())
         return verifier.for_task(tasks.get(task).profile, next(filter(None, scored), "paper"))
 
     def score(task: str, question: str, one: Candidate) -> float:

@@ -17,9 +17,10 @@ from transformers.generation import GenerateDecoderOnlyOutput
 from s3dlm import engine
 from s3dlm.errors import ModelError, PromptError, SettingsError, unknown_name
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import Defaults
 from s3dlm.models.hf import LogitsModel
-from s3dlm.search.loop import Step
-from s3dlm.settings import Settings
+from s3dlm.search.step import Step
+from s3dlm.settings import Settings, declarations
 
 # Arguments of transformers that do not apply to a search: refused, or ignored without harm.
 UNUSED = frozenset(
@@ -134,7 +135,9 @@ def as_model(
     denoiser = LogitsModel(logits, int(mask), int(config.vocab_size), _context(config))
     denoiser.device = model.device  # type: ignore[attr-defined]
     ends = {eos_token_id} if isinstance(eos_token_id, int) else {*(eos_token_id or ())}
-    bare = "tiny"  # the prompt style that adds nothing: these prompts are complete
+    bare = Defaults(
+        prompt_style="tiny"
+    )  # the prompt style that adds nothing: these prompts are complete
     return Model(type(model).__name__, denoiser, IdsTokenizer(tokenizer), frozenset(ends), bare)
 
 
@@ -161,7 +164,7 @@ def _rows(ids: Tensor, mask: Tensor | None) -> Iterator[list[int]]:
 
 def _settings(others: Mapping[str, Any], length: int | None) -> Settings:
     """Settings by name; `max_new_tokens` alone means the paper's two tokens per step."""
-    fields = {field.name for field in dataclasses.fields(Settings)}
+    fields = {"method", *declarations()}
     given: dict[str, Any] = {}
     for name, value in others.items():
         if name in fields:

@@ -9,7 +9,7 @@ from typing import Any
 
 from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 
 
 def survivors(result: Result) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def steps(events: Iterable[Step | Result]) -> list[dict[str, Any]]:
     return [
         {
             "step": event.index,
-            "rows": event.rows,
+            "nfe": event.nfe,
             "ess": event.ess,
             "unique_ancestors": event.unique_ancestors,
             "resampled": event.resampled,

@@ -17,9 +17,8 @@ from s3dlm import engine, tasks
 from s3dlm.errors import MissingExtraError, SettingsError, unknown_name
 from s3dlm.integrations import likelihood
 from s3dlm.models.base import Model
-from s3dlm.search.methods import Plan
-from s3dlm.settings import Settings
-from s3dlm.tasks import recommended
+from s3dlm.models.defaults import Defaults, defaults_of
+from s3dlm.settings import Settings, declarations
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score
 
@@ -99,7 +98,9 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         self.max_rows = _max_rows(batch_size, self.settings, int(max_rows))
         self.model = _load(model, _device(device), dtype, trust_remote_code)
         rendered = RenderedTokenizer(self.model.tokenizer)
-        self.rendered = dataclasses.replace(self.model, tokenizer=rendered, preset="tiny")
+        self.rendered = dataclasses.replace(
+            self.model, tokenizer=rendered, defaults=Defaults(prompt_style="tiny")
+        )
         self._templated = False
 
     # Properties that the harness reads
@@ -194,7 +195,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         if self.given_verifier is not None:
             return as_verifier(self.given_verifier)
         profile = tasks.get(task).profile if task is not None else "general"
-        return for_task(profile, Plan.of(self.settings).profile)
+        return for_task(profile, self.settings.method.verifier)
 
     def _warn_if_bare(self) -> None:
         if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:
@@ -237,13 +238,12 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
 
 
 def _settings(model: str, given: Mapping[str, Any]) -> Settings:
-    fields = {field.name for field in dataclasses.fields(Settings)}
+    fields = {"method", *declarations()}
     others = {"model", "task", "verifier", "mc_samples", "check_greedy", "max_rows", "dtype"}
     for key in given:
         if key not in fields:
             raise SettingsError(unknown_name("model_args", key, fields | others))
-    method = given.get("method", Settings().method)
-    return Settings.from_json({**recommended.settings(model, method), **given})
+    return Settings.recommended(defaults_of(model), **given)
 
 
 def _max_rows(batch_size: int | str | None, settings: Settings, default: int) -> int:
@@ -255,8 +255,7 @@ def _max_rows(batch_size: int | str | None, settings: Settings, default: int) ->
 
 def _children(settings: Settings) -> int:
     """Canvases per step."""
-    values = settings.to_json()
-    return int((values.get("particles") or 1) * (values.get("branching") or 1))
+    return settings.method.size * settings.method.children
 
 
 def _device(name: str | None) -> str | None:

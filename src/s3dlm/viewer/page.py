@@ -1,8 +1,8 @@
 """The page as files for the server, and as one self-contained file for `s3dlm view`.
 
 The page is plain ES modules. A file opened from disk cannot import others, so for `view` the modules
-are joined in the order of their imports into one: their top-level names are kept distinct (a test
-loads the result), and the trace is embedded as data.
+are joined into one in the order of their imports, and the trace is embedded as data. Top-level names
+must therefore differ between modules; a test loads the result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class)\b)", r
 @cache
 def viewer_files() -> dict[str, tuple[bytes, str]]:
     """Every file of the page by name, with its content type."""
-    folder = resources.files("s3dlm.server") / "viewer"
+    folder = resources.files("s3dlm.viewer") / "static"
     return {
         file.name: (file.read_bytes(), KINDS[Path(file.name).suffix])
         for file in folder.iterdir()
@@ -45,7 +45,7 @@ def standalone(traces: Sequence[str | Path]) -> str:
     """One HTML file that shows recorded traces, side by side if there are two."""
     recorded = []
     for path in traces:
-        read_trace(path)  # says what is wrong with a file that is no trace
+        read_trace(path)  # raises if the file is not a trace
         recorded.append({"name": Path(path).name, "text": Path(path).read_text(encoding="utf-8")})
     # "<" cannot end the script element when it is written as an escape.
     data = json.dumps(recorded, ensure_ascii=False).replace("<", "\\u003c")

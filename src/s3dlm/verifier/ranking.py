@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +24,6 @@ class Estimate:
     value: float | None
     low: float | None = None
     high: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Every way the server says no, in OpenAI's error shape.
+"""Every error of the API, in OpenAI's shape.
 
     {"error": {"message": …, "type": …, "param": …, "code": …}}
 
-Types and status codes are those the official clients map to their exceptions. Nothing of an
-unforeseen error leaves the server: its traceback goes to the log, the client is told where to ask.
+Types and status codes are those that the official clients map to their exceptions. Nothing of an
+unexpected error leaves the server: its traceback goes to the log, and the client gets the request id.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from s3dlm.errors import ModelError, PromptError, S3dlmError, SettingsError, Ver
 INVALID = "invalid_request_error"
 
 
-class Refusal(Exception):  # noqa: N818
-    """A request that is not answered, and how the client is told."""
+class ApiError(Exception):
+    """A request that is not answered: status, message and headers for the client."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Refusal(Exception):  # noqa: N818
         }
 
 
-NO_RETRY = {"x-should-retry": "false"}  # the official clients would ask again by themselves
+NO_RETRY = {"x-should-retry": "false"}  # the official clients retry by themselves
 
 
-def queue_full(waiting: int, retry_after: int) -> Refusal:
-    return Refusal(
+def queue_full(waiting: int, retry_after: int) -> ApiError:
+    return ApiError(
         429,
         f"the queue is full: {waiting} searches are waiting; try again in {retry_after} s",
         kind="rate_limit_error",
@@ -50,29 +50,29 @@ def queue_full(waiting: int, retry_after: int) -> Refusal:
     )
 
 
-def shutting_down() -> Refusal:
-    return Refusal(
+def shutting_down() -> ApiError:
+    return ApiError(
         503,
-        "the server is shutting down and takes no new requests",
+        "the server is shutting down and accepts no new requests",
         kind="server_error",
         code="shutting_down",
         headers={"Retry-After": "10"},
     )
 
 
-def too_late(seconds: float) -> Refusal:
-    return Refusal(
+def too_late(seconds: float) -> ApiError:
+    return ApiError(
         504,
-        f"the search took longer than this server's {seconds:g} s; ask for fewer steps, particles "
-        "or tokens",
+        f"the search took longer than this server's limit of {seconds:g} s; use fewer steps, "
+        "particles or tokens",
         kind="server_error",
         code="time_limit",
         headers=NO_RETRY,
     )
 
 
-def verifier_hangs(seconds: float) -> Refusal:
-    return Refusal(
+def verifier_hangs(seconds: float) -> ApiError:
+    return ApiError(
         504,
         f"the verifier did not answer within {seconds:g} s and was cut off; use another verifier",
         kind="server_error",
@@ -81,8 +81,8 @@ def verifier_hangs(seconds: float) -> Refusal:
     )
 
 
-def verifiers_stuck(count: int) -> Refusal:
-    return Refusal(
+def verifiers_stuck(count: int) -> ApiError:
+    return ApiError(
         503,
         f"{count} calls of registered verifiers hang; requests without `verifier` still work",
         kind="server_error",
@@ -91,8 +91,8 @@ def verifiers_stuck(count: int) -> Refusal:
     )
 
 
-def slow_reader(backlog: int) -> Refusal:
-    return Refusal(
+def slow_reader(backlog: int) -> ApiError:
+    return ApiError(
         408,
         f"the client is {backlog} steps behind and was cut off; read faster",
         code="slow_reader",
@@ -100,9 +100,9 @@ def slow_reader(backlog: int) -> Refusal:
     )
 
 
-def internal(request_id: str | None = None) -> Refusal:
-    where = f"; the log knows it as {request_id}" if request_id else ""
-    return Refusal(
+def internal(request_id: str | None = None) -> ApiError:
+    where = f"; its id in the log is {request_id}" if request_id else ""
+    return ApiError(
         500,
         f"the server failed on this request{where}",
         kind="server_error",
@@ -111,16 +111,16 @@ def internal(request_id: str | None = None) -> Refusal:
     )
 
 
-def malformed(errors: Sequence[Mapping[str, Any]], body: object) -> Refusal:
-    """A body that is no JSON or not of the form asked for; the first mistake is named."""
+def malformed(errors: Sequence[Mapping[str, Any]], body: object) -> ApiError:
+    """A body that is not JSON or does not match the schema; names the first mistake."""
     first = errors[0]
     if first["type"] == "json_invalid":
         message = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
-        return Refusal(400, message, code="invalid_json")
+        return ApiError(400, message, code="invalid_json")
     place = _place(first, body)
     wrong = [one["msg"] for one in errors if _place(one, body) == place]  # one for each alternative
     message = f"{place or 'the body'}: {'; or: '.join(dict.fromkeys(wrong))}"
-    return Refusal(400, message, param=place or None)
+    return ApiError(400, message, param=place or None)
 
 
 def _place(error: Mapping[str, Any], body: object) -> str:
@@ -137,18 +137,18 @@ def _place(error: Mapping[str, Any], body: object) -> str:
     return ".".join(path)
 
 
-def refusal(error: BaseException, request_id: str | None = None) -> Refusal:
-    """How any error is told to the client; unforeseen ones say nothing of themselves."""
-    if isinstance(error, Refusal):
+def as_api_error(error: BaseException, request_id: str | None = None) -> ApiError:
+    """What the client is told about any error; unexpected ones reveal nothing."""
+    if isinstance(error, ApiError):
         return error
     if isinstance(error, SettingsError):
-        return Refusal(400, str(error), code="invalid_settings")
+        return ApiError(400, str(error), code="invalid_settings")
     if isinstance(error, PromptError):
-        return Refusal(400, str(error), code="invalid_prompt")
+        return ApiError(400, str(error), code="invalid_prompt")
     if isinstance(error, VerifierError):
-        return Refusal(
+        return ApiError(
             500, str(error), kind="server_error", code="verifier_failed", headers=NO_RETRY
         )
     if isinstance(error, ModelError | S3dlmError):
-        return Refusal(500, str(error), kind="server_error", code="model_failed", headers=NO_RETRY)
+        return ApiError(500, str(error), kind="server_error", code="model_failed", headers=NO_RETRY)
     return internal(request_id)

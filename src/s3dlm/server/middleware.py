@@ -1,7 +1,6 @@
-"""The door: who may come in, how much they may carry, and a line in the log for each.
+"""What every request passes: host and key checks, bounded body, error shape, log line, metrics.
 
-Plain ASGI around the whole app, so that every answer, also that of a defect, passes here: checked
-key and host, bounded body, OpenAI's error shape, one log line, counted and timed.
+Plain ASGI around the whole app, so that it also covers the answers of handlers that fail.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from s3dlm.server import refusals
-from s3dlm.server.logs import log
-from s3dlm.server.refusals import Refusal
+from s3dlm.server import errors
+from s3dlm.server.errors import ApiError
 from s3dlm.server.service import Service
+from s3dlm.server.telemetry import log
 from s3dlm.server.watch import ClientGone
 
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
@@ -40,7 +39,7 @@ ENDPOINTS = frozenset(
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 
 
-class Guard:
+class Middleware:
     """ASGI middleware; see the module's docstring."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -64,14 +63,14 @@ class Guard:
             await send(message)
 
         try:
-            await self._admit(scope, receive, answer)
+            await self._handle(scope, receive, answer)
         except ClientGone:
             status = CLIENT_GONE
         finally:
             self._record(scope, status, time.perf_counter() - started, request_id, note)
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass to the app, or refuse it; a defect of the app is a plain 500."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the app, or refuse it; an unexpected exception is a plain 500."""
         begun = False
 
         async def watched(message: Message) -> None:
@@ -88,19 +87,21 @@ class Guard:
         except ClientGone:
             raise
         except Exception as error:
-            told = refusals.refusal(error, scope["state"]["request_id"])
-            if told.status == 500 and not isinstance(error, Refusal):
+            told = errors.as_api_error(error, scope["state"]["request_id"])
+            if told.status == 500 and not isinstance(error, ApiError):
                 log(
                     "request failed", level=40, with_traceback=True, id=scope["state"]["request_id"]
                 )
-            if not begun:  # else the connection is cut, which tells the client as much
+            if not begun:  # else the connection is closed
                 response = JSONResponse(told.body, told.status, headers=told.headers)
                 await response(scope, receive, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
         if self.service.hosts is not None and _bare(host) not in self.service.hosts:
-            raise Refusal(403, "this server answers only to local names", code="host_not_allowed")
+            raise ApiError(
+                403, "this server accepts only local host names", code="host_not_allowed"
+            )
         path = scope["path"]
         if path in OPEN_PATHS or path.startswith(PAGE_PREFIX):
             return
@@ -108,9 +109,9 @@ class Guard:
         if scope["method"] == "POST":
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
             if kind != b"application/json":
-                raise Refusal(415, "send JSON, with Content-Type: application/json")
+                raise ApiError(415, "send JSON, with Content-Type: application/json")
             if self.service.scheduler.draining:
-                raise refusals.shutting_down()
+                raise errors.shutting_down()
 
     def _check_key(self, authorization: bytes) -> None:
         if self.service.api_key is None:
@@ -119,7 +120,7 @@ class Guard:
         # Digests have one length, so that the comparison tells nothing of the key's.
         same = hmac.compare_digest(_digest(given.strip()), _digest(self.service.api_key.encode()))
         if scheme.lower() != b"bearer" or not same:
-            raise Refusal(
+            raise ApiError(
                 401,
                 "the API key is missing or wrong; send Authorization: Bearer KEY",
                 kind="authentication_error",
@@ -128,7 +129,7 @@ class Guard:
             )
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> Receive:
-        """The whole body, or a refusal; afterwards `receive` only tells of the client's leaving."""
+        """The whole body, or an error; afterwards `receive` only reports a disconnect."""
         limit = self.service.limits.body
         announced = headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > limit:
@@ -146,7 +147,7 @@ class Guard:
                     if len(body) > limit:
                         raise _too_large(limit)
         except TimeoutError:
-            raise Refusal(408, "the body did not arrive in time", code="body_timeout") from None
+            raise ApiError(408, "the body did not arrive in time", code="body_timeout") from None
         whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def replay() -> Message:
@@ -173,8 +174,8 @@ class Guard:
             )
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, f"the body is larger than {limit} bytes", code="body_too_large")
+def _too_large(limit: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {limit} bytes", code="body_too_large")
 
 
 def _digest(key: bytes) -> bytes:

@@ -1,10 +1,10 @@
-"""Text that cannot change any more, while a search is still running.
+"""Streaming of text that cannot change any more while a search is still running.
 
 A diffusion model does not write from left to right, and a search may still drop any particle. But a
-revealed token never changes, and whatever is answered descends from today's survivors: so the
-tokens that *all* survivors have revealed and agree on, from the first position without a gap, are
-certain to begin the answer. Only they are streamed, and nothing is ever taken back. A selection
-that may answer with a text of the past, or a search that starts over, says all at the end.
+revealed token never changes, and the answer descends from the survivors of every step: the tokens
+that *all* survivors have revealed and agree on, from the first position without a gap, are certain
+to begin the answer. Only they are streamed, and nothing is taken back. A method whose answer may be
+an earlier text, or that starts over, sends everything at the end.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
-from s3dlm.search.methods import Plan
+from s3dlm.search.step import Step
+from s3dlm.server.declared import keeps_revealed_tokens
 from s3dlm.settings import Settings
 
 BROKEN = "\ufffd"  # half of a character, whose other half is in a later token
@@ -29,8 +29,8 @@ def cut(text: str, stops: Sequence[str]) -> tuple[str, bool]:
 
 
 @dataclass(slots=True)
-class Settled:
-    """What of one choice has been sent, and what may follow."""
+class CertainText:
+    """What has been sent of one choice, and what may follow."""
 
     model: Model
     stops: tuple[str, ...]
@@ -44,10 +44,8 @@ class Settled:
         self._held = max((len(stop) - 1 for stop in self.stops), default=0)
 
     @classmethod
-    def of(cls, model: Model, settings: Settings, stops: tuple[str, ...]) -> Settled:
-        plan = Plan.of(settings)
-        forward = plan.sweeps == 1 and not plan.repairs  # what is known stays known
-        return cls(model, stops, live=forward and not plan.selection.startswith("pool"))
+    def of(cls, model: Model, settings: Settings, stops: tuple[str, ...]) -> CertainText:
+        return cls(model, stops, live=keeps_revealed_tokens(settings))
 
     def after(self, step: Step) -> str:
         """What became certain at this step."""
@@ -76,7 +74,7 @@ class Settled:
 
 
 def agreed(step: Step, mask_id: int) -> list[int]:
-    """The tokens that all survivors share, from the first position to the first doubt."""
+    """The tokens that all survivors share, from the first position to the first difference."""
     tokens = step.tokens[step.survivor]
     same = (tokens == tokens[0]).all(axis=0) & (tokens[0] != mask_id)
     length = same.size if same.all() else int(np.argmin(same))

@@ -1,4 +1,4 @@
-"""Every rival against a small literal version of its own algorithm, or against what it must sample."""
+"""Every method of other papers against a small literal version of its own algorithm, or against what it must sample."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def mean_reward(particles: list[Canvas], log_weight: np.ndarray) -> float:
 def ours(method: str, runs: int, **options: object) -> np.ndarray:
     found = []
     for seed in range(runs):
-        result = whole_run(seed, method=method, lam=LAM, **options)
+        tilt = {} if method in ("hex", "self_rewarding", "prism") else {"lam": LAM}
+        result = whole_run(seed, method=method, **tilt, **options)
         particles = [tuple(map(int, one.text)) for one in result.survivors]
         found.append(mean_reward(particles, np.array([one.log_weight for one in result.survivors])))
     return np.array(found)
@@ -184,11 +185,11 @@ def test_prism_prunes_by_score() -> None:
     assert_agree(found, literal)
 
 
-def test_distinct_siblings_differ_while_they_can() -> None:
+def test_distinct_children_differ_while_they_can() -> None:
     from tests.laws.toy import sample
 
-    _, steps = sample("best", 0, particles=4, branching=2, siblings="distinct")
+    _, steps = sample("best", 0, particles=4, branching=2, child_sampling="distinct")
     first = {row.tobytes() for row in steps[0].tokens}
-    _, independent = sample("best", 0, particles=4, branching=2, siblings="independent")
+    _, independent = sample("best", 0, particles=4, branching=2, child_sampling="independent")
     assert len(first) > len({row.tobytes() for row in independent[0].tokens})
     assert len(first) == 8

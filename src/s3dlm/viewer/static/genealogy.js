@@ -1,6 +1,5 @@
 // Who descends from whom: time runs to the right, every child is a node, survivors go on.
-import { svg } from "./dom.js";
-import { scoreColour } from "./colour.js";
+import { scoreColour, svg } from "./dom.js";
 
 const PAD = 14;
 

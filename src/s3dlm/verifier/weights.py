@@ -1,4 +1,4 @@
-"""The paper's weight table: which view of a text counts how much for which task. Data only."""
+"""Weights: which view of a text counts how much for which task. Data only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 from s3dlm.verifier.base import PARTS
 
 
-class Profile(NamedTuple):
-    """A row: weights in the order of `PARTS`, the form of S1, and the task's constraint."""
+class Row(NamedTuple):
+    """One task: weights in the order of `PARTS`, the form of S1, and the task's constraint."""
 
     weights: tuple[float, ...]
     form: str = "math"
@@ -20,24 +20,24 @@ class Profile(NamedTuple):
         return dict(zip(PARTS, self.weights, strict=True))
 
 
-_GSM8K = Profile((0.20, 0.25, 0.25, 0.10, 0.20, 0.00))
-_MATH500 = Profile((0.25, 0.20, 0.25, 0.10, 0.20, 0.00))
-_CHOICE = Profile((0.20, 0.00, 0.00, 0.15, 0.20, 0.45), form="choice", constraint="choice")
+_GSM8K = Row((0.20, 0.25, 0.25, 0.10, 0.20, 0.00))
+_MATH500 = Row((0.25, 0.20, 0.25, 0.10, 0.20, 0.00))
+_CHOICE = Row((0.20, 0.00, 0.00, 0.15, 0.20, 0.45), form="choice", constraint="choice")
 
-PAPER: dict[str, Profile] = {
+PAPER: dict[str, Row] = {
     "gsm8k": _GSM8K,
     "math500": _MATH500,
     "aime": _MATH500,
     "arc": _CHOICE,
     "truthfulqa": _CHOICE,
     "truthfulqa_mc": _CHOICE,
-    "countdown": Profile((0.15, 0.10, 0.10, 0.10, 0.15, 0.40), constraint="countdown"),
-    "sudoku": Profile((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
-    "sudoku9": Profile((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "countdown": Row((0.15, 0.10, 0.10, 0.10, 0.15, 0.40), constraint="countdown"),
+    "sudoku": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "sudoku9": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
     # Ours: the tiny model's own tasks, and prompts that belong to no task.
     "arithmetic": _GSM8K,
     "choice": _CHOICE,
-    "general": Profile((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
+    "general": Row((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
 }
 
 # Weights of the features in `plus.py`, by `tools/fit_verifier.py`; only their ratios matter.
@@ -82,13 +82,13 @@ PLUS: dict[str, dict[str, float]] = {
 }
 
 # What the reasoning says must be true, and must speak of the option that is chosen.
-_PLUS_CHOICE = Profile((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
+_PLUS_CHOICE = Row((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
 
 # Tasks with rules of their own: what can be checked exactly counts for nearly all.
-PLUS_RULES: dict[str, Profile] = {
-    "countdown": Profile((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
-    "sudoku": Profile((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
-    "sudoku9": Profile((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+PLUS_RULES: dict[str, Row] = {
+    "countdown": Row((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
+    "sudoku": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+    "sudoku9": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
     "arc": _PLUS_CHOICE,
     "truthfulqa": _PLUS_CHOICE,
     "truthfulqa_mc": _PLUS_CHOICE,

@@ -1,10 +1,8 @@
 // One search on screen: texts, genealogy, curves, the particle in focus, the vote.
-import { el, fixed } from "./dom.js";
-import { scoreRamp } from "./colour.js";
-import { particleRow } from "./particles.js";
+import { el, fixed, scoreRamp } from "./dom.js";
+import { inspector, particleRow, votes } from "./particles.js";
 import { Layout, drawGenealogy, pointGenealogy } from "./genealogy.js";
 import { CHARTS, drawChart } from "./charts.js";
-import { inspector, votes } from "./inspector.js";
 
 export class Panel {
   // `view` is shared by all panels: step, ghosts, everyone, domain, summaries, seek(step).
