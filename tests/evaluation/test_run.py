@@ -22,7 +22,7 @@ from s3dlm.tasks import Sample
 from s3dlm.trace import read_trace
 from tests.evaluation.small_run import BASE, LABELS, small_model, small_plan, write_task
 
-KILLS = 50
+ROOT = Path(__file__).parents[2]
 
 
 def rows(folder: Path) -> list[bytes]:
@@ -54,20 +54,23 @@ def test_every_sample_of_every_condition_and_seed_is_there_once(whole: tuple[str
     assert all(r.nfe <= r.nfe_logical and len(r.curve) == BASE.steps for r in found)
 
 
+@pytest.mark.parametrize(
+    ("kills", "problems", "moments"),
+    [(10, 12, []), pytest.param(50, 120, ["timed"], marks=pytest.mark.slow)],
+)
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run(
-    tmp_path: Path,
+    tmp_path: Path, kills: int, problems: int, moments: list[str]
 ) -> None:
     (tmp_path / "task").mkdir()
-    long_task = write_task(tmp_path / "task", problems=120)
-    command = [sys.executable, "-m", "tests.evaluation.small_run", long_task]
+    task = write_task(tmp_path / "task", problems)
+    command = [sys.executable, "-m", "tests.evaluation.small_run", task, str(tmp_path / "killed")]
     done = subprocess.run(
-        [*command, str(tmp_path / "killed"), str(KILLS)],
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert done.stdout == f"killed {KILLS}\n", done.stderr
+        [*command, str(kills), *moments], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.stdout == f"killed {kills}\n", done.stderr
     before = len(records.read(tmp_path / "killed"))
-    evaluate(small_model(), small_plan(long_task), tmp_path / "killed")
-    evaluate(small_model(), small_plan(long_task), tmp_path / "undisturbed")
+    evaluate(small_model(), small_plan(task), tmp_path / "killed")
+    evaluate(small_model(), small_plan(task), tmp_path / "undisturbed")
     assert rows(tmp_path / "killed") == rows(tmp_path / "undisturbed")
     assert 0 < before < len(rows(tmp_path / "killed"))  # the kills fell into the run
 
