@@ -157,22 +157,35 @@ def eval_command(
 
 
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="A folder that `s3dlm eval` wrote.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders that `s3dlm eval` wrote; several are compared.")
+    ],
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Method that the others are compared with. Default: best_of_k."),
+    ] = None,
     grading: Annotated[
         str | None, typer.Option(help="Grade the recorded texts again: fixed, d1 or hex.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output folder. Default: the run's.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder. Default: the run's; needed for several.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report of a run: Markdown, one HTML page, figures with their data. Needs no model.
+    """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
 
     s3dlm report runs/first
 
-    s3dlm report runs/first --grading d1 --out runs/first/d1
+    s3dlm report runs/first --reference greedy --grading d1 --out runs/first/d1
+
+    s3dlm report runs/small runs/large --out runs/both
     """
     from s3dlm.evaluation import report
 
-    _print_report(report.write(folder, grading=grading, out=out, show=_viewer()), as_json)
+    if len(folders) > 1 and out is None:
+        raise SettingsError("a report on several runs needs a folder of its own; give --out")
+    made = report.write(*folders, grading=grading, reference=reference, out=out, show=_viewer())
+    _print_report(made, as_json)
 
 
 def reproduce_command(
