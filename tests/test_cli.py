@@ -71,17 +71,18 @@ def test_generate_as_json_with_a_trace(
 def test_any_setting_can_be_given_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    extra = ["--set", "siblings=distinct", "--set", "cadence=2", "--set", "repairs=1"]
+    extra = ["--child-sampling", "distinct", "--cadence", "block", "--repairs", "1"]
     assert run(monkeypatch, "generate", QUESTION, "--json", *extra, *SMALL) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
-    assert (settings["siblings"], settings["cadence"], settings["repairs"]) == ("distinct", "2", 1)
+    found = (settings["child_sampling"], settings["cadence"], settings["repairs"])
+    assert found == ("distinct", "block", 1)
 
 
 def test_the_prompt_may_come_from_standard_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("why?"))
-    assert run(monkeypatch, "generate", "-", "--quiet", "--profile", *SMALL) == 0
+    assert run(monkeypatch, "generate", "-", "--quiet", "--timings", *SMALL) == 0
     out, err = capsys.readouterr()
     assert out.strip()
     for activity in ("forward", "sampling", "verifier", "resampling", "rest"):
@@ -98,7 +99,7 @@ def test_the_prompt_may_come_from_standard_input(
         (["generate", "x", "--steps", "1000"], ["steps=1000"]),
         (["generate", "x", "--verifier", "nowhere.toml"], ["nowhere.toml"]),
         (["generate", "x", "--particels", "3"], ["No such option", "--particles"]),
-        (["generate", "x", "--set", "sibling=distinct"], ["did you mean 'siblings'"]),
+        (["generate", "x", "--child-sampling", "distinkt"], ["did you mean 'distinct'"]),
         (["generate", "x", "--set", "tilt"], ["NAME=VALUE"]),
         (["genrate"], ["No such command"]),
         (["score", "nowhere.jsonl", "--task", "gsm8k"], ["nowhere.jsonl"]),

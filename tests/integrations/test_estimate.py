@@ -9,38 +9,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import s3dlm
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.estimate import CARDS, SHAPES, estimate, measured_share
 from s3dlm.evaluation.run import evaluate
 from s3dlm.integrations.commands import register
-from s3dlm.settings import METHODS, Settings
+from s3dlm.settings import Settings
 from tests.evaluation.small_run import small_model, small_plan, write_task
-from tests.fakes import fake_model
 
 LLADA = "GSAI-ML/LLaDA-8B-Instruct"
 app = typer.Typer()
 register(app)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_engine_needs_at_most_what_is_estimated(method: str) -> None:
-    settings = Settings(method=method, gen_length=32, steps=8)
-    if method != "hex":  # it has block lengths of its own
-        settings = settings.replace(block_length=16)
-    result = s3dlm.generate(fake_model(), "Target: 24 Numbers: 6, 4, 12", settings=settings)
-    pruned = METHODS[method].pruned
-    assert (
-        settings.most_nfe > result.nfe_logical
-        if pruned
-        else settings.most_nfe == result.nfe_logical
-    )
-
-
-def test_every_repair_may_cost_as_much_again() -> None:
-    settings = Settings(repairs=2, gen_length=32, steps=8, block_length=16)
-    result = s3dlm.generate(fake_model(), "Target: 24 Numbers: 6, 4, 12", settings=settings)
-    assert settings.most_nfe == result.nfe_logical == 3 * (1 + 8 * 8)
 
 
 def test_it_meets_the_published_run_it_is_calibrated_on() -> None:

@@ -15,8 +15,9 @@ import pytest
 
 import s3dlm
 from s3dlm.models.base import Model
+from s3dlm.search.methods import METHODS
 from s3dlm.server.limits import Limits
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 from tests.fakes import FakeDenoiser, fake_model
 from tests.server.live import SMALL, Live, serve_process, serving, wait_for
 
@@ -32,7 +33,12 @@ def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
     asked = [
         (
             f"question {i % 40}",
-            {**SMALL, "method": methods[i % 6], "seed": i % 3, "steps": 3 + i % 5},
+            {
+                **only_used(METHODS[methods[i % 6]], SMALL),
+                "method": methods[i % 6],
+                "seed": i % 3,
+                "steps": 3 + i % 5,
+            },
         )
         for i in range(64)
     ]

@@ -205,6 +205,17 @@ def test_options_are_printed_as_the_protocol_prints_them() -> None:
     assert lettered("S", ["a", "b"]) == "S\n\nOptions:\nA. a\nB. b\n\nChoose ONE letter."
 
 
+def test_recommended_settings_are_settings() -> None:
+    from s3dlm.models.defaults import defaults_of
+    from s3dlm.search.methods import METHODS
+    from s3dlm.settings import Settings
+
+    for model in ("tiny", "GSAI-ML/LLaDA-8B-Instruct"):
+        for method in METHODS:
+            Settings.recommended(defaults_of(model), method)
+        assert all(tasks.get(name) for name in defaults_of(model).tasks)
+
+
 def test_tasks_need_no_torch() -> None:
     code = "import sys, s3dlm.tasks, s3dlm.tasks.problems; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
