@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -12,10 +11,8 @@ from typer.testing import CliRunner
 
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import commands, demo, figures, records, tune
-from s3dlm.evaluation import plan as plans
 from s3dlm.models import registry
-from s3dlm.models.defaults import Defaults
-from tests.evaluation.small_run import BASE, defaults, small_model, write_task
+from tests.evaluation.small_run import FAKE, defaults, small_model, write_task
 
 SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2", "-b", "2"]
 
@@ -24,10 +21,7 @@ SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2"
 def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
     monkeypatch.setattr(figures, "draw", lambda *_: None)  # test_report.py draws them
-    own = {k: v for k, v in BASE.to_json().items() if k not in ("seed", "method")}
-    monkeypatch.setattr(
-        plans.models, "defaults_of", lambda name: Defaults("tiny", settings={"*": own})
-    )
+    monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
     made = typer.Typer()
     commands.register(made)
     return made
@@ -105,11 +99,8 @@ def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -
         call(app, "report", str(tmp_path))
 
 
-def test_tuning_reads_the_validation_split_alone(
-    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tuning_reads_the_validation_split_alone(app: typer.Typer, tmp_path: Path) -> None:
     words = ["tune", "--model", "fake", "--task", "countdown", "--method", "best_of_k,s3"]
-    monkeypatch.setattr("s3dlm.tasks.default_prompt_style", lambda name: "tiny")
     grid = ["--limit", "2", "--temperature", "0.5,1", "--lam", "1,4"]
     best = json.loads(call(app, *words, *grid, "--out", str(tmp_path), "--json"))
     assert set(best) == {"best_of_k", "s3"}
@@ -122,7 +113,7 @@ def test_tuning_reads_the_validation_split_alone(
     assert all("-validation-" in sample for sample in samples)
     tried = tune.tried(tmp_path / "temperature", tmp_path / "lambda")
     assert {(t.label, t.lam) for t in tried} == {
-        ("best_of_k", 1.0),
+        ("best_of_k", None),
         ("s3", 1.0),
         ("s3", 2.0),
         ("s3", 4.0),
@@ -134,8 +125,9 @@ def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     """Rounds grow while the clock allows; every method has answered the same problems."""
     monkeypatch.setattr(demo, "ROUNDS", (1, 2, 4, 8))
     ticks = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
-    model = dataclasses.replace(small_model(), defaults=Defaults("tiny", tasks=("countdown",)))
-    asked = demo.compare(model, defaults, tmp_path, 45.0, commands.bars, clock=lambda: next(ticks))
+    asked = demo.compare(
+        small_model(), defaults, tmp_path, 45.0, commands.bars, clock=lambda: next(ticks)
+    )
     # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
     assert asked == 4
     found = records.read(tmp_path)

@@ -13,8 +13,8 @@ from s3dlm.tasks import Loaded
 BASE = Settings()
 
 
-def defaults(method: str) -> Settings:
-    return BASE.replace(method=method)
+def defaults(method: str, task: str | None = None) -> Settings:
+    return Settings(method)
 
 
 def test_a_sweep_pays_for_equal_runs_once() -> None:
@@ -37,24 +37,24 @@ def test_the_seed_is_no_part_of_a_condition() -> None:
 
 def test_greedy_is_the_baseline_without_sampling() -> None:
     greedy = settings_for("greedy", defaults, {"temperature": 1.0})
-    assert (greedy.method, greedy.temperature, greedy.particles) == ("baseline", 0.0, 1)
+    assert (greedy.method.name, greedy.temperature) == ("baseline", 0.0)
     assert settings_for("baseline", defaults).temperature == BASE.temperature
 
 
 def test_a_given_setting_wins_over_the_methods_own() -> None:
-    def tuned(method: str) -> Settings:
-        return BASE.replace(method=method, temperature=0.3, lam=4.0)
+    def tuned(method: str, task: str | None) -> Settings:
+        return Settings(method, temperature=0.3, lam=4.0)
 
     own = settings_for("s3", tuned)
-    assert (own.temperature, own.lam) == (0.3, 4.0)
+    assert (own.temperature, own.method.lam) == (0.3, 4.0)
     swept = plans.grid(["gsm8k"], ["s3"], tuned, sweeps={"lam": [1.0, 2.0]})
-    assert [(c.settings.lam, c.settings.temperature) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
-    assert settings_for("s3_paper", tuned, {"lam": 3.0}).lam == 1.0
+    assert [(c.value("lam"), c.settings.temperature) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
+    assert settings_for("s3_paper", tuned, {"lam": 3.0}).method.lam == 1.0
 
 
 def test_a_setting_applies_to_the_methods_that_use_it() -> None:
     found = plans.grid(["gsm8k"], ["best_of_k", "s3"], defaults, {"lam": 5.0, "steps": 32})
-    assert [(c.settings.lam, c.settings.steps) for c in found] == [(1.0, 32), (5.0, 32)]
+    assert [(c.value("lam"), c.settings.steps) for c in found] == [(None, 32), (5.0, 32)]
     with pytest.raises(SettingsError, match="lam has no effect on baseline, best_of_k"):
         plans.grid(["gsm8k"], ["baseline", "best_of_k"], defaults, {"lam": 5.0})
     with pytest.raises(SettingsError, match="branching has no effect on baseline"):
@@ -83,11 +83,7 @@ def test_the_reproduction_holds_every_table_and_curve() -> None:
     main = [c for c in found if c.main]
     assert [c.label for c in main] == [*plans.MAIN, *plans.ONE_SEED]
     assert {c.label for c in main if c.seeds == 1} == set(plans.ONE_SEED)
-    swept = {
-        (c.settings.particles, c.settings.branching)
-        for c in found
-        if c.label == "s3" and c.settings.block_length == 64
-    }
+    swept = {c.budget for c in found if c.label == "s3" and c.settings.block_length == 64}
     assert swept == {(n, b) for n in (1, 2, 4, 8, 16) for b in (1, 2, 4)}
     lengths = {c.settings.block_length for c in found if c.label == "baseline"}
     assert lengths == {2, 4, 8, 16, 32, 64}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import figures, paper, plan, records, report, series, summary, tables
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
@@ -62,12 +64,78 @@ def test_comparisons_are_paired_on_the_same_problems_and_seeds(folder: Path) -> 
     main = run.main(task)
     found = summary.paired(run, main["s3"], main["best_of_k"])
     back = summary.paired(run, main["best_of_k"], main["s3"])
-    assert found.pairs == 12
+    assert found.problems == 6
     assert (found.wins, found.losses) == (back.losses, back.wins)
-    accuracy = {
-        label: summary.cell(c, run.records[c.spec]).accuracy.value for label, c in main.items()
-    }
+    accuracy = {label: summary.cell(c, run.records[c]).accuracy.value for label, c in main.items()}
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
+
+
+def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
+    run = summary.read(folder)
+    for reference in ("best_of_k", "greedy"):
+        grid = tables.comparisons(run, reference)
+        assert f"Δ vs {reference}, points" in grid.columns
+        assert {row[0] for row in grid.rows} == set(LABELS) - {reference}
+        assert f"Δ accuracy vs {reference}" in tables.short_comparisons(run, reference).title
+        (line,) = tables.verdict(run, reference)
+        assert line.startswith(f"s3 compared with {reference}, ")
+    made = report.write(folder, reference="tilting", out=tmp_path)
+    assert "Compared with tilting" in made.markdown.read_text()
+    with pytest.raises(SettingsError, match="reference='best' is unknown; choose one of: base"):
+        report.write(folder, reference="best", out=tmp_path)
+
+
+def test_a_method_that_was_not_run_is_not_named(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    evaluate(small_model(), small_plan(task, ("baseline", "s3"), seeds=(0,)), tmp_path / "run")
+    made = report.write(tmp_path / "run")
+    assert "best_of_k" not in "".join(made.verdict)
+    text = " ".join(" ".join((g.title, *g.columns, *sum(g.rows, ()))) for g in made.short)
+    assert "Δ accuracy vs baseline" in text
+    assert "best_of_k" not in text
+
+
+def test_intervals_stay_between_0_and_100_per_cent(folder: Path) -> None:
+    run = summary.read(folder)
+    texts = [cell for grid in tables.all_tables(run, "greedy") for row in grid.rows for cell in row]
+    texts += [cell for row in tables.brief(run).rows for cell in row]
+    found = [
+        float(bound)
+        for text in texts
+        for pair in re.findall(r"(?<![+-])\b[0-9.]+ \[([0-9.-]+), ([0-9.]+)\]", text)
+        for bound in pair
+    ]
+    assert len(found) > 20
+    assert all(0 <= bound <= 100 for bound in found)
+    assert not any("±" in text for text in texts)
+
+
+def test_several_runs_stand_in_one_report(folder: Path, tmp_path: Path) -> None:
+    task = next(iter(summary.read(folder).samples))
+    other = dataclasses.replace(small_model(), name="other")
+    evaluate(other, small_plan(task, ("s3", "verified_best_of_k")), tmp_path / "second")
+    made = report.write(folder, tmp_path / "second", reference="s3 (run)", out=tmp_path / "out")
+    (grid,) = [g for g in made.grids if g.key == "comparisons"]
+    rows = {row[0]: row for row in grid.rows}
+    assert {"s3 (second)", "verified_best_of_k", "greedy"} <= set(rows)
+    assert rows["s3 (second)"][2:4] == ("+0.0 [+0.0, +0.0]", "0 : 0")  # the same model and settings
+    assert "fake, other" in made.markdown.read_text()
+    text = made.html.read_text()
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    traces = [row["trace"] for p in json.loads(found[1])["problems"] for row in p["rows"]]
+    assert any(traces)
+    assert all((tmp_path / "out" / trace).is_file() for trace in traces if trace)
+
+
+def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    samples = (folder / "samples.jsonl").read_text().replace("Problem 0", "Puzzle 0")
+    (tmp_path / "samples.jsonl").write_text(samples)
+    (tmp_path / "records.jsonl").write_bytes((folder / "records.jsonl").read_bytes())
+    with pytest.raises(RecordError, match=r"problems-0000 .* is another problem"):
+        report.write(folder, tmp_path, out=tmp_path / "out")
 
 
 def test_every_figure_has_svg_png_and_its_data(folder: Path) -> None:
@@ -88,7 +156,7 @@ def test_curves_compare_what_was_asked_of_all(folder: Path) -> None:
     run = summary.read(folder)
     (row,) = series.accuracy_nfe(run).where(label="s3", particles=2, branching=2)
     main = run.main(run.tasks[0])["s3"]
-    common = [r for r in run.records[main.spec] if r.seed == 0][:4]
+    common = [r for r in run.records[main] if r.seed == 0][:4]
     assert row["accuracy"] == pytest.approx(sum(r.correct for r in common) / 4)
 
 

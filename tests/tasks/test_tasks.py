@@ -193,6 +193,14 @@ def test_a_users_own_file_is_a_task(tmp_path: Path) -> None:
         tasks.load(task)
 
 
+def test_a_missing_file_and_a_bad_row_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"none\.jsonl does not exist"):
+        tasks.load(tasks.get(f"{tmp_path / 'none.jsonl'}:gsm8k"))
+    (tmp_path / "gsm8k.jsonl").write_text('{"question": "?", "answer": "#### \u00b2"}\n')
+    with pytest.raises(RecordError, match=r"gsm8k\.jsonl, row 1 is not a problem of task='gsm8k'"):
+        tasks.load(tasks.get("gsm8k"), data=tmp_path)
+
+
 def test_options_are_printed_as_the_protocol_prints_them() -> None:
     assert lettered("S", ["a", "b"]) == "S\n\nOptions:\nA. a\nB. b\n\nChoose ONE letter."
 

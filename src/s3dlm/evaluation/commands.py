@@ -55,6 +55,12 @@ RayAddress = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Ray workers. Default: one per GPU, or per core.")
 ]
+FailOnError = Annotated[
+    int | None, typer.Option(min=1, help="Stop when this many samples have failed.")
+]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Run samples again that failed before.")
+]
 Traces = Annotated[int, typer.Option(help="Number of problems per task to record full traces for.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")]
 
@@ -114,6 +120,8 @@ def eval_command(
     row_cache: RowCache = 0.0,
     ray: RayAddress = None,
     workers: Workers = None,
+    fail_on_error: FailOnError = None,
+    retry_failed: RetryFailed = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
@@ -144,27 +152,40 @@ def eval_command(
         split=split, limit=limit,
     )  # fmt: skip
     plan = plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
-    _evaluate(runner, plan, out, batch_size)
+    _evaluate(runner, plan, out, batch_size, fail_on_error, retry_failed)
     _finish(out, as_json)
 
 
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="A folder that `s3dlm eval` wrote.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders that `s3dlm eval` wrote; several are compared.")
+    ],
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Method that the others are compared with. Default: best_of_k."),
+    ] = None,
     grading: Annotated[
         str | None, typer.Option(help="Grade the recorded texts again: fixed, d1 or hex.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output folder. Default: the run's.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder. Default: the run's; needed for several.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report of a run: Markdown, one HTML page, figures with their data. Needs no model.
+    """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
 
     s3dlm report runs/first
 
-    s3dlm report runs/first --grading d1 --out runs/first/d1
+    s3dlm report runs/first --reference greedy --grading d1 --out runs/first/d1
+
+    s3dlm report runs/small runs/large --out runs/both
     """
     from s3dlm.evaluation import report
 
-    _print_report(report.write(folder, grading=grading, out=out, show=_viewer()), as_json)
+    if len(folders) > 1 and out is None:
+        raise SettingsError("a report on several runs needs a folder of its own; give --out")
+    made = report.write(*folders, grading=grading, reference=reference, out=out, show=_viewer())
+    _print_report(made, as_json)
 
 
 def reproduce_command(
@@ -190,6 +211,8 @@ def reproduce_command(
     row_cache: RowCache = 2.0,
     ray: RayAddress = None,
     workers: Workers = None,
+    fail_on_error: FailOnError = None,
+    retry_failed: RetryFailed = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, from evaluation to report.
@@ -209,7 +232,7 @@ def reproduce_command(
         traces=traces, row_cache=row_cache,
     )  # fmt: skip
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
-    _evaluate(runner, plan, folder, batch_size)
+    _evaluate(runner, plan, folder, batch_size, fail_on_error, retry_failed)
     _finish(folder, as_json, results)
 
 
@@ -255,8 +278,13 @@ def tune_command(
         typer.echo(json.dumps(best))
         return
     cells = [
-        (row.label, f"{row.temperature:g}", f"{row.lam:g}", f"{100 * row.accuracy:.1f}")
-        for row in sorted(rows, key=lambda row: (row.label, row.temperature, row.lam))
+        (
+            row.label,
+            f"{row.temperature:g}",
+            "–" if row.lam is None else f"{row.lam:g}",
+            f"{100 * row.accuracy:.1f}",
+        )
+        for row in sorted(rows, key=lambda row: (row.label, row.temperature, row.lam or 0))
     ]
     print_table(("method", "temperature", "λ", "accuracy (%)"), cells, "Validation")
     typer.echo(f"best: {json.dumps(best)} (written to {folder / 'tuned.json'})")
@@ -335,16 +363,16 @@ def _prepare(
     With Ray the workers load the model, and the runner takes its place.
     """
     from s3dlm.evaluation.plan import load_problems
+    from s3dlm.models.defaults import defaults_of
     from s3dlm.models.registry import load
-    from s3dlm.tasks import default_prompt_style
 
-    style = default_prompt_style(model)
+    style = defaults_of(model).prompt_style
     found = load_problems(tasks, style, **which)
     runner: Any
     if ray is None:
         runner = load(model, device=device, dtype=dtype)
-        if runner.preset != style:  # a model of another package may have its own
-            found = load_problems(tasks, runner.preset, **which)
+        if runner.defaults.prompt_style != style:  # a model of another package may have its own
+            found = load_problems(tasks, runner.defaults.prompt_style, **which)
     else:
         from s3dlm.evaluation.distributed import RayRunner
 
@@ -363,7 +391,14 @@ def bars(plan: Plan) -> Bars:
     return Bars(plan.conditions, counts, len(plan.seeds))
 
 
-def _evaluate(runner: Any, plan: Plan, folder: Path, batch_size: int | None) -> None:
+def _evaluate(
+    runner: Any,
+    plan: Plan,
+    folder: Path,
+    batch_size: int | None,
+    fail_on_error: int | None,
+    retry_failed: bool,
+) -> None:
     """Run a plan on a model, or on a cluster that is closed afterwards."""
     from s3dlm.evaluation.run import evaluate
     from s3dlm.models.base import Model
@@ -371,7 +406,10 @@ def _evaluate(runner: Any, plan: Plan, folder: Path, batch_size: int | None) -> 
     closing = contextlib.nullcontext() if isinstance(runner, Model) else runner
     try:
         with closing, bars(plan) as shown:
-            evaluate(runner, plan, folder, observer=shown, batch_size=batch_size)
+            evaluate(
+                runner, plan, folder, observer=shown, batch_size=batch_size,
+                fail_on_error=fail_on_error, retry_failed=retry_failed,
+            )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo(f"the same command resumes {folder}", err=True)
         raise

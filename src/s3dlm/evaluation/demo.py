@@ -26,7 +26,9 @@ Observe = Callable[[Plan], AbstractContextManager[Observer]]
 def show(model: Model, defaults: Defaults) -> Result:
     """One search with the live board."""
     task, question = SHOWN
-    events = engine.stream(model, question, task=task, settings=settings_for("s3", defaults))
+    events = engine.stream(
+        model, question, task=task, settings=settings_for("s3", defaults, task=task)
+    )
     title = f"s3 on {model.name}: {question}"
     *_, last = board.show(events, board.pieces_of(model), model.end_ids, title=title)
     assert isinstance(last, Result)

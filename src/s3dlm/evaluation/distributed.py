@@ -24,7 +24,7 @@ from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 if TYPE_CHECKING:  # a worker that is being started must not wait for torch
     from s3dlm.evaluation.manifest import Manifest
     from s3dlm.evaluation.plan import Plan
-    from s3dlm.evaluation.records import Record
+    from s3dlm.evaluation.records import Failure, Record
     from s3dlm.evaluation.run import Request
     from s3dlm.models.base import Model
 
@@ -219,7 +219,7 @@ class RayRunner(Pool):
         found: Manifest = self.ask("manifest", plan)
         return found
 
-    def records(self, plan: Plan, request: Request) -> Iterator[Record]:
+    def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
         shared = self.ray.put(plan)  # sent to every machine once, not with every chunk
         full = (request.batch_size or BATCH_SIZE) // request.condition.children
         share = -(-len(request.todo) // (len(self.actors) * AHEAD))

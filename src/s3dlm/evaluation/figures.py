@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from s3dlm.errors import MissingExtraError
+from s3dlm.evaluation.records import write_atomic, writing
 from s3dlm.evaluation.series import Table
 
 LOOKS = {  # colour, marker, line style
@@ -67,9 +68,8 @@ def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
     if not table.rows:
         return None
     plt = _pyplot()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{table.name}.csv").write_text(table.to_csv(), encoding="utf-8")
-    with plt.rc_context(RC):
+    write_atomic(folder / f"{table.name}.csv", table.to_csv())
+    with writing(folder), plt.rc_context(RC):
         figure = PAINTERS[table.name](plt, table, titles)
         for suffix in ("svg", "png"):
             metadata = {"Date": None} if suffix == "svg" else {"Software": None}

@@ -16,12 +16,13 @@ from typing import Any
 
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import write_atomic
+from s3dlm.evaluation.records import Contents, to_line, write_atomic
 from s3dlm.tasks import Sample
 
 VERSION = 2
 FILE = "manifest.json"
 SAMPLES = "samples.jsonl"
+_FIXED = ("model", "fingerprint", "prompt_style", "split", "token_counter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,12 @@ class Manifest:
     token_counter: str
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        """A name for the run that does not change when its plan grows; every record carries it."""
+        plain = [getattr(self, name) for name in _FIXED]
+        return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -71,26 +78,46 @@ def read(folder: Path) -> Manifest:
         raise RecordError(f"{path} cannot be read: {error}") from error
 
 
-def commit(folder: Path, new: Manifest, samples: Mapping[str, Sequence[Sample]]) -> None:
+def commit(
+    folder: Path, new: Manifest, samples: Mapping[str, Sequence[Sample]], stored: Contents
+) -> None:
     """Write the plan, or refuse it if the folder holds another one."""
     if (folder / FILE).is_file():
-        refuse_changes(read(folder), new, folder)
+        old = read(folder)
+        refuse_changes(old, new, folder)
+        refuse_other_records(old, stored, folder)
         _refuse_other_problems(folder, samples)
+    elif stored.runs:
+        raise RecordError(
+            f"{folder} has records but no {FILE}, so their settings are unknown; restore the file, "
+            "or give another folder with --out"
+        )
     lines = [
-        json.dumps({"task": task, **dataclasses.asdict(sample)}, ensure_ascii=False)
+        to_line({"task": task, **dataclasses.asdict(sample)}).decode()
         for task, some in samples.items()
         for sample in some
     ]
-    write_atomic(folder / SAMPLES, "".join(f"{line}\n" for line in lines))
+    write_atomic(folder / SAMPLES, "".join(lines))
     text = json.dumps(new.to_json(), ensure_ascii=False, indent=1, sort_keys=False)
     write_atomic(folder / FILE, text + "\n")
+
+
+def refuse_other_records(manifest: Manifest, stored: Contents, folder: Path) -> None:
+    """The records of a folder must belong to its manifest."""
+    known = {condition.spec for condition in manifest.conditions}
+    specs = {key[0] for key in (*stored.records, *stored.failures)}
+    if not stored.runs <= {manifest.run} or not specs <= known:
+        raise RecordError(
+            f"{folder / FILE} and the records beside it belong to different runs; restore the "
+            "file, or give another folder with --out"
+        )
 
 
 def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
     """A plan may grow but not change."""
     changes = [
         f"{name} was {getattr(old, name)!r} and is now {getattr(new, name)!r}"
-        for name in ("model", "fingerprint", "prompt_style", "split", "token_counter")
+        for name in _FIXED
         if getattr(old, name) != getattr(new, name)
     ]
     changes += _changed_conditions(old.conditions, new.conditions)
@@ -132,9 +159,15 @@ def read_samples(folder: Path) -> dict[str, list[Sample]]:
     if not path.is_file():
         raise RecordError(f"{folder} has no {SAMPLES}; give a folder that `s3dlm eval` wrote")
     found: dict[str, list[Sample]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        found.setdefault(row.pop("task"), []).append(Sample(**row))
+    *lines, _ = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            found.setdefault(row.pop("task"), []).append(Sample(**row))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise RecordError(
+                f"{path}, line {number}, is damaged ({error}); restore it or start a new folder"
+            ) from error
     return found
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, title_of
 
@@ -24,6 +26,7 @@ NAMES = {  # section names in the navigation bar
     "comparisons": "Comparisons",
     "ablation": "Ablation",
     "paper": "Paper",
+    "paper_cost": "Paper's cost",
     "cost": "Cost",
     "search": "Search",
     "sweep": "N and b",
@@ -34,6 +37,7 @@ NAMES = {  # section names in the navigation bar
     "score_heat": "Heat map",
     "density_quality": "Density",
     "best_of_k_bound": "Bound",
+    "failures": "Failures",
 }
 
 
@@ -48,8 +52,10 @@ def render(
     facts: Mapping[str, str],
     grids: Sequence[Grid],
     figures: Sequence[tuple[str, str, str, str]],
+    reference: str,
+    target: Path,
 ) -> str:
-    """The whole page; `figures` are (key, title, caption, SVG text)."""
+    """The whole page, to be written to `target`; `figures` are (key, title, caption, SVG text)."""
     first = [grid for grid in grids if not grid.late]
     last = [grid for grid in grids if grid.late]
     anchors = [
@@ -64,7 +70,7 @@ def render(
         *(_table(grid) for grid in first),
         *(_figure(*figure) for figure in figures),
         *(_table(grid) for grid in last),
-        _browser(run),
+        _browser(run, reference),
         _facts(facts),
     ]
     sentences = "".join(f"<p>{_text(line)}</p>" for line in verdict)
@@ -77,7 +83,7 @@ def render(
         f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>{"".join(body)}</main>'
         f'<footer class="soft">Made by <code>s3dlm report</code> from {_text(str(_count(run)))} '
         "records; the data of every figure is beside it as CSV.</footer>"
-        f'<script type="application/json" id="data">{_embedded(_problems(run))}</script>'
+        f'<script type="application/json" id="data">{_embedded(_problems(run, target))}</script>'
         f"<script>{_asset('report.js')}</script></body></html>\n"
     )
 
@@ -137,7 +143,7 @@ def _facts(facts: Mapping[str, str]) -> str:
     return f'<section id="settings"><h2>Settings</h2><dl class="facts">{pairs}</dl></section>'
 
 
-def _browser(run: Evaluation) -> str:
+def _browser(run: Evaluation, reference: str) -> str:
     tasks = "".join(f'<option value="{_text(t)}">{_text(title_of(t))}</option>' for t in run.tasks)
     labels = run.labels()
 
@@ -155,8 +161,8 @@ def _browser(run: Evaluation) -> str:
         '<option value="lost">first method worse than second</option>'
         '<option value="failed">solved by no method</option>'
         '<option value="solved">solved by all methods</option></select></label>'
-        f'<label>First method<select id="first">{choose("s3")}</select></label>'
-        f'<label>Second method<select id="second">{choose("best_of_k")}</select></label>'
+        f'<label>First method<select id="first">{choose(next((label for label in reversed(labels) if label != reference), ""))}</select></label>'
+        f'<label>Second method<select id="second">{choose(reference)}</select></label>'
         '<label>Search<input id="words" type="search" placeholder="words in the question"></label>'
         '<button id="back" type="button">Previous</button><button id="next" type="button">Next</button>'
         '</div><p class="soft" id="found" aria-live="polite"></p><div id="problem-list"></div>'
@@ -170,13 +176,13 @@ def _embedded(data: object) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _problems(run: Evaluation) -> dict[str, object]:
+def _problems(run: Evaluation, target: Path) -> dict[str, object]:
     """The data of the problem list: grades, answer, output and votes of every main method."""
     listed = []
     for task in run.tasks:
         rows: dict[str, list[dict[str, object]]] = {s.id: [] for s in run.samples[task]}
         for label, condition in run.main(task).items():
-            for sample, found in _by_sample(run, condition.spec).items():
+            for sample, found in _by_sample(run, condition, target).items():
                 rows[sample].append({"label": label, **found})
         listed += [
             {"task": task, "id": s.id, "question": s.question, "gold": _gold(s.gold), "rows": r}
@@ -187,13 +193,13 @@ def _problems(run: Evaluation) -> dict[str, object]:
     return {"problems": listed, "titles": titles, "seeds": list(run.manifest.seeds)}
 
 
-def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
+def _by_sample(run: Evaluation, condition: Condition, target: Path) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
-    for record in sorted(run.records[spec], key=lambda r: r.seed):
+    for record in sorted(run.records[condition], key=lambda r: r.seed):
         if record.sample in found:
             found[record.sample]["grades"] += [record.correct]  # type: ignore[operator]
             continue
-        trace = _trace(run.folder, f"{spec}-{record.sample}")
+        trace = _trace(run.folders[condition], f"{condition.spec}-{record.sample}", target)
         found[record.sample] = {
             "grades": [record.correct],
             "answer": record.answer,
@@ -204,10 +210,11 @@ def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
     return found
 
 
-def _trace(folder: Path, name: str) -> str | None:
+def _trace(folder: Path, name: str, target: Path) -> str | None:
     """The trace of a search: its HTML page if there is one, else the trace file."""
-    found = (f"traces/{name}{suffix}" for suffix in (".html", ".jsonl"))
-    return next((path for path in found if (folder / path).is_file()), None)
+    found = (folder / "traces" / f"{name}{suffix}" for suffix in (".html", ".jsonl"))
+    path = next((path for path in found if path.is_file()), None)
+    return None if path is None else Path(os.path.relpath(path, target)).as_posix()
 
 
 def _gold(gold: object) -> str:

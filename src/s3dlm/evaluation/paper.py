@@ -48,4 +48,6 @@ COST = {task: dict(zip(METHODS, row, strict=True)) for task, row in _COST.items(
 def same_setting(model: str, settings: Settings) -> bool:
     """Whether a run used the paper's model and settings."""
     values = settings.to_json()
-    return model.endswith(MODEL) and all(values[name] == value for name, value in SETTINGS.items())
+    return model.endswith(MODEL) and all(
+        values.get(name) == value for name, value in SETTINGS.items()
+    )

@@ -39,9 +39,7 @@ PARTICLES, BRANCHING = (1, 2, 4, 8, 16), (1, 2, 4)
 BLOCK_SWEPT = ("baseline", "best_of_k", "s3")
 BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
 
-Defaults = Callable[
-    [str], Settings
-]  # a method's name → the settings it has unless others are given
+Defaults = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
 Given = Mapping[str, Any]  # settings by name
 
 
@@ -77,8 +75,7 @@ class Condition:
     @property
     def budget(self) -> tuple[int, int]:
         """Particles and branching."""
-        method = self.settings.method
-        return (1, 1) if method.size == 1 else (method.particles, method.branching)
+        return self.value("particles") or 1, self.value("branching") or 1
 
     @property
     def children(self) -> int:
@@ -121,7 +118,7 @@ class Plan:
 def defaults_of(model: str) -> Defaults:
     """A model's recommended settings for each method."""
     own = models.defaults_of(model)
-    return lambda method: Settings.recommended(own, method)
+    return lambda method, task: Settings.recommended(own, method, task)
 
 
 def method_of(label: str) -> str:
@@ -137,12 +134,14 @@ def uses(label: str, setting: str) -> bool:
     return setting != "seed" and bool(only_used(METHODS[method_of(label)], {setting: None}))
 
 
-def settings_for(label: str, defaults: Defaults, given: Given | None = None) -> Settings:
+def settings_for(
+    label: str, defaults: Defaults, given: Given | None = None, task: str | None = None
+) -> Settings:
     """The settings of a label: the defaults, then what is given as far as the method uses it."""
     method = method_of(label)
     changes = {name: value for name, value in (given or {}).items() if uses(label, name)}
     own = {name: value for name, value in ALIASES.get(label, {}).items() if name != "method"}
-    return _canonical(defaults(method).replace(**{**changes, **own}))
+    return _canonical(defaults(method, task).replace(**{**changes, **own}))
 
 
 def _canonical(settings: Settings) -> Settings:
@@ -165,12 +164,12 @@ def grid(
     """
     axes = {name: values for name, values in (sweeps or {}).items() if values}
     _check_used(labels, given or {}, axes)
-    usual = defaults("s3").to_json()
-    main = {n: usual[n] if usual[n] in values else values[0] for n, values in axes.items()}
+    usual = defaults("s3", None).to_json()
+    main = {n: usual[n] if usual.get(n) in values else values[0] for n, values in axes.items()}
     points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
     return unique(
         Condition(
-            task, label, settings_for(label, defaults, {**(given or {}), **point}),
+            task, label, settings_for(label, defaults, {**(given or {}), **point}, task),
             main=point == main,
         )
         for task in tasks
@@ -240,7 +239,7 @@ def reproduction(
     main.sort(key=lambda one: names.index(one.task))
     sweeps: list[Condition] = []
     if sweep_problems:
-        lengths = [length for length in BLOCK_LENGTHS if _fits(defaults("s3"), length)]
+        lengths = [length for length in BLOCK_LENGTHS if _fits(defaults("s3", None), length)]
         axes = {"particles": PARTICLES, "branching": BRANCHING}
         sweeps += grid(names, SWEPT, defaults, sweeps=axes)
         sweeps += grid(names, BLOCK_SWEPT, defaults, sweeps={"block_length": lengths})

@@ -19,7 +19,7 @@ from rich.progress import (
 from rich.text import Text
 
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Record
+from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.tables import title_of
 
 LINE_EVERY = 10.0  # seconds between lines if there is no terminal
@@ -59,7 +59,7 @@ class Bars:
         self.total = sum(weight(c) * c.count(counts[c.task], seeds) for c in conditions)
         self.done = self.fresh = 0  # in weights; fresh: done in this session
         self.right: list[float] = []
-        self.count = self.number = 0
+        self.failed = self.number = 0
         self.started = self.spoken = time.monotonic()
         self.progress = Progress(
             TextColumn("{task.description}"),
@@ -96,7 +96,7 @@ class Bars:
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         self._finished()
         self.condition, self.size, self.number = condition, total, self.number + 1
-        self.right = [record.correct for record in done]
+        self.right, self.failed = [record.correct for record in done], 0
         self.done += weight(condition) * len(done)
         self.progress.reset(
             self.bar,
@@ -107,21 +107,29 @@ class Bars:
             visible=True,
         )
 
-    def record(self, condition: Condition, record: Record) -> None:
-        self.right.append(record.correct)
+    def record(self, condition: Condition, record: Record | Failure) -> None:
+        if isinstance(record, Failure):
+            self.failed += 1
+            said = f"{record.sample} failed: {record.error}: {record.reason}"
+            self.console.print(said, highlight=False, markup=False)
+        else:
+            self.right.append(record.correct)
         self.done += weight(condition)
         self.fresh += weight(condition)
-        self.progress.update(self.bar, completed=len(self.right), accuracy=self._accuracy())
-        if len(self.right) == self.size:
+        self.progress.update(self.bar, completed=self._count(), accuracy=self._accuracy())
+        if self._count() == self.size:
             self._finished()
         elif not self.console.is_terminal and time.monotonic() - self.spoken > LINE_EVERY:
-            self._say(f"{len(self.right)}/{self.size}")
+            self._say(f"{self._count()}/{self.size}")
+
+    def _count(self) -> int:
+        return len(self.right) + self.failed
 
     def _finished(self) -> None:
         """One permanent line for a condition that is complete."""
-        if self.right and len(self.right) == self.size:
+        if self._count() and self._count() == self.size:
             self._say(f"{self.size}/{self.size}")
-            self.right = []
+            self.right, self.failed = [], 0
 
     def _say(self, how_far: str) -> None:
         left = self.left()
@@ -136,4 +144,5 @@ class Bars:
         return f"[{self.number}/{len(self.conditions)}] {what} ({size})".replace("[", "\\[", 1)
 
     def _accuracy(self) -> str:
-        return f"{100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
+        share = f"{100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
+        return f"{share} {self.failed} failed" if self.failed else share

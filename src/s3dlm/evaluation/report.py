@@ -72,34 +72,48 @@ class Report:
 
 
 def write(
-    folder: Path,
-    *,
+    *folders: Path,
     grading: str | None = None,
+    reference: str | None = None,
     out: Path | None = None,
     show: Callable[[Path], str] | None = None,
 ) -> Report:
-    """Read a run, grade it again if asked, and write report.md, report.html and figures/.
+    """Read one run or several, grade them again if asked, and write report.md, report.html, figures/.
 
+    All methods are compared with `reference`.
     `show` renders a trace as an HTML page, which the list of problems then links to.
     """
-    run = summary.read(folder, summary.regrade(grading) if grading else None)
-    target = out or folder
-    for trace in sorted((folder / "traces").glob("*.jsonl")) if show else ():
+    run = read(folders, grading)
+    target = out or folders[0]
+    against = tables.reference_of(run, reference)
+    traces = [trace for folder in folders for trace in sorted((folder / "traces").glob("*.jsonl"))]
+    for trace in traces if show else ():
         shown = trace.with_suffix(".html")
         if show is not None and not shown.exists():
             write_atomic(shown, show(trace))
     drawn, notes = _draw(run, target / "figures", grading or "fixed")
-    grids = tables.all_tables(run)
-    verdict = tables.verdict(run) or ["This run has no two methods to compare."]
+    grids = tables.all_tables(run, against)
+    verdict = tables.verdict(run, against) or ["This run has no two methods to compare."]
     facts = _facts(run, grading or "fixed")
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
+    if run.failures:
+        verdict = [*verdict, f"{len(run.failures)} samples failed and are not counted; see below."]
     text = markdown(title, verdict, facts, grids, drawn)
     write_atomic(target / "report.md", text)
     pictures = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
-    html = page.render(run, title, verdict, facts, grids, pictures)
+    html = page.render(run, title, verdict, facts, grids, pictures, against, target)
     write_atomic(target / "report.html", html)
-    short = [t for t in (tables.brief(run), tables.short_comparisons(run)) if t.rows]
+    short = [t for t in (tables.brief(run), tables.short_comparisons(run, against)) if t.rows]
     return Report(target / "report.md", target / "report.html", verdict, grids, short, notes)
+
+
+def read(folders: Sequence[Path], grading: str | None = None) -> Evaluation:
+    """One run, or several as one, named by their folders."""
+    grade = summary.regrade(grading) if grading else None
+    names = [folder.name for folder in folders]
+    names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+    runs = [summary.read(folder, grade) for folder in folders]
+    return summary.merge(list(zip(names, runs, strict=True)))
 
 
 def _draw(run: Evaluation, folder: Path, grading: str) -> tuple[dict[str, str], list[str]]:
@@ -173,11 +187,15 @@ def _facts(run: Evaluation, grading: str) -> dict[str, str]:
         "Settings of all methods": _values(shared),
         **{f"Settings of {label}": _own(c, shared) for label, c in main.items()},
         "Seeds": ", ".join(map(str, plan.seeds)),
-        "Records": f"{count} of {planned}"
-        + ("" if count == planned else " (the run is unfinished)"),
+        "Records": _progress(count, len(run.failures), planned),
         "Versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
         "Machine": ", ".join(f"{name} {value}" for name, value in plan.machine.items()),
     }
+
+
+def _progress(count: int, failed: int, planned: int) -> str:
+    text = f"{count} of {planned}" + (f", {failed} failed" if failed else "")
+    return text if count + failed == planned else f"{text} (the run is unfinished)"
 
 
 def _shared(many: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -242,8 +260,8 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
         *_reduced(run),
         "Temperature and λ of each method were chosen on the validation split "
         "([how](protocols.md#tuning)) and are listed at the end.",
-        *tables.verdict(run),
-        *(markdown_table(grid) for grid in tables.all_tables(run)),
+        *tables.verdict(run, tables.reference_of(run)),
+        *(markdown_table(grid) for grid in tables.all_tables(run, tables.reference_of(run))),
         "## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")

@@ -71,10 +71,10 @@ def _sweep(run: Evaluation, *free: str) -> Iterator[Condition]:
     """Conditions that differ from their label's main one in the free settings alone."""
     for condition in run.manifest.conditions:
         main = run.main(condition.task).get(condition.label)
-        if main is None or not run.records[condition.spec]:
+        if main is None or not run.records[condition]:
             continue
         ours, theirs = condition.settings.to_json(), main.settings.to_json()
-        if all(ours[name] == value for name, value in theirs.items() if name not in free):
+        if all(ours.get(name) == value for name, value in theirs.items() if name not in free):
             yield condition
 
 
@@ -85,10 +85,10 @@ def _on_common_problems(
     one curve are comparable."""
     for task in run.tasks:
         some = [c for c in conditions if c.task == task]
-        asked = [{(r.sample, r.seed) for r in run.records[c.spec]} for c in some]
+        asked = [{(r.sample, r.seed) for r in run.records[c]} for c in some]
         common = set.intersection(*asked) if asked else set()
         for condition in some if common else ():
-            records = [r for r in run.records[condition.spec] if (r.sample, r.seed) in common]
+            records = [r for r in run.records[condition] if (r.sample, r.seed) in common]
             yield condition, summarise(condition, records)
 
 
@@ -123,7 +123,7 @@ def confidence(run: Evaluation) -> Table:
     rows: list[tuple[object, ...]] = []
     for task in run.tasks:
         for label, condition in run.main(task).items():
-            curves = [r.curve for r in run.records[condition.spec] if r.curve]
+            curves = [r.curve for r in run.records[condition] if r.curve]
             length = max((len(curve) for curve in curves), default=0)
             for step in range(length):
                 values = [curve[step] for curve in curves if step < len(curve)]
@@ -133,7 +133,7 @@ def confidence(run: Evaluation) -> Table:
 
 def _scored(run: Evaluation, task: str, label: str = "s3") -> list[Record]:
     condition = run.main(task).get(label)
-    return [r for r in run.records[condition.spec] if r.scores] if condition else []
+    return [r for r in run.records[condition] if r.scores] if condition else []
 
 
 def _at(record: Record, progress: float) -> tuple[int, ...]:
@@ -188,7 +188,7 @@ def direct(run: Evaluation, task: str, score: Score, mark: Mark) -> list[Direct]
     condition = run.main(task).get("best_of_k") or run.main(task).get("baseline")
     problems = {sample.id: sample for sample in run.samples[task]}
     found = []
-    for record in run.records[condition.spec] if condition else ():
+    for record in run.records[condition] if condition else ():
         sample = problems[record.sample]
         for one in record.survivors:
             correct = mark(task, sample, one.text) if one.answer is not None else 0.0

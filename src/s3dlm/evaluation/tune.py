@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from s3dlm.evaluation import summary
 from s3dlm.evaluation.plan import Condition, Defaults, Plan, grid, uses
@@ -30,13 +31,13 @@ class Tried:
 
     label: str
     temperature: float
-    lam: float
+    lam: float | None  # None: the method does not use it
     accuracy: float
 
-    def chosen(self) -> dict[str, float]:
+    def chosen(self) -> dict[str, Any]:
         """The values that a method keeps."""
-        own = {"temperature": self.temperature}
-        return {**own, "lam": self.lam} if uses(self.label, "lam") else own
+        used = uses(self.label, "lam") and self.lam is not None
+        return {"temperature": self.temperature, **({"lam": self.lam} if used else {})}
 
 
 def tune(
@@ -80,14 +81,14 @@ def second_round(
 
 def tried(*folders: Path) -> list[Tried]:
     """Every setting that was run, best first; of equal ones the lowest λ and temperature."""
-    found: dict[tuple[str, float, float], dict[str, float]] = {}
+    found: dict[tuple[str, float, float | None], dict[str, float]] = {}
     for folder in folders:
         for cell in summary.cells(summary.read(folder)).values():
             condition = cell.condition
             key = (condition.label, condition.value("temperature"), condition.value("lam"))
             found.setdefault(key, {})[condition.task] = cell.accuracy.value
     rows = [Tried(*key, sum(some.values()) / len(some)) for key, some in found.items()]
-    return sorted(rows, key=lambda row: (-row.accuracy, row.lam, row.temperature))
+    return sorted(rows, key=lambda row: (-row.accuracy, row.lam or 0, row.temperature))
 
 
 def best_of(rows: Sequence[Tried]) -> dict[str, Tried]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task, default_prompt_style
+from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
 from s3dlm.tasks.benchmarks import TASKS
 from s3dlm.tasks.data import Loaded, from_file, load
 
@@ -15,7 +15,6 @@ __all__ = [
     "Prompt",
     "Sample",
     "Task",
-    "default_prompt_style",
     "get",
     "load",
     "names",

@@ -87,8 +87,3 @@ class Task:
             user = f"{self.instruction}\n\n{question}" if self.instruction else question
             return Prompt(user, PREFILL)
         raise SettingsError(unknown_name("prompt_style", prompt_style, PROMPT_STYLES))
-
-
-def default_prompt_style(model: str) -> str:
-    """The prompt style for a model: the bundled model was not trained on instructions."""
-    return "tiny" if model == "tiny" else "d1"

@@ -70,7 +70,13 @@ def _published(task: Task, source: Source, data: Path | None, limit: int | None)
     rows, origin = _rows(task.name, source, data)
     samples = []
     for index, row in enumerate(rows):
-        parsed = source.parse(row, index)
+        try:
+            parsed = source.parse(row, index)
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+            raise RecordError(
+                f"{origin}, row {index + 1} is not a problem of task={task.name!r} "
+                f"({type(error).__name__}: {error}); correct the data"
+            ) from error
         if parsed is not None:
             samples.append(Sample(f"{task.name}-{index:04d}", *parsed))
     _check(task.name, source.count, len(samples), origin)
@@ -92,6 +98,9 @@ def _check(name: str, expected: int | None, got: int, origin: str) -> None:
 
 
 def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], str]:
+    own = Path(source.files[0])
+    if own.is_absolute() and not own.is_file():
+        raise RecordError(f"{own} does not exist; task={name!r} reads its problems from there")
     folder = data if data is not None else Path()
     for file in source.files:
         path = folder / file
@@ -107,10 +116,11 @@ def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], 
 
 
 def _read(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8", newline="") as file:
-        if path.suffix == ".csv":
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)
-            return
+        return
+    with path.open(encoding="utf-8", newline="\n") as file:  # nothing else ends a line of JSON
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

@@ -14,6 +14,7 @@ from typing import Any
 import datasets
 
 from s3dlm import answers, tasks
+from s3dlm.models.defaults import defaults_of
 
 
 def load(
@@ -26,7 +27,7 @@ def load(
 ) -> dict[str, datasets.Dataset]:
     """The problems of one of our tasks, each with its prompt; gold as JSON, whatever its type."""
     task = tasks.get(problems)
-    style = prompt_style or tasks.default_prompt_style(str(model))
+    style = prompt_style or defaults_of(str(model)).prompt_style
     folder = None if data is None else Path(data)
     loaded = tasks.load(task, prompt_style=style, data=folder, split=split)
     rows = []
