@@ -58,9 +58,13 @@ class Packer:
         if gone is not None:
             gone.search.close()
 
-    def step(self) -> list[tuple[int, Step | Result | S3dlmError]]:
-        """One forward for all who wait; a search that fails ends with its error, alone."""
-        waiting = [(key, one, one.asked) for key, one in self.running.items() if one.asked]
+    def step(
+        self, keys: Iterable[int] | None = None
+    ) -> list[tuple[int, Step | Result | S3dlmError]]:
+        """One forward for all who wait, or for those with these keys; a search that fails ends with
+        its error, alone. If the forward raises, no search has advanced."""
+        chosen = self.running if keys is None else {key: self.running[key] for key in keys}
+        waiting = [(key, one, one.asked) for key, one in chosen.items() if one.asked]
         requests = [rows for _, _, asked in waiting for rows in asked]
         started, model_before = time.perf_counter(), self.forward.model_seconds
         predictions = self.forward(requests)

@@ -5,7 +5,7 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +108,9 @@ def _job(
     settings: Settings,
     earlier: tuple[Turn, ...] = (),
 ) -> Job:
+    service.limits.check_prompt(
+        service.model, len(prompt) + sum(len(turn.text) for turn in earlier)
+    )
     try:
         "".join([prompt, *(turn.text for turn in earlier)]).encode()
     except UnicodeEncodeError:
@@ -204,20 +207,27 @@ def _spend(merged: dict[str, Any], own: dict[str, Any], budget: int, most: int) 
         raise SettingsError(
             "budget chooses particles and branching itself; give either the budget or those two"
         )
-    merged["particles"], merged["branching"] = allot(budget, merged["steps"], most=most)
+    merged["particles"], merged["branching"] = allot(merged, budget, most=most)
 
 
-def allot(budget: int, steps: int, *, most: int) -> tuple[int, int]:
-    """(particles, branching) whose search needs at most `budget` NFE, and `most` per step.
+def allot(merged: Mapping[str, Any], budget: int, *, most: int) -> tuple[int, int]:
+    """The largest (particles, branching) whose search can never need more than `budget` NFE.
 
-    A search of T steps needs at most 1 + T·N·b. The paper's b = 2 is used as soon as two particles
-    can have two children each.
+    The paper's b = 2 is used as soon as two particles can have two children each.
     """
-    children = min((budget - 1) // steps, most)
+
+    def cost(children: int) -> int:
+        branching = 2 if children >= 4 else 1
+        sizes = {"particles": children // branching, "branching": branching}
+        return declared.most_nfe(Settings.from_json({**merged, **sizes}))
+
+    children = min((budget - 1) // merged["steps"], most)
+    while children >= 1 and cost(children) > budget:
+        children -= 1
     if children < 1:
         raise SettingsError(
-            f"budget={budget} is too small for {steps} steps; give at least {steps + 1} "
-            "per choice, or fewer steps"
+            f"budget={budget} is too small for {merged['steps']} steps of method="
+            f"{merged['method']!r}; give at least {cost(1)} per choice, or fewer steps"
         )
     branching = 2 if children >= 4 else 1
     return children // branching, branching
