@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from s3dlm.answers import delimiters, expressions
+from s3dlm.answers import code, delimiters, expressions
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER
 from s3dlm.answers.text import strip_end_tokens
@@ -23,7 +23,10 @@ _GRID_SIZES = {n**4: n for n in (2, 3, 4)}
 
 def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
     """The answer a text gives, as written; None when there is none."""
-    return _EXTRACTORS[kind_of(kind_or_task)](strip_end_tokens(text), question)
+    kind = kind_of(kind_or_task)
+    if kind == "code":  # whose first line may be indented
+        return code.extract(text, question)
+    return _EXTRACTORS[kind](strip_end_tokens(text), question)
 
 
 def _content(text: str, question: str) -> str | None:

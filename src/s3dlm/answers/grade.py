@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Literal, get_args
 
-from s3dlm.answers import d1, delimiters, expressions, mathverify
+from s3dlm.answers import code, d1, delimiters, expressions, mathverify
 from s3dlm.answers.extract import extract
 from s3dlm.answers.grids import is_solution
 from s3dlm.answers.kinds import Kind, kind_of
@@ -20,6 +20,7 @@ from s3dlm.answers.normalise import normalise, number_in
 from s3dlm.answers.numbers import to_fraction
 from s3dlm.answers.text import strip_end_tokens
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.sandbox import Verdict, shared
 
 Preset = Literal["fixed", "d1", "hex"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
@@ -131,6 +132,24 @@ def _fixed_text(text: str, gold: object, question: str) -> bool:
     return normalise("text", strip_end_tokens(text)) == normalise("text", str(gold))
 
 
+def _fixed_code(text: str, gold: object, question: str) -> bool:
+    """pass@1 of one sample: the hidden tests, run in the sandbox."""
+    return code_verdict(text, gold, question).passed
+
+
+def code_verdict(text: str, gold: object, question: str) -> Verdict:
+    """Whether the program in a text passes the hidden tests, and if not, why."""
+    match gold:
+        case {"setup": str(setup), "tests": str(tests), "remote": [*remote]}:
+            source = code.extract(text, question)
+            if source is None:
+                return Verdict(False, "no code")
+            return shared().test(source, tests, setup=setup, remote=[str(name) for name in remote])
+    raise SettingsError(
+        f"gold={gold!r} is no code gold; give {{'setup': …, 'tests': …, 'remote': [names]}}"
+    )
+
+
 def _pool(gold: object) -> tuple[list[int], float]:
     """Countdown's gold: the numbers, each to be used exactly once, and the target."""
     if isinstance(gold, str) and "|" in gold:  # generated problems: target|numbers
@@ -163,6 +182,10 @@ def _d1_grid(text: str, gold: object, question: str) -> float:
     return d1.sudoku_share(text, solution, d1.puzzle_in(question) or "0" * len(solution))
 
 
+def _d1_code(text: str, gold: object, question: str) -> float:
+    return float(_fixed_code(text, gold, question))
+
+
 def _d1_text(text: str, gold: object, question: str) -> float:
     return float(_fixed_text(text, gold, question))
 
@@ -174,6 +197,7 @@ _FIXED: dict[Kind, _Grader] = {
     "choice": _fixed_choice,
     "expression": _fixed_expression,
     "grid": _fixed_grid,
+    "code": _fixed_code,
     "text": _fixed_text,
 }
 _D1: dict[Kind, _Grader] = {
@@ -182,5 +206,6 @@ _D1: dict[Kind, _Grader] = {
     "choice": _d1_math,
     "expression": _d1_expression,
     "grid": _d1_grid,
+    "code": _d1_code,
     "text": _d1_text,
 }

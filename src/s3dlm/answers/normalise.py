@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from s3dlm.answers import expressions
+from s3dlm.answers import code, expressions
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_fraction
 
@@ -125,5 +125,6 @@ _NORMALISERS: dict[Kind, Callable[[str], str]] = {
     "choice": _choice,
     "expression": _expression,
     "grid": _grid,
+    "code": code.normalise,
     "text": _text,
 }

@@ -1,133 +1,24 @@
-"""What runs behind the wall, and the launcher that puts it there. The only file that uses `exec`.
+"""What runs behind the walls: candidates and judges. The only file that uses `exec` and `eval`.
 
-The launcher is started once, by `runner.py`, and knows nothing of any program. For every request it
-forks a keeper; the keeper forks the confined process, waits until that ends or the parent lets go of
-the leash, and then ends it with everything in it. The confined process is either a candidate (it
-loads untrusted code and answers calls) or a judge (it runs tests and calls a candidate in another
-process). Tests and tested code never share a process, so tested code can neither see the tests
-nor reach the verdict.
+A candidate loads untrusted code and answers calls. A judge runs tests and calls a candidate in
+another process, so tested code can neither see the tests nor reach the verdict: all it can do is
+answer with plain values.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
 import os
-import select
-import signal
-import socket
-import sys
 from itertools import islice
 
-from s3dlm.sandbox.confine import Walls
-from s3dlm.sandbox.limits import Limits
 from s3dlm.sandbox.values import Json, decode, encode
 
-# Loaded before the walls go up: faster for all, and their shared libraries are out of reach later.
-_PRELOADED = (
-    "abc", "array", "ast", "bisect", "calendar", "cmath", "collections.abc", "copy", "dataclasses",
-    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "inspect", "math",
-    "numbers", "operator", "queue", "random", "re", "resource", "statistics", "string", "textwrap", "threading",
-    "time", "types", "typing", "unicodedata", "zlib",
-)  # fmt: skip
 _LONGEST = 2**24  # characters of one message between judge and candidate
 _ITEMS = 100_000
 
 
-def launch(request_fd: int, config: str) -> None:
-    """Build the walls, say which are missing, then serve requests until the parent is gone."""
-    options = json.loads(config)
-    for name in _PRELOADED:
-        with contextlib.suppress(ImportError):  # not every platform has all
-            importlib.import_module(name)
-    _preload_libgcc()
-    sys.path[:] = [path for path in sys.path if path != options["package"]]
-    requests = socket.socket(fileno=request_fd)
-    devnull = os.open(os.devnull, os.O_RDWR)
-    walls = Walls.build(Limits(**options["limits"]), options["folder"], options["without"])
-    requests.sendall(json.dumps(walls.off).encode() + b"\n")
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
-    while True:
-        role, fds, _, _ = socket.recv_fds(requests, 1, 3)
-        if not role:
-            return
-        if os.fork() == 0:
-            requests.close()
-            _keep(role, fds, walls, devnull)
-        for fd in fds:
-            os.close(fd)
-
-
-def _preload_libgcc() -> None:
-    """Threads need it when they end, and it cannot be found once the root is gone."""
-    import ctypes
-
-    with contextlib.suppress(OSError):
-        ctypes.CDLL("libgcc_s.so.1")
-
-
-def _keep(role: bytes, fds: list[int], walls: Walls, devnull: int) -> None:
-    """Run one confined process, and see to its end."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    leash = fds[0]
-    try:
-        identity = os.getpid()
-        walls.new_processes()
-        child = os.fork()
-        if child == 0:
-            _confined(role, fds, walls, devnull, identity)
-        for fd in fds[1:]:
-            os.close(fd)
-        _wait(leash, child)
-    finally:
-        os._exit(0)
-
-
-def _wait(leash: int, child: int) -> None:
-    """Until the child has ended or the leash is let go; then nothing of the child is left."""
-    if hasattr(os, "pidfd_open"):
-        ended = os.pidfd_open(child)
-        select.select([leash, ended], [], [])
-    else:
-        while not select.select([leash], [], [], 0.05)[0] and not os.waitid(
-            os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT
-        ):
-            pass
-    for end in (os.killpg, os.kill):
-        with contextlib.suppress(OSError):  # already gone, or not yet the leader of a group
-            end(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-
-
-def _confined(role: bytes, fds: list[int], walls: Walls, devnull: int, identity: int) -> None:
-    """Become a candidate or a judge; never returns."""
-    leash = fds[0]
-    try:
-        os.setsid()
-        for fd in (0, 1, 2):
-            os.dup2(devnull, fd)
-        _close_all_but({*fds, walls.rules}, max(*fds, walls.rules, devnull))
-        walls.enter(identity)
-        os.write(leash, b"ready\n")
-    except BaseException as error:
-        os.write(leash, f"{type(error).__name__}: {error}\n".encode())
-        os._exit(1)
-    os.close(leash)
-    try:
-        if role == b"c":
-            Candidate(Channel(fds[1])).serve()
-        else:
-            judge(Channel(fds[1]), Channel(fds[2]))
-    finally:
-        os._exit(0)
-
-
-def _close_all_but(kept: set[int], highest: int) -> None:
-    for fd in range(3, highest + 1):
-        if fd not in kept:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+class Gone(BaseException):
+    """The other side has ended."""
 
 
 class Channel:
@@ -138,7 +29,10 @@ class Channel:
         self.rest = b""
 
     def send(self, message: Json) -> None:
-        data = json.dumps(message).encode() + b"\n"
+        self.write(json.dumps(message))
+
+    def write(self, line: str) -> None:
+        data = line.encode() + b"\n"
         while data:
             data = data[os.write(self.fd, data) :]
 
@@ -146,7 +40,7 @@ class Channel:
         while b"\n" not in self.rest:
             more = os.read(self.fd, 65536)
             if not more or len(self.rest) > _LONGEST:
-                raise EOFError("the other side is gone")
+                raise Gone
             self.rest += more
         line, _, self.rest = self.rest.partition(b"\n")
         message: Json = json.loads(line)
@@ -165,11 +59,11 @@ class Candidate:
         while True:
             request = self.channel.receive()
             try:
-                reply: Json = {"value": getattr(self, "do_" + request[0])(*request[1:])}  # type: ignore[index, operator]
-                line = json.dumps(reply)
-            except BaseException as error:
+                assert isinstance(request, list)
+                line = json.dumps({"value": getattr(self, f"do_{request[0]}")(*request[1:])})
+            except BaseException as error:  # SystemExit and KeyboardInterrupt, too
                 line = json.dumps({"error": _described(error)})
-            self.channel.send(json.loads(line))
+            self.channel.write(line)
 
     def do_load(self, source: str) -> Json:
         _seed(source)
@@ -303,7 +197,7 @@ def _overwrite(value: object, new: object) -> None:
         value[:] = new
     elif isinstance(value, (set, dict)) and type(value) is type(new):
         value.clear()
-        value.update(new)  # type: ignore[arg-type]
+        value.update(new)
 
 
 def _as_exception(error: Json) -> Exception:
@@ -333,6 +227,10 @@ def judge(parent: Channel, candidate: Channel) -> None:
         for name in request["remote"]:  # type: ignore[union-attr]
             names[str(name)] = ask("name", name)
         exec(compile(str(request["tests"]), "<tests>", "exec"), names)
+        ask.raw("eval", "None")  # still there: its death was not taken for an exception
+    except (Gone, BrokenPipeError):
+        parent.send({"passed": False, "error": ["ended without an answer", "", 0]})
+        return
     except BaseException as error:
         parent.send({"passed": False, "error": _described(error)})
         return

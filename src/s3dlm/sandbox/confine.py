@@ -13,7 +13,7 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -61,18 +61,19 @@ class Walls:
     @classmethod
     def build(cls, limits: Limits, folder: str, without: Collection[str]) -> Walls:
         """Raise the walls that all tested programs share; `folder` is empty and ours."""
-        walls = cls(limits, {name: "switched off" for name in without})
-        walls.root = os.geteuid() == 0
+        walls = cls(limits, dict.fromkeys(without, "switched off"))
+        walls.root = hasattr(os, "geteuid") and os.geteuid() == 0
         os.chdir(folder)
-        for name, step in (
-            ("namespaces", lambda: _new_root(folder)),
-            ("landlock", walls._read_rules),
-            ("seccomp", _known_machine),
-        ):
+        steps: dict[str, Callable[[], None]] = {
+            "namespaces": lambda: _new_root(folder),
+            "landlock": walls._read_rules,
+            "seccomp": _known_machine,
+        }
+        for name, step in steps.items():
             if name not in walls.off:
                 try:
                     step()
-                except (OSError, AttributeError) as error:
+                except (OSError, AttributeError) as error:  # no such call in this C library
                     walls.off[name] = str(error)
         return walls
 

@@ -20,7 +20,12 @@ class Limits:
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= 600:
             raise SettingsError(f"seconds={self.seconds} is not allowed; give 0 < seconds <= 600")
-        for name, least in (("memory_mb", 64), ("threads", 1), ("open_files", 8), ("output_bytes", 256)):
+        for name, least in (
+            ("memory_mb", 64),
+            ("threads", 1),
+            ("open_files", 8),
+            ("output_bytes", 256),
+        ):
             if getattr(self, name) < least:
                 raise SettingsError(
                     f"{name}={getattr(self, name)} is not allowed; give at least {least}"

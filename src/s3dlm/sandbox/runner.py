@@ -33,7 +33,7 @@ PROTECTIONS = {  # each is given by any one of these mechanisms
     "no dangerous system calls": ("seccomp",),
 }
 _START_SECONDS = 20.0
-_MAIN = "import sys; sys.path.append(sys.argv[3]); from s3dlm.sandbox.child import launch; launch(int(sys.argv[1]), sys.argv[2])"
+_MAIN = "import sys; sys.path.append(sys.argv[3]); from s3dlm.sandbox.launcher import launch; launch(int(sys.argv[1]), sys.argv[2])"
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
 
 
@@ -71,7 +71,9 @@ class Sandbox:
     ) -> None:
         self.limits = limits or Limits()
         self.allow_unprotected = allow_unprotected
-        self.without = tuple(without)  # mechanisms not to use, to try what a kernel without them does
+        self.without = tuple(
+            without
+        )  # mechanisms not to use, to try what a kernel without them does
         self._lock = threading.Lock()
         self._launcher: _Launcher | None = None
 

@@ -7,6 +7,7 @@ anything else crosses as a reference to an object that stays behind the wall, an
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -17,7 +18,7 @@ _SAFE = 2**53  # larger integers travel as hexadecimal, which has no limit on th
 
 
 def encode(value: object, refer: Refer | None = None) -> Json:
-    """A value as JSON; equal sets and dictionaries have equal encodings."""
+    """A value as JSON; dictionaries keep their order."""
     if value is None or isinstance(value, (bool, str)):
         return value if not isinstance(value, str) else str.__str__(value)
     if isinstance(value, int):
@@ -41,11 +42,28 @@ def _encode_container(value: object, refer: Refer | None) -> Json:
         name = "set" if isinstance(value, set) else "frozenset"
         return {name: sorted((encode(item, refer) for item in value), key=json.dumps)}
     if isinstance(value, dict):
-        pairs: list[Json] = [[encode(k, refer), encode(v, refer)] for k, v in dict.items(value)]
-        return {"dict": sorted(pairs, key=json.dumps)}
+        return {"dict": [[encode(k, refer), encode(v, refer)] for k, v in dict.items(value)]}
     if refer is None:
         raise TypeError(f"a value of type {type(value).__name__} is not plain data")
     return {"ref": refer(value)}
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two encodings stand for equal values; floats may differ in the last digits."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        if "dict" in one and "dict" in other:
+            one, other = _in_order(one), _in_order(other)
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return one == other or math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+    return one == other
+
+
+def _in_order(data: dict[str, Json]) -> dict[str, Json]:
+    pairs = data["dict"]
+    return {"dict": sorted(pairs, key=json.dumps) if isinstance(pairs, list) else pairs}
 
 
 def decode(data: Json, resolve: Resolve) -> object:
@@ -66,6 +84,6 @@ def decode(data: Json, resolve: Resolve) -> object:
         "set": set,
         "frozenset": frozenset,
         "dict": lambda pairs: {pair[0]: pair[1] for pair in pairs},  # type: ignore[index]
-        "complex": lambda parts: complex(*parts),  # type: ignore[arg-type]
+        "complex": lambda parts: complex(*parts),  # type: ignore[call-overload]
     }
     return make[name](items)

@@ -10,6 +10,7 @@ from s3dlm.tasks import (
     arc,
     arithmetic,
     choice,
+    code,
     countdown,
     gsm8k,
     math500,
@@ -48,6 +49,8 @@ _BUILT_IN = {
         sudoku.NINE,
         arithmetic.TASK,
         choice.TASK,
+        code.HUMANEVAL,
+        code.MBPP,
     )
 }
 

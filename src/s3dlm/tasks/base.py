@@ -6,7 +6,7 @@ answer by string, so that a task is a small piece of data, and gold answers stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from s3dlm.errors import SettingsError, unknown_name
@@ -64,6 +64,7 @@ class Source:
     parse: Parse
     count: int | None = None  # problems of the published set; None: any number is right
     hub: Hub | None = None
+    package: Callable[[], Iterable[Row]] | None = None  # rows that ship in an optional package
     subset: int | None = None  # d1 draws this many with numpy's legacy generator, seed 42
 
 
@@ -75,6 +76,7 @@ class Task:
     profile: str  # the verifier profile, by name
     answer: str  # the kind of answer, as `s3dlm.answers` names it
     instruction: str = ""  # the d1 preset's text before the question
+    prefill: str = PREFILL  # the first words of the assistant's turn, in the d1 preset
     source: Source | None = None
     generated: bool = False  # `s3dlm.tasks.problems` can make problems of this task
     title: str = ""
@@ -85,7 +87,7 @@ class Task:
             return Prompt(question, "")
         if preset == "d1":
             user = f"{self.instruction}\n\n{question}" if self.instruction else question
-            return Prompt(user, PREFILL)
+            return Prompt(user, self.prefill)
         raise SettingsError(unknown_name("preset", preset, PRESETS))
 
 

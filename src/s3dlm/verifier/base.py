@@ -24,6 +24,7 @@ class Score:
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    spans: tuple[tuple[int, int], ...] = ()  # character ranges of the text that are in doubt
 
 
 @runtime_checkable

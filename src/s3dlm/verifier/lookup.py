@@ -9,10 +9,12 @@ from pathlib import Path
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.verifier.base import FunctionVerifier, Verifier
+from s3dlm.verifier.code import CodeVerifier
 from s3dlm.verifier.composite import from_profile, from_toml
 from s3dlm.verifier.plus import plus
 from s3dlm.verifier.profiles import PAPER
 
+CODE = "code"  # the verifier of code tasks; it has no weights by profile
 GROUP = "s3dlm.verifiers"  # the entry-point group through which other packages add verifiers
 
 
@@ -25,6 +27,8 @@ PROFILES: dict[str, Callable[[str], Verifier]] = {"paper": _paper, "plus": plus}
 
 def for_task(task: str, profile: str = "paper") -> Verifier:
     """The verifier of a task, by a named profile or by the weights in a TOML file."""
+    if task == CODE:
+        return _code()
     if task not in PAPER:
         raise SettingsError(unknown_name("task", task, PAPER))
     if _is_toml(profile):
@@ -32,6 +36,12 @@ def for_task(task: str, profile: str = "paper") -> Verifier:
     if profile not in PROFILES:
         raise SettingsError(unknown_name("profile", profile, [*PROFILES, "FILE.toml"]))
     return _built(task, profile)
+
+
+@lru_cache(maxsize=1)
+def _code() -> Verifier:
+    """One for the process: it remembers what it ran."""
+    return CodeVerifier()
 
 
 @lru_cache(maxsize=64)
@@ -58,7 +68,7 @@ def as_verifier(
 def _by_name(name: str) -> Verifier:
     if _is_toml(name):
         return from_toml(name)
-    if name in PAPER:
+    if name in PAPER or name == CODE:
         return for_task(name)
     for entry in entry_points(group=GROUP, name=name):
         try:
