@@ -208,7 +208,8 @@ def _from_first_code_line(lines: list[_Line], header: int | None) -> list[_Line]
     last = next((i for i, line in enumerate(lines) if line.start >= (header or 0)), 0)
     first = [i for i, line in enumerate(lines) if _CODE_LINE.match(line.text, -line.added)]
     for index in first[:_TRIES]:
-        if index >= last or parse("\n".join(_written(lines[index:last]))) is not None:
+        before = [*_written(lines[index:last]), "def stub(): pass"]  # a decorator needs one
+        if index >= last or parse("\n".join(before)) is not None:
             return lines[index:]
     return lines[last:] if header is not None else []
 

@@ -83,7 +83,7 @@ class Walls:
     def new_processes(self) -> None:
         """Give the next child a process namespace of its own: when it dies, all in it die."""
         if "namespaces" not in self.off:
-            _check(_libc().unshare(_NEW_PID), "unshare")
+            _libc_check("unshare", _NEW_PID)
 
     def enter(self, identity: int) -> None:
         """Lock this process in, for ever; `identity` is a number no other running program has."""
@@ -102,20 +102,42 @@ class Walls:
 
 def _new_root(folder: str) -> None:
     """Leave network and file system: the new root has the standard library, all read-only."""
-    libc, uid, gid = _libc(), os.geteuid(), os.getegid()
-    library = _library()
-    kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_NET
-    _trial(kinds | _NEW_PID | (_NEW_USER if uid else 0))
-    _check(libc.unshare(kinds | (_NEW_USER if uid else 0)), "unshare")
+    if platform.machine() not in _PIVOT_ROOT:
+        raise OSError(f"the system calls of {platform.machine()} are not known")
+
+    def steps() -> None:
+        _leave()
+        _furnish(folder)
+
+    def trial() -> None:
+        steps()
+        _libc_check("unshare", _NEW_PID)
+
+    _try_in_a_child(trial)
+    steps()
+
+
+def _libc_check(name: str, *args: object) -> int:
+    return _check(getattr(_libc(), name)(*args), name)
+
+
+def _leave() -> None:
+    """New namespaces for all but processes; a user namespace gives the right to it to anybody."""
+    uid, gid = os.geteuid(), os.getegid()
+    _libc_check("unshare", _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_NET | (_NEW_USER if uid else 0))
     if uid:
         for name, text in (
             ("setgroups", "deny"), ("uid_map", f"{_NOBODY} {uid} 1"), ("gid_map", f"{_NOBODY} {gid} 1"),
         ):  # fmt: skip
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
+
+
+def _furnish(folder: str) -> None:
+    """Make `folder` the root: the folders of the standard library without packages, and /empty."""
     _mount(None, "/", None, _REC | _PRIVATE)
     _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")
-    for path in library:
+    for path in _library():
         inside = folder + path
         os.makedirs(inside, exist_ok=True)
         _mount(path, inside, None, _BIND)
@@ -125,26 +147,23 @@ def _new_root(folder: str) -> None:
         _mount(None, inside, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV | _kept(path))
     os.makedirs(f"{folder}/empty")
     os.chdir(folder)
-    _check(libc.syscall(_PIVOT_ROOT[platform.machine()], b".", b"."), "pivot_root")
-    _check(libc.umount2(b".", _DETACH), "umount")
+    _libc_check("syscall", _PIVOT_ROOT[platform.machine()], b".", b".")
+    _libc_check("umount2", b".", _DETACH)
     _mount(None, "/", None, _REMOUNT | _RDONLY | _NOSUID | _NODEV, "size=1m,mode=755")
     os.chdir("/empty")
 
 
-def _trial(kinds: int) -> None:
-    """Try in a child first: a launcher that got half-way could not go back."""
-    if platform.machine() not in _PIVOT_ROOT:
-        raise OSError(f"the system calls of {platform.machine()} are not known")
+def _try_in_a_child(steps: Callable[[], None]) -> None:
+    """A launcher that got only half-way could not go back."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        with contextlib.suppress(BaseException):
-            try:
-                _check(_libc().unshare(kinds), "unshare")
-                _mount(None, "/", None, _REC | _PRIVATE)
-            except OSError as error:
-                os.write(writer, str(error).encode())
-        os._exit(0)
+        try:
+            steps()
+        except BaseException as error:
+            os.write(writer, (str(error) or type(error).__name__).encode())
+        finally:
+            os._exit(0)
     os.close(writer)
     problem = os.read(reader, 1000).decode()
     os.close(reader)
@@ -181,6 +200,7 @@ def _landlock_rules(library: list[str]) -> int:
 
 
 def _readable(library: list[str]) -> Iterator[tuple[str, int]]:
+    yield ".", _READ_DIR  # the empty folder
     for folder in library:
         yield folder, _READ_DIR
         for entry in os.scandir(folder):

@@ -7,7 +7,6 @@ sandbox says which one and does not run anything, unless `allow_unprotected` is 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -17,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -136,6 +136,7 @@ class Sandbox:
                 self._launcher = None
             if self._launcher is None:
                 self._launcher = _Launcher(self.limits, self.without)
+                weakref.finalize(self, self._launcher.close)  # also when the process ends
             return self._launcher
 
     @contextlib.contextmanager
@@ -306,7 +307,6 @@ def _refusal(missing: dict[str, str]) -> str:
 
 
 _shared = Sandbox()
-atexit.register(lambda: _shared.close())
 # A fork may happen while another thread holds the lock; the copy gets a fresh sandbox.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: configure(_shared.limits, _shared.allow_unprotected))

@@ -68,6 +68,7 @@ def _doctests(question: str) -> Iterator[tuple[str, str]]:
         lines = [line.strip() for line in match[2].splitlines()]
         end = next((i for i, line in enumerate(lines) if line[:3] in ('"""', "'''")), len(lines))
         yield match[1], " ".join(lines[:end])
+        yield match[1], "".join(lines[:1])  # the rest may be prose
 
 
 def _stated(question: str, name: str) -> Iterator[tuple[str, str]]:
