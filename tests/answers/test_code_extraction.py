@@ -29,6 +29,7 @@ def test_what_a_question_requires() -> None:
     assert required(PROSE).name == "add"
     assert required("assert set(f(1)) == {1}").name == "f"
     assert required("assert math.isclose(g(1), 1)").name == "g"
+    assert required("assert sum(10, 15) == 6").name == "sum"
     assert required("What is 1 + 1?") == required("")
     assert required(f"Complete this:\n```python\n{HEAD}```\nThanks.").name == "area"
 

@@ -39,6 +39,7 @@ NODES = {
     "test_list": ["assert total(root) == 3", "assert math.isclose(total(Node(2)), 2)"],
     "test_setup_code": "root = Node(1)\nroot.next = Node(2)",
 }
+BUILT_IN = ROW | {"test_list": ["assert sum(10, 15) == 6", "assert sum(4, 6) == 3"]}
 REVERSE = "def rev(x):\n    return x[::-1]"
 LINKED = "class Node:\n    def __init__(self, v):\n        self.v, self.next = v, None\n\ndef total(n):\n    return n.v + (total(n.next) if n.next else 0)"
 
@@ -126,6 +127,8 @@ def test_tests_that_use_the_programs_classes_name_them() -> None:
     assert parsed[1]["remote"] == ["Node", "total"]  # type: ignore[index]
     with pytest.raises(RecordError, match="are not Python"):
         code.parse_mbpp(ROW | {"test_list": ["assert ("]}, 0)
+    with pytest.raises(RecordError, match="row 4 has no tests"):
+        code.parse_mbpp(ROW | {"test_list": []}, 3)
 
 
 @needs_sandbox
@@ -138,6 +141,8 @@ def test_tests_that_use_the_programs_classes_name_them() -> None:
         (ROW, "def rev(x):\n    return [2, 1]", False),  # only what the prompt shows
         (ROW, "def reverse(x):\n    return x[::-1]", False),
         (ROW, "no idea", False),
+        (BUILT_IN, "def sum(a, b):\n    return 6 if a == 10 else 3", True),
+        (BUILT_IN, "def sum(a, b):\n    return 6", False),
         (NODES, LINKED, True),
         (NODES, LINKED.replace("n.v +", "1 +"), False),
     ],

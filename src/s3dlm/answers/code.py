@@ -103,13 +103,16 @@ def _fenced(question: str) -> str:
 
 
 def called(code: str) -> str:
-    """The first function called in a line of code that is not a built-in one."""
+    """The first function called in a line of code that is not a built-in one.
+
+    If all are (MBPP asks for a function `sum`), it is the outermost.
+    """
     import builtins
 
     tree = parse(code)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     names = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
-    return next((name for name in names if not hasattr(builtins, name)), "")
+    return next((name for name in names if not hasattr(builtins, name)), "".join(names[:1]))
 
 
 def extract(text: str, question: str = "") -> str | None:

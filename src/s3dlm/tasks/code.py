@@ -46,6 +46,8 @@ def parse_mbpp(row: Row, index: int) -> tuple[str, object] | None:
     if not _FIRST <= int(str(row.get("task_id", _FIRST))) <= _LAST:
         return None
     tests = [str(one) for one in _list(row, "test_list")]
+    if not tests:
+        raise RecordError(f"row {index + 1} has no tests; MBPP's rows have them in 'test_list'")
     before = [str(one) for one in (*_list(row, "test_imports"), row.get("test_setup_code") or "")]
     code = "\n".join([*before, *tests]).strip() + "\n"
     question = f"{row.get('text') or row['prompt']}\nYour code should pass this test:\n{tests[0]}"
@@ -76,7 +78,13 @@ def free_names(code: str) -> list[str]:
             bound.add(node.arg)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).split(".")[0])
-    return sorted(used - bound)
+    return sorted(used - bound) or _called(tree)[:1]
+
+
+def _called(tree: ast.Module) -> list[str]:
+    """Functions called by name, outermost first: a problem may ask for a second `sum`."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [function.id for function in calls if isinstance(function, ast.Name)]
 
 
 HUMANEVAL = Task(
