@@ -70,6 +70,8 @@ def test_texts_are_ranked_as_they_should_be(verifier: CodeVerifier) -> None:
         ("    y = x\n    return 2 * y + z - zz", ["z", "zz"]),
         ("```python\ndef double(x):\n    return 2 * x x\n```", ["x"]),
         ("    y = (x\n    return y", ["(x"]),
+        ("    s = 'ééé' + z", ["z"]),  # columns are characters, not bytes
+        ("    s = '\x0b\x1c\x85\u2028'\n    return z", ["z"]),  # these end no line
         ("def double():\n    return 4", ["def double"]),
         ("    y = [x]\n    return y[1]", ["return y[1]"]),  # raised when it ran
     ],
@@ -194,6 +196,32 @@ def test_a_program_that_never_ends_costs_its_time_once() -> None:
     for text in ("    while True: pass", "    while True: pass\n"):
         assert verifier.score(HEAD, text).parts["examples"] == 0.0
     assert verifier.executed == 1
+
+
+ODD = {
+    "deep minus": "    return " + "-" * 9000 + "1",
+    "deep lambda": "    return " + "lambda:" * 2500 + "1",
+    "deep attribute": "    return x" + ".a" * 9000,
+    "long sum": "    return " + "1+" * 9000 + "1",
+    "long condition": "    if x: pass\n" + "    elif x: pass\n" * 1200,
+    "huge number": "    return " + "9" * 19000,
+    "huge constant": "    return 'a' * 10 ** 9",
+    "many parameters": "def double(" + ",".join(f"a{i}" for i in range(3000)) + "): pass",
+    "same parameter twice": "def double(x, x): pass",
+    "nonlocal": "    nonlocal x",
+    "yield outside": "def double(x): return 4\nx = yield",
+    "tabs and spaces": "\tif x:\n        return 4",
+    "null": "    return '\0'",
+    "lone carriage return": "def double(x):\r    return z",
+    "surrogate": "    return '\ud800'",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_odd_texts_get_a_score(text: str) -> None:
+    score = CodeVerifier(seconds=0.5).score(HEAD, text)
+    assert 0 <= score.total < 1
+    assert all(0 <= start < end <= len(text) for start, end in score.spans)
 
 
 @needs_package

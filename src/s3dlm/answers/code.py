@@ -51,6 +51,11 @@ class Program:
     starts: tuple[int, ...]  # where the other lines begin in the text
     added: tuple[int, ...]  # spaces put in front of each of them
 
+    def place(self, node: ast.expr | ast.stmt) -> int | None:
+        """The character of the text where a node begins; trees count columns in bytes."""
+        line = self.source.split("\n")[node.lineno - 1].encode()
+        return self.position(node.lineno, len(line[: node.col_offset].decode(errors="ignore")))
+
     def position(self, line: int, column: int = 0) -> int | None:
         """The character of the text at a line (from 1) and column of the program."""
         index = line - 1 - self.given
@@ -144,7 +149,7 @@ def _is_docstring(node: object) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def program(text: str, question: str = "") -> Program | None:
     """The program of a text, by the steps that docs/code.md numbers; None when there is no code."""
     wanted = required(question)
@@ -247,7 +252,7 @@ def _body(lines: list[_Line]) -> list[_Line]:
 def _completed(wanted: Required, lines: list[_Line]) -> Program | None:
     """Steps 5 and 6: the question's code in front, the longest part that parses, its definitions."""
     front = f"{wanted.before}{wanted.head}"
-    given = front.splitlines()
+    given = front.rstrip("\n").split("\n") if front else []
     written = _written(lines)
     tree, kept = _longest(given, written)
     used = [*given, *written[:kept]]

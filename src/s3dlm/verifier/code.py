@@ -88,7 +88,8 @@ class CodeVerifier:
             parts["confidence"] = min(max(confidence, 0.0), 1.0)
         weight = sum(WEIGHTS[name] for name in parts)
         total = sum(WEIGHTS[name] * value for name, value in parts.items()) / weight
-        return Score(min(max(total, 0.0), 1.0), parts, spans)
+        inside = tuple((a, b) for a, b in spans if 0 <= a < b <= len(text))
+        return Score(min(max(total, 0.0), 1.0), parts, inside)
 
     def _examples(self, prompt: str, text: str, one: Program | None) -> Finding:
         """The share of the prompt's examples that come out right, and the lines that raised."""

@@ -40,7 +40,7 @@ def parses(program: Program, text: str) -> Finding:
 
 def _error(program: Program, text: str) -> tuple[int, int]:
     """Where the whole of the written code, not just the part kept, first fails to parse."""
-    lines = program.source.splitlines()[: program.given]
+    lines = program.source.split("\n")[: program.given]
     for start, added in zip(program.starts, program.added, strict=True):
         line = text[slice(*_to_line_end(text, start))].rstrip("\r")
         lines.append(" " * added + line if added > 0 else line[-added:])
@@ -77,7 +77,7 @@ def signature(program: Program, tree: ast.Module, question: str) -> Finding:
     count = len(asked.args.args) if asked is not None else _arguments(question, wanted.name)
     if count is None or _takes(function, count):
         return Finding(0.5 if asked is not None else 1.0)
-    start = program.position(function.lineno, function.col_offset)
+    start = program.place(function)
     return Finding(0.0, () if start is None else ((start, start + len(f"def {function.name}")),))
 
 
@@ -116,7 +116,7 @@ def names(program: Program, tree: ast.Module) -> Finding:
     spans = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in unknown:
-            start = program.position(node.lineno, node.col_offset)
+            start = program.place(node)
             if start is not None:
                 spans.append((start, start + len(node.id)))
     return Finding(0.5 ** len(unknown), tuple(sorted(spans)))

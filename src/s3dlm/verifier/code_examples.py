@@ -134,7 +134,7 @@ def inputs(question: str) -> tuple[str, ...]:
         given = [made]
     if not given:
         return ()
-    seed = hashlib.sha256(question.encode()).digest()
+    seed = hashlib.sha256(question.encode(errors="surrogatepass")).digest()
     rng = random.Random(int.from_bytes(seed[:8], "big"))
     known = {example.expression for example in examples(question)}
     calls: dict[str, None] = {}
