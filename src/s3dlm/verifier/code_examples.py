@@ -14,12 +14,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 from s3dlm.answers.code import parse, required
 from s3dlm.sandbox.values import Json, encode
 
 MOST_EXAMPLES, MOST_INPUTS = 16, 8
-_DOCTEST = re.compile(r"^[ \t]*>>> ([^\n]+)\n((?:[ \t]*(?!>>>)\S[^\n]*\n?)*)", re.MULTILINE)
+_DOCTEST = re.compile(r"^[ \t]*+>>> ([^\n]+)\n((?:[ \t]*+(?!>>>)\S[^\n]*+\n?)*+)", re.MULTILINE)
 _BECOMES = re.compile(
     r"\s*(?:#\s*)?(?:===?>?|=>|-+>|=|➞|→|returns?|should return|# ?=>)\s*(\S[^\n]*)", re.IGNORECASE
 )
@@ -73,7 +74,8 @@ def _doctests(question: str) -> Iterator[tuple[str, str]]:
 
 def _stated(question: str, name: str) -> Iterator[tuple[str, str]]:
     """`name(…)` in running text, followed by a sign or word that announces its value."""
-    for match in re.finditer(rf"(?<![\w.]){re.escape(name)}\(", question):
+    found = re.finditer(rf"(?<![\w.]){re.escape(name)}\(", question)
+    for match in islice(found, 10 * MOST_EXAMPLES):
         end = _closing(question, match.end())
         if end is None or question[: match.start()].endswith("def "):
             continue
