@@ -19,7 +19,7 @@ path.write_text("".join(json.dumps({"question": q, "gold": str(g)}) + "\n" for q
 name = f"{path}:gsm8k"  # whose verifier and whose kind of answer
 model = s3dlm.load("tiny")
 task = tasks.get(name)
-samples = tasks.load(task, preset=model.preset).samples
+samples = tasks.load(task, prompt_style=model.defaults.prompt_style).samples
 results = s3dlm.generate_batch(
     model,
     [sample.question for sample in samples],

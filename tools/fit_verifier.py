@@ -5,9 +5,9 @@
 Reads `llada8b_outputs.jsonl` in that folder: two outputs to every question. The loss is pairwise
 (of a right and a wrong output to one question, the right one should score higher) with a small
 pointwise term to steady it, an L2 penalty, and weights that cannot be negative. A pair counts under
-each grading preset that calls one output right and the other wrong, so that the weights do not lean
+each grading grading that calls one output right and the other wrong, so that the weights do not lean
 on the quirks of either. Folds are cut by question. Prints the cross-validated pair accuracy and
-AUC (with the weights rounded as they ship) and the rows for `verifier/profiles.py`.
+AUC (with the weights rounded as they ship) and the rows for `verifier/weights.py`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.answers import grade
-from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
-from s3dlm.verifier.evidence import evidence
 from s3dlm.verifier.plus import FEATURES
+from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
 from s3dlm.verifier.reading import Reading
 
 Floats = NDArray[np.float64]
 
 NAMES = [feature.__name__ for group in FEATURES.values() for feature in group]
-PRESETS = ("d1", "fixed")
+GRADINGS = ("d1", "fixed")
 PENALTY = 0.01
 POINTWISE = 0.3
 FOLDS, REPEATS = 10, 3
@@ -45,7 +44,7 @@ class Outputs:
     """The features and verdicts of all outputs of a task."""
 
     features: Floats  # [outputs, features]
-    right: dict[str, NDArray[np.bool_]]  # by preset
+    right: dict[str, NDArray[np.bool_]]  # by grading
     question: NDArray[np.int64]
     length: NDArray[np.int64]
 
@@ -58,10 +57,10 @@ def read(task: str) -> Outputs:
     numbers: dict[str, int] = {}
     question = [numbers.setdefault(row["question"], len(numbers)) for row in rows]
     right = {
-        preset: np.array(
-            [grade(task, r["output"], r["gold"], preset, r["question"]) == 1.0 for r in rows]
+        grading: np.array(
+            [grade(task, r["output"], r["gold"], grading, r["question"]) == 1.0 for r in rows]
         )
-        for preset in PRESETS
+        for grading in GRADINGS
     }
     features = np.array([_features(row["question"], row["output"]) for row in rows])
     lengths = np.array([row["gen_length"] for row in rows])
@@ -70,8 +69,7 @@ def read(task: str) -> Outputs:
 
 def _features(question: str, output: str) -> list[float]:
     reading = Reading(question, output)
-    known = evidence(reading)
-    return [feature(reading, known) for group in FEATURES.values() for feature in group]
+    return [feature(reading) for group in FEATURES.values() for feature in group]
 
 
 def pairs(outputs: Outputs, chosen: NDArray[np.bool_]) -> Floats:
@@ -123,7 +121,7 @@ def cross_validate(outputs: Outputs) -> None:
     """Score every output by weights that never saw its question; print what that is worth."""
     questions = int(outputs.question.max()) + 1
     resamples = Resamples.draw(questions, draws=200, seed=0)
-    figures: dict[str, list[tuple[float, ...]]] = {preset: [] for preset in PRESETS}
+    figures: dict[str, list[tuple[float, ...]]] = {grading: [] for grading in GRADINGS}
     for repeat in range(REPEATS):
         fold = np.random.default_rng(repeat).permutation(questions) % FOLDS
         scores = np.zeros(len(outputs.question))
@@ -131,22 +129,22 @@ def cross_validate(outputs: Outputs) -> None:
             held_out = fold[outputs.question] == number
             scores[held_out] = outputs.features[held_out] @ train(outputs, ~held_out)
         scores = np.round(scores, 9)  # equal features are a tie, whatever the order of summation
-        for preset in PRESETS:
-            figures[preset].append(_figures(outputs, scores, preset, resamples))
-    for preset, values in figures.items():
+        for grading in GRADINGS:
+            figures[grading].append(_figures(outputs, scores, grading, resamples))
+    for grading, values in figures.items():
         pair, balanced, ranked = np.mean(values, axis=0)
         spread = np.std([value[0] for value in values])
         print(
-            f"  {preset:<6} pair accuracy {pair:.3f} (± {spread:.3f} over foldings), "
+            f"  {grading:<6} pair accuracy {pair:.3f} (± {spread:.3f} over foldings), "
             f"by length of the right one {balanced:.3f}, AUC at 128 {ranked:.3f}"
         )
 
 
 def _figures(
-    outputs: Outputs, scores: Floats, preset: str, resamples: Resamples
+    outputs: Outputs, scores: Floats, grading: str, resamples: Resamples
 ) -> tuple[float, float, float]:
     """Pair accuracy; the mean of it where the shorter and where the longer is right; AUC at 128."""
-    right = outputs.right[preset]
+    right = outputs.right[grading]
     whole, _ = pair_accuracy(list(scores), list(right), list(outputs.question), resamples)
     halves = []
     for length in (128, 256):

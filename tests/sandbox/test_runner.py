@@ -15,7 +15,8 @@ import pytest
 
 from s3dlm.errors import SandboxError, SettingsError
 from s3dlm.sandbox import Limits, Outcome, Sandbox, configure, shared
-from s3dlm.sandbox.runner import MECHANISMS, PROTECTIONS
+from s3dlm.sandbox.confine import MECHANISMS
+from s3dlm.sandbox.runner import PROTECTIONS
 from s3dlm.sandbox.values import decode, encode, same
 
 
@@ -113,6 +114,7 @@ def test_results_have_a_bound() -> None:
         ("def f(x): raise KeyError(x)", "try: f(1)\nexcept KeyError: pass\nelse: raise Exception", True),
         ("def f(x): return {1: (2, {3})}", "assert f(0) == {1: (2, {3})}", True),
         ("def f(*, key=1): return key", "assert f(key=[2]) == [2]", True),
+        ("def f(x): raise StopIteration", "assert list(map(f, [1])) == []", False),
         ("import os\ndef f(x): os._exit(0)", "try: f(1)\nexcept: pass", False),  # gone is not passed
         ("class f:\n    def __init__(self, x): self.x = x", "y = f(3)\ny.x += 1\nassert y.x == 4", True),
         ("class f:\n    def __init__(self, x): self.x = x", "assert f(1) == f(1)", False),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +19,7 @@ import uvicorn
 
 from s3dlm.models.base import Model
 from s3dlm.server.app import create_app
-from s3dlm.server.run import open_door
+from s3dlm.server.run import bind_socket
 from s3dlm.server.service import Service
 
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
@@ -52,7 +56,7 @@ def serving(model: Model, **configuration: Any) -> Iterator[Live]:
     app = create_app(model, **{"defaults": SMALL, **configuration})
     config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
-    with open_door("127.0.0.1", 0) as bound:
+    with bind_socket("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
@@ -62,3 +66,27 @@ def serving(model: Model, **configuration: Any) -> Iterator[Live]:
             server.should_exit = True
             thread.join(20)
             assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def serve_process(
+    *arguments: str, script: str = "serve_fake.py"
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a process of its own, and its address."""
+    here = Path(__file__)
+    paths = [str(here.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        [sys.executable, str(here.with_name(script)), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, process.communicate()[1]
+        yield process, address
+    finally:
+        process.kill()
+        process.communicate()

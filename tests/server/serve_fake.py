@@ -7,16 +7,22 @@ import time
 from typing import Any
 
 from s3dlm.server.app import create_app
-from s3dlm.server.run import open_door, serve
+from s3dlm.server.run import bind_socket, serve
 from tests.fakes import fake_model
 
 if __name__ == "__main__":
     model = fake_model()
-    free = model.denoiser.encode
+    original = model.denoiser.encode
 
-    def unhurried(*arguments: Any) -> Any:
+    def slow(*arguments: Any) -> Any:
         time.sleep(0.03)  # so that a long request is still running when the signal comes
-        return free(*arguments)
+        return original(*arguments)
 
-    model.denoiser.encode = unhurried  # type: ignore[method-assign]
-    serve(create_app(model), open_door("127.0.0.1", int(sys.argv[1])), grace=30)
+    model.denoiser.encode = slow  # type: ignore[method-assign]
+    # The address goes to standard output, so that nobody needs to guess a free port.
+    serve(
+        create_app(model),
+        bind_socket("127.0.0.1", 0),
+        grace=float(sys.argv[1]),
+        announce=lambda address: print(address, flush=True),
+    )

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.server.limits import Limits
-from s3dlm.server.logs import JsonLines
-from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, check_exposure, open_door
+from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, bind_socket, check_exposure
+from s3dlm.server.telemetry import JsonLines
 from tests.fakes import fake_model
 from tests.server.live import Live, serving, wait_for
 
@@ -184,7 +184,7 @@ def test_metrics_count_what_happened() -> None:
     assert float(values["s3dlm_queue_seconds_count"]) == 1
 
 
-def test_no_open_door_by_accident() -> None:
+def test_no_bind_socket_by_accident() -> None:
     for host in ("127.0.0.1", "::1", "localhost"):
         check_exposure(host, None, insecure=False)
         assert host in (allowed_hosts(host, None) or ())
@@ -249,11 +249,11 @@ def _fuzz(address: str) -> list[int]:
 
 
 def test_an_address_that_is_taken_is_said_in_one_line() -> None:
-    with open_door("127.0.0.1", 0) as first:
+    with bind_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(SettingsError, match=f"port={port} cannot be listened on.*--port"):
-            open_door("127.0.0.1", port)
-    open_door("127.0.0.1", port).close()
+            bind_socket("127.0.0.1", port)
+    bind_socket("127.0.0.1", port).close()
 
 
 def test_an_answer_does_not_wait_for_acknowledgements(live: Live) -> None:

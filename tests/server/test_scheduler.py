@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,10 +15,11 @@ import pytest
 
 import s3dlm
 from s3dlm.models.base import Model
+from s3dlm.search.methods import METHODS
 from s3dlm.server.limits import Limits
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 from tests.fakes import FakeDenoiser, fake_model
-from tests.server.live import SMALL, Live, serving, wait_for
+from tests.server.live import SMALL, Live, serve_process, serving, wait_for
 
 SLOW = {"gen_length": 120, "steps": 120, "block_length": 120, "particles": 4, "branching": 4}
 
@@ -36,7 +33,12 @@ def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
     asked = [
         (
             f"question {i % 40}",
-            {**SMALL, "method": methods[i % 6], "seed": i % 3, "steps": 3 + i % 5},
+            {
+                **only_used(METHODS[methods[i % 6]], SMALL),
+                "method": methods[i % 6],
+                "seed": i % 3,
+                "steps": 3 + i % 5,
+            },
         )
         for i in range(64)
     ]
@@ -98,7 +100,7 @@ def test_a_bad_request_beside_a_running_one_harms_nobody() -> None:
     ):
         good = pool.submit(http.post, "/v1/completions", json=body("question 0"))
         assert model.denoiser.entered.wait(60)  # type: ignore[attr-defined]
-        bad = http.post("/v1/completions", json=body("x", method="best_of_k", patience=1))
+        bad = http.post("/v1/completions", json=body("x", method="best", ess_threshold=0.5))
         assert bad.status_code == 400
         gate.set()
         assert good.result().status_code == 200
@@ -126,7 +128,7 @@ def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
 def test_a_client_that_leaves_the_queue_is_never_started() -> None:
     model, gate = held_model()
     with (
-        serving(model, limits=Limits(rows=1)) as live,
+        serving(model, limits=Limits(batch=1)) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(1) as pool,
     ):
@@ -145,7 +147,7 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
 def test_a_full_queue_says_when_to_come_back() -> None:
     model, gate = held_model()
     with (
-        serving(model, limits=Limits(rows=1, waiting=2)) as live,
+        serving(model, limits=Limits(batch=1, waiting=2)) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(3) as pool,
     ):
@@ -168,7 +170,7 @@ def test_time_limit() -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "time_limit")
         assert answer.headers["x-should-retry"] == "false"
         live.wait_until_idle()
-        with pytest.raises(openai.APIError, match=r"longer than this server's 0.05 s"):
+        with pytest.raises(openai.APIError, match=r"longer than this server's limit of 0.05 s"):
             list(
                 live.client().completions.create(
                     model="fake", prompt="long", stream=True, extra_body=SLOW
@@ -204,7 +206,7 @@ def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "verifier_stuck")
         assert http.post("/v1/completions", json=body("others")).status_code == 200
         release.set()
-        wait_for(lambda: live.service.scheduler._packer.stuck == 0)
+        wait_for(lambda: live.service.scheduler._batcher.stuck == 0)
         assert http.post("/v1/completions", json=body("fine", verifier="hangs")).status_code == 200
         broken = http.post("/v1/completions", json=body("x", verifier="breaks"))
         assert broken.status_code == 500
@@ -253,43 +255,24 @@ def test_a_model_that_fails_is_told_without_a_traceback() -> None:
 
 
 def test_sigterm_lets_running_requests_finish() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    here = Path(__file__)
-    process = subprocess.Popen(
-        [sys.executable, str(here.with_name("serve_fake.py")), str(port)],
-        env={**os.environ, "PYTHONPATH": str(here.parents[2])},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-            wait_for(lambda: _answers(http), 60)
-            with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                running = pool.submit(http.post, "/v1/completions", json=body("long", **SLOW))
-                wait_for(lambda: _running(http) == 1)
-                process.send_signal(signal.SIGTERM)
-                wait_for(lambda: http.get("/health").status_code == 503)
-                refused = http.post("/v1/completions", json=body("new"))
-                assert refused.status_code == 503
-                assert refused.json()["error"]["code"] == "shutting_down"
-                assert not running.done()
-                assert running.result().status_code == 200
-        _, log = process.communicate(timeout=20)
-        assert process.returncode == 0
-        assert '"event": "draining"' in log
-        assert '"event": "stopped"' in log
-        assert "long" not in log, "prompts are not logged unless asked"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(http: httpx.Client) -> bool:
-    try:
-        return http.get("/health").status_code == 200
-    except httpx.TransportError:
-        return False
+    with serve_process("30") as (process, address):
+        with (
+            httpx.Client(base_url=address, timeout=60) as http,
+            concurrent.futures.ThreadPoolExecutor(1) as pool,
+        ):
+            running = pool.submit(http.post, "/v1/completions", json=body("long", **SLOW))
+            wait_for(lambda: _running(http) == 1)
+            process.send_signal(signal.SIGTERM)
+            wait_for(lambda: http.get("/health").status_code == 503)
+            refused = http.post("/v1/completions", json=body("new"))
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "shutting_down"
+            assert running.result().status_code == 200
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert '"event": "draining"' in log
+    assert '"event": "stopped"' in log
+    assert "long" not in log, "prompts are not logged unless asked"
 
 
 def _running(http: httpx.Client) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from s3dlm.server.budget import allot
-from s3dlm.server.page import standalone
+from s3dlm.server import declared
+from s3dlm.server.parse import allot
 from s3dlm.trace import read_trace
+from s3dlm.viewer.page import standalone
 from tests.fakes import fake_model
 from tests.server.live import Live, serving
 
@@ -254,59 +255,48 @@ def test_a_budget_picks_and_says_what(page: Any, server: Live, budget: int, step
     assert page.locator(".picked").is_hidden()
 
 
-def test_settings_beyond_the_paper(page: Any, server: Live, tmp_path: Path) -> None:
+def test_the_form_has_every_setting_of_the_method(page: Any, server: Live, tmp_path: Path) -> None:
+    """The form is made from the declarations, and only what is filled in is sent."""
     page.goto(server.url)
     page.fill("#prompt", QUESTION)
     page.locator("summary").click()
-    page.get_by_label("Siblings", exact=True).select_option("filled")
-    page.get_by_label("Verifier", exact=True).select_option("plus")
-    page.locator("input[name=heat]").fill("2.5")
+    names = {one.name for one in declared.declarations()} - {"method"}
+    assert {one.get_attribute("name") for one in page.locator("details [name]").all()} == {
+        *names, "budget",
+    }  # fmt: skip
+    page.get_by_label("Cadence", exact=True).select_option("block")
+    page.get_by_label("Resampling", exact=True).select_option("systematic")
     page.locator("input[name=repairs]").fill("1")
-    page.get_by_role("button", name="Search").click()
+    page.locator("input[name=temperature]").fill("0.9")
+    with page.expect_request("**/v1/search") as asked:
+        page.get_by_role("button", name="Search").click()
     finished(page)
+    wanted = {"cadence": "block", "resampling": "systematic", "repairs": 1, "temperature": 0.9}
+    assert asked.value.post_data_json == {"prompt": QUESTION, "method": "s3", **wanted}
     with page.expect_download() as download:
         page.get_by_role("button", name="Save trace").click()
     download.value.save_as(tmp_path / "trace.jsonl")
     settings = read_trace(tmp_path / "trace.jsonl").header["settings"]
-    wanted = {"siblings": "filled", "profile": "plus", "heat": 2.5, "repairs": 1, "tilt": None}
     assert {name: settings[name] for name in wanted} == wanted
 
 
-def test_a_comparison_keeps_to_what_the_second_method_knows(page: Any, server: Live) -> None:
-    """Patience is refused by best_of_k, and the verifier is each method's own."""
+def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> None:
     page.goto(server.url)
     page.fill("#prompt", QUESTION)
     page.get_by_label("Method", exact=True).select_option("best")
     page.get_by_label("Compare with", exact=True).select_option("best_of_k")
     page.locator("summary").click()
-    page.locator("input[name=patience]").fill("1")
-    with page.expect_request("**/v1/search") as asked:
-        page.get_by_role("button", name="Search").click()
+    page.locator("input[name=lam]").fill("3")
+    page.locator("input[name=seed]").fill("1")
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request))
+    page.get_by_role("button", name="Search").click()
     finished(page, 2)
-    assert asked.value.post_data_json["patience"] == 1
-    assert "profile" not in asked.value.post_data_json
+    bodies = [one.post_data_json for one in asked if one.url.endswith("/v1/search")]
+    assert sorted(bodies, key=lambda body: len(body["method"])) == [
+        {"prompt": QUESTION, "method": "best", "lam": 3, "seed": 1},
+        {"prompt": QUESTION, "method": "best_of_k", "seed": 1},
+    ]
     assert page.locator(".failure:visible").count() == 0
-
-
-def test_a_search_that_ends_early(page: Any, server: Live, tmp_path: Path) -> None:
-    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
-    early = {"policy": "random", "temperature": 0.01, "particles": 1, "branching": 1, "patience": 1}
-    body = {"prompt": QUESTION, "task": "countdown", "format": "jsonl", **SETTINGS}
-    with server.http() as http:
-        path.write_bytes(http.post("/v1/search", json={**body, **early}).content)
-        (tmp_path / "whole.jsonl").write_bytes(http.post("/v1/search", json=body).content)
-    *steps, _ = read_trace(path)
-    assert len(steps) < SETTINGS["steps"]
-    out.write_text(standalone([path]), encoding="utf-8")
-    page.goto(out.as_uri())
-    finished(page)
-    assert page.locator(".clock").inner_text() == f"{len(steps)} / {len(steps)}"
-    assert page.locator(".answer b").count() == 1
-    assert f"after {len(steps)} of 14 steps" in page.locator(".vote").inner_text()
-    page.keyboard.press("Space")  # at the end, it plays from the beginning
-    page.locator(".clock", has_text=re.compile(rf"^{len(steps)} /")).wait_for()
-    out.write_text(standalone([path, tmp_path / "whole.jsonl"]), encoding="utf-8")
-    page.goto(out.as_uri())
-    finished(page, 2)
-    assert page.locator(".clock").inner_text() == "14 / 14"
-    assert page.locator(".answer b").count() == 2
+    page.get_by_label("Method", exact=True).select_option("baseline")
+    assert page.locator("input[name=lam]").is_disabled()

@@ -151,8 +151,8 @@ def test_mbpp_is_graded_by_its_tests(row: dict[str, object], text: str, right: b
     parsed = code.parse_mbpp(row, 0)
     assert parsed is not None
     question, gold = parsed
-    for preset in answers.PRESETS:
-        assert answers.grade("code", text, gold, preset, question) == float(right)
+    for grading in answers.GRADINGS:
+        assert answers.grade("code", text, gold, grading, question) == float(right)
 
 
 def test_mbpp_reads_the_full_file_and_refuses_a_part(tmp_path: Path) -> None:

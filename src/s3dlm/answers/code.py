@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 
-from s3dlm.answers.text import END_TOKENS
+from s3dlm.answers.delimiters import END_TOKENS
 
 MAX_LENGTH = 20_000  # characters of a text that are read
 _TRIES = 40  # cuts before the search for the longest part that parses is given up

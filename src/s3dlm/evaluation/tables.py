@@ -1,4 +1,4 @@
-"""The tables of a report, as plain text cells: written once, rendered as Markdown and as HTML."""
+"""The tables of a report as plain text cells, rendered as Markdown, HTML and in the terminal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from s3dlm import tasks as benchmarks
+from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation import paper, series
-from s3dlm.evaluation.plan import ALIASES
+from s3dlm.evaluation.plan import ALIASES, method_of
 from s3dlm.evaluation.statistics import Comparison, Interval
-from s3dlm.evaluation.summary import Cell, Evaluation, cells, paired
+from s3dlm.evaluation.summary import Cell, Evaluation, cells, overall, paired
 from s3dlm.search.methods import METHODS
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
-RIVALS = ("best_of_k", "baseline")  # the verdict's opponents
+REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
+HEADLINE = ("best", "s3")  # methods that the verdict speaks of, if they were run
+MEAN = "mean of tasks"
 LEVEL = 0.05
+LISTED = 100  # failed samples in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
-    late: bool = False  # stands behind the figures
+    late: bool = False  # printed after the figures
 
 
 def title_of(task: str) -> str:
@@ -53,7 +57,7 @@ def _main_cells(run: Evaluation) -> dict[str, dict[str, Cell]]:
     """Cells of the main comparison by task and label."""
     every = cells(run)
     return {
-        task: {label: every[c.spec] for label, c in run.main(task).items() if c.spec in every}
+        task: {label: every[c] for label, c in run.main(task).items() if c in every}
         for task in run.tasks
     }
 
@@ -74,13 +78,13 @@ def _best_marked(
 
 def accuracy(run: Evaluation) -> Grid:
     """Table 1: accuracy of the main methods."""
-    labels = [label for label in MAIN if label in run.labels()]
+    labels = [label for label in MAIN if label in run.labels()] or run.labels()
     rows = []
     for task, row in _main_cells(run).items():
         count = max((cell.problems for cell in row.values()), default=0)
         rows.append((title_of(task), str(count), *_best_marked(row, labels)))
     note = (
-        "Accuracy in per cent with Wilson's 95 % interval over problems; the mean over seeds. "
+        "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems. "
         "The highest of a row is emphasised. greedy is the baseline at temperature 0."
     )
     return Grid("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), tuple(rows), note)
@@ -96,13 +100,13 @@ def ablation(run: Evaluation) -> Grid:
     }
     rows = []
     for label in labels:
-        method = METHODS.get(str(ALIASES.get(label, {}).get("method", label)))
+        known = label in METHODS or label in ALIASES
+        method = METHODS[method_of(label)] if known else None
         ahead = "✓" if method and method.scored == "every step" else "×"
         tilt = "✓" if method and method.weight in ("tilt", "twist") else "×"
         rows.append((label, ahead, tilt, *(marked[task][label] for task in found)))
     columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
-    budget = run.base.particles * run.base.branching
-    note = f"All methods but the baseline have the budget K = N·b = {budget} rows a step."
+    note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
     return Grid("ablation", "Ablation (Table 2)", columns, tuple(rows), note)
 
 
@@ -110,69 +114,81 @@ def brief(run: Evaluation) -> Grid:
     """Accuracy of every method on every task, narrow enough for a terminal."""
     found = _main_cells(run)
     marked = {
-        task: dict(zip(run.labels(), _best_marked(row, run.labels(), _plus_minus), strict=True))
+        task: dict(zip(run.labels(), _best_marked(row, run.labels(), _short), strict=True))
         for task, row in found.items()
     }
     rows = tuple((label, *(marked[task][label] for task in found)) for label in run.labels())
     columns = ("Method", *(title_of(task) for task in found))
-    return Grid("brief", "Accuracy in per cent, ± half the 95 % interval", columns, rows)
+    return Grid("brief", "Accuracy in per cent [95 % interval]", columns, rows)
 
 
-def _plus_minus(interval: Interval) -> str:
-    return f"{100 * interval.value:.1f} ±{50 * (interval.high - interval.low):.1f}"
+def _short(interval: Interval) -> str:
+    return f"{100 * interval.value:.1f} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
 
 
-def comparisons(run: Evaluation, ours: str = "s3") -> Grid:
-    """Paired tests of one method against every other on the same problems and seeds."""
-    rows = []
-    for task in run.tasks:
-        main = run.main(task)
-        for label, condition in main.items():
-            if ours not in main or label == ours:
-                continue
-            found = paired(run, main[ours], condition)
-            rows.append((title_of(task), f"{ours} − {label}", *_comparison(found)))
-    columns = ("Task", "Difference of", "Points [95 %]", "Wins : losses")
+def reference_of(run: Evaluation, wanted: str | None = None) -> str:
+    """The method that all others are compared with."""
+    labels = run.labels()
+    if wanted is not None and wanted not in labels:
+        raise SettingsError(unknown_name("reference", wanted, labels))
+    return wanted or next((one for one in REFERENCES if one in labels), labels[0])
+
+
+def _against(run: Evaluation, label: str, reference: str) -> dict[str, Comparison]:
+    """One method against the reference: by task, and on the mean if there are several."""
+    found = {
+        title_of(task): paired(run, main[label], main[reference])
+        for task in run.tasks
+        if label in (main := run.main(task)) and reference in main
+    }
+    found = {title: one for title, one in found.items() if one.problems}
+    return {**found, MEAN: overall(run, label, reference)} if len(found) > 1 else found
+
+
+def comparisons(run: Evaluation, reference: str) -> Grid:
+    """Paired comparisons of every method with the reference."""
+    rows = [
+        (label, title, _gap(one), f"{one.wins} : {one.losses}", str(one.problems), p_value(one.p))
+        for label in run.labels()
+        if label != reference
+        for title, one in _against(run, label, reference).items()
+    ]
     note = (
-        "Wins: problems and seeds that only the first method solved. McNemar's exact test counts "
-        "every (problem, seed) pair as independent, the bootstrap draws problems with all their "
-        "seeds (10,000 draws); trust the larger p-value."
+        f"Difference in accuracy to {reference} on the problems and seeds that both have, with a 95 "
+        "% bootstrap interval over problems with all their seeds (10,000 draws). Better : worse "
+        "counts problems, by the mean over seeds. p is the larger of the bootstrap's and the exact "
+        "sign test's over problems; emphasised below 0.05."
     )
-    full = (*columns, "p (McNemar)", "p (bootstrap)")
-    return Grid("comparisons", f"{ours} against the others, in pairs", full, tuple(rows), note)
+    columns = ("Method", "Task", f"Δ vs {reference}, points", "Better : worse", "Problems", "p")
+    return Grid("comparisons", f"Compared with {reference}", columns, tuple(rows), note)
 
 
-def duels(run: Evaluation, ours: str = "s3") -> Grid:
-    """The comparison in short, for a terminal: differences to the verdict's opponents."""
-    rows = []
-    for task in run.tasks:
-        main, cells_ = run.main(task), []
-        for rival in RIVALS:
-            if ours in main and rival in main:
-                found = paired(run, main[ours], main[rival])
-                worse = max(found.p_mcnemar, found.p_bootstrap)
-                cells_ += [_comparison(found)[0], p_value(worse)]
-        if cells_:
-            rows.append((title_of(task), *cells_))
-    columns = [name for rival in RIVALS for name in (f"{ours} − {rival}", "p")]
-    width = max((len(row) for row in rows), default=1)
-    return Grid("duels", "Differences in points [95 %]", ("Task", *columns)[:width], tuple(rows))
+def short_comparisons(run: Evaluation, reference: str) -> Grid:
+    """The comparisons in short, for a terminal."""
+    found = {label: _against(run, label, reference) for label in run.labels() if label != reference}
+    titles = list(dict.fromkeys(title for some in found.values() for title in some))
+    rows = tuple(
+        (label, *(_short_gap(some[title]) if title in some else "–" for title in titles))
+        for label, some in found.items()
+        if some
+    )
+    title = f"Δ accuracy vs {reference} in points (bold: p < {LEVEL})"
+    return Grid("short_comparisons", title, ("Method", *titles), rows)
 
 
-def _comparison(found: Comparison) -> tuple[str, ...]:
-    gap = found.difference
+def _gap(one: Comparison) -> str:
+    gap = one.difference
     points = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
-    significant = max(found.p_mcnemar, found.p_bootstrap) < LEVEL
-    return (
-        f"*{points}" if significant else points,
-        f"{found.wins} : {found.losses}",
-        p_value(found.p_mcnemar),
-        p_value(found.p_bootstrap),
-    )
+    return f"*{points}" if one.p < LEVEL else points
+
+
+def _short_gap(one: Comparison) -> str:
+    points = f"{100 * one.difference.value:+.1f}"
+    return f"*{points}" if one.p < LEVEL else points
 
 
 def cost(run: Evaluation) -> Grid:
-    """Table 3: tokens, latency, rows."""
+    """Table 3: tokens and latency."""
     rows = [
         (
             title_of(task),
@@ -189,18 +205,18 @@ def cost(run: Evaluation) -> Grid:
     ]
     columns = ("Task", "Method", "Output tokens", "Answer tokens", "Timed")
     note = (
-        f"Tokens by {run.manifest.token_counter}; the paper's “effective tokens” of 3 to 6 are "
-        "those of the extracted answer. Total latency is the wall-clock of the timed samples, all "
-        "of them unless rows were remembered from one method to the next, without loading the "
-        "model; the paper's wall time is the mean of the stamps at which samples end, about half "
-        "of it. Conditions ran one after another in full batches."
+        f"Tokens counted by {run.manifest.token_counter}; the paper's “effective tokens” (3 to 6) "
+        "are those of the extracted answer. Total latency is the wall-clock time of the timed "
+        "samples without loading the model; with a row cache only the first samples are timed. The "
+        "paper's wall time is the mean of the times at which samples finish, about half of it. "
+        "Conditions ran one after another, batched."
     )
     full = (*columns, "Total latency (s)", "Wall time (s)", "s per sample")
     return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note, late=True)
 
 
 def search_figures(run: Evaluation) -> Grid:
-    """What the search did: rows, effective sample size, confidence."""
+    """What the search did: NFE, effective sample size, confidence."""
     rows = [
         (
             title_of(task),
@@ -215,18 +231,18 @@ def search_figures(run: Evaluation) -> Grid:
         for task, row in _main_cells(run).items()
         for label, cell in row.items()
     ]
-    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Rows saved", "ESS share")
+    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Saved", "ESS share")
     note = (
-        "NFE: rows really forwarded for one problem. Rows are saved where children are equal token "
-        "for token and where a text is finished early. ESS share: effective sample size of a "
-        "step's weights, divided by its children. Unanswered: no answer could be extracted."
+        "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
+        "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
+        "step's weights divided by the number of children. Unanswered: no answer was found."
     )
     full = (*columns, "Mean confidence", "Unanswered")
     return Grid("search", "What the search did", full, tuple(rows), note, late=True)
 
 
 def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
-    """Accuracy over particles and branching, where a run has swept them."""
+    """Accuracy over particles and branching, if a run has swept them."""
     found: dict[tuple[int, int], dict[str, str]] = {}
     for row in series.accuracy_nfe(run).where(label=label):
         point = (int(str(row["particles"])), int(str(row["branching"])))
@@ -240,68 +256,87 @@ def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
         for n, b in sorted(found)
     )
     columns = ("N", "b", *(title_of(task) for task in run.tasks))
-    note = "Accuracy [95 %] @ NFE, on the problems and seeds that every point of the sweep has."
+    note = "Accuracy [95 %] @ NFE, on the problems and seeds that all points of the sweep share."
     title = f"{label} over particles N and branching b"
     return Grid("sweep", title, columns, rows, note, late=True)
 
 
-def beside_paper(run: Evaluation) -> Grid | None:
-    """The paper's numbers beside ours; None unless model and setting are the paper's."""
-    if not paper.same_setting(run.manifest.model, run.base):
-        return None
-    rows = []
+def beside_paper(run: Evaluation) -> list[Grid]:
+    """The paper's Tables 1 to 3 beside ours; nothing unless model and settings are the paper's."""
+    s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
+    if not s3 or not all(paper.same_setting(run.manifest.model, c.settings) for c in s3):
+        return []
+    found, cost_rows = [], []
     for task, row in _main_cells(run).items():
         for label, printed in paper.ACCURACY.get(task, {}).items():
-            if label in row:
-                ours = row[label].accuracy
-                inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
-                rows.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
-    columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
-    return Grid("paper", "The paper's numbers beside ours", columns, tuple(rows))
-
-
-def verdict(run: Evaluation, ours: str = "s3") -> list[str]:
-    """One sentence a rival: where `ours` wins, loses, and where nothing can be said."""
-    lines = []
-    for rival in RIVALS:
-        won: list[str] = []
-        lost: list[str] = []
-        open_: list[str] = []
-        for task in run.tasks:
-            main = run.main(task)
-            if ours not in main or rival not in main:
+            if label not in row:
                 continue
-            found = paired(run, main[ours], main[rival])
-            clear = max(found.p_mcnemar, found.p_bootstrap) < LEVEL
-            name = f"{title_of(task)} ({100 * found.difference.value:+.1f})"
-            (open_ if not clear else won if found.difference.value > 0 else lost).append(name)
-        total = len(won) + len(lost) + len(open_)
-        if total:
-            lines.append(_sentence(ours, rival, won, lost, open_, total))
-    return lines
+            cell, ours = row[label], row[label].accuracy
+            inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
+            found.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
+            figures = zip(
+                paper.COST[task][label], (cell.answer_tokens, cell.latency, cell.wall), strict=True
+            )
+            cost_rows.append((title_of(task), label, *(number(v, 2) for p in figures for v in p)))
+    columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
+    pairs = [f"{name}, {whose}" for name in ("Tokens", "Latency (s)", "Wall time (s)")
+             for whose in ("paper", "ours")]  # fmt: skip
+    return [
+        Grid("paper", "The paper's accuracy beside ours", columns, tuple(found)),
+        Grid("paper_cost", "The paper's Table 3 beside ours", ("Task", "Method", *pairs),
+             tuple(cost_rows), late=True),
+    ]  # fmt: skip
 
 
-def _sentence(
-    ours: str, rival: str, won: list[str], lost: list[str], open_: list[str], total: int
-) -> str:
-    parts = [f"{ours} beats {rival} on {len(won)} of {total} tasks"]
-    parts[0] += f": {', '.join(won)}" if won else ""
-    if lost:
-        parts.append(f"loses on {', '.join(lost)}")
-    if open_:
-        parts.append(f"no significant difference on {', '.join(open_)}")
-    return "; ".join(parts) + f" (percentage points; both tests at p < {LEVEL})."
+def verdict(run: Evaluation, reference: str) -> list[str]:
+    """One sentence per headline method: where it is better, worse and not clearly different."""
+    others = [label for label in run.labels() if label != reference]
+    chosen = [label for label in HEADLINE if label in others] or others
+    found = [(label, _against(run, label, reference)) for label in chosen]
+    return [_sentence(label, reference, some) for label, some in found if some]
 
 
-def all_tables(run: Evaluation) -> list[Grid]:
+def _sentence(label: str, reference: str, found: Mapping[str, Comparison]) -> str:
+    tasks = {title: one for title, one in found.items() if title != MEAN}
+    groups: dict[str, list[str]] = {"better": [], "worse": [], "not significantly different": []}
+    for title, one in tasks.items():
+        clear = "better" if one.difference.value > 0 else "worse"
+        key = clear if one.p < LEVEL else "not significantly different"
+        groups[key].append(f"{title} ({100 * one.difference.value:+.1f})")
+    parts = [f"{key} on {', '.join(names)}" for key, names in groups.items() if names]
+    text = f"{label} compared with {reference}, in points of accuracy: {'; '.join(parts)}"
+    if MEAN in found:
+        one = found[MEAN]
+        p = p_value(one.p) if one.p < 0.001 else f"= {p_value(one.p)}"
+        text += f"; mean of tasks {_gap(one).lstrip('*')}, p {p}"
+    return f"{text}."
+
+
+def failures(run: Evaluation) -> Grid:
+    """The samples that failed, with their reasons."""
+    labels = {c.spec: (title_of(c.task), c.label) for c in run.manifest.conditions}
+    rows = tuple(
+        (*labels[one.spec], one.sample, str(one.seed), f"{one.error}: {one.reason}")
+        for one in run.failures[:LISTED]
+    )
+    more = len(run.failures) - len(rows)
+    note = "Failed samples count in no table. `s3dlm eval … --retry-failed` runs them again."
+    note += f" {more} more are not listed." if more else ""
+    columns = ("Task", "Method", "Sample", "Seed", "Reason")
+    return Grid("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)
+
+
+def all_tables(run: Evaluation, reference: str) -> list[Grid]:
     """Every table the run has data for, in reading order."""
-    maybe = (
+    swept = sweep(run)
+    found = [
         accuracy(run),
-        comparisons(run),
+        comparisons(run, reference),
         ablation(run),
-        beside_paper(run),
+        *beside_paper(run),
         cost(run),
         search_figures(run),
-        sweep(run),
-    )
-    return [grid for grid in maybe if grid is not None and grid.rows]
+        *([swept] if swept else []),
+        failures(run),
+    ]
+    return [grid for grid in found if grid.rows]

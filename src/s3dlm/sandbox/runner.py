@@ -15,17 +15,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from s3dlm.errors import SandboxError
+from s3dlm.sandbox.exchange import FINAL, Line, Outcome, outcome_of
 from s3dlm.sandbox.limits import Limits
-from s3dlm.sandbox.values import Json
 
-MECHANISMS = ("namespaces", "landlock", "seccomp")
 PROTECTIONS = {  # each is given by any one of these mechanisms
     "no network": ("namespaces", "seccomp"),
     "no other processes": ("namespaces", "seccomp"),
@@ -35,20 +33,6 @@ PROTECTIONS = {  # each is given by any one of these mechanisms
 _START_SECONDS = 20.0
 _MAIN = "import sys; sys.path.append(sys.argv[3]); from s3dlm.sandbox.launcher import launch; launch(int(sys.argv[1]), sys.argv[2])"
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one expression: a value as plain JSON, or an error and its line."""
-
-    value: Json = None
-    error: str = ""  # empty: there is a value
-    line: int = 0  # of the program; 0: not known
-
-    @property
-    def ok(self) -> bool:
-        """Whether the expression has a value."""
-        return not self.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +55,7 @@ class Sandbox:
     ) -> None:
         self.limits = limits or Limits()
         self.allow_unprotected = allow_unprotected
-        self.without = tuple(
-            without
-        )  # mechanisms not to use, to try what a kernel without them does
+        self.without = tuple(without)  # mechanisms not to use, as on a kernel without them
         self._lock = threading.Lock()
         self._launcher: _Launcher | None = None
 
@@ -90,12 +72,13 @@ class Sandbox:
         self, source: str, expressions: Sequence[str], seconds: float | None = None
     ) -> list[Outcome]:
         """The values of expressions after a program has been loaded, in one process."""
+        most = self.limits.seconds
         near, far = socket.socketpair()
         with near, far, self._confined(b"c", far):
-            line = _Line(near, self.limits.output_bytes, seconds or self.limits.seconds)
+            line = Line(near, self.limits.output_bytes, min(seconds or most, most))
             outcomes = [line.ask(["load", source])]
             for expression in expressions:
-                if not outcomes[0].ok or outcomes[-1].error in _FINAL:
+                if not outcomes[0].ok or outcomes[-1].error in FINAL:
                     outcomes.append(outcomes[-1])
                 else:
                     outcomes.append(line.ask(["eval", expression]))
@@ -112,7 +95,7 @@ class Sandbox:
         near, far = socket.socketpair()
         one, other = socket.socketpair()
         with near, far, one, other, self._confined(b"c", one), self._confined(b"j", far, other):
-            line = _Line(near, self.limits.output_bytes, self.limits.seconds)
+            line = Line(near, self.limits.output_bytes, self.limits.seconds)
             reply = line.exchange(
                 {"source": source, "tests": tests, "setup": setup, "remote": list(remote)}
             )
@@ -120,7 +103,7 @@ class Sandbox:
             return Verdict(False, reply)
         if reply.get("passed") is True:
             return Verdict(True)
-        return Verdict(False, _outcome(reply).error)
+        return Verdict(False, outcome_of(reply).error)
 
     def close(self) -> None:
         """End the launcher; the next program starts another."""
@@ -160,6 +143,8 @@ class _Launcher:
     """The process that forks confined ones; it is started once and holds no program's data."""
 
     def __init__(self, limits: Limits, without: Collection[str]) -> None:
+        if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
+            raise SandboxError(f"code cannot be run on {sys.platform}; use Linux 5.13 or newer")
         self.owner = os.getpid()
         self.requests, far = socket.socketpair()
         self.lock = threading.Lock()
@@ -215,65 +200,6 @@ class _Launcher:
             self.process.wait()
         if self.process.stderr is not None:
             self.process.stderr.close()
-
-
-class _Line:
-    """Requests to a confined process: one deadline and one amount of output for all of them."""
-
-    def __init__(self, end: socket.socket, most: int, seconds: float) -> None:
-        self.end, self.most = end, most
-        self.deadline = time.monotonic() + seconds
-
-    def ask(self, request: Json) -> Outcome:
-        reply = self.exchange(request)
-        return Outcome(error=reply) if isinstance(reply, str) else _outcome(reply)
-
-    def exchange(self, request: Json) -> dict[str, Json] | str:
-        """The reply, or in words why there is none."""
-        try:
-            self._wait()
-            self.end.sendall(json.dumps(request).encode() + b"\n")
-            reply = json.loads(self._line())
-        except TimeoutError:
-            return TOO_LONG
-        except OverflowError:
-            return TOO_MUCH
-        except (OSError, ValueError, RecursionError):
-            return ENDED
-        return reply if isinstance(reply, dict) else ENDED
-
-    def _line(self) -> bytes:
-        data = bytearray()
-        while not data.endswith(b"\n"):
-            self._wait()
-            more = self.end.recv(65_536)
-            if not more:
-                raise EOFError
-            data += more
-            if len(data) > self.most:
-                raise OverflowError
-        self.most -= len(data)
-        return bytes(data)
-
-    def _wait(self) -> None:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.end.settimeout(left)
-
-
-TOO_LONG, TOO_MUCH, ENDED = "took too long", "returned too much", "ended without an answer"
-_FINAL = (TOO_LONG, TOO_MUCH, ENDED)
-
-
-def _outcome(reply: dict[str, Json]) -> Outcome:
-    """A reply as an outcome; it comes from untrusted code, so its shape is checked."""
-    if "value" in reply:
-        return Outcome(reply["value"])
-    match reply.get("error"):
-        case [str(kind), str(message), int(line)]:
-            return Outcome(error=f"{kind}: {message}".rstrip(": "), line=line)
-    return Outcome(error=ENDED)
 
 
 def _await_ready(leash: socket.socket) -> None:

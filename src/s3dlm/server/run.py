@@ -1,7 +1,7 @@
-"""uvicorn around the app, with an end that loses nothing.
+"""uvicorn around the app, with a graceful end.
 
-The first SIGTERM or Ctrl-C stops the queue from taking more: new requests get 503 while those under
-way finish, for at most the grace time. A second signal ends at once.
+On the first SIGTERM or Ctrl-C new requests get 503 while running ones finish, for at most the grace
+period. A second signal ends the server at once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from s3dlm.errors import SettingsError
-from s3dlm.server.logs import configure, log
 from s3dlm.server.service import Service
+from s3dlm.server.telemetry import configure, log
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -57,7 +57,7 @@ class GracefulServer(uvicorn.Server):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
+    """Whether an address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -67,7 +67,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(host: str, api_key: str | None, *, insecure: bool) -> None:
-    """Refuse to stand open to a network by accident."""
+    """Refuse to be reachable from a network by accident."""
     if api_key is not None and len(api_key) < 16 and not insecure:
         raise SettingsError(
             f"the API key has {len(api_key)} characters; use at least 16, for example from "
@@ -75,30 +75,30 @@ def check_exposure(host: str, api_key: str | None, *, insecure: bool) -> None:
         )
     if api_key is None and not insecure and not is_loopback(host):
         raise SettingsError(
-            f"host={host!r} can be reached by others and there is no API key; set --api-key or "
-            "S3DLM_API_KEY, bind to 127.0.0.1, or say --insecure"
+            f"host={host!r} is reachable from other machines and there is no API key; set --api-key or "
+            "S3DLM_API_KEY, bind to 127.0.0.1, or pass --insecure"
         )
 
 
 def allowed_hosts(host: str, api_key: str | None) -> frozenset[str] | None:
-    """Without a key, a web page must not reach a local server under a name of its own."""
+    """Without a key, a web page must not reach a local server under its own host name."""
     return LOCAL_NAMES | {host} if api_key is None and is_loopback(host) else None
 
 
-def open_door(host: str, port: int) -> socket.socket:
-    """A listening socket: an address that is taken is found out before a large model is loaded."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A listening socket, bound before a large model is loaded in case the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small pieces at once only on sockets that say they are TCP; on others a piece
-    # waits until the client has acknowledged the one before, which takes it 40 ms.
-    door = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # asyncio turns Nagle's algorithm off only on sockets that name TCP; otherwise a small piece
+    # waits until the client has acknowledged the previous one, which takes 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # elsewhere this would let two servers share a port
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((host, port))
-        door.listen(2048)
-        return door
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(2048)
+        return bound
     except OSError as error:
-        door.close()
+        bound.close()
         raise SettingsError(
             f"host={host!r} with port={port} cannot be listened on: {error.strerror}; choose another "
             "--port (0 picks a free one) or --host"
@@ -107,12 +107,12 @@ def open_door(host: str, port: int) -> socket.socket:
 
 def serve(
     app: FastAPI,
-    door: socket.socket,
+    bound: socket.socket,
     *,
     grace: float,
     announce: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until told to stop; `announce` is given the address once it answers."""
+    """Serve until a signal; `announce` gets the address once the server answers."""
     configure()
     config = uvicorn.Config(
         app,
@@ -123,11 +123,11 @@ def serve(
         lifespan="on",
     )
     service: Service = app.state.service
-    host, port = door.getsockname()[:2]
+    host, port = bound.getsockname()[:2]
 
     def ready() -> None:
         log("serving", host=host, port=port, model=service.name)
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
-    GracefulServer(config, service, grace, ready).run(sockets=[door])
+    GracefulServer(config, service, grace, ready).run(sockets=[bound])
     log("stopped")

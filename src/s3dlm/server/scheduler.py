@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 from s3dlm.engine import Job, Result
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
-from s3dlm.server import refusals
-from s3dlm.server.limits import Limits, widest
-from s3dlm.server.logs import log
-from s3dlm.server.metrics import Metrics
-from s3dlm.server.patience import Event, PatientPacker
+from s3dlm.search.step import Step
+from s3dlm.server import errors
+from s3dlm.server.batching import Event, ServerBatcher
+from s3dlm.server.declared import batch_size, method_name
+from s3dlm.server.limits import Limits
+from s3dlm.server.telemetry import Metrics, log
 
 IDLE_SECONDS = 60.0  # nothing to do: look up now and then all the same
 
@@ -57,7 +57,7 @@ class Scheduler:
         self._changed = threading.Condition()
         self._waiting: deque[Ticket] = deque()
         self._running: dict[int, Ticket] = {}
-        self._packer = PatientPacker(model, self._wake)
+        self._batcher = ServerBatcher(model, self._wake)
         self._draining = self._stopped = False
         self._rows = 0  # for observers, who must not look into the packer while it works
         self._latency = 1.0  # seconds a search took lately, for Retry-After
@@ -73,12 +73,14 @@ class Scheduler:
     ) -> list[Ticket]:
         """Queue some searches, all or none."""
         deadline = time.monotonic() + self.limits.seconds
-        tickets = [Ticket(job, tell, watched, deadline, width=widest(job.settings)) for job in jobs]
+        tickets = [
+            Ticket(job, tell, watched, deadline, width=batch_size(job.settings)) for job in jobs
+        ]
         with self._changed:
             if self._draining:
-                raise refusals.shutting_down()
+                raise errors.shutting_down()
             if len(self._waiting) + len(tickets) > self.limits.waiting:
-                raise refusals.queue_full(len(self._waiting), math.ceil(self._latency))
+                raise errors.queue_full(len(self._waiting), math.ceil(self._latency))
             self._waiting.extend(tickets)
             self._changed.notify()
         return tickets
@@ -134,12 +136,12 @@ class Scheduler:
                     break
             self._turn()
         for ticket in [*self._waiting, *self._running.values()]:
-            ticket.tell(ticket, refusals.shutting_down())
+            ticket.tell(ticket, errors.shutting_down())
 
     def _has_work(self) -> bool:
         return bool(
-            self._packer.rows
-            or self._packer.returned
+            self._batcher.rows
+            or self._batcher.returned
             or (self._waiting and self._room_for(self._waiting[0]))
             or any(one.cancelled for one in (*self._waiting, *self._running.values()))
         )
@@ -147,17 +149,17 @@ class Scheduler:
     def _patience(self) -> float:
         """Seconds until the next deadline of anyone."""
         ends = [ticket.deadline for ticket in (*self._waiting, *self._running.values())]
-        ends += [one.since + self.limits.verifier_seconds for one in self._packer.away.values()]
+        ends += [one.since + self.limits.verifier_seconds for one in self._batcher.calls.values()]
         return min(max(min(ends) - time.monotonic(), 0.001), IDLE_SECONDS) if ends else IDLE_SECONDS
 
     def _turn(self) -> None:
         """One round: who left, who came back, who is new, one forward for all."""
         self._drop()
-        self._pass_on(self._packer.collect())
+        self._pass_on(self._batcher.collect())
         self._admit()
-        rows = self._packer.rows
+        rows = self._batcher.rows
         if rows:
-            self.metrics.rows.observe(rows)
+            self.metrics.batch.observe(rows)
             self.metrics.nfe.inc(rows)
             self.metrics.forwards.inc()
             self._forward()
@@ -165,7 +167,7 @@ class Scheduler:
 
     def _forward(self) -> None:
         try:
-            events = self._packer.step()
+            events = self._batcher.step()
         except Exception as error:  # the model failed, and with it everyone in the batch
             log("forward failed", level=40, with_traceback=True)
             for key in list(self._running):
@@ -181,18 +183,18 @@ class Scheduler:
                 self._waiting.remove(ticket)
         for ticket in gone:
             if not ticket.cancelled:
-                ticket.tell(ticket, refusals.too_late(self.limits.seconds))
+                ticket.tell(ticket, errors.too_late(self.limits.seconds))
         patience = self.limits.verifier_seconds
         for key, ticket in list(self._running.items()):
-            errand = self._packer.away.get(key)
+            call = self._batcher.calls.get(key)
             if ticket.cancelled:
                 self._end(key, None)
             elif now > ticket.deadline:
-                self._end(key, refusals.too_late(self.limits.seconds))
-            elif errand is not None and now > errand.since + patience:
-                self._end(key, refusals.verifier_hangs(patience))
+                self._end(key, errors.too_late(self.limits.seconds))
+            elif call is not None and now > call.since + patience:
+                self._end(key, errors.verifier_hangs(patience))
             elif ticket.told - ticket.read > self.limits.backlog:
-                self._end(key, refusals.slow_reader(self.limits.backlog))
+                self._end(key, errors.slow_reader(self.limits.backlog))
 
     def _admit(self) -> None:
         while True:
@@ -204,21 +206,21 @@ class Scheduler:
 
     def _room_for(self, ticket: Ticket) -> bool:
         taken = sum(one.width for one in self._running.values())
-        return not taken or taken + ticket.width <= self.limits.rows
+        return not taken or taken + ticket.width <= self.limits.batch
 
     def _begin(self, ticket: Ticket) -> None:
-        stuck = self._packer.stuck
+        stuck = self._batcher.stuck
         try:
             if ticket.job.verifier is not None and stuck >= self.limits.stuck_verifiers:
-                raise refusals.verifiers_stuck(stuck)
-            key = self._packer.add(ticket.job)
+                raise errors.verifiers_stuck(stuck)
+            key = self._batcher.add(ticket.job)
         except Exception as error:
             ticket.tell(ticket, error)
             return
         self._running[key] = ticket
         queued = time.monotonic() - ticket.arrived
         self.metrics.queued.observe(queued)
-        tokens = int(self._packer.running[key].process.prompt.size)
+        tokens = int(self._batcher.running[key].process.prompt.size)
         ticket.tell(ticket, Started(tokens, queued))
 
     def _pass_on(self, events: Iterable[tuple[int, Event]]) -> None:
@@ -235,19 +237,19 @@ class Scheduler:
     def _end(self, key: int, event: Result | Exception | None) -> None:
         """Forget a search; its owner is told why unless it was the one to leave."""
         ticket = self._running.pop(key)
-        self._packer.remove(key)
+        self._batcher.remove(key)
         outcome = "cancelled" if event is None else "failed"
         if isinstance(event, Result):
             outcome = "finished"
             self._latency += 0.2 * (event.seconds - self._latency)
-            self.metrics.forward_seconds.inc(event.profile["forward"])
-            self.metrics.verifier_seconds.inc(event.profile["verifier"])
-        self.metrics.ended.labels(ticket.job.settings.method, outcome).inc()
+            self.metrics.forward_seconds.inc(event.timings["forward"])
+            self.metrics.verifier_seconds.inc(event.timings["verifier"])
+        self.metrics.ended.labels(method_name(ticket.job.settings), outcome).inc()
         if event is not None:
             ticket.tell(ticket, event)
 
     def _gauge(self) -> None:
-        self._rows = self._packer.rows
+        self._rows = self._batcher.rows
         self.metrics.waiting.set(len(self._waiting))
         self.metrics.running.set(len(self._running))
-        self.metrics.stuck.set(self._packer.stuck)
+        self.metrics.stuck.set(self._batcher.stuck)

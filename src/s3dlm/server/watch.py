@@ -1,4 +1,4 @@
-"""The asyncio side of a request's searches: events in order, and leaving when the client left."""
+"""The asyncio side of a request's searches: their events in order, cancelled when the client leaves."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from s3dlm.engine import Job, Result
-from s3dlm.search.loop import Step
-from s3dlm.server.patience import Event
+from s3dlm.search.step import Step
+from s3dlm.server.batching import Event
 from s3dlm.server.scheduler import Scheduler, Started, Ticket
 
 T = TypeVar("T")
 
 
 class ClientGone(Exception):  # noqa: N818
-    """Nobody is left to answer."""
+    """The client disconnected."""
 
 
 class Watch:
-    """Some tickets' events in one asyncio queue; close it and they are given up."""
+    """Some tickets' events in one asyncio queue; closing it cancels them."""
 
     def __init__(self, scheduler: Scheduler, jobs: Sequence[Job], *, watched: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -38,7 +38,7 @@ class Watch:
         self._first: tuple[Ticket, Event | Started] | None = None
 
     async def begin(self) -> None:
-        """Wait for the first event, so that a refusal comes before any part of an answer."""
+        """Wait for the first event, so that an error comes before any part of an answer."""
         ticket, event = await self._queue.get()
         if isinstance(event, Exception):
             self.close()
@@ -60,14 +60,14 @@ class Watch:
             yield index, event
 
     def close(self) -> None:
-        """Give up whatever is still under way."""
+        """Cancel what is still running."""
         if self._open:
             self._scheduler.cancel(self._open)
             self._open = {}
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Do some work, or stop it as soon as the client has gone away."""
+    """Do some work, or stop it as soon as the client disconnects."""
     task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -122,3 +122,5 @@ MBPP = Task(
         hub=Hub("google-research-datasets/mbpp", "full", "test"),
     ),
 )
+
+TASKS = (HUMANEVAL, MBPP)

@@ -14,7 +14,7 @@ from s3dlm.answers.code import Program, parse, program
 from s3dlm.sandbox import Outcome, Sandbox, shared
 from s3dlm.sandbox.values import same
 from s3dlm.verifier.base import Score
-from s3dlm.verifier.code_checks import Finding, Span, names, parses, signature, written
+from s3dlm.verifier.code_checks import Finding, names, parses, signature, written
 from s3dlm.verifier.code_examples import examples, inputs
 
 WEIGHTS: Mapping[str, float] = {
@@ -36,10 +36,6 @@ class _Read:
     found: Mapping[str, Finding]
     runnable: Program | None = None
 
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return tuple(sorted({span for one in self.found.values() for span in one.spans}))
-
 
 @dataclass(slots=True)
 class CodeVerifier:
@@ -54,6 +50,12 @@ class CodeVerifier:
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
         return self._score(prompt, text, confidence, None)
+
+    def rescore(self, known: Score, confidence: float | None) -> Score:
+        """The score of the same text at another confidence."""
+        kept = {name: value for name, value in known.parts.items() if name != "confidence"}
+        parts = kept | _confidence(confidence)
+        return Score(_total(parts), parts, known.spans)
 
     def score_batch(
         self,
@@ -75,21 +77,18 @@ class CodeVerifier:
     def _score(
         self, prompt: str, text: str, confidence: float | None, agreement: float | None
     ) -> Score:
-        """The weighted mean of the parts that apply."""
+        """The parts that apply, and what they doubt."""
         read = _read(prompt, text)
         parts = {name: one.value for name, one in read.found.items()}
-        spans = read.spans
+        spans = [span for one in read.found.values() for span in one.spans]
         if examples(prompt):
             tried = self._examples(prompt, text, read.runnable)
-            parts["examples"], spans = tried.value, (*spans, *tried.spans)
+            parts["examples"], spans = tried.value, [*spans, *tried.spans]
         if agreement is not None:
             parts["agreement"] = agreement
-        if confidence is not None:
-            parts["confidence"] = min(max(confidence, 0.0), 1.0)
-        weight = sum(WEIGHTS[name] for name in parts)
-        total = sum(WEIGHTS[name] * value for name, value in parts.items()) / weight
-        inside = tuple((a, b) for a, b in spans if 0 <= a < b <= len(text))
-        return Score(min(max(total, 0.0), 1.0), parts, inside)
+        parts |= _confidence(confidence)
+        inside = tuple(sorted({(a, b) for a, b in spans if 0 <= a < b <= len(text)}))
+        return Score(_total(parts), parts, inside)
 
     def _examples(self, prompt: str, text: str, one: Program | None) -> Finding:
         """The share of the prompt's examples that come out right, and the lines that raised."""
@@ -129,6 +128,16 @@ class CodeVerifier:
                 self._known.clear()
             self._known[key] = known
         return known[count : count + generated] if generated else known[:count]
+
+
+def _confidence(value: float | None) -> dict[str, float]:
+    return {} if value is None else {"confidence": min(max(value, 0.0), 1.0)}
+
+
+def _total(parts: Mapping[str, float]) -> float:
+    """The weighted mean of the parts there are."""
+    total = sum(WEIGHTS[name] * value for name, value in parts.items())
+    return min(max(total / sum(WEIGHTS[name] for name in parts), 0.0), 1.0)
 
 
 @lru_cache(maxsize=_REMEMBERED)
