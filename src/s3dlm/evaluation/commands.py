@@ -454,10 +454,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", header_style="bold")
     for row in rows:
         table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
+    Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
     Console().print(table)
     typer.echo()
