@@ -5,6 +5,7 @@ S3dlmError
 ├── PromptError          a prompt is empty or does not fit the model (also a ValueError)
 ├── ModelError           a model cannot be found, read or run
 ├── VerifierError        a verifier raised, hung or returned something that is not a score
+├── SandboxError         code cannot be run safely on this machine
 ├── RecordError          a record, trace or data file cannot be read or does not fit the run
 └── MissingExtraError    an optional dependency is not installed (also an ImportError)
 
@@ -36,6 +37,10 @@ class ModelError(S3dlmError):
 
 class VerifierError(S3dlmError):
     """A verifier raised, hung or returned something that is not a score."""
+
+
+class SandboxError(S3dlmError):
+    """Code cannot be run safely on this machine."""
 
 
 class RecordError(S3dlmError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +21,7 @@ import uvicorn
 
 from s3dlm.models.base import Model
 from s3dlm.server.app import create_app
-from s3dlm.server.run import bind_socket
+from s3dlm.server.run import bind_socket, server_config
 from s3dlm.server.service import Service
 
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
@@ -54,8 +56,7 @@ def wait_for(condition: Any, seconds: float = 60) -> None:
 def serving(model: Model, **configuration: Any) -> Iterator[Live]:
     """Serve a model for the length of a with block."""
     app = create_app(model, **{"defaults": SMALL, **configuration})
-    config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(app))
     with bind_socket("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
@@ -90,3 +91,26 @@ def serve_process(
     finally:
         process.kill()
         process.communicate()
+
+
+@contextlib.contextmanager
+def raw_post(live: Live | str, path: str, body: dict[str, Any]) -> Iterator[socket.socket]:
+    """A request on a socket of its own, whose answer is not read unless the test does."""
+    url = live if isinstance(live, str) else live.url
+    content = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    with raw_connection(url) as client:
+        client.sendall(head.encode() + content)
+        yield client
+
+
+def raw_connection(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that little is sent unread
+    client.settimeout(60)
+    client.connect((host, int(port)))
+    return client

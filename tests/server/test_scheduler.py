@@ -7,18 +7,17 @@ import json
 import signal
 import socket
 import threading
-from typing import Any
 
 import httpx
 import openai
 import pytest
 
 import s3dlm
-from s3dlm.models.base import Model
 from s3dlm.search.methods import METHODS
 from s3dlm.server.limits import Limits
 from s3dlm.settings import Settings, only_used
 from tests.fakes import FakeDenoiser, fake_model
+from tests.server.held import held_model
 from tests.server.live import SMALL, Live, serve_process, serving, wait_for
 
 SLOW = {"gen_length": 120, "steps": 120, "block_length": 120, "particles": 4, "branching": 4}
@@ -53,21 +52,6 @@ def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
         alone = s3dlm.generate(model, question, settings=Settings.from_json(settings))
         assert answer["choices"][0]["text"] == alone.text
         assert answer["usage"]["nfe"] == alone.nfe
-
-
-def held_model() -> tuple[Model, threading.Event]:
-    """A fake model whose forwards wait until the event is set."""
-    model, gate = fake_model(), threading.Event()
-    free = model.denoiser.encode
-    model.denoiser.entered = threading.Event()  # type: ignore[attr-defined]
-
-    def encode(*arguments: Any) -> Any:
-        model.denoiser.entered.set()  # type: ignore[attr-defined]
-        gate.wait(60)
-        return free(*arguments)
-
-    model.denoiser.encode = encode  # type: ignore[method-assign]
-    return model, gate
 
 
 def test_concurrent_requests_share_forwards() -> None:
@@ -121,14 +105,14 @@ def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
         )
         client.sendall(content)
         wait_for(lambda: scheduler.load["running"] == 1)
-    wait_for(lambda: scheduler.load == {"waiting": 0, "running": 0, "rows": 0})
+    wait_for(lambda: scheduler.idle)
     wait_for(lambda: cancelled.get() == before + 1)
 
 
 def test_a_client_that_leaves_the_queue_is_never_started() -> None:
     model, gate = held_model()
     with (
-        serving(model, limits=Limits(batch=1)) as live,
+        serving(model, limits=Limits(running=1)) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(1) as pool,
     ):
@@ -147,7 +131,7 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
 def test_a_full_queue_says_when_to_come_back() -> None:
     model, gate = held_model()
     with (
-        serving(model, limits=Limits(batch=1, waiting=2)) as live,
+        serving(model, limits=Limits(running=1, waiting=2)) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(3) as pool,
     ):
@@ -189,7 +173,7 @@ def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
     def breaks(prompt: str, text: str, confidence: float | None) -> float:
         raise ZeroDivisionError("secret")
 
-    limits = Limits(verifier_seconds=2, stuck_verifiers=2)
+    limits = Limits(verifier_seconds=2, verifier_calls=2)
     judges = {"hangs": hangs, "breaks": breaks}
     with serving(fake_model(), limits=limits, verifiers=judges) as live, live.http() as http:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -255,7 +239,7 @@ def test_a_model_that_fails_is_told_without_a_traceback() -> None:
 
 
 def test_sigterm_lets_running_requests_finish() -> None:
-    with serve_process("30") as (process, address):
+    with serve_process("--delay", "0.03") as (process, address):
         with (
             httpx.Client(base_url=address, timeout=60) as http,
             concurrent.futures.ThreadPoolExecutor(1) as pool,

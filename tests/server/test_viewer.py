@@ -186,6 +186,22 @@ def test_a_recorded_trace_as_one_file(page: Any, server: Live, tmp_path: Path) -
     assert page.locator("#ask").is_hidden()
     assert [url for url in outside if not url.startswith(("file:", "data:"))] == []
     assert not page.get_by_label("Prompt", exact=True).count()
+    # Its policy lets no other code run, nor anything leave the page.
+    assert "default-src 'none'" in page.locator("meta[http-equiv]").get_attribute("content")
+
+
+def test_a_recorded_page_runs_no_foreign_code(browser: Any, server: Live, tmp_path: Path) -> None:
+    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
+    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
+    with server.http() as http:
+        path.write_bytes(http.post("/v1/search", json=body).content)
+    injected = '<script>window.ran = true</script><img src="x" onerror="window.ran = true">'
+    out.write_text(standalone([path]).replace("<main", f"{injected}<main"), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(out.as_uri())
+    page.locator(".votes").first.wait_for()
+    assert page.evaluate("window.ran") is None
+    page.close()
 
 
 def test_a_file_that_is_no_trace(page: Any, server: Live, tmp_path: Path) -> None:
@@ -243,9 +259,9 @@ def test_a_budget_picks_and_says_what(page: Any, server: Live, budget: int, step
     page.locator("summary").click()
     page.locator("input[name=steps]").fill(str(steps))
     page.locator("input[name=budget]").fill(str(budget))
-    particles, branching = allot(budget, steps, most=server.service.limits.children)
-    told = page.locator(".picked").inner_text()
-    assert told.startswith(f"picks N = {particles}, b = {branching}: ")
+    merged = {**server.service.defaults, "steps": steps}
+    particles, branching = allot(merged, budget, most=server.service.limits.children)
+    page.locator(".picked", has_text=f"picks N = {particles}, b = {branching}: ").wait_for()
     assert page.locator("input[name=particles]").is_disabled()
     page.get_by_role("button", name="Search").click()
     finished(page)

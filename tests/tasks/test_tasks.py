@@ -45,9 +45,12 @@ def test_prompt_styles_render_as_the_protocol_says(name: str) -> None:
     task = tasks.get(name)
     d1, tiny = task.render("How many?", "d1"), task.render("How many?", "tiny")
     assert d1.user == f"{task.instruction}\n\nHow many?"
+    assert (tiny.user, tiny.prefill) == ("How many?", "")
+    if task.answer == "code":
+        assert d1.prefill == "```python\n"
+        return
     assert d1.prefill == PREFILL == "<reasoning>"
     assert "<answer>" in d1.user
-    assert (tiny.user, tiny.prefill) == ("How many?", "")
 
 
 def test_unknown_names_suggest_the_nearest() -> None:

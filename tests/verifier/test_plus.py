@@ -68,6 +68,21 @@ def test_what_is_worse_scores_lower(worse):
     assert total(worse) < total(GOOD)
 
 
+@pytest.mark.parametrize("task", ["gsm8k", "arithmetic", "math500"])
+@pytest.mark.parametrize("garbage", ["16 - slowStep = 9", "16 - bla = 9", "slowStep - 7 = 9"])
+def test_a_word_in_place_of_a_number_counts_as_a_wrong_equation(task, garbage):
+    worse = total(GOOD.replace("16 - 7 = 9", garbage), task)
+    assert worse < total(GOOD, task) - 0.05
+
+
+@pytest.mark.parametrize(
+    "formula", ["16 - eggs = 9", "16 minus 7 = 9", "Total - 7 = 9 (Total is 16)"]
+)
+def test_named_quantities_are_not_garbage(formula):
+    reading = Reading(QUESTION, GOOD.replace("16 - 7 = 9", formula))
+    assert reading.evidence.wrong == 0
+
+
 def test_an_answer_is_traced_back_to_the_numbers_of_the_question():
     known = Reading(QUESTION, GOOD).evidence
     assert known.question == (16, 3, 4, 2)

@@ -86,16 +86,6 @@ def test_every_changed_verdict_is_listed_with_a_reason(rows, reports, task):
 
 
 @pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku"])
-def test_a_score_costs_at_most_a_hundred_microseconds(rows, task):
-    """Processor time, the best of several rounds: a busy machine must not fail the test."""
-    verifier = for_task(task)
-    chosen = [
-        (r["question"], r["output"]) for r in rows if r["task"] == task and r["gen_length"] == 128
-    ]
-    assert min(_microseconds(verifier, chosen) for _ in range(5)) <= 100
-
-
-@pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku"])
 def test_ten_times_the_text_costs_at_most_twelve_times_the_time(rows, task):
     verifier = for_task(task)
     chosen = [

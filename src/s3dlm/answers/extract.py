@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from s3dlm.answers import delimiters, expressions
+from s3dlm.answers import code, delimiters, expressions
 from s3dlm.answers.grids import ORDERS
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER
@@ -22,7 +22,10 @@ _CELLS = re.compile(r"[0-9.](?:[\s|,;+_\-]{0,40}[0-9.])*+")
 
 def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
     """The answer a text gives, as written; None when there is none."""
-    return _EXTRACTORS[kind_of(kind_or_task)](delimiters.strip_end_tokens(text), question)
+    kind = kind_of(kind_or_task)
+    if kind == "code":  # whose first line may be indented
+        return code.extract(text, question)
+    return _EXTRACTORS[kind](delimiters.strip_end_tokens(text), question)
 
 
 def _content(text: str, question: str) -> str | None:

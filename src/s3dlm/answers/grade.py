@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from s3dlm.answers import d1, delimiters, expressions, mathverify
+from s3dlm.answers import code, d1, delimiters, expressions, mathverify
 from s3dlm.answers.extract import extract
 from s3dlm.answers.grids import is_solution
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.normalise import normalise, number_in
 from s3dlm.answers.numbers import to_fraction
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.sandbox import Verdict, shared
 
 GRADINGS = ("fixed", "d1", "hex")
 LETTERS = "ABCDEFGH"
@@ -39,7 +40,7 @@ def grade(task: str, text: str, gold: object, grading: str = "fixed", question: 
 def graded_answer(task: str, text: str, grading: str = "fixed", question: str = "") -> str | None:
     """The answer that a grading judges, as it reads it."""
     kind = kind_of(task)
-    if grading == "fixed":
+    if grading == "fixed" or kind == "code":
         return boxed_answer(text) if kind in ("number", "math") else extract(kind, text, question)
     if kind == "number":
         value = d1.gsm8k_number(text)
@@ -152,6 +153,24 @@ def _fixed_text(text: str, gold: object, question: str) -> bool:
     return normalise("text", delimiters.strip_end_tokens(text)) == normalise("text", str(gold))
 
 
+def _fixed_code(text: str, gold: object, question: str) -> bool:
+    """pass@1 of one sample: the hidden tests, run in the sandbox."""
+    return code_verdict(text, gold, question).passed
+
+
+def code_verdict(text: str, gold: object, question: str) -> Verdict:
+    """Whether the program in a text passes the hidden tests, and if not, why."""
+    match gold:
+        case {"setup": str(setup), "tests": str(tests), "remote": [*remote]}:
+            source = code.extract(text, question)
+            if source is None:
+                return Verdict(False, "no code")
+            return shared().test(source, tests, setup=setup, remote=[str(name) for name in remote])
+    raise SettingsError(
+        f"gold={gold!r} is no code gold; give {{'setup': …, 'tests': …, 'remote': [names]}}"
+    )
+
+
 def _pool(gold: object) -> tuple[list[int], float]:
     """Countdown's gold: the numbers, each to be used exactly once, and the target."""
     if isinstance(gold, str) and "|" in gold:  # generated problems: target|numbers
@@ -184,6 +203,10 @@ def _d1_grid(text: str, gold: object, question: str) -> float:
     return d1.sudoku_share(text, solution, d1.puzzle_in(question) or "0" * len(solution))
 
 
+def _d1_code(text: str, gold: object, question: str) -> float:
+    return float(_fixed_code(text, gold, question))
+
+
 def _d1_text(text: str, gold: object, question: str) -> float:
     return float(_fixed_text(text, gold, question))
 
@@ -195,6 +218,7 @@ _FIXED: dict[Kind, _Grader] = {
     "choice": _fixed_choice,
     "expression": _fixed_expression,
     "grid": _fixed_grid,
+    "code": _fixed_code,
     "text": _fixed_text,
 }
 _D1: dict[Kind, _Grader] = {
@@ -203,5 +227,6 @@ _D1: dict[Kind, _Grader] = {
     "choice": _d1_math,
     "expression": _d1_expression,
     "grid": _d1_grid,
+    "code": _d1_code,
     "text": _d1_text,
 }

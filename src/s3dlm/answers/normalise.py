@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from s3dlm.answers import expressions
+from s3dlm.answers import code, expressions
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_fraction
 
@@ -32,7 +32,8 @@ _MAX = 2000
 
 def normalise(kind_or_task: str, answer: str) -> str:
     """The canonical spelling of an answer; equal answers have equal spellings."""
-    return _NORMALISERS[kind_of(kind_or_task)](answer[:_MAX])
+    kind = kind_of(kind_or_task)
+    return _NORMALISERS[kind](answer[: code.MAX_LENGTH if kind == "code" else _MAX])
 
 
 def number_in(answer: str) -> Fraction | None:
@@ -121,5 +122,6 @@ _NORMALISERS: dict[Kind, Callable[[str], str]] = {
     "choice": _choice,
     "expression": _expression,
     "grid": _grid,
+    "code": code.normalise,
     "text": _text,
 }

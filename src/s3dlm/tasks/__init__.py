@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
 from s3dlm.tasks.benchmarks import TASKS
+from s3dlm.tasks.code import TASKS as CODE_TASKS
 from s3dlm.tasks.data import Loaded, from_file, load
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
 
 GROUP = "s3dlm.tasks"  # the entry-point group through which other packages add tasks
 
-_BUILT_IN = {task.name: task for task in TASKS}
+_BUILT_IN = {task.name: task for task in (*TASKS, *CODE_TASKS)}
 
 
 def names() -> list[str]:

@@ -6,7 +6,7 @@ answer by string, so that a task is a small piece of data, and gold answers stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from s3dlm.errors import SettingsError, unknown_name
@@ -64,6 +64,7 @@ class Source:
     parse: Parse
     count: int | None = None  # problems of the published set; None: any number is accepted
     hub: Hub | None = None
+    package: Callable[[], Iterable[Row]] | None = None  # rows that ship in an optional package
     subset: int | None = None  # d1 draws this many with numpy's legacy generator, seed 42
 
 
@@ -78,6 +79,7 @@ class Task:
     instruction: str = ""  # the d1 style's text before the question
     source: Source | None = None
     generated: bool = False  # whether `s3dlm.tasks.problems` generates problems of this task
+    prefill: str = PREFILL  # the first words of the assistant's turn, in the d1 style
 
     def render(self, question: str, prompt_style: str) -> Prompt:
         """The prompt for a question: "d1" adds instruction and prefill, "tiny" adds nothing."""
@@ -85,5 +87,5 @@ class Task:
             return Prompt(question, "")
         if prompt_style == "d1":
             user = f"{self.instruction}\n\n{question}" if self.instruction else question
-            return Prompt(user, PREFILL)
+            return Prompt(user, self.prefill)
         raise SettingsError(unknown_name("prompt_style", prompt_style, PROMPT_STYLES))

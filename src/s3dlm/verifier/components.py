@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from s3dlm.answers.delimiters import END_TOKENS, MASK_TOKENS
 from s3dlm.answers.extract import extract
-from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_float
+from s3dlm.answers.numbers import NUMBER, UNSIGNED, negative_at, numbers_in, to_float
 from s3dlm.verifier.reading import Reading
 
 KEYWORDS = (
@@ -23,7 +23,7 @@ KEYWORDS = (
 # The paper's example "3" → 0.25 fixes the density's share; the rest is our split.
 KEYWORD_SHARE, DELIMITER_SHARE, DENSITY_SHARE = 0.40, 0.35, 0.25
 
-_NUMERAL = re.compile(r"[0-9][0-9.,]*+")
+_SIGNED = re.compile(r"[\s$\\({]*[-−]")
 _IN_NUMBER = re.compile(r"[0-9.,]")
 _GOES_ON = re.compile(r"[0-9]|[.,][0-9]")
 _NEITHER_LETTER_NOR_SPACE = bytes(
@@ -196,14 +196,12 @@ def _stands_in(content: str, prefix: str, lower_prefix: str) -> bool:
     value = to_float(numeral) if numeral is not None else None
     if numeral is None or value is None:
         return content.lower() in lower_prefix
-    if _is_whole_number_at(prefix, prefix.rfind(numeral), len(numeral)):
+    negative = _SIGNED.match(content) is not None
+    at = prefix.rfind(numeral)
+    if _is_whole_number_at(prefix, at, len(numeral)) and negative_at(prefix, at) == negative:
         return True  # the same spelling: no need to read every number
-    value = abs(value)
-    for other in _NUMERAL.findall(prefix):
-        number = to_float(other.rstrip(".,"))
-        if number is not None and abs(number - value) <= 1e-6:
-            return True
-    return False
+    value = -value if negative else value
+    return any(abs(number - value) <= 1e-6 for number in numbers_in(prefix))
 
 
 def _is_whole_number_at(text: str, start: int, length: int) -> bool:
@@ -218,7 +216,7 @@ def _is_whole_number_at(text: str, start: int, length: int) -> bool:
 
 def _numeral(content: str) -> str | None:
     """The digits of an answer that is one number, whatever sign, currency or unit is around it."""
-    bare = content.strip(" \n$%\\.-")
+    bare = content.strip(" \n$%\\.-−")
     match = NUMBER.match(bare)
     if match is None:
         return None

@@ -105,16 +105,23 @@ def choice(reading: Reading) -> float:
 
 
 def plus_countdown(reading: Reading) -> float:
-    """As the paper's, but the numbers count in full only when each is used exactly once."""
+    """As the paper's, but the numbers count in full only when each is used exactly once.
+
+    What cannot be read from the question counts as missed; if nothing can be read, it is 0.7.
+    """
     parsed = countdown_expression(reading)
     value = parsed.value() if parsed else None
-    target, pool = countdown_puzzle(reading.prompt)
     if parsed is None or value is None:
         return 0.0
-    if target is None or pool is None:
+    target, pool = countdown_puzzle(reading.prompt)
+    if target is None and pool is None:
         return 0.7
     used = Counter(parsed.operands)
-    numbers = 0.4 if used == pool else 0.25 if used <= pool else 0.1
+    numbers = 0.1
+    if pool is not None:
+        numbers = 0.4 if used == pool else 0.25 if used <= pool else 0.1
+    if target is None:
+        return numbers + 0.1
     distance = abs(value - target)
     return numbers + (0.6 if distance <= 1e-6 else 0.1 + 0.2 / (1 + distance))
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.verifier.base import FunctionVerifier, Judge, Verifier
+from s3dlm.verifier.code import CodeVerifier
 from s3dlm.verifier.composite import from_row, from_toml
 from s3dlm.verifier.plus import plus
 from s3dlm.verifier.weights import PAPER
 
 GROUP = "s3dlm.verifiers"  # the entry-point group through which other packages add verifiers
+CODE = "code"  # the verifier of code tasks; it has no weights by name
 GENERAL = "general"  # judges a text that belongs to no task
 
 
@@ -27,9 +29,19 @@ PROFILES = VERIFIERS  # the earlier name
 
 def for_task(task: str, verifier: str = "paper") -> Verifier:
     """The verifier of a task: "paper", "plus", a TOML file with weights, or any other name."""
-    if task not in PAPER:
-        raise SettingsError(unknown_name("task", task, PAPER))
-    return _built(task, verifier) if verifier in VERIFIERS else _by_name(verifier, task)
+    if task == CODE and verifier in VERIFIERS:
+        return _code()
+    if task not in (*PAPER, CODE):
+        raise SettingsError(unknown_name("task", task, [*PAPER, CODE]))
+    if verifier in VERIFIERS:
+        return _built(task, verifier)
+    return _by_name(verifier, GENERAL if task == CODE else task)
+
+
+@lru_cache(maxsize=1)
+def _code() -> Verifier:
+    """One for the process: it remembers what it ran."""
+    return CodeVerifier()
 
 
 @lru_cache(maxsize=64)
@@ -43,7 +55,7 @@ def as_verifier(verifier: Verifier | Judge | str, task: str | None = None) -> Ve
     The name of a task stands for that task's verifier of the paper.
     """
     if isinstance(verifier, str):
-        named = verifier in PAPER and verifier not in VERIFIERS
+        named = verifier in (*PAPER, CODE) and verifier not in VERIFIERS
         return for_task(verifier) if named else for_task(task or GENERAL, verifier)
     if isinstance(verifier, Verifier) and not isinstance(verifier, type):
         return verifier

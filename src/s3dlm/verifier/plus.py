@@ -30,8 +30,7 @@ _GARBLED = re.compile(r"[a-z][A-Z]|[,.;:][,;:]|\s[,;]|\b([A-Za-z]{2,20}) \1\b")
 def equations_true(reading: Reading) -> float:
     """The share of equations that hold; 0.5 without any."""
     known = reading.evidence
-    count = len(known.equations)
-    return 1 - known.wrong / count if count else 0.5
+    return 1 - known.wrong / known.claims if known.claims else 0.5
 
 
 def no_wrong_equation(reading: Reading) -> float:
@@ -42,7 +41,7 @@ def no_wrong_equation(reading: Reading) -> float:
 def enough_steps(reading: Reading) -> float:
     """True equations against the operations that the question's numbers call for."""
     known = reading.evidence
-    true = len(known.equations) - known.wrong
+    true = known.claims - known.wrong
     return min(true / max(len(known.question) - 1, 1), 1.0)
 
 

@@ -14,12 +14,16 @@ from typing import NamedTuple
 
 from s3dlm.answers.delimiters import Found, find, strip_end_tokens
 from s3dlm.answers.normalise import number_in
-from s3dlm.answers.numbers import to_float
-from s3dlm.verifier.equations import SPOKEN, Equation, equations_in
+from s3dlm.answers.numbers import numbers_in, to_float
+from s3dlm.verifier.equations import SPOKEN, SPOKEN_SIGNS, Equation, equations_in
 
 MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear
 RECENT = 4
-_NUMERAL = re.compile(r"[0-9][0-9.,]*+")
+_WORD_OPERAND = re.compile(
+    r"[0-9)][^\S\n]?[-+*/×÷−][^\S\n]?([A-Za-z]{2,30})[^\S\n]?=[^\S\n]?\$?-?[0-9]"
+    r"|\b([A-Za-z]{2,30})[^\S\n]?[-+*/×÷−][^\S\n]?\$?[0-9][0-9.,]*+[^\S\n]?=[^\S\n]?\$?-?[0-9]"
+)
+_GLUED = re.compile(r"[a-z][A-Z]")
 _NUMERAL_OR_WORD = re.compile(rf"[0-9][0-9.,]*+|\b(?:{'|'.join(SPOKEN)})\b", re.IGNORECASE)
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
 _COMMON = frozenset(
@@ -42,7 +46,8 @@ class Evidence(NamedTuple):
     numbers: list[float]
     question: tuple[float, ...]
     source: Source | None  # None when no equation, and no single step from one, gives the answer
-    wrong: int  # number of equations that do not hold
+    claims: int  # equations, and formulas in which a word stands for a number
+    wrong: int  # equations that do not hold, and such formulas
 
 
 class Reading:
@@ -80,14 +85,26 @@ def _evidence(reading: Reading) -> Evidence:
     value = number_in(found.content[:200]) if found else None
     answer = float(value) if value is not None and abs(value) < 10**15 else None
     before = reading.text[: found.start] if found else reading.text
-    numbers = [to_float(numeral.rstrip(".,")) for numeral in _NUMERAL.findall(before)]
+    named = numbers_in(before)
     if answer is not None and before.rstrip(" $\\(").endswith("="):
         before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
     steps = equations_in(before)[-MAX_EQUATIONS:]
     question = question_numbers(reading.prompt)
-    named = [number for number in numbers if number is not None]
-    wrong = sum(not step.holds for step in steps)
-    return Evidence(answer, steps, named, question, _trace(answer, steps, question), wrong)
+    garbled = _garbled(before, reading)
+    wrong = sum(not step.holds for step in steps) + garbled
+    claims = len(steps) + garbled
+    return Evidence(answer, steps, named, question, _trace(answer, steps, question), claims, wrong)
+
+
+def _garbled(text: str, reading: Reading) -> int:
+    """How often a number is added to, or taken from, a word that nothing else in sight explains."""
+    words = [match[1] or match[2] for match in _WORD_OPERAND.finditer(text)]
+    return sum(
+        _GLUED.search(word) is not None
+        or (reading.lower.count(word.lower()) == 1 and word.lower() not in reading.prompt.lower())
+        for word in words
+        if word not in SPOKEN_SIGNS
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -103,8 +120,8 @@ def question_numbers(prompt: str) -> tuple[float, ...]:
 
 
 def same(left: float, right: float) -> bool:
-    """Equal in magnitude: a sign may have been taken for a minus between two numbers."""
-    return abs(abs(left) - abs(right)) <= 1e-6 * max(1.0, abs(left))
+    """Equal up to rounding."""
+    return abs(left - right) <= 1e-6 * max(1.0, abs(left))
 
 
 def one_step(
@@ -178,4 +195,4 @@ def _join(sources: Iterable[Source]) -> Source:
 
 
 def _key(value: float) -> float:
-    return round(abs(value), 6)
+    return round(value, 6)
