@@ -80,6 +80,25 @@ def test_comparisons_are_paired_on_the_same_problems_and_seeds(folder: Path) -> 
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
 
 
+def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
+    run = summary.read(folder)
+    (task,) = run.tasks
+    s3 = run.main(task)["s3"]
+    only = summary.mean_accuracy(run, "s3")
+    assert only.value == pytest.approx(summary.cell(s3, run.records[s3]).accuracy.value)
+    other = dataclasses.replace(s3, task="arc")
+    few = [dataclasses.replace(r, correct=1.0) for r in run.records[s3][:1]]
+    both = dataclasses.replace(
+        run,
+        manifest=dataclasses.replace(run.manifest, conditions=(*run.manifest.conditions, other)),
+        records={**run.records, other: few},
+    )
+    mean = summary.mean_accuracy(both, "s3")
+    assert mean.value == pytest.approx((only.value + 1) / 2)
+    assert 0 <= mean.low <= mean.value <= mean.high <= 1
+    assert tables.brief(both).columns[-1] == "Mean [95 %]"
+
+
 def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
     run = summary.read(folder)
     for reference in ("best_of_k", "greedy"):

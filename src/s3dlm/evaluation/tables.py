@@ -10,7 +10,7 @@ from s3dlm import tasks as benchmarks
 from s3dlm.evaluation import paper, series
 from s3dlm.evaluation.plan import ALIASES, method_of
 from s3dlm.evaluation.statistics import Interval
-from s3dlm.evaluation.summary import Cell, Evaluation, cells
+from s3dlm.evaluation.summary import Cell, Evaluation, cells, mean_accuracy
 from s3dlm.search.methods import METHODS
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
@@ -103,18 +103,25 @@ def ablation(run: Evaluation) -> Grid:
 
 def brief(run: Evaluation) -> Grid:
     """Accuracy of every method on every task, narrow enough for a terminal."""
-    found = _main_cells(run)
-    marked = {
-        task: dict(zip(run.labels(), _best_marked(row, run.labels(), _short), strict=True))
-        for task, row in found.items()
-    }
-    rows = tuple((label, *(marked[task][label] for task in found)) for label in run.labels())
-    columns = ("Method", *(title_of(task) for task in found))
-    return Grid("brief", "Accuracy in per cent [95 % interval]", columns, rows)
+    found, labels = _main_cells(run), run.labels()
+    several = len(found) > 1
+    write = _plain if several else _short
+    columns = [_best_marked(row, labels, write) for row in found.values()]
+    names = [title_of(task) for task in found]
+    if several:
+        columns.append([_short(mean_accuracy(run, label)) for label in labels])
+        names.append("Mean [95 %]")
+    title = "Accuracy in per cent" if several else "Accuracy in per cent [95 % interval]"
+    return Grid("brief", title, ("Method", *names), tuple(zip(labels, *columns, strict=True)))
+
+
+def _plain(interval: Interval) -> str:
+    return number(100 * interval.value)
 
 
 def _short(interval: Interval) -> str:
-    return f"{100 * interval.value:.1f} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+    low, high = number(100 * interval.low, 0), number(100 * interval.high, 0)
+    return f"{_plain(interval)} [{low}, {high}]"
 
 
 def cost(run: Evaluation) -> Grid:
