@@ -146,11 +146,13 @@ def eval_command(
     fixed = {"gen_length": gen_length, "steps": steps, "policy": policy, "verifier": verifier}
     given = {n: v for n, v in {**fixed, **_pairs(more or [])}.items() if v is not None}
     names, defaults = _tasks(task, model), plans.defaults_of(model)
-    conditions = plans.grid(names, _names(method), defaults, given, sweeps)
+    plans.grid(names, _names(method), defaults, given, sweeps)  # a mistake is reported at once
     runner, problems = _prepare(
         model, names, device=device, dtype=dtype, ray=ray, workers=workers, data=data,
         split=split, limit=limit,
     )  # fmt: skip
+    defaults = plans.defaults_of(_model(runner, model))
+    conditions = plans.grid(names, _names(method), defaults, given, sweeps)
     plan = plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
     _evaluate(runner, plan, out, batch_size, fail_on_error, retry_failed)
     _finish(out, as_json)
@@ -228,7 +230,7 @@ def reproduce_command(
         data=data, limit=limit,
     )  # fmt: skip
     plan = plans.reproduction(
-        problems, plans.defaults_of(model), range(seeds), sweep_problems=sweep_problems,
+        problems, plans.defaults_of(_model(runner, model)), range(seeds), sweep_problems=sweep_problems,
         traces=traces, row_cache=row_cache,
     )  # fmt: skip
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
@@ -267,7 +269,7 @@ def tune_command(
         runner,
         problems,
         _names(method),
-        plans.defaults_of(model),
+        plans.defaults_of(_model(runner, model)),
         folder,
         temperatures=_numbers("temperature", temperature, float),
         lambdas=_numbers("lam", lam, float),
@@ -303,7 +305,8 @@ def demo_command(
     from s3dlm.evaluation import plan as plans
     from s3dlm.models.registry import load
 
-    loaded, defaults = load(model), plans.defaults_of(model)
+    loaded = load(model)
+    defaults = plans.defaults_of(loaded)
     typer.echo("1. One search, step by step.\n")
     result = demo.show(loaded, defaults)
     typer.echo(f"\n{result.text}\nanswer: {result.answer}\n")
@@ -383,6 +386,11 @@ def _prepare(
     return runner, found
 
 
+def _model(runner: Any, name: str) -> Any:
+    """The model whose recommendations count: the loaded one, or by name if workers load it."""
+    return runner if hasattr(runner, "defaults") else name
+
+
 def bars(plan: Plan) -> Bars:
     """The progress display of a plan."""
     from s3dlm.evaluation.progress import Bars
@@ -454,10 +462,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", header_style="bold")
     for row in rows:
         table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
+    Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
     Console().print(table)
     typer.echo()

@@ -29,8 +29,12 @@ def estimate_command(
         int | None, typer.Option(min=1, help="Number of problems. Default: all.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds per problem.")] = 1,
-    particles: Annotated[int, typer.Option("--particles", "-N", help="Particles.")] = 4,
-    branching: Annotated[int, typer.Option("--branching", "-b", help="Children per particle.")] = 2,
+    particles: Annotated[
+        int | None, typer.Option("--particles", "-N", help="Particles. Default: the method's.")
+    ] = None,
+    branching: Annotated[
+        int | None, typer.Option("--branching", "-b", help="Children per particle.")
+    ] = None,
     gen_length: Annotated[int, typer.Option(help="Length of the answer in tokens.")] = 128,
     steps: Annotated[int, typer.Option(help="Denoising steps.")] = 64,
     gpu: Annotated[str, typer.Option(help="GPU: A100, H100, L40S or RTX4090.")] = "H100",
@@ -53,12 +57,13 @@ def estimate_command(
     """
     from s3dlm import estimate as costs
     from s3dlm.errors import SettingsError
-    from s3dlm.settings import Settings
+    from s3dlm.search.methods import find_method
+    from s3dlm.settings import Settings, only_used
 
-    settings = Settings(
-        method=method, particles=particles, branching=branching, gen_length=gen_length,
-        steps=steps, block_length=min(64, gen_length),
-    )  # fmt: skip
+    block = only_used(find_method(method), {"block_length": min(64, gen_length)})
+    given = {"particles": particles, "branching": branching, **block}
+    known = {name: value for name, value in given.items() if value is not None}
+    settings = Settings(method, gen_length=gen_length, steps=steps, **known)
     try:
         cards = [int(part) for part in gpus.split(",")]
     except ValueError as error:
