@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from s3dlm.errors import SettingsError
+from s3dlm.options import lists_from_pairs, values_of, with_setting_lists
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan
@@ -26,7 +27,7 @@ TaskNames = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="Tasks, separated by commas; FILE.jsonl:PROFILE for your own. Default: those "
+        help="Tasks, separated by commas; FILE.jsonl:TASK for your own. Default: those "
         "recommended for the model.",
     ),
 ]
@@ -74,8 +75,10 @@ def register(app: typer.Typer) -> None:
     app.command("demo")(demo_command)
 
 
+@with_setting_lists
 def eval_command(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")],
+    overrides: dict[str, list[Any]],
     model: ModelName = "tiny",
     task: TaskNames = None,
     method: Annotated[
@@ -83,31 +86,8 @@ def eval_command(
     ] = "baseline,best_of_k,tilting,look_ahead,s3",
     limit: Limit = None,
     seeds: Seeds = 1,
-    particles: Annotated[
-        str | None,
-        typer.Option("--particles", "-N", help="Particles; several values sweep: 1,2,4."),
-    ] = None,
-    branching: Annotated[
-        str | None,
-        typer.Option("--branching", "-b", help="Children per particle; several values sweep."),
-    ] = None,
-    block_length: Annotated[
-        str | None, typer.Option(help="Tokens per block; several values sweep: 8,32,64.")
-    ] = None,
-    lam: Annotated[
-        str | None, typer.Option(help="λ, the strength of the tilt; several values sweep.")
-    ] = None,
-    temperature: Annotated[
-        str | None, typer.Option(help="Sampling temperature; several values sweep: 0.3,0.7.")
-    ] = None,
-    gen_length: Annotated[int | None, typer.Option(help="Length of the answer in tokens.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Denoising steps.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Which positions are revealed first.")] = None,
-    verifier: Annotated[
-        str | None, typer.Option(help="Verifier profile: a name or a TOML file.")
-    ] = None,
     more: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting, as NAME=VALUE.")
+        list[str] | None, typer.Option("--set", help="A setting as NAME=VALUE; repeatable.")
     ] = None,
     split: Annotated[
         str, typer.Option(help="Split: test, or validation for generated tasks.")
@@ -136,15 +116,9 @@ def eval_command(
     """
     from s3dlm.evaluation import plan as plans
 
-    sweeps = {
-        "particles": _numbers("particles", particles, int),
-        "branching": _numbers("branching", branching, int),
-        "block_length": _numbers("block_length", block_length, int),
-        "lam": _numbers("lam", lam, float),
-        "temperature": _numbers("temperature", temperature, float),
-    }
-    fixed = {"gen_length": gen_length, "steps": steps, "policy": policy, "verifier": verifier}
-    given = {n: v for n, v in {**fixed, **_pairs(more or [])}.items() if v is not None}
+    chosen = {**overrides, **lists_from_pairs(more or [])}
+    sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
+    given = {name: _single(name, chosen[name]) for name in chosen if name not in sweeps}
     names, defaults = _tasks(task, model), plans.defaults_of(model)
     plans.grid(names, _names(method), defaults, given, sweeps)  # a mistake is reported at once
     runner, problems = _prepare(
@@ -271,8 +245,8 @@ def tune_command(
         _names(method),
         plans.defaults_of(_model(runner, model)),
         folder,
-        temperatures=_numbers("temperature", temperature, float),
-        lambdas=_numbers("lam", lam, float),
+        temperatures=values_of("temperature", temperature),
+        lambdas=values_of("lam", lam),
         observe=bars,
     )
     best = {label: row.chosen() for label, row in tune.best_of(rows).items()}
@@ -322,27 +296,14 @@ def _names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def _numbers(what: str, text: str | None, kind: Callable[[str], Any]) -> list[Any]:
-    try:
-        return [kind(part) for part in _names(text)]
-    except ValueError as error:
+def _single(name: str, values: Sequence[Any]) -> Any:
+    from s3dlm.evaluation.plan import AXES
+
+    if len(values) != 1:
         raise SettingsError(
-            f"{what}={text!r} is not a list of numbers; write one or several, as in 1,2,4"
-        ) from error
-
-
-def _pairs(texts: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE as a setting; a value that is not JSON is a word."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise SettingsError(f"--set {text!r} is not allowed; write NAME=VALUE")
-        try:
-            found[name.strip()] = json.loads(value)
-        except json.JSONDecodeError:
-            found[name.strip()] = value.strip()
-    return found
+            f"{name} cannot be swept; give one value, or sweep one of: {', '.join(AXES)}"
+        )
+    return values[0]
 
 
 def _tasks(given: str | None, model: str) -> list[str]:
