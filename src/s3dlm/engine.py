@@ -40,10 +40,14 @@ class Batcher:
 
     def add(self, job: Job) -> int:
         """Start a job; its key names its events. A bad job raises here and changes nothing else."""
-        running = prepare(self.model, job)
-        _asks(running, next(running.search))
+        return self.start(prepare(self.model, job))
+
+    def start(self, one: Running) -> int:
+        """As `add`, for a search that was prepared elsewhere."""
+        one.started = time.perf_counter()
+        _asks(one, next(one.search))
         key, self._next = self._next, self._next + 1
-        self.running[key] = running
+        self.running[key] = one
         return key
 
     def remove(self, key: int) -> None:
@@ -55,7 +59,8 @@ class Batcher:
     def step(
         self, keys: Iterable[int] | None = None
     ) -> list[tuple[int, Step | Result | S3dlmError]]:
-        """One forward pass for all who wait, or for some; a search that fails ends alone."""
+        """One forward pass for all who wait, or for those with these keys; a search that fails ends
+        with its own error. If the forward pass raises, no search has advanced."""
         chosen = self.running if keys is None else {key: self.running[key] for key in keys}
         waiting = [(key, one, one.asked) for key, one in chosen.items() if one.asked]
         requests = [rows for _, _, asked in waiting for rows in asked]
@@ -91,6 +96,7 @@ def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Resu
     try:
         said = one.search.send(predictions if one.batched else predictions[0])
         while isinstance(said, Step):
+            one.ancestry.append(tuple(said.parent[said.survivor].tolist()))
             yield said
             said = next(one.search)
         _asks(one, said)

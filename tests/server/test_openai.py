@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import openai
 import pytest
 
@@ -156,17 +158,37 @@ def test_temperature_zero_is_greedy(live: Live) -> None:
 
 
 @pytest.mark.parametrize("budget", [7, 19, 25, 49, 100, 4000])
-def test_budget_is_never_overspent(live: Live, budget: int) -> None:
+def test_budget_chooses_the_largest_population(live: Live, budget: int) -> None:
     reply = live.client().chat.completions.create(**ASK, extra_body={"budget": budget})
-    particles, branching = allot(budget, 6, most=live.service.limits.children)
+    most = live.service.limits.children
+    particles, branching = allot(live.service.defaults, budget, most=most)
     told = reply.choices[0].search
     assert (told["particles"], told["branching"]) == (particles, branching)
     assert reply.usage.nfe <= reply.usage.nfe_logical == 1 + 6 * particles * branching <= budget
-    # No larger population of that branching would have fitted.
-    if particles * branching + branching <= live.service.limits.children:
+    if particles * branching + branching <= most:
         assert 1 + 6 * (particles + 1) * branching > budget
     shared = live.client().chat.completions.create(**ASK, n=2, extra_body={"budget": 2 * budget})
     assert shared.usage.nfe_logical == 2 * reply.usage.nfe_logical
+
+
+@pytest.mark.parametrize("own", [{}, {"repairs": 3}], ids=["default", "repairs"])
+@pytest.mark.parametrize("method", METHODS)
+def test_budget_is_a_hard_limit_for_every_method(
+    live: Live, method: str, own: dict[str, int]
+) -> None:
+    settings = {**LONG, "method": method, "task": "countdown", "policy": "left_to_right", **own}
+    with live.http() as http:
+        for budget in (31, 65, 130):
+            body = {"model": "fake", "prompt": QUESTION, "budget": budget, **settings}
+            answer = http.post("/v1/completions", json=body)
+            if answer.status_code == 400:  # then the smallest budget is named, and it is enough
+                least = re.search(r"at least (\d+)", answer.json()["error"]["message"])
+                if least is None:
+                    assert own, "only settings that a method does not use may be refused"
+                    continue
+                budget = int(least[1])
+                answer = http.post("/v1/completions", json={**body, "budget": budget})
+            assert answer.json()["usage"]["nfe"] <= budget
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The plus verifier: each feature moves the way it should, and the whole beats the paper's."""
 
+import json
 import math
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ from s3dlm.evaluation.scoring import score_file
 from s3dlm.verifier import PARTS, Verifier, for_task
 from s3dlm.verifier.plus import FEATURES
 from s3dlm.verifier.reading import Reading
-from s3dlm.verifier.weights import PAPER, PLUS, PLUS_RULES
+from s3dlm.verifier.weights import PAPER, PLUS, PLUS_RULES, in_fit_half, was_in_fit
 
 QUESTION = (
     "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes with four. "
@@ -123,15 +124,28 @@ def test_sudoku_prefers_fewer_broken_units():
 
 
 @with_data
-@pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.76), ("math500", 0.68)])
-def test_plus_orders_real_pairs_better_than_the_papers(task, floor):
-    """On the outputs it was fitted on: cross-validated figures are the fitting tool's."""
+@pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.72), ("math500", 0.65)])
+def test_plus_orders_pairs_of_questions_it_never_saw_better_than_the_papers(tmp_path, task, floor):
+    unseen = tmp_path / "unseen.jsonl"
+    with FILE.open(encoding="utf-8") as lines:
+        kept = [line for line in lines if not in_fit_half(json.loads(line)["question"])]
+    unseen.write_text("".join(kept), encoding="utf-8")
     paper, plus = (
-        score_file(FILE, task, verifier=name, grading="d1", draws=2).sections[0].components[0]
+        score_file(unseen, task, verifier=name, grading="d1", draws=2).sections[0].components[0]
         for name in ("paper", "plus")
     )
     assert plus.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
-    assert plus.auc.value > paper.auc.value
+    assert plus.auc.value > paper.auc.value + 0.03
+
+
+def test_which_questions_were_in_the_fit():
+    questions = [f"How many are {n} and {n}?" for n in range(200)]
+    seen = [was_in_fit("gsm8k", "plus", question) for question in questions]
+    assert 70 < sum(seen) < 130
+    assert seen == [was_in_fit("gsm8k", "plus", f" {question}\n") for question in questions]
+    assert not any(was_in_fit("gsm8k", "paper", question) for question in questions)
+    assert not any(was_in_fit("countdown", "plus", question) for question in questions)
+    assert seen == [was_in_fit("math500", "plus", question) for question in questions]
 
 
 CHOICE = "Which sum is 23?\nA. 10 + 12\nB. 7 + 26\nC. 8 + 15\nD. 9 + 5"

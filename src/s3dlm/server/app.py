@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +18,7 @@ from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
 from s3dlm.server import openai, parse, service
-from s3dlm.server.declared import method_name
+from s3dlm.server.declared import method_name, most_nfe
 from s3dlm.server.errors import ApiError, as_api_error, malformed
 from s3dlm.server.middleware import Middleware
 from s3dlm.server.parse import Parsed
@@ -56,7 +57,7 @@ def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         shared.scheduler.start()
         yield
-        shared.scheduler.stop()
+        await asyncio.to_thread(shared.scheduler.stop)
 
     app = FastAPI(
         title="s3dlm",
@@ -143,7 +144,7 @@ async def _reply(request: Request, body: OpenAIRequest, parsed: Parsed, *, chat:
     shared = _service(request)
     reply = openai.Reply(shared, parsed, chat, body.n or 1)
     _note(request, parsed)
-    watch = Watch(shared.scheduler, parsed.jobs, watched=bool(body.stream))
+    watch = _watch(request, parsed, watched=bool(body.stream))
     if not body.stream:
         try:
             whole = await unless_gone(request, reply.whole(watch))
@@ -162,9 +163,14 @@ async def search(body: SearchRequest, request: Request) -> Response:
     shared = _service(request)
     parsed = parse.search(shared, body)
     _note(request, parsed)
-    watch = Watch(shared.scheduler, parsed.jobs, watched=True)
+    watch = _watch(request, parsed, watched=True)
     lines = body.format == "jsonl"
     return await _stream(request, watch, _trace(shared, parsed, watch, lines), lines=lines)
+
+
+def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
+    client = "" if request.client is None else request.client.host
+    return Watch(_service(request).scheduler, parsed.jobs, watched=watched, client=client)
 
 
 async def _trace(shared: Service, parsed: Parsed, watch: Watch, lines: bool) -> AsyncIterator[str]:
@@ -245,12 +251,18 @@ async def options(request: Request) -> dict[str, Any]:
     return _service(request).options()
 
 
+@router.post("/v1/settings")
+async def settings(body: SearchRequest, request: Request) -> dict[str, Any]:
+    """The settings that a search would have, and the most forward passes that it could need."""
+    made = parse.search(_service(request), body).settings
+    return {"settings": made.to_json(), "most_nfe": most_nfe(made)}
+
+
 @router.get("/health")
 async def health(request: Request) -> Response:
-    """200 while requests are accepted, 503 while the server is shutting down."""
-    draining = _service(request).scheduler.draining
-    status = "shutting down" if draining else "ok"
-    return JSONResponse({"status": status}, 503 if draining else 200)
+    """200 while the engine works and requests are accepted, else 503 with the reason."""
+    problem = _service(request).scheduler.problem
+    return JSONResponse({"status": problem or "ok"}, 503 if problem else 200)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

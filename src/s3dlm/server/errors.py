@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from s3dlm.errors import ModelError, PromptError, S3dlmError, SettingsError, VerifierError
+from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
 
 INVALID = "invalid_request_error"
+LONGEST_MESSAGE = 600  # characters; a request must not be echoed whole
+LONGEST_PARAM = 120
 
 
 class ApiError(Exception):
@@ -29,15 +31,28 @@ class ApiError(Exception):
         param: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
+        message = shortened(message, LONGEST_MESSAGE)
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
+        param = None if param is None else shortened(param, LONGEST_PARAM)
         self.body: dict[str, Any] = {
             "error": {"message": message, "type": kind, "param": param, "code": code}
         }
 
 
-NO_RETRY = {"x-should-retry": "false"}  # the official clients retry by themselves
+def shortened(text: str, most: int) -> str:
+    """At most so many characters, all of which can be sent."""
+    text = text if len(text) <= most else f"{text[:most]}…"
+    return text.encode(errors="replace").decode()
+
+
+def _server_error(status: int, code: str, message: str, retry_after: int | None = None) -> ApiError:
+    # The official clients retry by themselves unless they are told not to.
+    again = (
+        {"x-should-retry": "false"} if retry_after is None else {"Retry-After": f"{retry_after}"}
+    )
+    return ApiError(status, message, kind="server_error", code=code, headers=again)
 
 
 def queue_full(waiting: int, retry_after: int) -> ApiError:
@@ -51,64 +66,37 @@ def queue_full(waiting: int, retry_after: int) -> ApiError:
 
 
 def shutting_down() -> ApiError:
-    return ApiError(
-        503,
-        "the server is shutting down and accepts no new requests",
-        kind="server_error",
-        code="shutting_down",
-        headers={"Retry-After": "10"},
-    )
+    message = "the server is shutting down and accepts no new requests"
+    return _server_error(503, "shutting_down", message, retry_after=10)
+
+
+def engine_failed() -> ApiError:
+    message = "the server's engine has failed and the server will end; try again later"
+    return _server_error(503, "engine_failed", message, retry_after=30)
 
 
 def too_late(seconds: float) -> ApiError:
-    return ApiError(
+    return _server_error(
         504,
+        "time_limit",
         f"the search took longer than this server's limit of {seconds:g} s; use fewer steps, "
         "particles or tokens",
-        kind="server_error",
-        code="time_limit",
-        headers=NO_RETRY,
     )
 
 
 def verifier_hangs(seconds: float) -> ApiError:
-    return ApiError(
-        504,
-        f"the verifier did not answer within {seconds:g} s and was cut off; use another verifier",
-        kind="server_error",
-        code="verifier_timeout",
-        headers=NO_RETRY,
-    )
+    message = f"the verifier did not answer within {seconds:g} s; use another verifier"
+    return _server_error(504, "verifier_timeout", message)
 
 
 def verifiers_stuck(count: int) -> ApiError:
-    return ApiError(
-        503,
-        f"{count} calls of registered verifiers hang; requests without `verifier` still work",
-        kind="server_error",
-        code="verifier_stuck",
-        headers=NO_RETRY,
-    )
-
-
-def slow_reader(backlog: int) -> ApiError:
-    return ApiError(
-        408,
-        f"the client is {backlog} steps behind and was cut off; read faster",
-        code="slow_reader",
-        headers=NO_RETRY,
-    )
+    message = f"{count} calls of registered verifiers hang; requests without `verifier` still work"
+    return _server_error(503, "verifier_stuck", message)
 
 
 def internal(request_id: str | None = None) -> ApiError:
     where = f"; its id in the log is {request_id}" if request_id else ""
-    return ApiError(
-        500,
-        f"the server failed on this request{where}",
-        kind="server_error",
-        code="internal_error",
-        headers=NO_RETRY,
-    )
+    return _server_error(500, "internal_error", f"the server failed on this request{where}")
 
 
 def malformed(errors: Sequence[Mapping[str, Any]], body: object) -> ApiError:
@@ -119,8 +107,8 @@ def malformed(errors: Sequence[Mapping[str, Any]], body: object) -> ApiError:
         return ApiError(400, message, code="invalid_json")
     place = _place(first, body)
     wrong = [one["msg"] for one in errors if _place(one, body) == place]  # one for each alternative
-    message = f"{place or 'the body'}: {'; or: '.join(dict.fromkeys(wrong))}"
-    return ApiError(400, message, param=place or None)
+    name = shortened(place, LONGEST_PARAM) or "the body"
+    return ApiError(400, f"{name}: {'; or: '.join(dict.fromkeys(wrong))}", param=place or None)
 
 
 def _place(error: Mapping[str, Any], body: object) -> str:
@@ -145,10 +133,9 @@ def as_api_error(error: BaseException, request_id: str | None = None) -> ApiErro
         return ApiError(400, str(error), code="invalid_settings")
     if isinstance(error, PromptError):
         return ApiError(400, str(error), code="invalid_prompt")
-    if isinstance(error, VerifierError):
-        return ApiError(
-            500, str(error), kind="server_error", code="verifier_failed", headers=NO_RETRY
-        )
-    if isinstance(error, ModelError | S3dlmError):
-        return ApiError(500, str(error), kind="server_error", code="model_failed", headers=NO_RETRY)
+    if isinstance(error, VerifierError):  # its text is foreign: it belongs in the log
+        message = "the verifier failed on this request; the server's log says why"
+        return _server_error(500, "verifier_failed", message)
+    if isinstance(error, S3dlmError):
+        return _server_error(500, "model_failed", str(error))
     return internal(request_id)

@@ -34,6 +34,7 @@ ENDPOINTS = frozenset(
         "/v1/completions",
         "/v1/search",
         "/v1/options",
+        "/v1/settings",
     }
 )
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]

@@ -5,7 +5,7 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +109,9 @@ def _job(
     settings: Settings,
     earlier: tuple[Turn, ...] = (),
 ) -> Job:
+    service.limits.check_prompt(
+        service.model, len(prompt) + sum(len(turn.text) for turn in earlier)
+    )
     try:
         "".join([prompt, *(turn.text for turn in earlier)]).encode()
     except UnicodeEncodeError:
@@ -207,22 +210,33 @@ def _spend(merged: dict[str, Any], own: dict[str, Any], budget: int, most: int) 
         raise SettingsError(
             "budget chooses particles and branching itself; give either the budget or those two"
         )
-    particles, branching = allot(budget, merged["steps"], most=most)
-    chosen = {"particles": particles, "branching": branching}
-    merged.update(only_used(find_method(merged["method"]), chosen))
+    particles, branching = allot(merged, budget, most=most)
+    merged.update(_used(merged, particles=particles, branching=branching))
 
 
-def allot(budget: int, steps: int, *, most: int) -> tuple[int, int]:
-    """(particles, branching) whose search needs at most `budget` NFE, and `most` per step.
+def _used(merged: Mapping[str, Any], **sizes: int) -> dict[str, Any]:
+    """The sizes as far as the method has them."""
+    return only_used(find_method(merged["method"]), sizes)
 
-    A search of T steps needs at most 1 + T·N·b. The paper's b = 2 is used as soon as two particles
-    can have two children each.
+
+def allot(merged: Mapping[str, Any], budget: int, *, most: int) -> tuple[int, int]:
+    """The largest (particles, branching) whose search can never need more than `budget` NFE.
+
+    The paper's b = 2 is used as soon as two particles can have two children each.
     """
-    children = min((budget - 1) // steps, most)
+
+    def cost(children: int) -> int:
+        branching = 2 if children >= 4 else 1
+        sizes = _used(merged, particles=children // branching, branching=branching)
+        return declared.most_nfe(Settings.from_json({**merged, **sizes}))
+
+    children = min((budget - 1) // merged["steps"], most)
+    while children >= 1 and cost(children) > budget:
+        children -= 1
     if children < 1:
         raise SettingsError(
-            f"budget={budget} is too small for {steps} steps; give at least {steps + 1} "
-            "per choice, or fewer steps"
+            f"budget={budget} is too small for {merged['steps']} steps of method="
+            f"{merged['method']!r}; give at least {cost(1)} per choice, or fewer steps"
         )
     branching = 2 if children >= 4 else 1
     return children // branching, branching

@@ -1,31 +1,45 @@
 """uvicorn around the app, with a graceful end.
 
 On the first SIGTERM or Ctrl-C new requests get 503 while running ones finish, for at most the grace
-period. A second signal ends the server at once.
+period. A second signal ends the server at once. Nothing that hangs can keep the process alive.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import math
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
-from s3dlm.errors import SettingsError
+from s3dlm.errors import ModelError, SettingsError
+from s3dlm.server.connections import (
+    BACKLOG,
+    BoundedProtocol,
+    connection_limit,
+    quiet_accept_errors,
+)
+from s3dlm.server.limits import Limits
 from s3dlm.server.service import Service
 from s3dlm.server.telemetry import configure, log
 
+SHUTDOWN_SECONDS = 3  # for connections that are still open after the grace period
+HARD_END_SECONDS = 15.0  # after the grace period
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class GracefulServer(uvicorn.Server):
-    """A uvicorn server that drains before it ends."""
+    """A uvicorn server that drains before it ends, and that ends with its engine."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, grace: float, ready: Callable[[], None]
@@ -35,6 +49,7 @@ class GracefulServer(uvicorn.Server):
         self._until: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        quiet_accept_errors(asyncio.get_running_loop())
         await super().startup(sockets)
         if self.started:
             self.ready()
@@ -45,15 +60,29 @@ class GracefulServer(uvicorn.Server):
             return
         self._until = time.monotonic() + self.grace
         self.service.scheduler.drain()
+        end_after(self.grace + HARD_END_SECONDS)
         log("draining", signal=signal.Signals(sig).name, load=self.service.scheduler.load)
 
     async def on_tick(self, counter: int) -> bool:
-        if self._until is not None and not self.should_exit:
-            late = time.monotonic() > self._until
-            if late:
-                self.service.scheduler.stop()
-            self.should_exit = late or self.service.scheduler.idle
+        scheduler = self.service.scheduler
+        late = self._until is not None and time.monotonic() > self._until
+        if late or scheduler.failed:
+            scheduler.stop(wait=False)
+        if late or scheduler.failed or (self._until is not None and scheduler.idle):
+            self.should_exit = True
         return await super().on_tick(counter)
+
+
+def end_after(seconds: float) -> None:
+    """End the process by then, whatever still hangs: a model, a verifier, a client."""
+
+    def end() -> None:
+        log("ended by force", level=40, seconds=seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def is_loopback(host: str) -> bool:
@@ -95,7 +124,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         if os.name == "posix":  # elsewhere this would let two servers share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.listen(2048)
+        bound.listen(BACKLOG)
         return bound
     except OSError as error:
         bound.close()
@@ -114,14 +143,6 @@ def serve(
 ) -> None:
     """Serve until a signal; `announce` gets the address once the server answers."""
     configure()
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        lifespan="on",
-    )
     service: Service = app.state.service
     host, port = bound.getsockname()[:2]
 
@@ -129,5 +150,25 @@ def serve(
         log("serving", host=host, port=port, model=service.name)
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
-    GracefulServer(config, service, grace, ready).run(sockets=[bound])
+    GracefulServer(server_config(app), service, grace, ready).run(sockets=[bound])
+    if service.scheduler.failed:
+        raise ModelError("the engine failed, so the server has ended; its log says why")
     log("stopped")
+
+
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """uvicorn with this server's bounds on connections."""
+    limits: Limits = app.state.service.limits
+    limits = replace(limits, connections=connection_limit(limits.connections))
+    return uvicorn.Config(
+        app,
+        http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=math.ceil(limits.idle_seconds) + 1,  # BoundedProtocol is first
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        lifespan="on",
+    )

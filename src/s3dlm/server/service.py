@@ -102,7 +102,7 @@ def build(
         verifiers={**installed, **own},
         task_names=frozenset(tasks.names()),
         metrics=metrics,
-        scheduler=Scheduler(model, limits, metrics),
+        scheduler=Scheduler(model, limits, metrics, log_prompts=log_prompts),
         api_key=api_key,
         hosts=hosts,
         log_prompts=log_prompts,

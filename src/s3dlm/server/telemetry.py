@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from s3dlm.errors import S3dlmError
 
 LOGGER = logging.getLogger("s3dlm.server")
+LONGEST_REASON = 500
 SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -48,6 +50,16 @@ def log(
 ) -> None:
     """One line; a traceback is that of the exception being handled."""
     LOGGER.log(level, event, extra={"fields": fields}, exc_info=with_traceback)
+
+
+def reason(error: Exception, hidden: Sequence[str] = ()) -> str:
+    """Why a verifier failed, without the texts that the operator does not want in the log."""
+    cause = error.__cause__
+    # A message of this package ends with the place and the prompt.
+    text = str(error).partition(" at ")[0] if cause is None else str(cause)
+    for secret in filter(None, hidden):
+        text = text.replace(secret, "[prompt]")
+    return f"{type(cause or error).__name__}: {text}"[:LONGEST_REASON]
 
 
 def configure() -> None:

@@ -1,7 +1,8 @@
-"""Weights: which view of a text counts how much for which task. Data only."""
+"""Weights: which view of a text counts how much for which task, and what they were fitted on."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 from s3dlm.verifier.base import PARTS
@@ -40,8 +41,42 @@ PAPER: dict[str, Row] = {
     "general": Row((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
 }
 
-# Weights of the features in `plus.py`, by `tools/fit_verifier.py`; only their ratios matter.
+# Weights of the features in `plus.py`, fitted by `tools/fit_verifier.py` on one half of the questions
+# of GSM8K and MATH-500; only their ratios matter.
 _PLUS_GSM8K: dict[str, float] = {
+    "answer_boxed": 0.09,
+    "one_answer": 0.06,
+    "braces_closed": 0.02,
+    "keywords": 0.06,
+    "equations_true": 0.06,
+    "no_wrong_equation": 0.05,
+    "enough_steps": 0.08,
+    "answer_is_last_result": 0.13,
+    "answer_computed": 0.10,
+    "answer_just_named": 0.09,
+    "answer_named": 0.10,
+    "answer_traced": 0.08,
+    "answer_fits": 0.07,
+    "question_numbers_used": 0.01,
+}
+_PLUS_MATH500: dict[str, float] = {
+    "answer_boxed": 0.07,
+    "one_answer": 0.02,
+    "braces_closed": 0.04,
+    "equations_true": 0.08,
+    "no_wrong_equation": 0.04,
+    "enough_steps": 0.13,
+    "answer_is_last_result": 0.14,
+    "answer_computed": 0.06,
+    "answer_just_named": 0.14,
+    "answer_named": 0.18,
+    "fluent": 0.03,
+    "answer_fits": 0.01,
+    "question_numbers_used": 0.01,
+    "answer_not_copied": 0.04,
+}
+# The bundled model's own problems are generated, so these could be fitted on all GSM8K outputs.
+_PLUS_ARITHMETIC: dict[str, float] = {
     "answer_boxed": 0.13,
     "one_answer": 0.08,
     "braces_closed": 0.04,
@@ -57,26 +92,10 @@ _PLUS_GSM8K: dict[str, float] = {
     "answer_fits": 0.11,
     "question_numbers_used": 0.07,
 }
-_PLUS_MATH500: dict[str, float] = {
-    "answer_boxed": 0.13,
-    "one_answer": 0.07,
-    "braces_closed": 0.09,
-    "keywords": 0.03,
-    "equations_true": 0.07,
-    "no_wrong_equation": 0.10,
-    "enough_steps": 0.08,
-    "answer_is_last_result": 0.08,
-    "answer_just_named": 0.07,
-    "answer_named": 0.07,
-    "answer_traced": 0.01,
-    "fluent": 0.09,
-    "answer_fits": 0.05,
-    "answer_not_copied": 0.06,
-}
 
 PLUS: dict[str, dict[str, float]] = {
     "gsm8k": _PLUS_GSM8K,
-    "arithmetic": _PLUS_GSM8K,
+    "arithmetic": _PLUS_ARITHMETIC,
     "math500": _PLUS_MATH500,
     "aime": _PLUS_MATH500,
 }
@@ -95,3 +114,20 @@ PLUS_RULES: dict[str, Row] = {
     "choice": _PLUS_CHOICE,
     "general": PAPER["general"],
 }
+
+# Tasks on whose questions the `plus` weights were fitted: on the half that a hash chooses.
+FITTED = ("gsm8k", "math500")
+
+
+def in_fit_half(question: str) -> bool:
+    """Whether the hash of a question puts it into the half that weights are fitted on."""
+    plain = " ".join(question.split())
+    return hashlib.sha256(plain.encode("utf-8", "replace")).digest()[0] % 2 == 0
+
+
+def was_in_fit(task: str, verifier: str, question: str) -> bool:
+    """Whether the weights of a verifier may have been fitted on this question of a task.
+
+    Figures on such questions flatter the verifier; evaluation says so.
+    """
+    return verifier == "plus" and task in FITTED and in_fit_half(question)

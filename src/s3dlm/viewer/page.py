@@ -7,6 +7,8 @@ must therefore differ between modules; a test loads the result.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -49,18 +51,35 @@ def standalone(traces: Sequence[str | Path]) -> str:
         recorded.append({"name": Path(path).name, "text": Path(path).read_text(encoding="utf-8")})
     # "<" cannot end the script element when it is written as an escape.
     data = json.dumps(recorded, ensure_ascii=False).replace("<", "\\u003c")
+    style, script = f"\n{_text('style.css')}", f"\n{joined('main.js')}"
     page = _text("index.html")
     page = _replace(
         page,
-        '<link rel="stylesheet" href="/viewer/style.css">',
-        f"<style>\n{_text('style.css')}</style>",
+        '<meta charset="utf-8">',
+        '<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script)}">',
+    )
+    page = _replace(
+        page, '<link rel="stylesheet" href="/viewer/style.css">', f"<style>{style}</style>"
     )
     return _replace(
         page,
         '<script type="module" src="/viewer/main.js"></script>',
         f'<script type="application/json" id="recorded">{data}</script>\n'
-        f'<script type="module">\n{joined("main.js")}</script>',
+        f'<script type="module">{script}</script>',
     )
+
+
+def content_policy(style: str, script: str) -> str:
+    """Only this style and this script: nothing is loaded, nothing is sent, no other code runs."""
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def joined(entry: str) -> str:

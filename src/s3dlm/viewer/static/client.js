@@ -48,6 +48,10 @@ export async function offered() {
   return (await checked(await fetch("/v1/options", { headers: headers() }))).json();
 }
 
+export async function resolved(body) {
+  return (await checked(await fetch("/v1/settings", { method: "POST", headers: headers(), body: JSON.stringify(body) }))).json();
+}
+
 export async function watchSearch(body, take, signal) {
   const response = await checked(
     await fetch("/v1/search", { method: "POST", headers: headers(), body: JSON.stringify(body), signal }),

@@ -1,5 +1,6 @@
 // What to ask and how to search: examples, prompt, task, method, a second method to compare, and all
 // settings as the server declares them. A setting that is left empty keeps the method's default.
+import { resolved } from "./client.js";
 import { el } from "./dom.js";
 
 const LABELS = { lam: "λ", gen_length: "Length", block_length: "Block length", ess_threshold: "ESS threshold" };
@@ -75,19 +76,23 @@ export class Form {
       one.input.disabled = !this.uses(method, one) || (given && ["particles", "branching"].includes(one.name));
     }
     this.picked.hidden = !given;
-    if (given) this.picked.textContent = this.spend(method);
+    clearTimeout(this.asking);
+    if (given) this.asking = setTimeout(() => this.spend(), 200);
+  }
+
+  // The server says what it would choose, so that the rule is written down once.
+  async spend() {
+    const body = this.bodies()[0];
+    try {
+      const { settings, most_nfe: most } = await resolved({ ...body, prompt: body.prompt || "?" });
+      this.picked.textContent = `picks N = ${settings.particles}, b = ${settings.branching}: at most ${most} forward passes`;
+    } catch (problem) {
+      this.picked.textContent = problem.message;
+    }
   }
 
   uses(method, setting) {
     return setting.group === "decoding" || this.options.settings_of[method].includes(setting.name);
-  }
-
-  spend(method) {
-    const steps = Number(this.settings.find((one) => one.name === "steps").input.value || this.options.defaults[method].steps);
-    const children = Math.min(Math.floor((Number(this.budget.input.value) - 1) / steps), this.options.limits.children);
-    const b = children >= 4 ? 2 : 1;
-    const n = Math.floor(children / b);
-    return children >= 1 ? `picks N = ${n}, b = ${b}: at most ${1 + steps * n * b} forward passes` : `too small for ${steps} steps: give at least ${steps + 1}`;
   }
 
   // One body per method; each has only the settings that its method uses.
