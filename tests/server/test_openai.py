@@ -9,7 +9,7 @@ import pytest
 
 import s3dlm
 from s3dlm.server.parse import allot
-from s3dlm.settings import METHODS, Settings
+from s3dlm.settings import METHODS, Settings, only_used
 from tests.fakes import fake_model
 from tests.server.live import SMALL, Live
 
@@ -28,9 +28,11 @@ def test_models(live: Live) -> None:
 
 @pytest.mark.parametrize("method", ["s3", "best_of_k", "baseline"])
 def test_chat_is_what_the_library_says(live: Live, method: str) -> None:
-    extra = {**LONG, "task": "countdown", "method": method}
+    used = only_used(METHODS[method], LONG)
+    extra = {**used, "task": "countdown", "method": method}
     reply = live.client().chat.completions.create(**ASK, seed=3, extra_body=extra)
-    settings = Settings.from_json({**SMALL, **LONG, "method": method, "seed": 3})
+    small = only_used(METHODS[method], SMALL)
+    settings = Settings.from_json({**small, **used, "method": method, "seed": 3})
     alone = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
     choice = reply.choices[0]
     assert choice.message.content == alone.text
@@ -46,7 +48,7 @@ def test_chat_is_what_the_library_says(live: Live, method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
-    extra = {**LONG, "method": method, "task": "countdown"}
+    extra = {**only_used(METHODS[method], LONG), "method": method, "task": "countdown"}
     client = live.client()
     whole = client.chat.completions.create(**ASK, extra_body=extra)
     options = {"include_usage": True}
@@ -67,7 +69,7 @@ def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
         {"resampling": "systematic", "lam": 5.0},
         {"repairs": 2, "policy": "left_to_right", "particles": 1, "branching": 1},
         {"cadence": "block", "ess_threshold": 0.5},
-        {"selection": "pool_best"},
+        {"selection": "best_seen"},
     ],
 )
 @pytest.mark.parametrize("seed", range(1, 5))
@@ -197,7 +199,7 @@ def test_budget_is_a_hard_limit_for_every_method(
         ({"particles": 0}, "whole number"),
         ({"particles": 500}, "this server's limit of 64"),
         ({"steps": 25}, "steps"),
-        ({"gen_length": 10**9, "steps": 10}, "steps"),
+        ({"gen_length": 10**9, "steps": 10}, "gen_length"),
         ({"method": "s4"}, "choose one of"),
         ({"lam": float("inf")}, "lam"),
         ({"task": "/etc/passwd.jsonl:math"}, "task"),

@@ -12,8 +12,9 @@ import openai
 import pytest
 
 import s3dlm
+from s3dlm.search.methods import METHODS
 from s3dlm.server.limits import Limits
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 from tests.fakes import FakeDenoiser, fake_model
 from tests.server.held import held_model
 from tests.server.live import SMALL, Live, raw_post, serve_process, serving, wait_for
@@ -30,7 +31,12 @@ def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
     asked = [
         (
             f"question {i % 40}",
-            {**SMALL, "method": methods[i % 6], "seed": i % 3, "steps": 3 + i % 5},
+            {
+                **only_used(METHODS[methods[i % 6]], SMALL),
+                "method": methods[i % 6],
+                "seed": i % 3,
+                "steps": 3 + i % 5,
+            },
         )
         for i in range(64)
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import s3dlm
 from s3dlm.server import declared
 from s3dlm.server.parse import allot
 from s3dlm.trace import read_trace
@@ -58,9 +59,9 @@ def page(browser: Any) -> Iterator[Any]:
     assert complaints == []
 
 
-def ask(page: Any, server: Live, **choices: str) -> None:
+def ask(page: Any, server: Live, question: str = QUESTION, **choices: str) -> None:
     page.goto(server.url)
-    page.fill("#prompt", QUESTION)
+    page.fill("#prompt", question)
     for label, value in {"Task": "countdown", **choices}.items():
         page.get_by_label(label, exact=True).select_option(value)
     page.get_by_role("button", name="Search").click()
@@ -318,3 +319,14 @@ def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> 
     assert page.locator(".failure:visible").count() == 0
     page.get_by_label("Method", exact=True).select_option("baseline")
     assert page.locator("input[name=lam]").is_disabled()
+
+
+def test_the_form_gets_the_same_answer_as_python(page: Any) -> None:
+    """The other ways in are compared in tests/test_same_answer.py."""
+    question = "Target: 15 Numbers: 10, 1, 6"
+    model = s3dlm.load("tiny")
+    expected = s3dlm.generate(model, question, task="countdown", method="best")
+    with serving(model, defaults={}) as live:
+        ask(page, live, question, Task="countdown", Method="best")
+        finished(page)
+        assert expected.text in page.locator(".panel").first.inner_text()

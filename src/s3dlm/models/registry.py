@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import TINY, defaults_in
 from s3dlm.models.folder import read_json
 from s3dlm.models.hub import cached_folder, find_folder
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import torch
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
-TINY = Path(__file__).parent / "tiny"
 NATIVE = {"llada": "s3dlm.models.llada", "dream": "s3dlm.models.dream"}  # by model_type
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -127,21 +127,20 @@ def _load(
     if name in plugins and name not in KNOWN:
         return _from_plugin(name, plugins[name], device, dtype)
     if name == "tiny":
-        return _load_folder(name, _tiny(), "tiny", device, dtype, attention, progress=progress)
+        return _load_folder(name, _tiny(), device, dtype, attention, progress=progress)
     if "/" not in name and not Path(name).is_dir():
         raise ModelError(
             unknown_name("model", name, [*KNOWN, *plugins]) + "; or a folder, or a hub id"
         )
     folder = find_folder(name, code=trust_remote_code)
     return _load_folder(
-        name, folder, "d1", device, dtype, attention, progress=progress, trusted=trust_remote_code
+        name, folder, device, dtype, attention, progress=progress, trusted=trust_remote_code
     )
 
 
 def _load_folder(
     name: str,
     folder: Path,
-    preset: str,
     device: str | None,
     dtype: str | None,
     attention: str | None,
@@ -168,7 +167,7 @@ def _load_folder(
         folder, family, device=where, dtype=kind, attention=attention or "auto", progress=progress
     )
     ends = tokenizer.end_ids(config.get("eos_token_id"), family.end_tokens)
-    return Model(name, network, tokenizer, ends, preset)
+    return Model(name, network, tokenizer, ends, defaults_in(folder))
 
 
 def _tiny() -> Path:

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from s3dlm.engine import Packer as Batcher
-from s3dlm.engine import Result, advance
+from s3dlm.engine import Batcher, Result, advance
 from s3dlm.errors import S3dlmError, VerifierError
 from s3dlm.jobs import Running, prepare
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.forward import Prediction
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 from s3dlm.server.errors import internal, verifiers_stuck
 from s3dlm.server.telemetry import log
 
@@ -69,16 +68,6 @@ class ServerBatcher(Batcher):
             for key, one in self.running.items()
             if one.asked and key not in self.calls  # its thread may set `asked` before it returns
         }
-
-    def start(self, one: Running) -> int:
-        """As `add`, for a search that was prepared in another thread."""
-        one.started = time.perf_counter()
-        asked = next(one.search)
-        one.alone = not isinstance(asked, list)
-        one.asked = asked if isinstance(asked, list) else [asked]
-        key, self._next = self._next, self._next + 1
-        self.running[key] = one
-        return key
 
     def _advance(
         self, key: int, one: Running, predictions: list[Prediction]

@@ -48,10 +48,9 @@ class Limits:
 
     def check(self, settings: Settings) -> None:
         """Refuse settings beyond a limit, or that do not fit together."""
-        batch_size(settings)
         asked = {
             "length": ("gen_length", settings.gen_length),
-            "children": ("particles × branching", settings.particles * settings.branching),
+            "children": ("particles × branching", batch_size(settings)),
             "steps": ("steps", settings.steps),
         }
         for limit, (name, value) in asked.items():

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from s3dlm.engine import Result
-from s3dlm.search.loop import Step
 from s3dlm.search.select import Survivor
+from s3dlm.search.step import Step
 from s3dlm.server.parse import Parsed
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Service
@@ -140,8 +140,8 @@ class Reply:
         return {
             "finish_reason": "length" if full else "stop",
             "search": {
-                "particles": result.settings.particles,
-                "branching": result.settings.branching,
+                "particles": result.settings.method.particles,
+                "branching": result.settings.method.branching,
                 "answer": result.answer,
                 "votes": _votes(result.survivors, result.answer),
                 "survivors": len(result.survivors),

@@ -12,6 +12,7 @@ from typing import Any
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models.base import Turn
+from s3dlm.search.methods import find_method
 from s3dlm.server import declared
 from s3dlm.server.errors import ApiError
 from s3dlm.server.schemas import (
@@ -26,7 +27,7 @@ from s3dlm.server.schemas import (
     SearchRequest,
 )
 from s3dlm.server.service import Service
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 
 ROLES = {"developer": "system"}  # OpenAI's newer name
 LONGEST_STOP = 256  # characters
@@ -124,8 +125,8 @@ def _job(
 def _settings(service: Service, body: Request, max_tokens: int | None, count: int) -> Settings:
     """What the request says, over the server's defaults."""
     own = _own(service, body)
-    merged = {**service.defaults_of(own.get("method", "")), **own}
-    _greedy(merged, own)
+    method = _method(service, own, body.task)
+    merged = {**service.defaults_of(method, body.task), **own, "method": method}
     if max_tokens is not None:
         shorten(merged, max_tokens, own)
     if body.budget is not None:
@@ -177,16 +178,18 @@ def _unknown(what: str, name: str, allowed: Any) -> str:
     return unknown_name(what, name[: declared.LONGEST_NAME], allowed)
 
 
-def _greedy(merged: dict[str, Any], own: dict[str, Any]) -> None:
-    """Temperature 0 means the one greedy answer: there is nothing to search."""
-    if merged["temperature"] != 0 or not declared.compares_children(merged["method"]):
-        return
+def _method(service: Service, own: dict[str, Any], task: str | None) -> str:
+    """The method of a request; at temperature 0 there is nothing to search: one greedy answer."""
+    method: str = own.get("method", service.method)
+    temperature = {**service.defaults_of(method, task), **own}["temperature"]
+    if temperature != 0 or not declared.compares_children(method):
+        return method
     if "method" in own:
         raise SettingsError(
             f"temperature=0 with method={own['method']!r}: all children would be equal; "
             "set a temperature above 0, or leave the method out"
         )
-    merged["method"] = "baseline"
+    return "baseline"
 
 
 def shorten(merged: dict[str, Any], max_tokens: int, own: dict[str, Any]) -> None:
@@ -195,10 +198,10 @@ def shorten(merged: dict[str, Any], max_tokens: int, own: dict[str, Any]) -> Non
     if max_tokens >= length:
         return
     merged["gen_length"] = max_tokens
-    if "block_length" not in own:
+    if "block_length" not in own and "block_length" in merged:
         merged["block_length"] = min(merged["block_length"], max_tokens)
     if "steps" not in own:
-        blocks = -(-max_tokens // merged["block_length"])
+        blocks = -(-max_tokens // merged.get("block_length", max_tokens))
         merged["steps"] = min(max(round(steps * max_tokens / length), blocks), max_tokens)
 
 
@@ -207,7 +210,13 @@ def _spend(merged: dict[str, Any], own: dict[str, Any], budget: int, most: int) 
         raise SettingsError(
             "budget chooses particles and branching itself; give either the budget or those two"
         )
-    merged["particles"], merged["branching"] = allot(merged, budget, most=most)
+    particles, branching = allot(merged, budget, most=most)
+    merged.update(_used(merged, particles=particles, branching=branching))
+
+
+def _used(merged: Mapping[str, Any], **sizes: int) -> dict[str, Any]:
+    """The sizes as far as the method has them."""
+    return only_used(find_method(merged["method"]), sizes)
 
 
 def allot(merged: Mapping[str, Any], budget: int, *, most: int) -> tuple[int, int]:
@@ -218,7 +227,7 @@ def allot(merged: Mapping[str, Any], budget: int, *, most: int) -> tuple[int, in
 
     def cost(children: int) -> int:
         branching = 2 if children >= 4 else 1
-        sizes = {"particles": children // branching, "branching": branching}
+        sizes = _used(merged, particles=children // branching, branching=branching)
         return declared.most_nfe(Settings.from_json({**merged, **sizes}))
 
     children = min((budget - 1) // merged["steps"], most)

@@ -21,7 +21,7 @@ from s3dlm.engine import Job, Result
 from s3dlm.errors import VerifierError
 from s3dlm.jobs import Running
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 from s3dlm.server import errors
 from s3dlm.server.batching import TOKENIZER_THREADS, Event, Preparation, ServerBatcher
 from s3dlm.server.declared import method_name
@@ -316,8 +316,8 @@ class Scheduler:
         if isinstance(event, Result):
             outcome = "finished"
             self._latency += 0.2 * (event.seconds - self._latency)
-            self.metrics.forward_seconds.inc(event.profile["forward"])
-            self.metrics.verifier_seconds.inc(event.profile["verifier"])
+            self.metrics.forward_seconds.inc(event.timings["forward"])
+            self.metrics.verifier_seconds.inc(event.timings["verifier"])
         if isinstance(event, VerifierError):
             hidden = () if self.log_prompts else (ticket.job.question,)
             log("verifier failed", level=40, reason=reason(event, hidden))

@@ -12,12 +12,12 @@ from typing import Any
 
 from s3dlm import tasks
 from s3dlm.models.base import Model
+from s3dlm.search.methods import find_method
 from s3dlm.server import declared
 from s3dlm.server.limits import Limits
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.telemetry import Metrics
-from s3dlm.settings import Settings
-from s3dlm.tasks import recommended
+from s3dlm.settings import Settings, only_used
 from s3dlm.tasks.problems import GENERATORS, problems
 from s3dlm.verifier import Verifier, as_verifier
 from s3dlm.verifier.lookup import GROUP
@@ -39,8 +39,8 @@ class Service:
 
     model: Model
     name: str  # what clients call the model
-    defaults: Mapping[str, object]  # settings for what a request leaves out
-    given: frozenset[str]  # those of them that the operator chose
+    method: str  # for requests that name none
+    given: Mapping[str, object]  # settings that the operator chose, for what a request leaves out
     limits: Limits
     verifiers: Mapping[str, Verifier]
     task_names: frozenset[str]
@@ -51,25 +51,24 @@ class Service:
     log_prompts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def defaults_of(self, method: object) -> dict[str, object]:
-        """The settings of a request that names this method and nothing else."""
-        tuned = recommended.tuned(self.model.name).get(str(method), {})
-        own = {name: value for name, value in tuned.items() if name not in self.given}
-        return {**self.defaults, **own}
+    def defaults_of(self, method: str, task: str | None = None) -> dict[str, Any]:
+        """The settings of a request that names this method and task and nothing else."""
+        given = only_used(find_method(method), self.given)
+        return Settings.for_model(self.model, method, task, **given).to_json()
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""
-        first = [name for name in recommended.tasks(self.model.name) if name in self.task_names]
+        first = [name for name in self.model.defaults.tasks if name in self.task_names]
         return {
             "model": self.name,
-            "method": self.defaults["method"],
+            "method": self.method,
             "methods": declared.summaries(),
             "settings": [declared.as_json(one) for one in declared.declarations()],
             "settings_of": {name: declared.settings_of(name) for name in declared.summaries()},
             "defaults": {name: self.defaults_of(name) for name in declared.summaries()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
-            "examples": examples(self.model.name),
+            "examples": examples(self.model.defaults.tasks),
             "limits": {
                 name: getattr(self.limits, name) for name in ("length", "children", "steps")
             },
@@ -89,17 +88,16 @@ def build(
     """A service around a model; registered verifiers are loaded here, never during a request."""
     limits, metrics = limits or Limits(), Metrics()
     given = dict(defaults or {})
-    method = str(given.get("method", Settings().method))
-    base = Settings.from_json({**recommended.settings(model.name, method), **given})
-    limits.check(base)
+    method = str(given.pop("method", "s3"))
+    limits.check(Settings.for_model(model, method, **only_used(find_method(method), given)))
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
     return Service(
         model=model,
         # Clients need not know the machine's paths.
         name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
-        defaults=base.to_json(),
-        given=frozenset(given),
+        method=method,
+        given=given,
         limits=limits,
         verifiers={**installed, **own},
         task_names=frozenset(tasks.names()),
@@ -112,9 +110,9 @@ def build(
 
 
 @cache
-def examples(model: str) -> list[dict[str, str]]:
-    """Problems to try: for each task the model was trained on, some of the test split."""
-    own = [task for task in recommended.tasks(model) if task in GENERATORS]
+def examples(names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Problems to try: for each generated task among a model's own, some of the test split."""
+    own = [task for task in names if task in GENERATORS]
     if not own:
         return [{"task": task, "prompt": prompt} for task, prompt in GENERAL_EXAMPLES]
     drawn = [problems(task, "test", EXAMPLES_PER_TASK) for task in own]

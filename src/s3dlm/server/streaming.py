@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 from s3dlm.server.declared import keeps_revealed_tokens
 from s3dlm.settings import Settings
 

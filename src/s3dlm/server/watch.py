@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from s3dlm.engine import Job, Result
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 from s3dlm.server.batching import Event
 from s3dlm.server.errors import too_late
 from s3dlm.server.scheduler import Scheduler, Started, Ticket

@@ -59,9 +59,9 @@ export class Run {
 
   // Rows forwarded up to and with a step; the first look at the empty canvas is one.
   nfe(step) {
-    let rows = 1;
-    for (let i = 0; i <= step; i += 1) rows += this.steps[i]?.rows ?? 0;
-    return rows;
+    let nfe = 1;
+    for (let i = 0; i <= step; i += 1) nfe += this.steps[i]?.nfe ?? 0;
+    return nfe;
   }
 
   piece(token) {
