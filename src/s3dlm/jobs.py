@@ -42,7 +42,7 @@ class Job:
     question: str
     task: str | None = None
     settings: Settings = field(default_factory=Settings)
-    sample_id: str | int | None = None  # None: the question itself
+    sample_id: str | int | None = None  # None: the prompt's tokens
     verifier: Any = None  # a Verifier or a function; None: the one that the settings name
     earlier: tuple[Turn, ...] = ()  # the conversation before the question
 
@@ -57,6 +57,7 @@ class Running:
     process: MaskedDiffusion
     asked: list[Rows] | None = None  # None: nothing, it is busy or over
     batched: bool = False  # whether it asked for a list of predictions or for one
+    ancestry: list[tuple[int, ...]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0
     sampling_seconds: float = 0.0
@@ -67,7 +68,8 @@ def prepare(model: Model, job: Job) -> Running:
     settings = job.settings
     process = _process(model, job)
     scorer = Scorer(_verifier(job), job.question, process.label, process)
-    sample_id = job.question if job.sample_id is None else job.sample_id
+    # By default the same tokens get the same random numbers, wherever the prompt came from.
+    sample_id = str(process.prompt.tolist()) if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
     return Running(job, run_method(process, scorer, settings.method, rng), scorer, process)
 
@@ -156,6 +158,7 @@ def finish(one: Running, outcome: Outcome) -> Result:
         question=one.job.question,
         task=one.job.task,
         settings=one.job.settings,
+        ancestry=tuple(one.ancestry),
     )
 
 

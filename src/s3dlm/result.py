@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -23,6 +24,7 @@ class Result:
     question: str
     task: str | None
     settings: Settings
+    ancestry: tuple[tuple[int, ...], ...] = ()  # per step, each survivor's parent
 
     @property
     def votes(self) -> int:
@@ -49,9 +51,32 @@ class Result:
             f"<p><b>{answer}</b> — {self.votes} of {len(self.survivors)} survivors, "
             f"NFE {self.nfe}, {self.seconds:.2f} s, method {escape(self.settings.method.name)}</p>"
             "<table><tr><th></th><th>score</th><th>confidence</th>"
-            f"<th style='text-align:left'>survivor</th></tr>{rows}</table>"
+            f"<th style='text-align:left'>survivor</th></tr>{rows}</table>{genealogy(self.ancestry)}"
         )
 
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+ACROSS, DOWN = 16, 12  # pixels per step and per particle
+
+
+def genealogy(ancestry: Sequence[Sequence[int]]) -> str:
+    """Who descends from whom, as SVG; steps in which everybody has one child are left out."""
+    shown = [parents for parents in ancestry if list(parents) != list(range(len(parents)))]
+    if not shown:
+        return ""
+    lines = "".join(
+        f"<line x1='{ACROSS * step}' y1='{DOWN * parent}' "
+        f"x2='{ACROSS * (step + 1)}' y2='{DOWN * child}' />"
+        for step, parents in enumerate(shown)
+        for child, parent in enumerate(parents)
+    )
+    height = DOWN * max(max(max(parents), len(parents) - 1) for parents in shown)
+    return (
+        f"<svg width='{ACROSS * len(shown) + 8}' height='{height + 8}' viewBox='-4 -4 "
+        f"{ACROSS * len(shown) + 8} {height + 8}' stroke='currentColor' role='img' "
+        f"aria-label='Genealogy: {len(shown)} of {len(ancestry)} steps changed the population'>"
+        f"{lines}</svg>"
+    )

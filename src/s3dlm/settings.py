@@ -124,10 +124,14 @@ class Settings:
     def replace(self, **changes: Any) -> Settings:
         """A copy with some settings changed; another method starts from its own settings."""
         if "method" in changes:
-            decoding = {name: getattr(self, name) for name in _decoding()}
-            row = find_method(changes.pop("method"))
-            return Settings(row, **{**only_used(row, decoding), **changes})
+            other = self.replace_method(find_method(changes.pop("method")))
+            return other.replace(**changes) if changes else other
         return Settings.from_json({**self.to_json(), **changes})
+
+    def replace_method(self, method: Method) -> Settings:
+        """A copy that runs another method, or the same with other settings, and decodes alike."""
+        decoding = {name: getattr(self, name) for name in _decoding()}
+        return Settings(method, **only_used(method, decoding))
 
     def hash(self) -> str:
         """Twelve hex digits that are equal for equal settings, on every machine."""

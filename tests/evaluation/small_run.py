@@ -34,13 +34,14 @@ FAKE = Defaults(
     },
 )  # fmt: skip
 BASE = Settings.recommended(FAKE)
-TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+12+4", "(12-6)*4", "4*12-6"))
+# Their mixtures are expressions as well, so that all methods solve some problems and fail others.
+TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12"))
 LABELS = ("baseline", "best_of_k", "s3")
 
 
 def write_task(folder: Path, problems: int = 12) -> str:
     """Countdown problems of which the fake model can solve some."""
-    targets = (22, 24, 34)
+    targets = (22, 36, 54)
     rows = [
         {"question": f"Problem {i}. Target: {t} Numbers: 6, 4, 12", "gold": [[6, 4, 12], t]}
         for i, t in enumerate(targets[i % 3] for i in range(problems))
@@ -52,7 +53,7 @@ def write_task(folder: Path, problems: int = 12) -> str:
 
 def small_model() -> Model:
     torch.set_num_threads(1)  # rows this small only wait for each other's threads
-    return dataclasses.replace(fake_model(TEXTS), defaults=FAKE)
+    return dataclasses.replace(fake_model(TEXTS, push=8.0), defaults=FAKE)
 
 
 def small_plan(

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation import figures, paper, plan, records, report, series, summary, tables
+from s3dlm.evaluation import (
+    comparisons,
+    figures,
+    paper,
+    plan,
+    records,
+    report,
+    series,
+    summary,
+    tables,
+)
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
 from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
@@ -70,14 +80,33 @@ def test_comparisons_are_paired_on_the_same_problems_and_seeds(folder: Path) -> 
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
 
 
+def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
+    run = summary.read(folder)
+    (task,) = run.tasks
+    s3 = run.main(task)["s3"]
+    only = summary.mean_accuracy(run, "s3")
+    assert only.value == pytest.approx(summary.cell(s3, run.records[s3]).accuracy.value)
+    other = dataclasses.replace(s3, task="arc")
+    few = [dataclasses.replace(r, correct=1.0) for r in run.records[s3][:1]]
+    both = dataclasses.replace(
+        run,
+        manifest=dataclasses.replace(run.manifest, conditions=(*run.manifest.conditions, other)),
+        records={**run.records, other: few},
+    )
+    mean = summary.mean_accuracy(both, "s3")
+    assert mean.value == pytest.approx((only.value + 1) / 2)
+    assert 0 <= mean.low <= mean.value <= mean.high <= 1
+    assert tables.brief(both).columns[-1] == "Mean [95 %]"
+
+
 def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
     run = summary.read(folder)
     for reference in ("best_of_k", "greedy"):
-        grid = tables.comparisons(run, reference)
+        grid = comparisons.comparisons(run, reference)
         assert f"Δ vs {reference}, points" in grid.columns
         assert {row[0] for row in grid.rows} == set(LABELS) - {reference}
-        assert f"Δ accuracy vs {reference}" in tables.short_comparisons(run, reference).title
-        (line,) = tables.verdict(run, reference)
+        assert f"Δ accuracy vs {reference}" in comparisons.short_comparisons(run, reference).title
+        (line,) = comparisons.verdict(run, reference)
         assert line.startswith(f"s3 compared with {reference}, ")
     made = report.write(folder, reference="tilting", out=tmp_path)
     assert "Compared with tilting" in made.markdown.read_text()
@@ -97,7 +126,12 @@ def test_a_method_that_was_not_run_is_not_named(tmp_path: Path) -> None:
 
 def test_intervals_stay_between_0_and_100_per_cent(folder: Path) -> None:
     run = summary.read(folder)
-    texts = [cell for grid in tables.all_tables(run, "greedy") for row in grid.rows for cell in row]
+    texts = [
+        cell
+        for grid in tables.all_tables(run, comparisons.comparisons(run, "greedy"))
+        for row in grid.rows
+        for cell in row
+    ]
     texts += [cell for row in tables.brief(run).rows for cell in row]
     found = [
         float(bound)

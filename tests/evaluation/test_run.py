@@ -154,7 +154,7 @@ def test_other_problems_and_other_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="model was 'fake' and is now 'other'"):
         evaluate(other, small_plan(task, LABELS[:1]), tmp_path / "run")
     path = tmp_path / "problems.jsonl"
-    path.write_text(path.read_text().replace("Target: 24", "Target: 25"))
+    path.write_text(path.read_text().replace("Target: 36", "Target: 25"))
     with pytest.raises(RecordError, match=r"started with other problems: problems-0001"):
         evaluate(small_model(), small_plan(task, LABELS[:1]), tmp_path / "run")
 

@@ -64,6 +64,12 @@ def test_the_command_names_the_run_it_measured(tmp_path: Path) -> None:
     assert f"measured in {tmp_path / 'run'}" in shown.output
 
 
+@pytest.mark.parametrize("method", ["baseline", "hex", "best"])
+def test_the_command_takes_every_method(method: str) -> None:
+    plain = CliRunner().invoke(app, ["estimate", "--method", method, "--json"])
+    assert plain.exit_code == 0, plain.output
+
+
 def test_the_command() -> None:
     shown = CliRunner().invoke(app, ["estimate", "--task", "math500", "--gpus", "8"])
     assert "500 samples, at most 513 NFE" in shown.output

@@ -41,8 +41,13 @@ class Live:
     def http(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=120, **options)
 
-    def wait_until_idle(self, seconds: float = 60) -> None:
-        wait_for(lambda: self.service.scheduler.idle, seconds)
+    def wait_until_idle(self) -> None:
+        wait_for(lambda: self.service.scheduler.idle)
+
+    def wait_for_queue(self, count: int) -> None:
+        """Wait until so many searches are in the queue, all of them tokenised."""
+        waiting = self.service.scheduler
+        wait_for(lambda: [one.prepared is not None for one in waiting._waiting] == [True] * count)
 
 
 def wait_for(condition: Any, seconds: float = 60) -> None:
@@ -65,7 +70,7 @@ def serving(model: Model, **configuration: Any) -> Iterator[Live]:
             yield Live(f"http://127.0.0.1:{bound.getsockname()[1]}", app.state.service)
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
 
 

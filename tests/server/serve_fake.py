@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from pathlib import Path
 from typing import Any
 
 from s3dlm.server.app import create_app
@@ -20,7 +21,7 @@ class Panic(BaseException):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--grace", type=float, default=30)
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds per forward pass")
+    parser.add_argument("--gate", type=Path, help="a file for which forward passes wait")
     parser.add_argument("--descriptors", type=int, help="limit of open files")
     parser.add_argument("--panic", help="a byte in a prompt that ends the engine")
     parser.add_argument("--send-seconds", type=float, default=20)
@@ -31,7 +32,8 @@ def main() -> None:
     original = model.denoiser.encode
 
     def encode(tokens: Any, *others: Any) -> Any:
-        time.sleep(asked.delay)
+        while asked.gate and not asked.gate.exists():
+            time.sleep(0.01)
         if asked.panic and (tokens == ord(asked.panic)).any():
             raise Panic
         return original(tokens, *others)

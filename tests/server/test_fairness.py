@@ -93,9 +93,11 @@ def test_a_small_request_does_not_wait_for_wide_ones() -> None:
         concurrent.futures.ThreadPoolExecutor(4) as pool,
     ):
         done = [pool.submit(ask, http, f"wide {i}", wide) for i in range(3)]
+        assert model.denoiser.entered.wait(60)  # type: ignore[attr-defined]
         wait_for(lambda: sum(live.service.scheduler.load.values()) == 3)
         done.append(pool.submit(ask, http, "small", small))
         wait_for(lambda: sum(live.service.scheduler.load.values()) == 4)
+        wait_for(lambda: all(one.prepared for one in live.service.scheduler._waiting))
         gate.set()
         assert [one.result() for one in done] == [200] * 4
     assert order[0] == "small"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from s3dlm.errors import SettingsError
+from s3dlm.options import lists_from_pairs, values_of, with_setting_lists
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan
@@ -26,7 +27,7 @@ TaskNames = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="Tasks, separated by commas; FILE.jsonl:PROFILE for your own. Default: those "
+        help="Tasks, separated by commas; FILE.jsonl:TASK for your own. Default: those "
         "recommended for the model.",
     ),
 ]
@@ -74,8 +75,10 @@ def register(app: typer.Typer) -> None:
     app.command("demo")(demo_command)
 
 
+@with_setting_lists
 def eval_command(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")],
+    overrides: dict[str, list[Any]],
     model: ModelName = "tiny",
     task: TaskNames = None,
     method: Annotated[
@@ -83,31 +86,8 @@ def eval_command(
     ] = "baseline,best_of_k,tilting,look_ahead,s3",
     limit: Limit = None,
     seeds: Seeds = 1,
-    particles: Annotated[
-        str | None,
-        typer.Option("--particles", "-N", help="Particles; several values sweep: 1,2,4."),
-    ] = None,
-    branching: Annotated[
-        str | None,
-        typer.Option("--branching", "-b", help="Children per particle; several values sweep."),
-    ] = None,
-    block_length: Annotated[
-        str | None, typer.Option(help="Tokens per block; several values sweep: 8,32,64.")
-    ] = None,
-    lam: Annotated[
-        str | None, typer.Option(help="λ, the strength of the tilt; several values sweep.")
-    ] = None,
-    temperature: Annotated[
-        str | None, typer.Option(help="Sampling temperature; several values sweep: 0.3,0.7.")
-    ] = None,
-    gen_length: Annotated[int | None, typer.Option(help="Length of the answer in tokens.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Denoising steps.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Which positions are revealed first.")] = None,
-    verifier: Annotated[
-        str | None, typer.Option(help="Verifier profile: a name or a TOML file.")
-    ] = None,
     more: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting, as NAME=VALUE.")
+        list[str] | None, typer.Option("--set", help="A setting as NAME=VALUE; repeatable.")
     ] = None,
     split: Annotated[
         str, typer.Option(help="Split: test, or validation for generated tasks.")
@@ -136,21 +116,17 @@ def eval_command(
     """
     from s3dlm.evaluation import plan as plans
 
-    sweeps = {
-        "particles": _numbers("particles", particles, int),
-        "branching": _numbers("branching", branching, int),
-        "block_length": _numbers("block_length", block_length, int),
-        "lam": _numbers("lam", lam, float),
-        "temperature": _numbers("temperature", temperature, float),
-    }
-    fixed = {"gen_length": gen_length, "steps": steps, "policy": policy, "verifier": verifier}
-    given = {n: v for n, v in {**fixed, **_pairs(more or [])}.items() if v is not None}
+    chosen = {**overrides, **lists_from_pairs(more or [])}
+    sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
+    given = {name: _single(name, chosen[name]) for name in chosen if name not in sweeps}
     names, defaults = _tasks(task, model), plans.defaults_of(model)
-    conditions = plans.grid(names, _names(method), defaults, given, sweeps)
+    plans.grid(names, _names(method), defaults, given, sweeps)  # a mistake is reported at once
     runner, problems = _prepare(
         model, names, device=device, dtype=dtype, ray=ray, workers=workers, data=data,
         split=split, limit=limit,
     )  # fmt: skip
+    defaults = plans.defaults_of(_model(runner, model))
+    conditions = plans.grid(names, _names(method), defaults, given, sweeps)
     plan = plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
     _evaluate(runner, plan, out, batch_size, fail_on_error, retry_failed)
     _finish(out, as_json)
@@ -228,7 +204,7 @@ def reproduce_command(
         data=data, limit=limit,
     )  # fmt: skip
     plan = plans.reproduction(
-        problems, plans.defaults_of(model), range(seeds), sweep_problems=sweep_problems,
+        problems, plans.defaults_of(_model(runner, model)), range(seeds), sweep_problems=sweep_problems,
         traces=traces, row_cache=row_cache,
     )  # fmt: skip
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
@@ -267,10 +243,10 @@ def tune_command(
         runner,
         problems,
         _names(method),
-        plans.defaults_of(model),
+        plans.defaults_of(_model(runner, model)),
         folder,
-        temperatures=_numbers("temperature", temperature, float),
-        lambdas=_numbers("lam", lam, float),
+        temperatures=values_of("temperature", temperature),
+        lambdas=values_of("lam", lam),
         observe=bars,
     )
     best = {label: row.chosen() for label, row in tune.best_of(rows).items()}
@@ -303,7 +279,8 @@ def demo_command(
     from s3dlm.evaluation import plan as plans
     from s3dlm.models.registry import load
 
-    loaded, defaults = load(model), plans.defaults_of(model)
+    loaded = load(model)
+    defaults = plans.defaults_of(loaded)
     typer.echo("1. One search, step by step.\n")
     result = demo.show(loaded, defaults)
     typer.echo(f"\n{result.text}\nanswer: {result.answer}\n")
@@ -319,27 +296,14 @@ def _names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def _numbers(what: str, text: str | None, kind: Callable[[str], Any]) -> list[Any]:
-    try:
-        return [kind(part) for part in _names(text)]
-    except ValueError as error:
+def _single(name: str, values: Sequence[Any]) -> Any:
+    from s3dlm.evaluation.plan import AXES
+
+    if len(values) != 1:
         raise SettingsError(
-            f"{what}={text!r} is not a list of numbers; write one or several, as in 1,2,4"
-        ) from error
-
-
-def _pairs(texts: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE as a setting; a value that is not JSON is a word."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise SettingsError(f"--set {text!r} is not allowed; write NAME=VALUE")
-        try:
-            found[name.strip()] = json.loads(value)
-        except json.JSONDecodeError:
-            found[name.strip()] = value.strip()
-    return found
+            f"{name} cannot be swept; give one value, or sweep one of: {', '.join(AXES)}"
+        )
+    return values[0]
 
 
 def _tasks(given: str | None, model: str) -> list[str]:
@@ -381,6 +345,11 @@ def _prepare(
         total = "" if len(some.samples) == some.total else f" of {some.total}"
         typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)
     return runner, found
+
+
+def _model(runner: Any, name: str) -> Any:
+    """The model whose recommendations count: the loaded one, or by name if workers load it."""
+    return runner if hasattr(runner, "defaults") else name
 
 
 def bars(plan: Plan) -> Bars:
@@ -454,10 +423,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", header_style="bold")
     for row in rows:
         table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
+    Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
     Console().print(table)
     typer.echo()

@@ -131,24 +131,15 @@ def _with_error(
     axis: Any, rows: Sequence[Mapping[str, object]], x: str, label: str, name: str, number: int
 ) -> None:
     """Accuracy in per cent with its 95 % interval; `number` distinguishes lines of one method."""
-    value, low, high = (100 * _column(rows, column) for column in ("accuracy", "low", "high"))
+    value, errors = _accuracy(rows)
     colour, marker, line = look(label)
     if number:
         marker, line = ("o", "s", "^", "D")[number % 4], ("-", "--", ":", "-.")[number % 4]
     axis.errorbar(
-        _column(rows, x),
-        value,
-        yerr=np.vstack([value - low, high - value]),
-        label=name,
-        color=colour,
-        marker=marker,
-        markerfacecolor="white" if number else colour,
-        linestyle=line if len(rows) > 1 else "none",
-        markersize=4.5,
-        linewidth=1.2,
-        elinewidth=0.5,
-        capsize=1.5,
-    )
+        _column(rows, x), value, yerr=errors, label=name, color=colour, marker=marker,
+        markerfacecolor="white" if number else colour, markersize=4.5, linewidth=1.2,
+        linestyle=line if len(rows) > 1 else "none", elinewidth=0.5, capsize=1.5,
+    )  # fmt: skip
 
 
 def _confidence(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
@@ -157,21 +148,22 @@ def _confidence(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
         for label in map(str, table.values("label")):
             rows = table.where(task=task, label=label)
             colour, marker, line = look(label)
+            x, y = 100 * _column(rows, "progress"), _column(rows, "confidence")
+            every = max(1, len(rows) // 8)
             axis.plot(
-                100 * _column(rows, "progress"),
-                _column(rows, "confidence"),
-                label=label,
-                color=colour,
-                linestyle=line,
-                marker=marker,
-                markersize=3.5,
-                markevery=max(1, len(rows) // 8),
-                linewidth=1.3,
-            )
+                x, y, label=label, color=colour, linestyle=line, marker=marker, markersize=3.5,
+                markevery=every, linewidth=1.3,
+            )  # fmt: skip
         axis.set_xlabel("denoising progress (%)")
     axes[0][0].set_ylabel("mean top-1 confidence")
     _legend(figure, axes)
     return figure
+
+
+def _accuracy(rows: Sequence[Mapping[str, object]]) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracy in per cent, and the lengths of its error bars."""
+    value, low, high = (100 * _column(rows, column) for column in ("accuracy", "low", "high"))
+    return value, np.vstack([value - low, high - value])
 
 
 def _block_length(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
@@ -182,19 +174,14 @@ def _block_length(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
         lengths = sorted({int(cast("int", row["block_length"])) for row in table.where(task=task)})
         for number, label in enumerate(labels):
             rows = table.where(task=task, label=label)
-            at = [lengths.index(int(cast("int", row["block_length"]))) for row in rows]
-            value, low, high = (100 * _column(rows, name) for name in ("accuracy", "low", "high"))
+            at = np.array([lengths.index(int(cast("int", row["block_length"]))) for row in rows])
+            value, errors = _accuracy(rows)
+            hatch = ("", "//", "..", "xx", "\\\\", "--")[number % 6]
             axis.bar(
-                np.array(at) + (number - (len(labels) - 1) / 2) * width,
-                value,
-                width * 0.92,
-                yerr=np.vstack([value - low, high - value]),
-                label=label,
-                color=look(label)[0],
-                error_kw={"elinewidth": 0.6},
-                hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6],
+                at + (number - (len(labels) - 1) / 2) * width, value, width * 0.92, yerr=errors,
+                label=label, color=look(label)[0], error_kw={"elinewidth": 0.6}, hatch=hatch,
                 edgecolor="white",
-            )
+            )  # fmt: skip
         axis.set_xticks(range(len(lengths)), [str(length) for length in lengths])
         axis.set_xlabel("block length")
         axis.grid(axis="x", visible=False)
@@ -229,16 +216,11 @@ def _score_heat(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
         rows = table.where(task=task)
         bins = len({row["score"] for row in rows})
         share = _column(rows, "share").reshape(-1, bins).T
+        top = max(0.05, float(np.quantile(_column(list(table.where()), "share"), 0.99)))
         image = axis.imshow(
-            share,
-            origin="lower",
-            aspect="auto",
-            extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
-            cmap="cividis",
-            vmin=0.0,
-            vmax=max(0.05, float(np.quantile(_column(list(table.where()), "share"), 0.99))),
-            interpolation="nearest",
-        )
+            share, origin="lower", aspect="auto", extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
+            cmap="cividis", vmin=0.0, vmax=top, interpolation="nearest",
+        )  # fmt: skip
         axis.set_xlabel("denoising step")
         axis.grid(visible=False)
     axes[0][0].set_ylabel("verifier score")
@@ -302,12 +284,9 @@ def _bound(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
     for axis, task in zip(axes[0], tasks, strict=True):
         rows = table.where(task=task)
         k = _column(rows, "k")
-        axis.plot(
-            k, _column(rows, "bound"), "--", color="#000000", label="bound: mean + σ·√(2 ln K)"
-        )
-        axis.plot(
-            k, _column(rows, "best_score"), "-^", color="#009E73", label="best of K, measured"
-        )
+        bound, best = _column(rows, "bound"), _column(rows, "best_score")
+        axis.plot(k, bound, "--", color="#000000", label="bound: mean + σ·√(2 ln K)")
+        axis.plot(k, best, "-^", color="#009E73", label="best of K, measured")
         axis.set_xlabel("K")
     axes[0][0].set_ylabel("verifier score")
     _legend(figure, axes)

@@ -19,6 +19,7 @@ from typing import Any
 from s3dlm import tasks as benchmarks
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models import defaults as models
+from s3dlm.models.base import Model
 from s3dlm.search.methods import METHODS, all_methods
 from s3dlm.settings import Settings, declarations, only_used
 from s3dlm.tasks import Loaded
@@ -115,9 +116,9 @@ class Plan:
     row_cache: float = 0.0  # GiB of canvases kept from one condition to the next; 0: none
 
 
-def defaults_of(model: str) -> Defaults:
-    """A model's recommended settings for each method."""
-    own = models.defaults_of(model)
+def defaults_of(model: str | Model) -> Defaults:
+    """The settings that a model, or the model of a name, recommends for each method and task."""
+    own = models.defaults_of(model) if isinstance(model, str) else model.defaults
     return lambda method, task: Settings.recommended(own, method, task)
 
 

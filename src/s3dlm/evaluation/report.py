@@ -11,7 +11,7 @@ from typing import Any
 
 from s3dlm import answers, tasks, verifier
 from s3dlm.errors import MissingExtraError
-from s3dlm.evaluation import figures, page, series, summary, tables
+from s3dlm.evaluation import comparisons, figures, page, series, summary, tables
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Candidate, write_atomic
 from s3dlm.evaluation.series import Table
@@ -85,25 +85,28 @@ def write(
     """
     run = read(folders, grading)
     target = out or folders[0]
-    against = tables.reference_of(run, reference)
+    against = comparisons.reference_of(run, reference)
     traces = [trace for folder in folders for trace in sorted((folder / "traces").glob("*.jsonl"))]
     for trace in traces if show else ():
         shown = trace.with_suffix(".html")
         if show is not None and not shown.exists():
             write_atomic(shown, show(trace))
     drawn, notes = _draw(run, target / "figures", grading or "fixed")
-    grids = tables.all_tables(run, against)
-    verdict = tables.verdict(run, against) or ["This run has no two methods to compare."]
+    grids = tables.all_tables(run, comparisons.comparisons(run, against))
+    verdict = comparisons.verdict(run, against) or ["This run has no two methods to compare."]
     facts = _facts(run, grading or "fixed")
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
     if run.failures:
-        verdict = [*verdict, f"{len(run.failures)} samples failed and are not counted; see below."]
+        verdict = [
+            *verdict,
+            f"{len(run.failures)} samples failed and are not counted; the report lists them.",
+        ]
     text = markdown(title, verdict, facts, grids, drawn)
     write_atomic(target / "report.md", text)
     pictures = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
     html = page.render(run, title, verdict, facts, grids, pictures, against, target)
     write_atomic(target / "report.html", html)
-    short = [t for t in (tables.brief(run), tables.short_comparisons(run, against)) if t.rows]
+    short = [t for t in (tables.brief(run), comparisons.short_comparisons(run, against)) if t.rows]
     return Report(target / "report.md", target / "report.html", verdict, grids, short, notes)
 
 
@@ -252,7 +255,8 @@ def markdown_table(grid: Grid, bold: Callable[[str], str] = lambda text: f"**{te
 def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
     """The tables of a run as a documentation page, with the command that made it."""
     run = summary.read(folder)
-    facts = _facts(run, "fixed")
+    facts, against = _facts(run, "fixed"), comparisons.reference_of(run)
+    grids = tables.all_tables(run, comparisons.comparisons(run, against))
     parts = [
         f"# Results on {run.manifest.model}",
         "Tables and text were made by one command:",
@@ -260,8 +264,8 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
         *_reduced(run),
         "Temperature and λ of each method were chosen on the validation split "
         "([how](protocols.md#tuning)) and are listed at the end.",
-        *tables.verdict(run, tables.reference_of(run)),
-        *(markdown_table(grid) for grid in tables.all_tables(run, tables.reference_of(run))),
+        *comparisons.verdict(run, against),
+        *(markdown_table(grid) for grid in grids),
         "## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")

@@ -17,7 +17,7 @@ from s3dlm.evaluation import records as rows
 from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.statistics import Comparison, Interval, Pairs, compare, wilson
+from s3dlm.evaluation.statistics import Comparison, Interval, Pairs, bootstrap, compare, wilson
 from s3dlm.tasks import Sample
 
 Grade = Callable[[str, Sample, Record], float]  # (task, problem, record) → grade
@@ -209,3 +209,14 @@ def overall(run: Evaluation, ours: str, theirs: str) -> Comparison:
     """Two labels of the main comparison on the mean of all tasks that have both."""
     mains = [run.main(task) for task in run.tasks]
     return compare([_pairs(run, m[ours], m[theirs]) for m in mains if ours in m and theirs in m])
+
+
+def mean_accuracy(run: Evaluation, label: str) -> Interval:
+    """The mean of the tasks of the main comparison, with a bootstrap interval over problems."""
+    tasks = []
+    for task in run.tasks:
+        problems: dict[str, list[float]] = {}
+        for record in run.records.get(run.main(task).get(label), ()):  # type: ignore[arg-type]
+            problems.setdefault(record.sample, []).append(record.correct)
+        tasks.append([sum(grades) / len(grades) for grades in problems.values()])
+    return bootstrap(tasks)[0]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from s3dlm.options import with_settings
 
 if TYPE_CHECKING:
     from s3dlm.estimate import Estimate
@@ -19,7 +21,9 @@ def register(app: typer.Typer) -> None:
     app.command("export-generate")(export_command)
 
 
+@with_settings
 def estimate_command(
+    overrides: dict[str, Any],
     model: Annotated[
         str, typer.Option(help="A hub id of the LLaDA or Dream family.")
     ] = "GSAI-ML/LLaDA-8B-Instruct",
@@ -29,10 +33,6 @@ def estimate_command(
         int | None, typer.Option(min=1, help="Number of problems. Default: all.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds per problem.")] = 1,
-    particles: Annotated[int, typer.Option("--particles", "-N", help="Particles.")] = 4,
-    branching: Annotated[int, typer.Option("--branching", "-b", help="Children per particle.")] = 2,
-    gen_length: Annotated[int, typer.Option(help="Length of the answer in tokens.")] = 128,
-    steps: Annotated[int, typer.Option(help="Denoising steps.")] = 64,
     gpu: Annotated[str, typer.Option(help="GPU: A100, H100, L40S or RTX4090.")] = "H100",
     gpus: Annotated[str, typer.Option(help="Numbers of GPUs, separated by commas.")] = "1,8,64",
     dollars: Annotated[float | None, typer.Option(help="Price of a GPU per hour.")] = None,
@@ -55,10 +55,7 @@ def estimate_command(
     from s3dlm.errors import SettingsError
     from s3dlm.settings import Settings
 
-    settings = Settings(
-        method=method, particles=particles, branching=branching, gen_length=gen_length,
-        steps=steps, block_length=min(64, gen_length),
-    )  # fmt: skip
+    settings = Settings(method, **_fitting(method, overrides))
     try:
         cards = [int(part) for part in gpus.split(",")]
     except ValueError as error:
@@ -75,6 +72,17 @@ def estimate_command(
     else:
         measured = "at most" if run is None else f"about (measured in {run})"
         _print(found, f"{method} on {task}, {model}, {gpu}", measured)
+
+
+def _fitting(method: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Blocks no longer than a short answer, unless they were given."""
+    from s3dlm.search.methods import find_method
+    from s3dlm.settings import declarations, only_used
+
+    usual = declarations()["block_length"].default
+    length = overrides.get("gen_length", usual)
+    block = only_used(find_method(method), {"block_length": min(usual, length)})
+    return {**block, **overrides}
 
 
 def _problems(task: str, limit: int | None) -> int:

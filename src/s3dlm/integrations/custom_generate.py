@@ -17,7 +17,7 @@ from transformers.generation import GenerateDecoderOnlyOutput
 from s3dlm import engine
 from s3dlm.errors import ModelError, PromptError, SettingsError, unknown_name
 from s3dlm.models.base import Model
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.hf import LogitsModel
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, declarations
@@ -91,14 +91,15 @@ def generate(
 ) -> Tensor | SearchOutput:
     """Search for the answer to every prompt; settings of the search are keyword arguments."""
     ids = _input_ids(inputs, input_ids)
-    settings = _settings(others, max_new_tokens or getattr(generation_config, "max_new_tokens", 0))
+    length = max_new_tokens or getattr(generation_config, "max_new_tokens", 0)
+    settings = _settings(model, task, others, length)
     if tokenizer is None:
         raise SettingsError("the verifier reads text: pass tokenizer=… to generate")
     if eos_token_id is None:
         eos_token_id = model.config.eos_token_id
     wrapped = as_model(model, tokenizer, eos_token_id, mask_token_id, shift_logits)
     prompts = [PromptText.of(row, tokenizer) for row in _rows(ids, attention_mask)]
-    jobs = [engine.Job(text, task, settings, repr(text.ids), verifier) for text in prompts]
+    jobs = [engine.Job(text, task, settings, verifier=verifier) for text in prompts]
     canvas, results = _drain(wrapped, jobs, ids, streamer, max_rows)
     sequences = torch.cat([ids, canvas.to(ids.device)], dim=1)
     wanted = getattr(generation_config, "return_dict_in_generate", False)
@@ -162,8 +163,11 @@ def _rows(ids: Tensor, mask: Tensor | None) -> Iterator[list[int]]:
         yield row[mask[index].bool()].tolist() if mask is not None else row.tolist()
 
 
-def _settings(others: Mapping[str, Any], length: int | None) -> Settings:
-    """Settings by name; `max_new_tokens` alone means the paper's two tokens per step."""
+def _settings(
+    model: Any, task: str | None, others: Mapping[str, Any], length: int | None
+) -> Settings:
+    """Settings by name over what the checkpoint recommends; `max_new_tokens` alone means the
+    paper's two tokens per step."""
     fields = {"method", *declarations()}
     given: dict[str, Any] = {}
     for name, value in others.items():
@@ -175,7 +179,8 @@ def _settings(others: Mapping[str, Any], length: int | None) -> Settings:
             raise SettingsError(unknown_name("generate's argument", name, fields))
     if length and "gen_length" not in given:
         given = {"gen_length": length, **_pace(length, given), **given}
-    return Settings.from_json(given)
+    defaults = defaults_of(str(getattr(model.config, "_name_or_path", "")))
+    return Settings.recommended(defaults, given.pop("method", "s3"), task, **given)
 
 
 def _pace(length: int, given: Mapping[str, Any]) -> dict[str, int]:

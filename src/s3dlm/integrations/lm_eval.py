@@ -91,8 +91,8 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         **settings: Any,
     ) -> None:
         super().__init__()
-        name = model if isinstance(model, str) else model.name
-        self.settings = _settings(name, settings)
+        defaults = defaults_of(model) if isinstance(model, str) else model.defaults
+        self.settings = _settings(defaults, settings)
         self.given_task, self.given_verifier = task, verifier
         self.mc_samples, self.check_greedy = int(mc_samples), bool(check_greedy)
         self.max_rows = _max_rows(batch_size, self.settings, int(max_rows))
@@ -181,7 +181,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
                 task=task,
                 settings=_limited(self.settings, options),
                 # A task's `repeats` sends the same prompt again for another sample.
-                sample_id=context if not repeat else f"{context}#{repeat}",
+                sample_id=f"{context}#{repeat}" if repeat else None,
                 verifier=AskedVerifier(self._verifier(task), _question(request, context)),
             )
 
@@ -237,13 +237,13 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         )
 
 
-def _settings(model: str, given: Mapping[str, Any]) -> Settings:
+def _settings(defaults: Defaults, given: Mapping[str, Any]) -> Settings:
     fields = {"method", *declarations()}
     others = {"model", "task", "verifier", "mc_samples", "check_greedy", "max_rows", "dtype"}
     for key in given:
         if key not in fields:
             raise SettingsError(unknown_name("model_args", key, fields | others))
-    return Settings.recommended(defaults_of(model), **given)
+    return Settings.recommended(defaults, **given)
 
 
 def _max_rows(batch_size: int | str | None, settings: Settings, default: int) -> int:

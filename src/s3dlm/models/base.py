@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from s3dlm.models.defaults import Defaults
 
@@ -92,8 +92,8 @@ class Model:
     defaults: Defaults = field(default_factory=Defaults)  # what it recommends
 
     def __repr__(self) -> str:
-        size = getattr(self.denoiser, "parameter_count", None)
-        parameters = "" if size is None else f", {size:,} parameters"
+        weights: Any = getattr(self.denoiser, "parameters", None)
+        parameters = f", {sum(one.numel() for one in weights()):,} parameters" if weights else ""
         return (
             f"Model({self.name!r}, {type(self.denoiser).__name__}{parameters}, "
             f"vocabulary {self.denoiser.vocabulary:,}, context {self.denoiser.context:,})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 
@@ -71,6 +72,19 @@ class Step:
         return (
             f"Step({self.index + 1} of {self.total}: {len(self.tokens)} children, "
             f"{self.survivor.size} survivors, ESS {self.ess:.1f}, NFE {self.nfe}{best})"
+        )
+
+    def _repr_html_(self) -> str:
+        children = [
+            f"<tr><td>{int(parent) + 1}</td><td>{'–' if np.isnan(score) else f'{score:.3f}'}</td>"
+            f"<td>{weight:.3f}</td><td>{int((self.survivor == child).sum()) or ''}</td></tr>"
+            for child, (parent, score, weight) in enumerate(
+                zip(self.parent, self.score, self.weight, strict=True)
+            )
+        ]
+        return (
+            f"<p>{escape(repr(self))}</p><table><tr><th>parent</th><th>score</th><th>weight</th>"
+            f"<th>offspring</th></tr>{''.join(children)}</table>"
         )
 
 

@@ -52,8 +52,7 @@ class ServerBatcher(Batcher):
     @property
     def stuck(self) -> int:
         """Abandoned verifier calls that are still alive."""
-        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
-        return len(self._abandoned)
+        return sum(thread.is_alive() for thread in self._abandoned)
 
     @property
     def has_news(self) -> bool:
@@ -91,6 +90,7 @@ class ServerBatcher(Batcher):
             events.extend((key, event) for event in told)
             if not self.running[key].asked:
                 del self.running[key]
+        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
         stuck = self.stuck
         if stuck >= self.most_calls:
             events.extend((key, verifiers_stuck(stuck)) for key, _, _ in self._ready)

@@ -47,9 +47,10 @@ class BoundedProtocol(H11Protocol):
         self._timer = self.loop.call_later(self._period, self._check)
 
     def _make_room(self) -> None:
-        """Cut the connection that has been idle longest: it may be this one."""
+        """Cut the connection that has been idle longest, first of those that never had a request."""
         idle = [one for one in self.connections if isinstance(one, BoundedProtocol) and one.idle]
-        min(idle, key=lambda one: one._idle_since, default=self).transport.abort()
+        chosen = min(idle, key=lambda one: (one._between_requests, one._idle_since), default=self)
+        chosen.transport.abort()
 
     def _check(self) -> None:
         now, unsent = self.loop.time(), self.transport.get_write_buffer_size()

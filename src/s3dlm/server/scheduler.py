@@ -76,6 +76,9 @@ class Scheduler:
         self._busy_since: float | None = None
         self._latency = 1.0  # seconds a search took lately, for Retry-After
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        metrics.waiting.set_function(lambda: len(self._waiting))
+        metrics.running.set_function(lambda: len(self._running))
+        metrics.stuck.set_function(lambda: self._batcher.stuck)
 
     # --- called from any thread
 
@@ -213,9 +216,6 @@ class Scheduler:
         self._start_waiting()
         if keys := self._fair.choose(self._demands()):
             self._forward(keys)
-        self.metrics.waiting.set(len(self._waiting))
-        self.metrics.running.set(len(self._running))
-        self.metrics.stuck.set(self._batcher.stuck)
 
     def _demands(self) -> list[Demand]:
         """Searches that are ready for a pass and whose reader keeps up."""

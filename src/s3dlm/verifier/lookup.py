@@ -25,7 +25,6 @@ def _paper(task: str) -> Verifier:
 
 
 VERIFIERS: dict[str, Callable[[str], Verifier]] = {"paper": _paper, "plus": plus}
-PROFILES = VERIFIERS  # the earlier name
 
 
 def for_task(task: str, verifier: str = "paper") -> Verifier:
