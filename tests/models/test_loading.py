@@ -111,7 +111,8 @@ def test_a_config_we_write_is_read_back_as_it_was() -> None:
         vocabulary=512, width=96, layers=5, heads=6, hidden=200, mask_id=7, context=300,
         key_value_heads=3, rope_theta=123.0, norm_epsilon=1e-6, qkv_bias=True, tied=True,
     )  # fmt: skip
-    assert llada.read(json.loads(json.dumps(llada.write(config, end_id=2)))) == config
+    stored = json.loads(json.dumps(llada.write(config, end_id=2)))
+    assert llada.read(stored, llada.FAMILY, stored["mask_token_id"]) == config
 
 
 # The tokenizer
@@ -192,7 +193,7 @@ def test_an_index_may_not_point_outside_its_folder(folder: Path) -> None:
 
 def test_a_damaged_file_is_named(folder: Path) -> None:
     (folder / "model-00001-of-00003.safetensors").write_bytes(b"\xff" * 100)
-    with pytest.raises(ModelError, match=r"model-00001-of-00003.safetensors is no readable"):
+    with pytest.raises(ModelError, match=r"model-00001-of-00003.safetensors is not a readable"):
         load(str(folder))
 
 
