@@ -151,7 +151,8 @@ def _block(config: Config, family: Family) -> int | None:
 
 
 def _experts(config: Config) -> Experts | None:
-    if config.get("num_experts") is None:
+    count = "num_local_experts" if "num_local_experts" in config else "num_experts"
+    if config.get(count) is None:
         return None
     sigmoid = "n_group" in config
     width = config.get("moe_intermediate_size", config.get("expert_intermediate_size"))
@@ -170,7 +171,7 @@ def _experts(config: Config) -> Experts | None:
                 "config.json: dense layers after mixtures of experts are not supported"
             )
     return build_experts(
-        count=required(config, "num_experts"),
+        count=required(config, count),
         chosen=required(config, "num_experts_per_tok"),
         hidden=hidden,
         shared=shared or optional(config, "shared_expert_intermediate_size", 0),
