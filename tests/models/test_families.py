@@ -180,7 +180,9 @@ def test_mmada_never_predicts_an_image_token(tmp_path: Path) -> None:
     assert isinstance(model.denoiser, Transformer)
     theirs = reference_logits(config, tensors, ROWS[0])
     assert (found(model, [ROWS[0]])[0] - theirs).abs().max() <= 1e-3
-    settings = s3dlm.Settings(method="baseline", temperature=0.0, gen_length=16, steps=16, block_length=16)
+    settings = s3dlm.Settings(
+        method="baseline", temperature=0.0, gen_length=16, steps=16, block_length=16
+    )
     text = s3dlm.generate(model, "why?", settings=settings).text
     assert theirs.argmax(-1).min() >= 262
     assert all(i < 262 for i in model.tokenizer.encode(text))
