@@ -107,8 +107,9 @@ class _NamedDevice(TorchFunctionMode):
         ):
             count_sync(name)
             return args[0].inner.tolist() if name == "tolist" else args[0].inner.clone()
-        if not pretend and name == "to" and _names(args, kwargs, "cuda"):
-            return PretendTensor(args[0].detach().clone())
+        if name == "to" and _names(args, kwargs, "cuda"):
+            kinds = [one for one in (*args[1:], *kwargs.values()) if isinstance(one, torch.dtype)]
+            return PretendTensor(_inner(args[0]).detach().to(*kinds[:1] or [args[0].dtype]).clone())
         if name == "scaled_dot_product_attention":
             kernels.append(kwargs | {"query": args[0], "key": args[1]})
         device = kwargs.get("device")
