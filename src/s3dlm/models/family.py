@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # families are listed without waiting for torch
 
     from s3dlm.models.transformer import Transformer
 
+LARGEST = 1e30  # no number of a config.json is larger
 Config: TypeAlias = Mapping[str, Any]  # the contents of config.json
 
 
@@ -199,9 +200,10 @@ def build_experts(**numbers: Any) -> Experts:
 
 
 def required(config: Config, key: str, kind: type = int) -> Any:
-    """A number that config.json must have."""
+    """A number that config.json must have; integers beyond any float are none."""
     value = config.get(key)
-    if isinstance(value, bool) or not isinstance(value, (kind, int)):
+    usable = isinstance(value, (kind, int)) and not isinstance(value, bool)
+    if not usable or (kind is float and not -LARGEST < value < LARGEST):
         raise ModelError(f"config.json needs a number {key!r}; it has {short(value)}")
     return value
 

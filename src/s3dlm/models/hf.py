@@ -130,11 +130,11 @@ def refuse_unknown(name: str, config: Config, trusted: bool) -> None:
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     )
 
-    kind = config.get("model_type")
-    if trusted or (isinstance(kind, str) and kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES):
+    kind = str(config.get("model_type"))[:60]
+    if trusted or kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return
     native = ", ".join(kind for family in FAMILIES for kind in family.model_types)
-    what = f"{name} is of model_type {str(kind)[:60]!r}, which is not supported"
+    what = f"{name} is of model_type {kind!r}, which is not supported"
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         what = f"{name} is of model_type {kind!r}, a plain causal model and not a diffusion model"
     raise ModelError(
