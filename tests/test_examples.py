@@ -19,6 +19,7 @@ SAYS = {
     "score_outputs.py": r"total +weight 1\.00 +AUC 1\.00",
     "sweep_and_plot.py": r"12 records; .*sweep\.svg",
     "serve_and_call.py": r"\S",
+    "code_search.py": r"(?s)baseline +failed.*s3 +passed +return max\(numbers\) - min\(numbers\)",
 }
 ARGUMENTS = {"sweep_and_plot.py": ["2"]}
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
 from s3dlm.evaluation.scoring import score_file
 from s3dlm.evaluation.scoring_report import render
+from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
 
 RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
 WRONG = r"I would say that it must be something like \boxed{41}"
@@ -58,7 +58,7 @@ def test_a_verifier_that_points_the_wrong_way_is_called_so(file):
 
     judge = as_verifier(lambda prompt, text, confidence: -float(len(text)))
     report = score_file(file, "gsm8k", verifier=judge)
-    assert report.profile == "custom"
+    assert report.verifier == "custom"
     assert report.sections[0].components[0].auc.value == 0.0
     assert any("total points the wrong way" in warning for warning in report.warnings)
 
@@ -99,7 +99,14 @@ def test_the_tables_show_what_is_in_the_report(file):
     render(score_file(file, "gsm8k"), console, explain=True)
     console.file.close()
     text = console.export_text()
-    for word in ("gsm8k", "reachability", "24 outputs", "12 pairs", "50.00 %", "0 verdicts differ"):
+    for word in (
+        "gsm8k",
+        "reachability",
+        "24 outputs",
+        "12 pairs",
+        "50.00 %",
+        "0 outputs are judged differently",
+    ):
         assert word in text
 
 
@@ -127,8 +134,8 @@ def test_a_missing_file_and_unknown_names():
         score_file("none.jsonl", "gsm8k")
     with pytest.raises(SettingsError, match="task='gsm9k'"):
         score_file("none.jsonl", "gsm9k")
-    with pytest.raises(SettingsError, match="preset='d7'"):
-        score_file("none.jsonl", "gsm8k", preset="d7")
+    with pytest.raises(SettingsError, match="grading='d7'"):
+        score_file("none.jsonl", "gsm8k", grading="d7")
 
 
 def test_scoring_needs_no_torch(file):

@@ -54,7 +54,7 @@ def test_a_sharded_llada_folder_loads_and_predicts(folder: Path) -> None:
     expected = reference_logits(LLADA, llada_tensors(LLADA), ROW)
     assert (logits(model, ROW) - expected).abs().max() <= 1e-5
     assert model.name == str(folder)
-    assert model.preset == "d1"
+    assert model.defaults.prompt_style == "d1"
     assert model.end_ids == {257, 258}
     stated = (model.denoiser.mask_id, model.denoiser.vocabulary, model.denoiser.context)
     assert stated == (259, 320, 64)
@@ -377,14 +377,15 @@ def test_tiny_without_weights_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
         load("tiny")
 
 
-def test_tiny_is_a_llada_folder_with_its_own_preset(
+def test_tiny_is_a_llada_folder_with_its_own_defaults(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "model.safetensors.index.json").unlink()
     save_file(llada_tensors(LLADA), folder / "model.safetensors")
+    (folder / "s3dlm.json").write_text(json.dumps({"prompt_style": "tiny"}))
     monkeypatch.setattr(registry, "TINY", folder)
     model = load("tiny")
-    assert (model.name, model.preset) == ("tiny", "tiny")
+    assert (model.name, model.defaults.prompt_style) == ("tiny", "tiny")
 
 
 def made_elsewhere(*, device: str | None, dtype: str | None) -> Model:

@@ -80,11 +80,11 @@ def test_one_bad_search_does_not_harm_its_neighbours() -> None:
             raise RuntimeError("no idea")
         return 0.5
 
-    packer = s3dlm.engine.Packer(fake_model())
+    batcher = s3dlm.engine.Batcher(fake_model())
     for question in ("good", "bad"):
-        packer.add(s3dlm.Job(question, None, SMALL, None, picky))
+        batcher.add(s3dlm.Job(question, None, SMALL, None, picky))
     events = []
-    while packer.running:
-        events += packer.step()
+    while batcher.running:
+        events += batcher.step()
     assert [key for key, event in events if isinstance(event, VerifierError)] == [1]
     assert [key for key, event in events if isinstance(event, s3dlm.Result)] == [0]

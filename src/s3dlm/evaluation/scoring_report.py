@@ -6,16 +6,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from s3dlm.evaluation.ranking import Estimate
 from s3dlm.evaluation.scoring import Report, Section
+from s3dlm.verifier.ranking import Estimate
 
 
 def render(report: Report, console: Console, *, explain: bool = False) -> None:
-    """Print a report; with `explain` also every verdict on which `d1` and `fixed` differ."""
+    """Print a report; with `explain` also every output on which `d1` and `fixed` differ."""
     skipped = f", {report.skipped} lines of other tasks skipped" if report.skipped else ""
     console.print(
-        f"[bold]{escape(report.task)}[/bold], profile {escape(report.profile)}, "
-        f"right and wrong by preset {report.preset}{skipped}"
+        f"[bold]{escape(report.task)}[/bold], verifier {escape(report.verifier)}, "
+        f"grading {report.grading}{skipped}"
     )
     for section in report.sections:
         console.print(_components(section))
@@ -31,11 +31,11 @@ def render(report: Report, console: Console, *, explain: bool = False) -> None:
 
 def _components(section: Section) -> Table:
     accuracy = ", ".join(
-        f"{preset} {100 * share:.2f} %" for preset, share in section.accuracy.items()
+        f"{grading} {100 * share:.2f} %" for grading, share in section.accuracy.items()
     )
     title = f"{section.name}: {section.outputs} outputs, {section.questions} questions, {section.pairs} pairs"
     table = Table(title=title, caption=f"accuracy: {accuracy}" if accuracy else None)
-    table.add_column("component")
+    table.add_column("part")
     for heading in ("weight", "mean", "AUC", "95 %", "pair accuracy", "95 %"):
         table.add_column(heading, justify="right")
     for part in section.components:
@@ -72,7 +72,7 @@ def _calibration(report: Report) -> Table:
 
 
 def _changes(report: Report) -> Table:
-    table = Table(title=f"{len(report.changes)} verdicts differ between d1 and fixed")
+    table = Table(title=f"{len(report.changes)} outputs are judged differently by d1 and fixed")
     for heading in ("line", "gold", "d1", "fixed", "d1 reads", "fixed reads", "why"):
         table.add_column(heading)
     for change in report.changes:

@@ -8,8 +8,11 @@ gives logits is a denoiser whose features *are* its logits and whose head is the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from s3dlm.models.defaults import Defaults
 
 if TYPE_CHECKING:  # listing models must not wait for torch
     from torch import Tensor
@@ -91,5 +94,17 @@ class Model:
     denoiser: Denoiser
     tokenizer: Tokenizer
     end_ids: frozenset[int]  # tokens that end an answer: end of text, end of turn
-    preset: str = "d1"  # how tasks word their prompts for this model (see tasks/)
+    defaults: Defaults = field(default_factory=Defaults)  # what it recommends
     revision: str | None = None  # the hub's commit, if it came from there
+
+    def __repr__(self) -> str:
+        weights: Any = getattr(self.denoiser, "parameters", None)
+        parameters = f", {sum(one.numel() for one in weights()):,} parameters" if weights else ""
+        return (
+            f"Model({self.name!r}, {type(self.denoiser).__name__}{parameters}, "
+            f"vocabulary {self.denoiser.vocabulary:,}, context {self.denoiser.context:,})"
+        )
+
+    def _repr_html_(self) -> str:
+        tasks = ", ".join(self.defaults.tasks)
+        return f"<p><b>{escape(self.name)}</b> {escape(repr(self))}<br>tasks: {escape(tasks)}</p>"

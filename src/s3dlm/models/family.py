@@ -201,7 +201,7 @@ def build_experts(**numbers: Any) -> Experts:
 
 def required(config: Config, key: str, kind: type = int) -> Any:
     """A number that config.json must have; integers beyond any float are none."""
-    value = config.get(key)
+    value: Any = config.get(key)
     usable = isinstance(value, (kind, int)) and not isinstance(value, bool)
     if not usable or (kind is float and not -LARGEST < value < LARGEST):
         raise ModelError(f"config.json needs a number {key!r}; it has {short(value)}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import TINY, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
 from s3dlm.models.family import Family
 from s3dlm.models.folder import read_json
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     import torch
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
-TINY = Path(__file__).parent / "tiny"
 BD3LM_BLOCK = 32
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -183,16 +183,16 @@ def _load(name: str, options: _Options, revision: str | None) -> Model:
     if name in plugins and name not in KNOWN:
         return _from_plugin(name, plugins[name], options.device, options.dtype)
     if name == "tiny":
-        return _load_folder(name, _tiny(), "tiny", options)
+        return _load_folder(name, _tiny(), options)
     if "/" not in name and not Path(name).is_dir():
         raise ModelError(
             unknown_name("model", name, [*KNOWN, *plugins]) + "; or a folder, or a hub id"
         )
     folder = find_folder(name, revision=revision, code=options.trusted)
-    return _load_folder(name, folder, "d1", options)
+    return _load_folder(name, folder, options)
 
 
-def _load_folder(name: str, folder: Path, preset: str, options: _Options) -> Model:
+def _load_folder(name: str, folder: Path, options: _Options) -> Model:
     family = find_family(read_json(folder / "config.json"))
     device = _device(options.device)
     dtype = _dtype(options.dtype, device)
@@ -210,7 +210,7 @@ def _load_folder(name: str, folder: Path, preset: str, options: _Options) -> Mod
         )
     else:
         model = _load_native(name, folder, family, device, dtype, options)
-    return replace(model, preset=preset, revision=revision_of(folder))
+    return replace(model, defaults=defaults_in(folder), revision=revision_of(folder))
 
 
 def _load_native(

@@ -8,20 +8,48 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from s3dlm.errors import VerifierError
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
-from s3dlm.verifier import Composite, Score, Verifier
-from s3dlm.verifier.equations import wrong_equalities
+from s3dlm.verifier.base import Rescoring, Score, Spans, Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of some texts."""
+
+    total: Floats  # NaN where nothing was scored
+    parts: list[Mapping[str, float]]
+    spans: list[Spans]  # what the verifier doubts in each text
+
+    @classmethod
+    def of(cls, scores: Sequence[Score]) -> Scores:
+        total = np.array([one.total for one in scores])
+        return cls(total, [one.parts for one in scores], [one.spans for one in scores])
+
+    @classmethod
+    def missing(cls, count: int) -> Scores:
+        return cls(np.full(count, np.nan), [_NO_PARTS] * count, [()] * count)
+
+    def take(self, index: Ints) -> Scores:
+        chosen = index.tolist()
+        return Scores(
+            self.total[index],
+            [self.parts[one] for one in chosen],
+            [self.spans[one] for one in chosen],
+        )
+
+
+_NO_PARTS: Mapping[str, float] = {}
 
 
 @dataclass(slots=True)
 class Scorer:
-    """One prompt's verifier with its memory; the memory is also the pool of all answers seen."""
+    """One prompt's verifier with its memory, which also holds every text seen so far."""
 
     verifier: Verifier
     question: str
@@ -31,6 +59,11 @@ class Scorer:
     texts: dict[bytes, str] = field(default_factory=dict)
     scores: dict[tuple[str, float], Score] = field(default_factory=dict)
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
+    rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
+
+    def __post_init__(self) -> None:
+        if isinstance(self.verifier, Rescoring):
+            self.rescoring = self.verifier
 
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
@@ -38,8 +71,8 @@ class Scorer:
             self.texts[key] = self.process.read(tokens)
         return self.texts[key]
 
-    def __call__(self, clean: CleanText, where: str) -> tuple[Floats, list[Mapping[str, float]]]:
-        """Scores of clean texts (rows,) and their parts."""
+    def __call__(self, clean: CleanText, where: str) -> Scores:
+        """Scores of clean texts; `where` names the moment in an error."""
         started = time.perf_counter()
         known: dict[tuple[bytes, float], Score] = {}  # children are mostly copies of each other
         scores = []
@@ -49,12 +82,7 @@ class Scorer:
                 known[key] = self._one(self.text(tokens), confidence, where)
             scores.append(known[key])
         self.seconds += time.perf_counter() - started
-        return np.array([score.total for score in scores]), [score.parts for score in scores]
-
-    def first_doubt(self, tokens: Ints) -> Ints:
-        """Where in each text the first equality stands that does not hold; −1: nowhere."""
-        spans = [wrong_equalities(self.text(row)) for row in tokens]
-        return np.array([found[0][0] if found else -1 for found in spans], dtype=np.int64)
+        return Scores.of(scores)
 
     def best(self) -> dict[str, tuple[Score, float]]:
         """Every text scored so far with its highest score and the confidence it had then."""
@@ -68,12 +96,8 @@ class Scorer:
         key = (text, confidence)
         if key not in self.scores:
             known = self.read.get(text)
-            if (
-                known is not None
-                and isinstance(self.verifier, Composite)
-                and self.verifier.built_in
-            ):
-                self.scores[key] = self.verifier.rescore(known, confidence)
+            if known is not None and self.rescoring is not None:
+                self.scores[key] = self.rescoring.rescore(known, confidence)
             else:
                 self.scores[key] = self.read[text] = self._verify(text, confidence, where)
         return self.scores[key]
