@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models import llada, registry
+from s3dlm.models import checkpoint, llada, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer
 from s3dlm.models.checkpoint import fingerprint
 from s3dlm.models.family import export
@@ -63,6 +63,15 @@ def test_a_sharded_llada_folder_loads_and_predicts(folder: Path) -> None:
 def test_one_file_and_three_hold_the_same_model(folder: Path, tmp_path: Path) -> None:
     whole = write_folder(tmp_path / "whole", LLADA, llada_tensors(LLADA))
     assert torch.equal(logits(load(str(whole)), ROW), logits(load(str(folder)), ROW))
+
+
+@pytest.mark.parametrize("size", [1, 700, 5000])
+def test_weights_are_read_in_pieces_of_any_size(
+    size: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = logits(load(str(folder)), ROW)
+    monkeypatch.setattr(checkpoint, "PIECE_BYTES", size)
+    assert torch.equal(logits(load(str(folder)), ROW), whole)
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
@@ -382,6 +391,7 @@ def test_tiny_is_a_llada_folder_with_its_own_defaults(
 ) -> None:
     (folder / "model.safetensors.index.json").unlink()
     save_file(llada_tensors(LLADA), folder / "model.safetensors")
+    (folder / "s3dlm.json").write_text(json.dumps({"prompt_style": "tiny"}))
     monkeypatch.setattr(registry, "TINY", folder)
     model = load("tiny")
     assert (model.name, model.defaults.prompt_style) == ("tiny", "tiny")

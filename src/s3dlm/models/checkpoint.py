@@ -3,7 +3,8 @@
 Safetensors only: a pickle runs code when it is opened. Names and shapes are checked in the files'
 headers before the network is built or a byte of weights is read, so a wrong checkpoint fails at once
 and the error names all that is wrong with it. The network is built without memory, and each tensor
-goes straight to its place on the device: the host holds at most the model and one shard.
+goes straight to its place on the device, a few rows at a time: the host holds little more than the
+network.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from s3dlm.models.mask import stated_mask_id
 from s3dlm.models.transformer import Transformer, check_attention
 
 QUIET_BELOW = 256 * 2**20  # bytes; smaller models load before a progress bar can be read
+PIECE_BYTES = 256 * 2**20  # of weights that the host holds beside the network
 LISTED = 5  # how many tensors an error names
 
 
@@ -132,23 +134,49 @@ def _fill(
     quiet = not progress or not console.is_terminal or total < QUIET_BELOW
     with Progress(console=console, transient=True, disable=quiet) as bar:
         task = bar.add_task("Loading weights", total=total)
-        for name, tensor in _tensors(files, slots):
+        for name, first, tensor in _pieces(files, slots):
             slot = slots[name]
             if slot.parameter not in state:
                 shape = network.get_parameter(slot.parameter).shape
                 state[slot.parameter] = torch.empty(shape, dtype=dtype, device=device)
-            rows = slot.of(state)
+            rows = slot.of(state)[first : first + len(tensor)]
             rows.copy_(tensor)
             bar.advance(task, rows.nbytes)
     return state
 
 
-def _tensors(files: list[Path], slots: Mapping[str, Slot]) -> Iterator[tuple[str, Tensor]]:
+def _pieces(files: list[Path], slots: Mapping[str, Slot]) -> Iterator[tuple[str, int, Tensor]]:
+    """Rows of stored tensors: (name, first row, rows). A file is opened anew after every
+    `PIECE_BYTES`, because all that was read of an open one counts as memory in use."""
     for path in files:
         with _open(path) as file:
-            for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
-                if name in slots:
-                    yield name, file.get_tensor(name)
+            names = [name for name in file.keys() if name in slots]  # noqa: SIM118
+        for group in _row_groups(names, slots):
+            with _open(path) as file:
+                for name, first, last in group:
+                    yield name, first, file.get_slice(name)[first:last]
+
+
+def _row_groups(
+    names: list[str], slots: Mapping[str, Slot]
+) -> Iterator[list[tuple[str, int, int]]]:
+    """All rows of all tensors, in groups of about `PIECE_BYTES` each."""
+    group: list[tuple[str, int, int]] = []
+    room = PIECE_BYTES
+    for name in names:
+        rows, *rest = slots[name].shape
+        row_bytes = 4 * math.prod(rest)  # at most: few checkpoints are in float32
+        first = 0
+        while first < rows:
+            last = min(rows, first + max(1, room // row_bytes))
+            group.append((name, first, last))
+            room -= (last - first) * row_bytes
+            first = last
+            if room <= 0 or room < row_bytes:
+                yield group
+                group, room = [], PIECE_BYTES
+    if group:
+        yield group
 
 
 def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
