@@ -130,7 +130,7 @@ class Canned:
 
 
 def with_denoiser(model: Model, denoiser: Recorder | Canned) -> Model:
-    return Model(model.name, denoiser, model.tokenizer, model.end_ids, model.preset)
+    return Model(model.name, denoiser, model.tokenizer, model.end_ids, model.defaults)
 
 
 def recorded(model: Model) -> tuple[Model, Recorder]:

@@ -32,14 +32,14 @@ from benchmarks.measure import (
 from benchmarks.memory import peak_bytes
 from benchmarks.peers import LiteralAlgorithm1, Loop
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import defaults_of
 from s3dlm.settings import Settings
-from s3dlm.tasks import recommended
 from s3dlm.tasks.problems import problems
 from s3dlm.verifier import for_task
 
 ROOT = Path(__file__).parent.parent
 TASKS = ("arithmetic", "countdown", "sudoku", "choice")
-TINY = Settings.from_json(recommended.settings("tiny", "s3"))
+TINY = Settings.recommended(defaults_of("tiny"))
 WIDE = Settings(gen_length=64, steps=8, block_length=64, temperature=0.7)
 MARK = "<!-- results -->"
 

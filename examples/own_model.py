@@ -35,7 +35,7 @@ class LetterTable:
 
 
 class Bytes:
-    """One token a byte, and no template."""
+    """One token per byte, and no template."""
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -57,9 +57,9 @@ def is_english(question: str, text: str, confidence: float | None) -> float:
 prompt = "Say something: "
 model = s3dlm.Model("letters", LetterTable(len(prompt)), Bytes(), frozenset({END}))
 for method in ("baseline", "s3"):
-    settings = s3dlm.Settings(
-        method=method, gen_length=24, steps=24, block_length=24, policy="random",
-        particles=8, branching=4, temperature=1.0, lam=40.0,
+    search = {"particles": 16, "branching": 4, "lam": 40.0, "selection": "best_seen"}
+    result = s3dlm.generate(
+        model, prompt, method=method, verifier=is_english, gen_length=24, steps=24,
+        block_length=24, policy="random", temperature=1.0, **(search if method == "s3" else {}),
     )  # fmt: skip
-    result = s3dlm.generate(model, prompt, settings=settings, verifier=is_english)
     print(f"{method:9} {is_english(prompt, result.text, None):.2f}  {result.text}")

@@ -1,6 +1,6 @@
-"""Your own task: a JSONL file with "question" and "gold", and the name of a verifier profile.
+"""Your own task: a file of JSON lines with "question" and "gold", and the name of a similar task.
 
-The same file works on the command line: s3dlm eval --task additions.jsonl:gsm8k --out runs/mine
+The same file works on the command line: s3dlm eval --task stamps.jsonl:arithmetic --out runs/mine
 """
 
 import json
@@ -11,26 +11,28 @@ import s3dlm
 from s3dlm import answers, tasks
 
 folder = Path(tempfile.mkdtemp())
-problems = [(f"Tom has {a} cards. He gets {b} from Sam. How many has he now?", a + b)
-            for a, b in ((3, 4), (10, 7), (25, 8))]  # fmt: skip
-path = folder / "additions.jsonl"
+problems = [
+    (f"Leo has {a} bags of {b} stamps. He sells {c} of them. How many stamps does Leo have now?", a * b - c)
+    for a, b, c in ((2, 6, 8), (5, 4, 8))
+]  # fmt: skip
+path = folder / "stamps.jsonl"
 path.write_text("".join(json.dumps({"question": q, "gold": str(g)}) + "\n" for q, g in problems))
 
-name = f"{path}:gsm8k"  # whose verifier and whose kind of answer
+name = f"{path}:arithmetic"  # the task whose verifier and answer format to use
 model = s3dlm.load("tiny")
 task = tasks.get(name)
-samples = tasks.load(task, preset=model.preset).samples
+samples = tasks.load(task, prompt_style=model.defaults.prompt_style).samples
 results = s3dlm.generate_batch(
     model,
     [sample.question for sample in samples],
     task=name,
-    settings=s3dlm.Settings(gen_length=64, steps=16),
+    method="best",
     sample_ids=[sample.id for sample in samples],
 )
 right = [
     answers.grade(task.answer, result.text, sample.gold, "fixed", sample.question)
     for sample, result in zip(samples, results, strict=True)
 ]
-for sample, result, ok in zip(samples, results, right, strict=True):  # no \\boxed{}, no mark
+for sample, result, ok in zip(samples, results, right, strict=True):
     print("right" if ok else "wrong", "gold", sample.gold, "text", result.text)
 print(f"{sum(right):.0f} of {len(right)} right")

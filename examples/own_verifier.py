@@ -1,20 +1,30 @@
-"""Your own verifier: a function from (question, text, confidence) to a number, higher is better."""
+"""Your own verifier: a function from (question, text, confidence) to a number from 0 to 1."""
+
+import re
 
 import s3dlm
+from s3dlm.answers import expressions  # a calculator that is safe for model-written text
 
 
-def short_and_sure(question: str, text: str, confidence: float | None) -> float:
-    """Prefers answers that are given, sure and short."""
-    given = "answer" in text.lower()
-    return 0.5 * given + 0.3 * (confidence or 0.0) + 0.2 / (1 + len(text) / 40)
+def reaches_the_target(question: str, text: str, confidence: float | None) -> float:
+    """Does the answer use the given numbers, and how far is its value from the target?"""
+    target, *numbers = map(int, re.findall(r"\d+", question))
+    written = text.partition("<answer>")[2].partition("<")[0]
+    answer = expressions.parse(written)
+    value = None if answer is None else answer.value()
+    if value is None:
+        return 0.0
+    used = sorted(map(int, re.findall(r"\d+", written))) == sorted(numbers)
+    return 0.4 * used + 0.6 / (1 + abs(value - target))
 
 
-model = s3dlm.load("tiny")
-settings = s3dlm.Settings(gen_length=64, steps=16, lam=4.0)
 result = s3dlm.generate(
-    model, "Target: 45 Numbers: 8, 7, 11", task="countdown", settings=settings,
-    verifier=short_and_sure,
-)  # fmt: skip
+    "tiny",
+    "Target: 15 Numbers: 10, 1, 6",
+    task="countdown",
+    method="best",
+    verifier=reaches_the_target,
+)
 for survivor in result.survivors:
     print(f"{survivor.score:.3f}  {survivor.answer}")
 print("chosen:", result.answer)

@@ -22,13 +22,9 @@ port = server.servers[0].sockets[0].getsockname()[1]
 
 body = {
     "model": "tiny",
-    "messages": [{"role": "user", "content": "Target: 45 Numbers: 8, 7, 11"}],
+    "messages": [{"role": "user", "content": "Target: 15 Numbers: 10, 1, 6"}],
     "task": "countdown",  # beyond OpenAI's own fields: the task and every setting of the search
-    "method": "s3",
-    "particles": 2,
-    "branching": 2,
-    "gen_length": 64,
-    "steps": 16,
+    "method": "best",
     "seed": 1,
 }
 request = urllib.request.Request(

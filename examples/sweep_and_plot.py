@@ -1,4 +1,4 @@
-"""A sweep and its picture: accuracy against rows forwarded, over the number of particles.
+"""A sweep and its picture: accuracy against NFE, over the number of particles.
 
 The same on the command line:
 s3dlm eval --task countdown --method best_of_k,s3 -N 1,2,4 --limit 50 --out runs/sweep
@@ -13,23 +13,25 @@ import s3dlm
 from s3dlm import tasks
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation import records
-from s3dlm.evaluation.run import Plan, evaluate
+from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.run import evaluate
 from s3dlm.integrations import frames
 
 problems = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 folder = Path(tempfile.mkdtemp())
 model = s3dlm.load("tiny")
-base = s3dlm.Settings(gen_length=64, steps=16, branching=2)
-conditions = plans.grid(["countdown"], ["best_of_k", "s3"], base, {"particles": [1, 2, 4]})
-loaded = {"countdown": tasks.load(tasks.get("countdown"), preset=model.preset, limit=problems)}
-evaluate(model, Plan(conditions, base, loaded), folder / "run")
+defaults = plans.defaults_of("tiny")
+sweeps = {"particles": [1, 2, 4]}
+conditions = plans.grid(["countdown"], ["best_of_k", "s3"], defaults, {"steps": 16}, sweeps)
+loaded = {"countdown": tasks.load(tasks.get("countdown"), prompt_style="tiny", limit=problems)}
+evaluate(model, Plan(conditions, loaded), folder / "run")
 
 points = defaultdict(list)
 by_spec = {condition.spec: condition for condition in conditions}
 rows = frames.runs(folder / "run")  # pandas.DataFrame(rows) works too
 for record in records.read(folder / "run"):
     condition = by_spec[record.spec]
-    points[condition.label, condition.settings.particles].append((record.nfe, record.correct))
+    points[condition.label, condition.children].append((record.nfe, record.correct))
 
 import matplotlib  # noqa: E402
 
@@ -45,7 +47,7 @@ for label in ("best_of_k", "s3"):
         marker="o",
         label=label,
     )
-axis.set(xscale="log", xlabel="rows forwarded a problem", ylabel="accuracy")
+axis.set(xscale="log", xlabel="NFE per problem", ylabel="accuracy")
 axis.legend()
 figure.savefig(folder / "sweep.svg")
 plt.close(figure)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import Defaults
 
 MASK, END = 256, 257
 
@@ -30,7 +31,7 @@ class ByteTokenizer:
 class FakeDenoiser:
     """Prefers the bytes of some texts; which one depends a little on what is already revealed.
 
-    Features are the logits. They depend on the row alone, exactly, whatever it is packed with.
+    Features are the logits. They depend on the row alone, exactly, whatever it is batched with.
     """
 
     mask_id, vocabulary = MASK, 258
@@ -78,4 +79,10 @@ COUNTDOWN = (
 
 
 def fake_model(texts: Sequence[str] = COUNTDOWN, **options: float) -> Model:
-    return Model("fake", FakeDenoiser(texts, **options), ByteTokenizer(), frozenset({END}), "tiny")  # type: ignore[arg-type]
+    return Model(
+        "fake",
+        FakeDenoiser(texts, **options),
+        ByteTokenizer(),
+        frozenset({END}),
+        Defaults(prompt_style="tiny"),
+    )  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ def test_a_trace_replays_what_was_seen(
 ) -> None:
     path, seen = recorded
     trace = s3dlm.read_trace(path)
-    assert trace.header["version"] == 1
+    assert trace.header["version"] == 2
     *steps, result = trace
     *steps_seen, result_seen = seen
     assert len(steps) == len(steps_seen) == SETTINGS.steps
@@ -88,3 +88,36 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
 def test_results_are_plain_data() -> None:
     result = s3dlm.generate(fake_model(), "why?", settings=SETTINGS)
     assert json.dumps(dataclasses.asdict(result))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda row: row.pop("parent"),
+        lambda row: row.update(parent=["x"]),
+        lambda row: row.update(parent=[1]),
+        lambda row: row.update(tokens=[[1], [1, 2]]),
+        lambda row: row.update(tokens=3),
+        lambda row: row.update(score=None),
+        lambda row: row.update(pieces=[]),
+        lambda row: row.update(pieces={"x": "y"}),
+        lambda row: row.update(event="unknown"),
+        lambda row: row.update(clean=[[10**400]]),
+    ],
+)
+def test_a_damaged_step_is_named_by_its_line(recorded, damage) -> None:  # type: ignore[no-untyped-def]
+    path, _ = recorded
+    lines = path.read_text().split("\n")
+    row = json.loads(lines[2])
+    damage(row)
+    lines[2] = json.dumps(row)
+    path.write_text("\n".join(lines))
+    with pytest.raises(RecordError, match="line 3 is not a step or result"):
+        s3dlm.read_trace(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]\n", "3\n", "[" * 100_000 + "\n{}\n", "\x00\n"])
+def test_a_file_that_is_not_a_trace_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.jsonl").write_text(text)
+    with pytest.raises(RecordError, match=r"t\.jsonl"):
+        s3dlm.read_trace(tmp_path / "t.jsonl")

@@ -1,13 +1,17 @@
-"""Fit the weights of the `plus` verifier, and say by cross-validation what they are worth.
+"""Fit the weights of the `plus` verifier on one half of the questions, and report on the other.
 
-    S3DLM_DATA=folder python tools/fit_verifier.py [gsm8k math500]
+    S3DLM_DATA=folder python tools/fit_verifier.py [gsm8k math500] [--swap]
 
-Reads `llada8b_outputs.jsonl` in that folder: two outputs to every question. The loss is pairwise
-(of a right and a wrong output to one question, the right one should score higher) with a small
-pointwise term to steady it, an L2 penalty, and weights that cannot be negative. A pair counts under
-each grading preset that calls one output right and the other wrong, so that the weights do not lean
-on the quirks of either. Folds are cut by question. Prints the cross-validated pair accuracy and
-AUC (with the weights rounded as they ship) and the rows for `verifier/profiles.py`.
+Reads `llada8b_outputs.jsonl` in that folder: two outputs to every question. The half of a question is
+decided by its hash (`verifier/weights.py`), and the other half is not looked at before the last line.
+The loss is pairwise (of a right and a wrong output to one question, the right one should score higher)
+with a small pointwise term, an L2 penalty, and weights that cannot be negative. A pair counts under
+each grading that calls one output right and the other wrong.
+
+The penalty and the groups of features (`plus_candidates.py`) are chosen inside the fit half: of all
+settings whose cross-validated pair accuracy lies within one standard error of the best, the one with
+the fewest features and the strongest penalty. `--swap` exchanges the halves: a second, independent
+estimate of what the procedure is worth.
 """
 
 from __future__ import annotations
@@ -20,24 +24,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import json
 import sys
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from plus_candidates import GROUPS
 
 from s3dlm.answers import grade
-from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
-from s3dlm.verifier.evidence import evidence
+from s3dlm.verifier import for_task
 from s3dlm.verifier.plus import FEATURES
+from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
 from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.weights import in_fit_half
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
-NAMES = [feature.__name__ for group in FEATURES.values() for feature in group]
-PRESETS = ("d1", "fixed")
-PENALTY = 0.01
+SHIPPED = [feature for group in FEATURES.values() for feature in group]
+CANDIDATES = [feature for group in GROUPS.values() for feature in group]
+NAMES = [feature.__name__ for feature in (*SHIPPED, *CANDIDATES)]
+GRADINGS = ("d1", "fixed")
+PENALTIES = (0.3, 0.1, 0.03, 0.01)
 POINTWISE = 0.3
-FOLDS, REPEATS = 10, 3
+FOLDS, REPEATS = 5, 2
 
 
 @dataclass(frozen=True)
@@ -45,52 +55,89 @@ class Outputs:
     """The features and verdicts of all outputs of a task."""
 
     features: Floats  # [outputs, features]
-    right: dict[str, NDArray[np.bool_]]  # by preset
+    right: dict[str, Bools]  # by grading
     question: NDArray[np.int64]
     length: NDArray[np.int64]
+    fit: Bools  # whether the output's question is in the fit half
+    paper: Floats  # the paper's score, for comparison
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is chosen inside the fit half."""
+
+    groups: tuple[str, ...]
+    penalty: float
+
+    @property
+    def columns(self) -> list[int]:
+        """The columns of the features it uses."""
+        extra = {feature.__name__ for group in self.groups for feature in GROUPS[group]}
+        return [at for at, name in enumerate(NAMES) if at < len(SHIPPED) or name in extra]
+
+
+# Simplest first: fewer features, then a stronger penalty.
+SETTINGS = [
+    Setting(groups, penalty)
+    for count in range(len(GROUPS) + 1)
+    for groups in combinations(GROUPS, count)
+    for penalty in PENALTIES
+]
 
 
 def read(task: str) -> Outputs:
     """Features and verdicts, one row for each output."""
     file = Path(os.environ["S3DLM_DATA"]) / "llada8b_outputs.jsonl"
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
     rows = [row for row in rows if row["task"] == task]
     numbers: dict[str, int] = {}
-    question = [numbers.setdefault(row["question"], len(numbers)) for row in rows]
-    right = {
-        preset: np.array(
-            [grade(task, r["output"], r["gold"], preset, r["question"]) == 1.0 for r in rows]
-        )
-        for preset in PRESETS
-    }
-    features = np.array([_features(row["question"], row["output"]) for row in rows])
-    lengths = np.array([row["gen_length"] for row in rows])
-    return Outputs(features, right, np.array(question), lengths)
+    paper = for_task(task)
+    return Outputs(
+        features=np.array([_features(row["question"], row["output"]) for row in rows]),
+        right={
+            grading: np.array(
+                [grade(task, r["output"], r["gold"], grading, r["question"]) == 1.0 for r in rows]
+            )
+            for grading in GRADINGS
+        },
+        question=np.array([numbers.setdefault(row["question"], len(numbers)) for row in rows]),
+        length=np.array([row["gen_length"] for row in rows]),
+        fit=np.array([in_fit_half(row["question"]) for row in rows]),
+        paper=np.array([paper.score(row["question"], row["output"]).total for row in rows]),
+    )
 
 
 def _features(question: str, output: str) -> list[float]:
     reading = Reading(question, output)
-    known = evidence(reading)
-    return [feature(reading, known) for group in FEATURES.values() for feature in group]
+    return [feature(reading) for feature in (*SHIPPED, *CANDIDATES)]
 
 
-def pairs(outputs: Outputs, chosen: NDArray[np.bool_]) -> Floats:
-    """Features of the right output less those of the wrong one, for each pair among the chosen."""
+def pairs(outputs: Outputs, right: Bools, chosen: Bools) -> list[tuple[int, int]]:
+    """The right and the wrong output of every question that has both among the chosen."""
+    rows = np.flatnonzero(chosen)
     by_question: dict[int, list[int]] = {}
-    for row in np.flatnonzero(chosen):
+    for row in rows:
         by_question.setdefault(int(outputs.question[row]), []).append(int(row))
-    differences = [
-        outputs.features[a] - outputs.features[b]
-        for verdicts in outputs.right.values()
-        for rows in by_question.values()
-        for a in rows
-        for b in rows
-        if verdicts[a] and not verdicts[b]
+    return [
+        (a, b)
+        for group in by_question.values()
+        for a in group
+        for b in group
+        if right[a] > right[b]
     ]
-    return np.array(differences)
 
 
-def fit(differences: Floats, points: Floats, right: Floats, steps: int = 1500) -> Floats:
+def train(outputs: Outputs, chosen: Bools, setting: Setting, steps: int = 400) -> Floats:
+    """The weights from the chosen outputs alone, as they ship: shares in hundredths."""
+    points = outputs.features[:, setting.columns]
+    both = [pair for right in outputs.right.values() for pair in pairs(outputs, right, chosen)]
+    differences = np.array([points[a] - points[b] for a, b in both])
+    right = np.mean([verdicts[chosen] for verdicts in outputs.right.values()], axis=0)
+    weights = fit(differences, points[chosen], right, setting.penalty, steps)
+    return np.round(weights / weights.sum(), 2)
+
+
+def fit(differences: Floats, points: Floats, right: Floats, penalty: float, steps: int) -> Floats:
     """Minimise the loss by accelerated gradient steps, projected on weights of 0 or more."""
     count = points.shape[1]
     mean = points.mean(axis=0)
@@ -99,7 +146,7 @@ def fit(differences: Floats, points: Floats, right: Floats, steps: int = 1500) -
     for step in range(1, steps + 1):
         missed = 1 / (1 + np.exp(differences @ ahead))
         error = 1 / (1 + np.exp(-((points - mean) @ ahead + bias))) - right
-        gradient = -(differences * missed[:, None]).mean(axis=0) + 2 * PENALTY * ahead
+        gradient = -(differences * missed[:, None]).mean(axis=0) + 2 * penalty * ahead
         gradient += POINTWISE * ((points - mean) * error[:, None]).mean(axis=0)
         bias -= error.mean()
         stepped = np.maximum(ahead - rate * gradient, 0.0)
@@ -108,70 +155,86 @@ def fit(differences: Floats, points: Floats, right: Floats, steps: int = 1500) -
     return weights
 
 
-def rounded(weights: Floats) -> Floats:
-    """As they ship: shares in hundredths; what is below one hundredth is left out."""
-    return np.round(weights / weights.sum(), 2)
-
-
-def train(outputs: Outputs, chosen: NDArray[np.bool_]) -> Floats:
-    """The weights from the chosen outputs alone."""
-    right = np.mean([verdicts[chosen] for verdicts in outputs.right.values()], axis=0)
-    return rounded(fit(pairs(outputs, chosen), outputs.features[chosen], right))
-
-
-def cross_validate(outputs: Outputs) -> None:
-    """Score every output by weights that never saw its question; print what that is worth."""
-    questions = int(outputs.question.max()) + 1
-    resamples = Resamples.draw(questions, draws=200, seed=0)
-    figures: dict[str, list[tuple[float, ...]]] = {preset: [] for preset in PRESETS}
+def cross_validated(outputs: Outputs, chosen: Bools, setting: Setting) -> float:
+    """Pair accuracy among the chosen, each pair ordered by weights that never saw its question."""
+    values = []
     for repeat in range(REPEATS):
-        fold = np.random.default_rng(repeat).permutation(questions) % FOLDS
+        rng = np.random.default_rng(repeat)
+        fold = (rng.permutation(int(outputs.question.max()) + 1) % FOLDS)[outputs.question]
         scores = np.zeros(len(outputs.question))
         for number in range(FOLDS):
-            held_out = fold[outputs.question] == number
-            scores[held_out] = outputs.features[held_out] @ train(outputs, ~held_out)
-        scores = np.round(scores, 9)  # equal features are a tie, whatever the order of summation
-        for preset in PRESETS:
-            figures[preset].append(_figures(outputs, scores, preset, resamples))
-    for preset, values in figures.items():
-        pair, balanced, ranked = np.mean(values, axis=0)
-        spread = np.std([value[0] for value in values])
+            held_out = chosen & (fold == number)
+            weights = train(outputs, chosen & ~held_out, setting)
+            scores[held_out] = outputs.features[held_out][:, setting.columns] @ weights
+        values += [accuracy(outputs, scores, right, chosen) for right in outputs.right.values()]
+    return float(np.mean(values))
+
+
+def accuracy(outputs: Outputs, scores: Floats, right: Bools, chosen: Bools) -> float:
+    """The share of pairs in which the right output scores higher; a tie counts half."""
+    scores = np.round(scores, 9)  # equal features are a tie, whatever the order of summation
+    both = pairs(outputs, right, chosen)
+    return float(
+        np.mean([(scores[a] > scores[b]) + 0.5 * (scores[a] == scores[b]) for a, b in both])
+    )
+
+
+def choose(outputs: Outputs, chosen: Bools) -> tuple[Setting, float, float]:
+    """The simplest setting within one standard error of the best; its figure, and the best one."""
+    values = [cross_validated(outputs, chosen, setting) for setting in SETTINGS]
+    best = max(values)
+    count = len(pairs(outputs, outputs.right["fixed"], chosen))
+    bound = best - np.sqrt(best * (1 - best) / count)
+    at = next(at for at, value in enumerate(values) if value >= bound)
+    return SETTINGS[at], values[at], best
+
+
+def report(outputs: Outputs, scores: Floats, chosen: Bools, label: str) -> None:
+    """Pair accuracy and AUC on the chosen outputs, with 95 % intervals over questions."""
+    resamples = Resamples.draw(int(outputs.question.max()) + 1, draws=2000, seed=0)
+    question = list(outputs.question[chosen])
+    for grading, right in outputs.right.items():
+        shown = list(np.round(scores[chosen], 9))
+        paired, count = pair_accuracy(shown, list(right[chosen]), question, resamples)
+        ranked = auc(shown, list(right[chosen]), question, resamples)
+        lengths = [accuracy_where(outputs, scores, right, chosen, length) for length in (128, 256)]
         print(
-            f"  {preset:<6} pair accuracy {pair:.3f} (± {spread:.3f} over foldings), "
-            f"by length of the right one {balanced:.3f}, AUC at 128 {ranked:.3f}"
+            f"  {label:<6} {grading:<6} pair accuracy {paired.value:.3f} "
+            f"({paired.low:.3f}–{paired.high:.3f}, {count} pairs), balanced over lengths "
+            f"{np.mean(lengths):.3f}, AUC {ranked.value:.3f} ({ranked.low:.3f}–{ranked.high:.3f})"
         )
 
 
-def _figures(
-    outputs: Outputs, scores: Floats, preset: str, resamples: Resamples
-) -> tuple[float, float, float]:
-    """Pair accuracy; the mean of it where the shorter and where the longer is right; AUC at 128."""
-    right = outputs.right[preset]
-    whole, _ = pair_accuracy(list(scores), list(right), list(outputs.question), resamples)
-    halves = []
-    for length in (128, 256):
-        wins = [
-            (scores[a] > scores[b]) + 0.5 * (scores[a] == scores[b])
-            for a in np.flatnonzero(right & (outputs.length == length))
-            for b in np.flatnonzero(~right & (outputs.question == outputs.question[a]))
-        ]
-        halves.append(np.mean(wins))
-    short = outputs.length == 128
-    ranked = auc(list(scores[short]), list(right[short]), list(outputs.question[short]), resamples)
-    assert whole.value is not None
-    assert ranked.value is not None
-    return whole.value, float(np.mean(halves)), ranked.value
+def accuracy_where(
+    outputs: Outputs, scores: Floats, right: Bools, chosen: Bools, length: int
+) -> float:
+    """Pair accuracy among pairs whose right output has this length."""
+    scores = np.round(scores, 9)
+    both = [(a, b) for a, b in pairs(outputs, right, chosen) if outputs.length[a] == length]
+    return float(
+        np.mean([(scores[a] > scores[b]) + 0.5 * (scores[a] == scores[b]) for a, b in both])
+    )
 
 
 def main() -> None:
-    """Fit each task and print its figures and its row."""
-    for task in sys.argv[1:] or ["gsm8k", "math500"]:
+    """Choose and fit on one half, report on the other, print the row for `verifier/weights.py`."""
+    names = [name for name in sys.argv[1:] if name != "--swap"]
+    for task in names or ["gsm8k", "math500"]:
         outputs = read(task)
-        print(f"{task}: {len(outputs.question)} outputs, cross-validated:")
-        cross_validate(outputs)
-        weights = train(outputs, np.ones(len(outputs.question), dtype=bool))
-        row = {name: float(w) for name, w in zip(NAMES, weights, strict=True) if w}
-        print(f"  fitted on all: {json.dumps(row)}")
+        fitted = ~outputs.fit if "--swap" in sys.argv else outputs.fit
+        setting, value, best = choose(outputs, fitted)
+        print(f"{task}: {fitted.sum()} outputs to fit on, {(~fitted).sum()} to report on")
+        print(
+            f"  chosen: groups {list(setting.groups)}, penalty {setting.penalty}; cross-validated"
+        )
+        print(f"  inside the fit half {value:.3f}, the best setting there {best:.3f}")
+        weights = train(outputs, fitted, setting, steps=1500)
+        report(outputs, outputs.paper, ~fitted, "paper")
+        report(outputs, outputs.features[:, setting.columns] @ weights, ~fitted, "plus")
+        used = (NAMES[at] for at in setting.columns)
+        print(
+            f"  weights: {json.dumps({n: float(w) for n, w in zip(used, weights, strict=True) if w})}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Search at inference time for diffusion language models.
+"""Inference-time search for diffusion language models.
 
     import s3dlm
     model = s3dlm.load("tiny")
@@ -15,34 +15,50 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from s3dlm.engine import Job as Job
-    from s3dlm.engine import Result as Result
     from s3dlm.engine import generate as generate
     from s3dlm.engine import generate_batch as generate_batch
     from s3dlm.engine import run as run
     from s3dlm.engine import stream as stream
     from s3dlm.errors import S3dlmError as S3dlmError
+    from s3dlm.evaluation.api import evaluate as evaluate
+    from s3dlm.models.base import Denoiser as Denoiser
     from s3dlm.models.base import Model as Model
     from s3dlm.models.registry import load as load
-    from s3dlm.search.loop import Step as Step
+    from s3dlm.result import Result as Result
+    from s3dlm.search.methods import METHODS as METHODS
+    from s3dlm.search.methods import Method as Method
+    from s3dlm.search.methods import register_method as register_method
     from s3dlm.search.select import Survivor as Survivor
+    from s3dlm.search.step import Step as Step
     from s3dlm.settings import Settings as Settings
+    from s3dlm.tasks.base import Task as Task
     from s3dlm.trace import read_trace as read_trace
     from s3dlm.trace import write_trace as write_trace
+    from s3dlm.verifier.base import Score as Score
+    from s3dlm.verifier.base import Verifier as Verifier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
+    "Denoiser": "models.base",
     "Job": "engine",
+    "METHODS": "search.methods",
+    "Method": "search.methods",
     "Model": "models.base",
-    "Result": "engine",
+    "Result": "result",
     "S3dlmError": "errors",
+    "Score": "verifier.base",
     "Settings": "settings",
-    "Step": "search.loop",
+    "Step": "search.step",
     "Survivor": "search.select",
+    "Task": "tasks.base",
+    "Verifier": "verifier.base",
+    "evaluate": "evaluation.api",
     "generate": "engine",
     "generate_batch": "engine",
     "load": "models.registry",
     "read_trace": "trace",
+    "register_method": "search.methods",
     "run": "engine",
     "stream": "engine",
     "write_trace": "trace",

@@ -1,6 +1,6 @@
 """A search in the terminal: particles as rows, hidden positions as blocks, scores as bars.
 
-On a terminal the board is redrawn in place; anywhere else it becomes one plain line a step. It only
+On a terminal the board is redrawn in place; anywhere else it becomes one plain line per step. It only
 looks at events, so a recorded trace plays as well as a running search.
 """
 
@@ -16,9 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from s3dlm.engine import Result
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
+from s3dlm.result import Result
+from s3dlm.search.step import Step
 from s3dlm.trace import Trace
 
 HIDDEN = "░"
@@ -62,7 +62,7 @@ def _lines(events: Iterable[Step | Result], console: Console) -> Iterator[Step |
         if isinstance(event, Step):
             scored = "" if np.isnan(event.score).all() else f"  best {np.nanmax(event.score):.3f}"
             console.print(
-                f"step {event.index + 1}/{event.total}  rows {event.rows}  ESS {event.ess:.1f}"
+                f"step {event.index + 1}/{event.total}  NFE {event.nfe}  ESS {event.ess:.1f}"
                 f"  ancestors {event.unique_ancestors}  confidence {event.confidence.mean():.3f}"
                 f"{scored}",
                 highlight=False,
@@ -93,7 +93,7 @@ def _board(
     foot.add_row(
         ProgressBar(total=step.total, completed=step.index + 1, width=min(30, width // 3)),
         f"step {step.index + 1}/{step.total}",
-        f"rows {step.rows}",
+        f"NFE {step.nfe}",
         f"ESS {step.ess:.1f} of {step.weight.size}",
         f"ancestors {step.unique_ancestors}",
     )

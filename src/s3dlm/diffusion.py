@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.models.forward import Prediction, Rows
-from s3dlm.schedule import POLICIES, Draw, Reveal, choose
-from s3dlm.search.particles import Canvas, CleanText, Floats, Ints
+from s3dlm.models.forward import Rows
+from s3dlm.schedule import POLICIES, Draw, Reveal, block_lengths, choose, reveals
+from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction
 
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})
@@ -41,13 +41,9 @@ class MaskedDiffusion:
     def steps(self) -> int:
         return len(self.schedule)
 
-    def is_due(self, cadence: str, step: int) -> bool:
-        last = step == self.steps - 1
-        if cadence == "step" or last:
-            return True
-        if cadence == "block":
-            return self.schedule[step + 1].start != self.schedule[step].start
-        return (step + 1) % int(cadence) == 0
+    def ends_block(self, step: int) -> bool:
+        following = self.schedule[step + 1 : step + 2]
+        return not following or following[0].start != self.schedule[step].start
 
     def start(self) -> Canvas:
         shape = (1, self.schedule[-1].stop)
@@ -57,7 +53,7 @@ class MaskedDiffusion:
         result: NDArray[np.bool_] = (tokens == self.mask_id).any(axis=1)
         return result
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator, heat: float) -> Rows:
+    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         reveal = self.schedule[step]
         draws = self.draws if self.temperature > 0 else 1
         return Rows(
@@ -67,7 +63,7 @@ class MaskedDiffusion:
             start=reveal.start,
             stop=reveal.stop,
             uniforms=rng.random((len(tokens), reveal.stop - reveal.start, draws)),
-            temperature=self.temperature * heat,
+            temperature=self.temperature,
             look_ahead=self.look_ahead_wanted,
             statistics=self.policy in POLICIES_WITH_STATISTICS,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
@@ -77,19 +73,18 @@ class MaskedDiffusion:
         self,
         canvas: Canvas,
         prediction: Prediction,
-        row: Ints,
         draw: Ints,
         step: int,
         rng: np.random.Generator,
     ) -> Canvas:
-        reveal = self.schedule[step]
+        reveal, predicted, row = self.schedule[step], prediction.value, prediction.row
         block = slice(reveal.start, reveal.stop)
         draw = draw if self.temperature > 0 else np.zeros_like(draw)
         sampled = Draw(
-            tokens=prediction.draws[row, :, draw],
-            logp=prediction.draws_logp[row, :, draw],
-            margin=None if prediction.margin is None else prediction.margin[row],
-            entropy=None if prediction.entropy is None else prediction.entropy[row],
+            tokens=predicted.draws[row, :, draw],
+            logp=predicted.draws_logp[row, :, draw],
+            margin=None if predicted.margin is None else predicted.margin[row],
+            entropy=None if predicted.entropy is None else predicted.entropy[row],
         )
         masked = canvas.tokens[:, block] == self.mask_id
         chosen = choose(POLICIES[self.policy](sampled, rng), masked, reveal.count)
@@ -108,11 +103,12 @@ class MaskedDiffusion:
             if end[row] or tokens[row, 0] in self.end_ids:
                 tokens[row, end[row] :] = tokens[row, end[row]]
 
-    def look_ahead(self, canvas: Canvas, prediction: Prediction | None, row: Ints) -> CleanText:
+    def look_ahead(self, canvas: Canvas, prediction: Prediction) -> CleanText:
         tokens, logp = canvas.tokens, canvas.logp
-        if prediction is not None:
+        if prediction.value is not None:
             # What is known stands in a prediction too, and of two log-probabilities one is zero.
-            predicted, both = prediction.top[row], logp + prediction.top_logp[row]
+            value, row = prediction.value, prediction.row
+            predicted, both = value.top[row], logp + value.top_logp[row]
             finished = row < 0
             if finished.any():
                 predicted[finished], both[finished] = tokens[finished], logp[finished]
@@ -131,7 +127,7 @@ class MaskedDiffusion:
     def read(self, tokens: Ints) -> str:
         return self.decode(tokens[: self.length(tokens)].tolist())
 
-    def forget(self, canvas: Canvas, start: Ints) -> Canvas:
+    def hide(self, canvas: Canvas, start: Ints) -> Canvas:
         """Hide each text from a character on, with a little room behind its end to grow into."""
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         for row in np.flatnonzero(start >= 0):
@@ -147,6 +143,13 @@ class MaskedDiffusion:
         pace, length = self.schedule[0].count, canvas.tokens.shape[1]
         steps = max(1, -(-most // pace))
         return replace(self, schedule=[Reveal(0, length, pace)] * steps)
+
+    def with_block_lengths(self) -> list[MaskedDiffusion]:
+        length = self.schedule[-1].stop
+        return [
+            replace(self, schedule=reveals(length, self.steps, block))
+            for block in block_lengths(length, self.steps)
+        ]
 
     def nll(self, canvas: Canvas) -> Floats:
         counted = self._until_end(canvas.tokens)

@@ -1,6 +1,6 @@
-"""Where searches meet the model: any number of them side by side, one forward for all at a time.
+"""Where searches meet the model: any number of them side by side, one forward pass for all at a time.
 
-`Packer` gathers what the running searches ask for, forwards it together and hands the predictions
+`Batcher` gathers what the running searches ask for, forwards it together and hands the predictions
 out; `run`, `stream`, `generate` and `generate_batch` are ways to drain it. What happens once per
 prompt, before and after, is in jobs.py.
 """
@@ -11,27 +11,21 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from s3dlm.errors import S3dlmError, SettingsError
-from s3dlm.jobs import Job, Result, Running, finish, prepare
+from s3dlm.errors import S3dlmError, SettingsError, shown
+from s3dlm.jobs import Job, Running, finish, prepare
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Prediction, Rows
-from s3dlm.search.loop import Step
+from s3dlm.models.registry import load
+from s3dlm.result import Result
+from s3dlm.search.methods import Method
+from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 
-__all__ = [
-    "Job",
-    "Packer",
-    "Result",
-    "advance",
-    "generate",
-    "generate_batch",
-    "run",
-    "stream",
-]
+__all__ = ["Batcher", "Job", "Result", "advance", "generate", "generate_batch", "run", "stream"]
 
 
-class Packer:
-    """Runs searches side by side: each `step` is one forward for everyone who waits for one."""
+class Batcher:
+    """Runs searches side by side: each `step` is one forward pass for everyone who waits for one."""
 
     def __init__(self, model: Model, **forward: int) -> None:
         self.model = model
@@ -41,26 +35,34 @@ class Packer:
 
     @property
     def rows(self) -> int:
-        """Rows waiting for the next forward."""
+        """Canvases waiting for the next forward pass."""
         return sum(len(rows.canvas) for one in self.running.values() for rows in one.asked or ())
 
     def add(self, job: Job) -> int:
-        """Start a job; its key names its events. A bad job raises here and touches nobody."""
-        running = prepare(self.model, job)
-        _asks(running, next(running.search))
+        """Start a job; its key names its events. A bad job raises here and changes nothing else."""
+        return self.start(prepare(self.model, job))
+
+    def start(self, one: Running) -> int:
+        """As `add`, for a search that was prepared elsewhere."""
+        one.started = time.perf_counter()
+        _asks(one, next(one.search))
         key, self._next = self._next, self._next + 1
-        self.running[key] = running
+        self.running[key] = one
         return key
 
     def remove(self, key: int) -> None:
-        """Give a job up; its rows leave the batch."""
+        """Cancel a job; it leaves the batch."""
         gone = self.running.pop(key, None)
         if gone is not None:
             gone.search.close()
 
-    def step(self) -> list[tuple[int, Step | Result | S3dlmError]]:
-        """One forward for all who wait; a search that fails ends with its error, alone."""
-        waiting = [(key, one, one.asked) for key, one in self.running.items() if one.asked]
+    def step(
+        self, keys: Iterable[int] | None = None
+    ) -> list[tuple[int, Step | Result | S3dlmError]]:
+        """One forward pass for all who wait, or for those with these keys; a search that fails ends
+        with its own error. If the forward pass raises, no search has advanced."""
+        chosen = self.running if keys is None else {key: self.running[key] for key in keys}
+        waiting = [(key, one, one.asked) for key, one in chosen.items() if one.asked]
         requests = [rows for _, _, asked in waiting for rows in asked]
         started, model_before = time.perf_counter(), self.forward.model_seconds
         predictions = self.forward(requests)
@@ -74,8 +76,9 @@ class Packer:
             share = sum(len(rows.canvas) for rows in asked) / total
             one.forward_seconds += model_seconds * share
             one.sampling_seconds += other_seconds * share
-            said = self._advance(key, one, predictions[first:last])
-            events.extend((key, event) for event in said)
+            events.extend(
+                (key, event) for event in self._advance(key, one, predictions[first:last])
+            )
         return events
 
     def _advance(
@@ -91,8 +94,9 @@ def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Resu
     """Send predictions and pass on what the search says until it asks again or ends."""
     one.asked = None
     try:
-        said = one.search.send(predictions[0] if one.alone else predictions)
+        said = one.search.send(predictions if one.batched else predictions[0])
         while isinstance(said, Step):
+            one.ancestry.append(tuple(said.parent[said.survivor].tolist()))
             yield said
             said = next(one.search)
         _asks(one, said)
@@ -103,28 +107,28 @@ def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Resu
 
 
 def _asks(one: Running, said: Rows | list[Rows]) -> None:
-    one.alone = not isinstance(said, list)
+    one.batched = isinstance(said, list)
     one.asked = said if isinstance(said, list) else [said]
 
 
 def run(
     model: Model, jobs: Iterable[Job], *, max_rows: int = 64, **forward: int
 ) -> Iterator[tuple[int, Step | Result]]:
-    """Events of all jobs as (job's index, event), about `max_rows` rows a forward; jobs are taken
+    """Events of all jobs as (job's index, event), in batches of about `max_rows`; jobs are taken
     from the iterable only when there is room, so it may be endless."""
-    packer, waiting = Packer(model, **forward), enumerate(jobs)
+    batcher, waiting = Batcher(model, **forward), enumerate(jobs)
     index_of: dict[int, int] = {}
     exhausted = False
     while True:
-        while not exhausted and (not packer.running or packer.rows < max_rows):
+        while not exhausted and (not batcher.running or batcher.rows < max_rows):
             following = next(waiting, None)
             if following is None:
                 exhausted = True
             else:
-                index_of[packer.add(following[1])] = following[0]
-        if not packer.running:
+                index_of[batcher.add(following[1])] = following[0]
+        if not batcher.running:
             return
-        for key, event in packer.step():
+        for key, event in batcher.step():
             if isinstance(event, S3dlmError):
                 raise event
             yield index_of[key], event
@@ -133,57 +137,70 @@ def run(
 
 
 def stream(
-    model: Model,
+    model: Model | str,
     prompt: str,
     *,
     task: str | None = None,
+    method: str | Method | None = None,
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
+    **overrides: Any,
 ) -> Iterator[Step | Result]:
-    """One `Step` per denoising step, then the `Result`."""
-    job = Job(prompt, task, settings or Settings(), sample_id, verifier)
-    for _, event in run(model, [job]):
-        yield event
+    """One `Step` per denoising step, then the `Result`; arguments as for `generate`."""
+    model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
+    job = Job(prompt, task, settings, sample_id, verifier)
+    return (event for _, event in run(model, [job]))
 
 
 def generate(
-    model: Model,
+    model: Model | str,
     prompt: str,
     *,
     task: str | None = None,
+    method: str | Method | None = None,
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
+    **overrides: Any,
 ) -> Result:
-    """The answer to one prompt."""
+    """The answer to one prompt.
+
+    The model (or its name) brings the settings it recommends for the method, `s3` unless another is
+    named; keywords such as `particles=8` override them. `settings` replaces them all. `verifier` is
+    a name ("plus", a TOML file), a function (prompt, text, confidence) → score, or a `Verifier`.
+    """
     return generate_batch(
         model,
         [prompt],
         task=task,
+        method=method,
         settings=settings,
         verifier=verifier,
         sample_ids=None if sample_id is None else [sample_id],
+        **overrides,
     )[0]
 
 
 def generate_batch(
-    model: Model,
+    model: Model | str,
     prompts: Sequence[str],
     *,
     task: str | None = None,
+    method: str | Method | None = None,
     settings: Settings | None = None,
     verifier: Any = None,
     sample_ids: Sequence[str | int] | None = None,
     max_rows: int = 64,
+    **overrides: Any,
 ) -> list[Result]:
-    """The answers to many prompts, in their order, each as if it had been asked alone."""
+    """The answers to many prompts, in their order, each as `generate` would give it alone."""
     if isinstance(prompts, str):
         raise SettingsError("generate_batch takes a list of prompts; for one prompt use generate")
     ids = [None] * len(prompts) if sample_ids is None else list(sample_ids)
     if len(ids) != len(prompts):
         raise SettingsError(f"{len(prompts)} prompts need as many sample_ids, got {len(ids)}")
-    settings = settings or Settings()
+    model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
     jobs = [
         Job(prompt, task, settings, one, verifier) for prompt, one in zip(prompts, ids, strict=True)
     ]
@@ -193,3 +210,35 @@ def generate_batch(
         if isinstance(event, Result)
     }
     return [results[index] for index in range(len(jobs))]
+
+
+def _resolve(
+    model: Model | str,
+    task: str | None,
+    method: str | Method | None,
+    settings: Settings | None,
+    verifier: Any,
+    overrides: dict[str, Any],
+) -> tuple[Model, Settings, Any]:
+    """Model, settings and verifier as the search needs them, from whatever a user gave."""
+    model = load(model) if isinstance(model, str) else model
+    if not isinstance(model, Model):
+        raise SettingsError(
+            f"model={shown(model)} is not a model; give a name such as 'tiny', a folder, or what "
+            "s3dlm.load returned"
+        )
+    name, judge = (verifier, None) if isinstance(verifier, str) else (None, verifier)
+    if settings is None:
+        named = {} if name is None else {"verifier": name}  # a name is a setting of the method
+        return model, Settings.for_model(model, method or "s3", task, **overrides, **named), judge
+    if not isinstance(settings, Settings):
+        raise SettingsError(
+            f"settings={shown(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "
+            "generate(model, prompt, method='best', particles=8), or build s3dlm.Settings(…)"
+        )
+    if method is not None or overrides:
+        given = ", ".join(["method"] * (method is not None) + list(overrides))
+        raise SettingsError(
+            f"settings= and {given} were both given; pass one Settings, or keywords alone"
+        )
+    return model, settings if name is None else settings.replace(verifier=name), judge

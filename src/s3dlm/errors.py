@@ -4,16 +4,18 @@ S3dlmError
 ├── SettingsError        a setting, name or argument is not allowed (also a ValueError)
 ├── PromptError          a prompt is empty or does not fit the model (also a ValueError)
 ├── ModelError           a model cannot be found, read or run
-├── VerifierError        a verifier raised, hung or returned something that is no score
+├── VerifierError        a verifier raised, hung or returned something that is not a score
+├── SandboxError         code cannot be run safely on this machine
 ├── RecordError          a record, trace or data file cannot be read or does not fit the run
 └── MissingExtraError    an optional dependency is not installed (also an ImportError)
 
-Messages say what was got, what is allowed and what to do.
+Messages say what was given, what is allowed and what to do.
 """
 
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 
@@ -34,7 +36,11 @@ class ModelError(S3dlmError):
 
 
 class VerifierError(S3dlmError):
-    """A verifier raised, hung or returned something that is no score."""
+    """A verifier raised, hung or returned something that is not a score."""
+
+
+class SandboxError(S3dlmError):
+    """Code cannot be run safely on this machine."""
 
 
 class RecordError(S3dlmError):
@@ -48,9 +54,16 @@ class MissingExtraError(S3dlmError, ImportError):
         super().__init__(f"{package} is not installed; run: pip install 's3dlm[{extra}]'")
 
 
+def shown(value: object) -> str:
+    """A value as an error message quotes it: short, whatever was given."""
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return f"(a whole number of {value.bit_length()} bits)"
+    return reprlib.repr(value)
+
+
 def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
-    """The message for a name that is not in a table: what was got, what is allowed, the nearest."""
+    """The message for a name that is not in a table: what was given, what is allowed, the nearest."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(str(got), names, n=1)
+    near = difflib.get_close_matches(str(got)[:80], names, n=1) if isinstance(got, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{what}={got!r} is unknown; choose one of: {', '.join(names)}{hint}"
+    return f"{what}={shown(got)} is unknown; choose one of: {', '.join(names)}{hint}"

@@ -1,9 +1,9 @@
-"""What a run will cost before it starts: rows, seconds, dollars, from a model's shape and a GPU's peak.
+"""The cost of a run before it starts: NFE, time and dollars, from a model's shape and a GPU's peak.
 
-A row is one forward of one canvas. Its floating-point operations follow from the network's shape;
-the share of a GPU's peak that such rows reach in practice is the one number that has to be assumed.
-UTILISATION is chosen so that the estimate meets a published run: the authors of LLaDA report three
-hours for GSM8K with 512 tokens and 512 steps on eight A100 (github.com/ML-GSAI/LLaDA, issue 112).
+The floating-point operations of a forward pass follow from the network's shape; the share of the
+GPU's peak that is reached has to be assumed. UTILISATION is chosen so that the estimate agrees with a
+published run: the authors of LLaDA report three hours for GSM8K with 512 tokens and 512 steps on
+eight A100 (github.com/ML-GSAI/LLaDA, issue 112).
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3dlm.errors import RecordError, SettingsError, unknown_name
-from s3dlm.schedule import block_lengths
-from s3dlm.search.methods import Plan
 from s3dlm.settings import Settings
 
 UTILISATION = 0.3
@@ -25,16 +23,16 @@ GPUS = (1, 8, 64)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """As much of a transformer as its cost depends on."""
+    """The dimensions of a transformer that decide its cost."""
 
     width: int
     layers: int
     feed: int  # width of the feed-forward part
-    keys: int  # width of keys and values; `width` where every head has its own
+    keys: int  # width of keys and values; equal to `width` without grouped queries
     vocabulary: int
 
     def operations(self, length: int, read: float) -> float:
-        """Of one row: body on all positions, attention between them, logits where they are read."""
+        """Per forward pass: body on all positions, attention, and logits where they are read."""
         block = 2 * self.width * (self.width + self.keys) + 3 * self.width * self.feed
         body = 2.0 * self.layers * block * length
         attention = 4.0 * self.layers * self.width * length * length
@@ -57,11 +55,11 @@ SHAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A card: dense bfloat16 peak by its maker's data sheet, memory, and what an hour may cost."""
+    """A GPU: dense bfloat16 peak by data sheet, memory, and a typical price per hour."""
 
-    peak: float  # floating-point operations a second
+    peak: float  # floating-point operations per second
     memory: float  # bytes
-    dollars: float  # an hour; prices differ and move, so `--dollars` replaces this
+    dollars: float  # per hour; prices differ, so `--dollars` replaces this
 
 
 CARDS = {
@@ -83,26 +81,16 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run will take, with what it was reckoned from."""
+    """The cost of a run, with the figures behind it."""
 
     samples: int
-    rows_per_sample: float
-    rows: float
-    operations_per_row: float
-    rows_per_second: float  # of one card
+    nfe_per_sample: float
+    nfe: float
+    operations_per_pass: float
+    passes_per_second: float  # of one GPU
     weights_bytes: float
     fits: bool
     costs: tuple[Cost, ...]
-
-
-def rows_of(settings: Settings) -> int:
-    """Rows Algorithm 1 forwards for one sample: 1 + T·N·b, as often as a method starts over; the
-    engine forwards at most so many."""
-    plan = Plan.of(settings)
-    lengths = block_lengths(settings.gen_length, settings.steps) if plan.blocks else [1]
-    starts = min(plan.particles, len(lengths))
-    again = plan.sweeps * (plan.repairs + 1)
-    return again * (starts + settings.steps * plan.particles * plan.branching)
 
 
 def estimate(
@@ -117,10 +105,10 @@ def estimate(
     utilisation: float = UTILISATION,
     dollars: float | None = None,
 ) -> Estimate:
-    """Samples are independent, so a cluster takes as long as its busiest card."""
+    """Samples are independent, so a cluster takes as long as its busiest GPU."""
     shape, gpu = _shape(model), _card(card)
     _positive(samples=samples, prompt_tokens=prompt_tokens, share=share, utilisation=utilisation)
-    per_sample = rows_of(settings) * share
+    per_sample = settings.most_nfe * share
     length = prompt_tokens + settings.gen_length
     # Logits are read at masked positions only: all of them at first, none at the end.
     operations = shape.operations(length, settings.gen_length / 2)
@@ -135,24 +123,24 @@ def estimate(
     weights = 2 * shape.parameters()
     return Estimate(
         samples=samples,
-        rows_per_sample=per_sample,
-        rows=samples * per_sample,
-        operations_per_row=operations,
-        rows_per_second=rate,
+        nfe_per_sample=per_sample,
+        nfe=samples * per_sample,
+        operations_per_pass=operations,
+        passes_per_second=rate,
         weights_bytes=weights,
-        fits=weights * 1.15 < gpu.memory,  # a few rows need a tenth on top
+        fits=weights * 1.15 < gpu.memory,  # activations need a tenth on top
         costs=tuple(costs),
     )
 
 
 def measured_share(folder: Path, method: str) -> float:
-    """Rows really forwarded over Algorithm 1's, in the records of a run on disk."""
+    """Measured NFE divided by Algorithm 1's, in the records of a run."""
     from s3dlm.evaluation import manifest, records
 
-    specs = {c.spec for c in manifest.read(folder).conditions if c.settings.method == method}
+    specs = {c.spec for c in manifest.read(folder).conditions if c.value("method") == method}
     found = [record for record in records.read(folder) if record.spec in specs]
     if not found:
-        raise RecordError(f"{folder} has no record of method={method!r}; name a run that has")
+        raise RecordError(f"{folder} has no record of method={method!r}; give a run that has one")
     return sum(record.nfe for record in found) / sum(record.nfe_logical for record in found)
 
 
@@ -160,7 +148,7 @@ def _shape(model: str) -> Shape:
     if model not in SHAPES:
         raise SettingsError(
             unknown_name("model", model, SHAPES)
-            + "; small models are measured faster than estimated: s3dlm eval --limit 10"
+            + "; measure small models instead: s3dlm eval --limit 10"
         )
     return SHAPES[model]
 

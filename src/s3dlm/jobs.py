@@ -2,7 +2,7 @@
 
 Chat template, schedule, verifier and random stream on the way in; texts, answers and the choice among
 them on the way out. Every search has a random stream of its own, seeded from (seed, sample id), so a
-result does not depend on order, company or resumption.
+result does not depend on order, on batching or on being resumed.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from s3dlm import answers, tasks
 from s3dlm.diffusion import MaskedDiffusion
-from s3dlm.errors import PromptError
+from s3dlm.errors import PromptError, shown
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.forward import Rows
-from s3dlm.schedule import block_lengths, reveals
-from s3dlm.search.ensemble import repaired, side_by_side, sweeps
+from s3dlm.result import Result
+from s3dlm.schedule import reveals
+from s3dlm.search.ensemble import run_method
 from s3dlm.search.expand import OVERSAMPLING
-from s3dlm.search.loop import Outcome, Search, search
-from s3dlm.search.methods import Plan
+from s3dlm.search.loop import Search
 from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Survivor
+from s3dlm.search.step import Outcome
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
 
@@ -41,25 +42,9 @@ class Job:
     question: str
     task: str | None = None
     settings: Settings = field(default_factory=Settings)
-    sample_id: str | int | None = None  # None: the question itself
-    verifier: Any = None  # a Verifier, a function or a name; None: the task's own
-    earlier: tuple[Turn, ...] = ()  # what was said before the question
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The answer, and what it took to find it."""
-
-    text: str
-    answer: str | None
-    survivors: tuple[Survivor, ...]
-    nfe: int  # rows really forwarded
-    nfe_logical: int  # what Algorithm 1 would have forwarded: 1 + T·N·b
-    seconds: float
-    profile: dict[str, float]  # seconds: forward, sampling, verifier, resampling, rest
-    question: str
-    task: str | None
-    settings: Settings
+    sample_id: str | int | None = None  # None: the prompt's tokens
+    verifier: Any = None  # a Verifier or a function; None: the one that the settings name
+    earlier: tuple[Turn, ...] = ()  # the conversation before the question
 
 
 @dataclass(slots=True)
@@ -70,9 +55,9 @@ class Running:
     search: Search
     scorer: Scorer
     process: MaskedDiffusion
-    plan: Plan
     asked: list[Rows] | None = None  # None: nothing, it is busy or over
-    alone: bool = True  # whether it asked for one prediction or for a list
+    batched: bool = False  # whether it asked for a list of predictions or for one
+    ancestry: list[tuple[int, ...]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0
     sampling_seconds: float = 0.0
@@ -80,22 +65,25 @@ class Running:
 
 def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
-    plan = Plan.of(job.settings)
-    process = _process(model, job, plan)
-    scorer = Scorer(_verifier(job, plan), job.question, process.label, process)
-    return Running(job, _search(process, scorer, plan, job), scorer, process, plan)
-
-
-def _process(model: Model, job: Job, plan: Plan) -> MaskedDiffusion:
     settings = job.settings
-    children = plan.particles * plan.branching
+    process = _process(model, job)
+    scorer = Scorer(_verifier(job), job.question, process.label, process)
+    # By default the same tokens get the same random numbers, wherever the prompt came from.
+    sample_id = str(process.prompt.tolist()) if job.sample_id is None else job.sample_id
+    rng = random_stream(settings.seed, sample_id)
+    return Running(job, run_method(process, scorer, settings.method, rng), scorer, process)
+
+
+def _process(model: Model, job: Job) -> MaskedDiffusion:
+    settings, method = job.settings, job.settings.method
+    children = method.size * method.children
     return MaskedDiffusion(
         prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
         schedule=reveals(settings.gen_length, settings.steps, settings.block_length),
         policy=settings.policy,
         temperature=settings.temperature,
-        draws=children * (1 if plan.siblings == "independent" else OVERSAMPLING),
-        look_ahead_wanted=plan.scored == "every step",
+        draws=children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
+        look_ahead_wanted=method.scored == "every step",
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
         decode=model.tokenizer.decode,
@@ -103,38 +91,17 @@ def _process(model: Model, job: Job, plan: Plan) -> MaskedDiffusion:
     )
 
 
-def _search(process: MaskedDiffusion, scorer: Scorer, plan: Plan, job: Job) -> Search:
-    """The search of a job; a method may be made of several."""
-    settings = job.settings
-    rng = random_stream(settings.seed, job.question if job.sample_id is None else job.sample_id)
-    if plan.sweeps > 1:
-        return sweeps(process, scorer, plan, rng)
-    if plan.repairs:
-        return repaired(process, scorer, plan, rng)
-    if not plan.blocks:
-        return search(process, scorer, plan, rng)
-    lengths = block_lengths(settings.gen_length, settings.steps)
-    shares = [len(range(first, plan.particles, len(lengths))) for first in range(len(lengths))]
-    return side_by_side(
-        [
-            search(
-                replace(process, schedule=reveals(settings.gen_length, settings.steps, length)),
-                scorer,
-                replace(plan, particles=share),
-                rng,
-            )
-            for length, share in zip(lengths, shares, strict=True)
-            if share
-        ]
-    )
-
-
 def _prompt_ids(model: Model, job: Job) -> list[int]:
-    if not isinstance(job.question, str) or not job.question.strip():
+    if not isinstance(job.question, str):
+        raise PromptError(
+            f"prompt={shown(job.question)} is not a text; give the question as a string "
+            "(for a conversation, use the server or `Job(…, earlier=…)`)"
+        )
+    if not job.question.strip():
         raise PromptError(f"the prompt {job.question!r} is empty; give a question")
     user, prefill = job.question, ""
     if job.task is not None:
-        prompt = tasks.get(job.task).render(job.question, model.preset)
+        prompt = tasks.get(job.task).render(job.question, model.defaults.prompt_style)
         user, prefill = prompt.user, prompt.prefill
     ids = _written(model.tokenizer, job.earlier, user, prefill)
     room = model.denoiser.context - job.settings.gen_length
@@ -156,11 +123,11 @@ def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill
     return tokenizer.chat(quoted(turns), prefill)
 
 
-def _verifier(job: Job, plan: Plan) -> Verifier:
+def _verifier(job: Job) -> Verifier:
     if job.verifier is not None:
         return as_verifier(job.verifier)
     profile = tasks.get(job.task).profile if job.task is not None else GENERAL
-    return for_task(profile, plan.profile)
+    return for_task(profile, job.settings.method.verifier)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
@@ -170,40 +137,28 @@ def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
 
 def finish(one: Running, outcome: Outcome) -> Result:
     """Read the survivors and choose among them."""
-    job, plan = one.job, one.plan
+    selection = SELECTIONS[one.job.settings.method.selection]
     survivors = tuple(_survivors(one, outcome))
-    chosen = SELECTIONS[plan.selection](survivors, _pool(one) if "pool" in plan.selection else ())
+    seen = _all_seen(one) if selection.from_all_seen else []
+    chosen = selection.choose([*survivors, *seen])
     seconds = time.perf_counter() - one.started
     known = {
         "forward": one.forward_seconds,
         "sampling": one.sampling_seconds,
         "verifier": one.scorer.seconds,
-        "resampling": outcome.resampling_seconds,
     }
     return Result(
         text=chosen.text,
         answer=chosen.answer,
         survivors=survivors,
-        nfe=outcome.rows,
-        nfe_logical=_logical(one),
+        nfe=outcome.nfe,
+        nfe_logical=outcome.nfe_logical,
         seconds=seconds,
-        profile={**known, "rest": seconds - sum(known.values())},
-        question=job.question,
-        task=job.task,
-        settings=job.settings,
-    )
-
-
-def _logical(one: Running) -> int:
-    """Rows of Algorithm 1 without sharing: one for each fresh start, N·b for every step."""
-    plan, settings = one.plan, one.job.settings
-    starts = 1
-    if plan.blocks:
-        starts = min(plan.particles, len(block_lengths(settings.gen_length, settings.steps)))
-    return (
-        (plan.repairs + 1)
-        * plan.sweeps
-        * (starts + one.process.steps * plan.particles * plan.branching)
+        timings={**known, "search": seconds - sum(known.values())},
+        question=one.job.question,
+        task=one.job.task,
+        settings=one.job.settings,
+        ancestry=tuple(one.ancestry),
     )
 
 
@@ -218,14 +173,14 @@ def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:
             answer=_answer(job, text),
             tokens=one.process.length(tokens),
             score=None if np.isnan(score) else score,
-            parts=outcome.parts[index],
+            parts=outcome.scores.parts[index],
             log_weight=float(particles.log_weight[index]),
             nll=float(nll[index]),
             confidence=float(outcome.clean.confidence[index]),
         )
 
 
-def _pool(one: Running) -> list[Survivor]:
+def _all_seen(one: Running) -> list[Survivor]:
     """Every complete text that was scored on the way, as if it had survived."""
     return [
         Survivor(

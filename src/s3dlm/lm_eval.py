@@ -1,7 +1,7 @@
 """`python -m s3dlm.lm_eval`: the command line of lm-evaluation-harness, with our model and tasks.
 
-The harness discovers no plugins, so somebody has to import us before it looks for `--model s3dlm`.
-Everything else is its own: `run`, `ls`, `validate` and all their flags.
+The harness has no plugins, so this module imports our model before the harness looks for
+`--model s3dlm`. `run`, `ls`, `validate` and all their options are its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TASKS = Path(__file__).parent / "integrations" / "lm_eval_tasks"
 
 
 def main() -> None:
-    """Hand over to the harness; what we refuse on purpose is one line and exit code 2."""
+    """Run the harness; our own errors are one line and exit code 2."""
     try:
         _run()
     except S3dlmError as error:
@@ -51,7 +51,7 @@ def _only_ours(wanted: Any) -> bool:
 
 
 def _skip_the_index() -> None:
-    """Reading the thousands of task files the harness ships takes longer than a small run."""
+    """Reading the harness's thousands of task files takes longer than a small run."""
     import lm_eval.tasks
 
     lm_eval.tasks.TaskManager = functools.partial(lm_eval.tasks.TaskManager, include_defaults=False)

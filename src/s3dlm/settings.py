@@ -1,8 +1,8 @@
 """A run as frozen plain data: validated when built, hashed the same on every machine.
 
-The names allowed for each choice are listed here; the tables that give them meaning live beside the
-code they drive (search/methods.py, schedule.py, search/resample.py, search/select.py), and a test
-keeps list and table equal.
+`Settings(method="s3", particles=8, temperature=1.0)` names a method, overrides what that method has to
+set (search/methods.py) and says how to decode. `Settings.for_model` starts from what the model
+recommends. A setting that the method would ignore is refused.
 """
 
 from __future__ import annotations
@@ -10,104 +10,68 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from s3dlm.declare import Declaration, declared, setting
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.schedule import POLICIES, block_lengths
+from s3dlm.search.methods import METHODS, Method, find_method, method_settings
 
-METHODS = (
-    "baseline", "best_of_k", "tilting", "look_ahead", "s3", "twisted", "verified_best_of_k",
-    "fk_difference", "fk_max", "fk_sum", "self_rewarding", "particle_gibbs", "hex", "prism", "best",
-)  # fmt: skip
-POLICIES = ("low_confidence", "random", "margin", "entropy", "left_to_right")
-RESAMPLERS = ("ssp", "systematic", "stratified", "residual", "multinomial", "top")
-SELECTIONS = (
-    "majority", "heaviest", "weighted", "first",
-    "verified", "verified_vote", "pool_best", "pool_vote",
-)  # fmt: skip
-TILTS = ("fixed", "annealed", "standardised", "adaptive")
-SIBLINGS = ("independent", "distinct", "filled")
-
-# Methods whose children are compared with each other: at temperature 0 they are all the same child.
-SAMPLING_METHODS = frozenset(METHODS) - {"baseline"}
+if TYPE_CHECKING:
+    from s3dlm.models.base import Model
+    from s3dlm.models.defaults import Defaults
 
 
 class TemperatureWarning(UserWarning):
     """A search was asked to compare children that are all equal."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
 class Settings:
     """Everything that decides a run's result, apart from the model, the prompt and the verifier."""
 
-    method: str = "s3"
-    particles: int = 4  # N: partly denoised answers kept after every step
-    branching: int = 2  # b: children a particle has at every step
-    lam: float = 1.0  # λ: how hard scores tilt the weights, exp(λ·score)
-    temperature: float = 0.7  # of sampling; 0 is greedy
-    gen_length: int = 128  # tokens of the answer's canvas
-    steps: int = 64  # denoising steps, shared out over the blocks
-    block_length: int = 64  # blocks are filled from left to right
-    policy: str = "low_confidence"  # which masked positions are revealed first
-    resampling: str | None = None  # None: the method's own
-    ess_threshold: float | None = (
-        None  # resample only when ESS falls below this share; None: always
+    method: Method
+    temperature: float = setting(0.7, "sampling temperature; 0 is greedy", low=0, high=100)
+    gen_length: int = setting(128, "tokens of the answer", low=1, high=65536)
+    steps: int = setting(64, "denoising steps, shared out over the blocks", low=1, high=65536)
+    block_length: int = setting(
+        64, "tokens per block, filled from left to right", low=1, high=65536
     )
-    selection: str | None = None  # None: the method's own
-    tilt: str | None = None  # how λ is chosen over the steps; None: the method's own
-    ess_target: float = 0.5  # share of ESS that an adaptive tilt leaves
-    cadence: str | None = None  # search at every "step", at "block" ends, or every "k"-th step
-    repairs: int | None = None  # rounds of hiding and retrying what arithmetic contradicts
-    siblings: str | None = None  # whether children must differ, and may take each other's places
-    heat: float | None = (
-        None  # temperature is multiplied by it while the children repeat each other
+    policy: str = setting(
+        "low_confidence", "which masked positions are revealed first", choices=lambda: POLICIES
     )
-    patience: int | None = (
-        None  # stop once survivors agree and are sure for so many steps; 0: never
-    )
-    profile: str | None = (
-        None  # the verifier's weights: a name or a TOML file; None: the method's own
-    )
-    seed: int = 0
+    seed: int = setting(0, "same seed, same answer", low=0, high=2**63 - 1)
 
-    def __post_init__(self) -> None:
-        _check_name("method", self.method, METHODS)
-        _check_name("policy", self.policy, POLICIES)
-        _check_name("resampling", self.resampling, RESAMPLERS, optional=True)
-        _check_name("selection", self.selection, SELECTIONS, optional=True)
-        _check_name("tilt", self.tilt, TILTS, optional=True)
-        _check_name("siblings", self.siblings, SIBLINGS, optional=True)
-        _check_cadence(self.cadence)
-        _check_number("ess_target", self.ess_target, 0.0, 1.0, "0.5 is customary")
-        for name in ("particles", "branching", "gen_length", "steps", "block_length"):
-            _check_count(name, getattr(self, name))
-        _check_number("lam", self.lam, 0.0, math.inf, "1.0 is the paper's value")
-        _check_number("temperature", self.temperature, 0.0, 100.0, "0.7 is the default")
-        if self.ess_threshold is not None:
-            _check_number("ess_threshold", self.ess_threshold, 0.0, 1.0, "0.5 is customary")
-        for name in ("repairs", "patience"):
-            if getattr(self, name) not in (None, 0):
-                _check_count(name, getattr(self, name))
-        if self.heat is not None:
-            _check_number("heat", self.heat, 1.0, 10.0, "1 changes nothing, 2 doubles")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise SettingsError(f"seed={self.seed!r} is not allowed; give a whole number from 0 up")
-        if self.profile is not None and not (isinstance(self.profile, str) and self.profile):
-            raise SettingsError(
-                f"profile={self.profile!r} is not allowed; name a profile, for example 'paper'"
-            )
-        self._check_schedule()
-        if self.temperature == 0 and self.method in SAMPLING_METHODS:
+    def __init__(self, method: str | Method = "s3", **given: Any) -> None:
+        row = find_method(method)
+        for name in given:
+            if name not in declarations():
+                raise SettingsError(unknown_name("setting", name, declarations()))
+        own = {name: value for name, value in given.items() if name in method_settings()}
+        object.__setattr__(self, "method", row.configure(**own))
+        for name, one in _decoding().items():
+            object.__setattr__(self, name, one.check(given.get(name, one.default)))
+        self._check_block_length(given)
+        if self.temperature == 0 and self.method.size > 1:
             warnings.warn(
-                f"temperature=0 with method={self.method!r}: all children of a particle are equal, "
+                f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
                 "so the search changes nothing; set a temperature above 0 or method='baseline'",
                 TemperatureWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
 
-    def _check_schedule(self) -> None:
+    def _check_block_length(self, given: Mapping[str, Any]) -> None:
+        if self.method.ensemble == "block_lengths":
+            if "block_length" in given:
+                raise SettingsError(
+                    f"block_length={self.block_length} changes nothing in method="
+                    f"{self.method.name!r}: it decodes with several block lengths of its own; "
+                    "leave it out"
+                )
+            object.__setattr__(self, "block_length", self.gen_length)
         blocks = -(-self.gen_length // self.block_length)
         if not blocks <= self.steps <= self.gen_length:
             raise SettingsError(
@@ -116,54 +80,112 @@ class Settings:
                 f"choose steps from {blocks} to {self.gen_length}, or another block_length"
             )
 
+    @classmethod
+    def for_model(
+        cls, model: Model, method: str | Method = "s3", task: str | None = None, **overrides: Any
+    ) -> Settings:
+        """What the model recommends for a method (and a task), with some settings overridden."""
+        return cls.recommended(model.defaults, method, task, **overrides)
+
+    @classmethod
+    def recommended(
+        cls,
+        defaults: Defaults,
+        method: str | Method = "s3",
+        task: str | None = None,
+        **overrides: Any,
+    ) -> Settings:
+        """As `for_model`, for a model that is not loaded."""
+        row = find_method(method)
+        # A recommendation for all methods leaves out what this one has no use for.
+        usual = only_used(row, defaults.for_method(row.name, task))
+        return cls(row, **{**usual, **overrides})
+
     def to_json(self) -> dict[str, Any]:
-        """The settings as a plain dictionary, every field named."""
-        return dataclasses.asdict(self)
+        """The settings as a flat dictionary: the method's name, and all that changes the run."""
+        data: dict[str, Any] = {"method": self.method.name}
+        if not _registered(self.method):
+            data["row"] = {name: getattr(self.method, name) for name in _ROW}
+        decoding = {name: getattr(self, name) for name in _decoding()}
+        return {**data, **self.method.settings(), **only_used(self.method, decoding)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Settings:
-        """Settings from a plain dictionary; a key that is no setting is an error."""
-        fields = {field.name for field in dataclasses.fields(cls)}
-        for key in data:
-            if key not in fields:
-                raise SettingsError(unknown_name("setting", key, fields))
-        return cls(**data)
+        """Settings from a flat dictionary; a key that is no setting is an error."""
+        if not isinstance(data, Mapping):
+            raise SettingsError(f"settings={data!r} is not allowed; give a dictionary of settings")
+        given = dict(data)
+        method, row = given.pop("method", "s3"), given.pop("row", None)
+        if row is not None:  # a method that is not registered here is described in full
+            own = {name: given.pop(name) for name in method_settings() if name in given}
+            method = Method(name=method, **row, **own)
+        return cls(method, **given)
 
     def replace(self, **changes: Any) -> Settings:
-        """A copy with some settings changed."""
+        """A copy with some settings changed; another method starts from its own settings."""
+        if "method" in changes:
+            other = self.replace_method(find_method(changes.pop("method")))
+            return other.replace(**changes) if changes else other
         return Settings.from_json({**self.to_json(), **changes})
+
+    def replace_method(self, method: Method) -> Settings:
+        """A copy that runs another method, or the same with other settings, and decodes alike."""
+        decoding = {name: getattr(self, name) for name in _decoding()}
+        return Settings(method, **only_used(method, decoding))
 
     def hash(self) -> str:
         """Twelve hex digits that are equal for equal settings, on every machine."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def most_nfe(self) -> int:
+        """The most forward passes that a run can take."""
+        method, starts = self.method, 1
+        if method.ensemble == "block_lengths":
+            starts = min(method.size, len(block_lengths(self.gen_length, self.steps)))
+        once = starts + self.steps * method.size * method.children
+        return (method.repairs + 1) * method.sweeps * once
 
-def _check_name(
-    what: str, got: object, allowed: tuple[str, ...], *, optional: bool = False
-) -> None:
-    if optional and got is None:
-        return
-    if got not in allowed:
-        raise SettingsError(unknown_name(what, got, allowed))
-
-
-def _check_cadence(got: object) -> None:
-    if got is None or got in ("step", "block"):
-        return
-    if not (isinstance(got, str) and got.isdecimal() and int(got) >= 1):
-        raise SettingsError(
-            f"cadence={got!r} is not allowed; give 'step', 'block' or a whole number such as '4'"
-        )
-
-
-def _check_count(what: str, got: object) -> None:
-    if isinstance(got, bool) or not isinstance(got, int) or got < 1:
-        raise SettingsError(f"{what}={got!r} is not allowed; give a whole number from 1 up")
+    def __repr__(self) -> str:
+        usual = {name: one.default for name, one in _decoding().items()}
+        usual |= METHODS[self.method.name].settings() if self.method.name in METHODS else {}
+        changed = {
+            name: value
+            for name, value in self.to_json().items()
+            if name not in ("method", "row") and value != usual.get(name)
+        }
+        parts = [repr(self.method.name), *(f"{name}={value!r}" for name, value in changed.items())]
+        return f"Settings({', '.join(parts)})"
 
 
-def _check_number(what: str, got: object, low: float, high: float, remedy: str) -> None:
-    fits = isinstance(got, int | float) and not isinstance(got, bool) and low <= got <= high
-    if not fits or not math.isfinite(got):  # type: ignore[arg-type]
-        bound = f"from {low:g} to {high:g}" if math.isfinite(high) else f"from {low:g} up"
-        raise SettingsError(f"{what}={got!r} is not allowed; give a number {bound} ({remedy})")
+# What makes a row: all of a method but its settings and its description.
+_ROW = tuple(
+    field.name
+    for field in dataclasses.fields(Method)
+    if "setting" not in field.metadata and field.name not in ("name", "summary", "source")
+)
+
+
+def _registered(method: Method) -> bool:
+    known = METHODS.get(method.name)
+    return known is not None and all(getattr(known, n) == getattr(method, n) for n in _ROW)
+
+
+def only_used(method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the settings that change something in the method."""
+    unused = {**method.unused()}
+    if method.ensemble == "block_lengths":
+        unused["block_length"] = "it has its own"
+    return {name: value for name, value in settings.items() if name not in unused}
+
+
+@cache
+def _decoding() -> dict[str, Declaration]:
+    return declared(Settings, "decoding")
+
+
+@cache
+def declarations() -> dict[str, Declaration]:
+    """Every setting, by name: those of the method first, then those of decoding."""
+    return {**method_settings(), **_decoding()}

@@ -16,15 +16,15 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from s3dlm.engine import Result
 from s3dlm.errors import RecordError
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
+from s3dlm.result import Result
 from s3dlm.search.select import Survivor
+from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 
 FORMAT = "s3dlm.trace"
-VERSION = 1
+VERSION = 2
 UNKNOWN = -1
 
 _FLOATS = ("score", "confidence", "weight")
@@ -35,7 +35,7 @@ _SCALARS = (
     "ess",
     "unique_ancestors",
     "log_normaliser",
-    "rows",
+    "nfe",
     "resampled",
 )
 
@@ -92,7 +92,7 @@ def encode_result(result: Result) -> dict[str, Any]:
     return {
         "event": "result",
         **data,
-        "profile": _rounded(result.profile),
+        "timings": _rounded(result.timings),
         "settings": result.settings.to_json(),
         "survivors": [
             {
@@ -152,7 +152,7 @@ class Trace:
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Read a trace back; a torn last line is dropped, anything else that is wrong is named."""
+    """Read a trace back; an incomplete last line is dropped, any other damage is named."""
     lines = _lines(Path(path))
     header = lines[0] if lines else {}
     if header.get("format") != FORMAT or header.get("version") != VERSION:
@@ -162,25 +162,35 @@ def read_trace(path: str | Path) -> Trace:
         )
     pieces: dict[int, str] = {}
     events: list[Step | Result] = []
-    for line in lines[1:]:
-        pieces |= {int(token): text for token, text in line.get("pieces", {}).items()}
-        events.append(_decode_step(line) if line["event"] == "step" else _decode_result(line))
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            pieces |= {int(token): str(text) for token, text in line.get("pieces", {}).items()}
+            events.append(_decode_step(line) if line["event"] == "step" else _decode_result(line))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise RecordError(
+                f"{path}, line {number} is not a step or result of a trace "
+                f"({type(error).__name__}: {str(error)[:80]})"
+            ) from error
     return Trace(header, events, pieces)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     try:
-        raw = path.read_text(encoding="utf-8").splitlines()
+        raw = path.read_bytes().decode("utf-8").split("\n")  # nothing else ends a line of JSON
+        raw = raw[:-1] if raw[-1] == "" else raw
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} cannot be read as a trace: {error}") from error
     lines: list[dict[str, Any]] = []
     for number, text in enumerate(raw, 1):
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError as error:
-            if number == len(raw):
+            line = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            if number == len(raw) and number > 1:
                 break
             raise RecordError(f"{path}, line {number} is not JSON: {error}") from error
+        if not isinstance(line, dict):
+            raise RecordError(f"{path}, line {number} is not a JSON object")
+        lines.append(line)
     return lines
 
 
@@ -192,6 +202,12 @@ def _decode_step(line: dict[str, Any]) -> Step:
     data: dict[str, Any] = {name: line[name] for name in (*_SCALARS, "parts")}
     data |= {name: np.asarray(line[name], np.int64) for name in (*_INTS, "tokens", "clean")}
     data |= {name: _floats(line[name]) for name in _FLOATS}
+    children = data["tokens"].shape[:1]
+    if data["tokens"].ndim != 2 or data["clean"].shape != data["tokens"].shape:
+        raise ValueError(f"tokens have the shape {data['tokens'].shape}")
+    for name in ("parent", *_FLOATS):
+        if data[name].shape != children:
+            raise ValueError(f"{name} has the shape {data[name].shape}, tokens {children}")
     data["logp"] = np.zeros(data["tokens"].shape)  # not recorded: nobody looks at it
     return Step(**data)
 

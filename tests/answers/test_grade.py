@@ -1,4 +1,4 @@
-"""Grading by three presets; the quirks of d1 are pinned as quirks."""
+"""Grading by three gradings; the quirks of d1 are pinned as quirks."""
 
 import pytest
 
@@ -124,8 +124,8 @@ def test_is_equiv_of_broken_latex_is_plain_equality(broken):
     assert not is_equiv(broken, "7")
 
 
-def test_unknown_presets_and_impossible_golds_are_named():
-    with pytest.raises(SettingsError, match="preset='d2'"):
+def test_unknown_gradings_and_impossible_golds_are_named():
+    with pytest.raises(SettingsError, match="grading='d2'"):
         grade("gsm8k", "x", 1, "d2")
     with pytest.raises(SettingsError, match="Countdown gold"):
         grade("countdown", r"\boxed{1+1}", 3)

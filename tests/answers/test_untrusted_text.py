@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3dlm.answers import PRESETS, TASK_KINDS, extract, grade, mathverify, normalise
-from s3dlm.verifier import PROFILES, for_task
+from s3dlm.answers import GRADINGS, TASK_KINDS, extract, grade, mathverify, normalise
+from s3dlm.verifier import for_task
+from s3dlm.verifier.weights import PAPER
 
 SIZE = 100_000
 GOLDS = {"number": 18.0, "math": r"\frac12", "choice": "B", "expression": [[1, 2, 3], 6],
@@ -95,8 +96,8 @@ def judge(task, text, prompt):
     answer = extract(task, text, prompt)
     if answer is not None:
         normalise(task, answer)
-    for preset in PRESETS:
-        assert 0.0 <= grade(task, text, GOLDS[TASK_KINDS[task]], preset, prompt) <= 1.0
+    for grading in GRADINGS:
+        assert 0.0 <= grade(task, text, GOLDS[TASK_KINDS[task]], grading, prompt) <= 1.0
 
 
 TASKS = ("gsm8k", "math500", "arc", "countdown", "sudoku", "general")
@@ -104,7 +105,7 @@ TASKS = ("gsm8k", "math500", "arc", "countdown", "sudoku", "general")
 
 def test_these_tasks_are_all_there_is():
     assert {TASK_KINDS[task] for task in TASKS} == set(TASK_KINDS.values())
-    assert set(PROFILES) == set(TASK_KINDS)
+    assert set(PAPER) == set(TASK_KINDS)
 
 
 @pytest.mark.parametrize("name", MONSTERS)

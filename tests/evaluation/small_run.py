@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import os
 import random
 import signal
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from s3dlm import tasks
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation.records import FILE
-from s3dlm.evaluation.run import Plan, evaluate
+from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import Defaults
 from s3dlm.settings import Settings
 from tests.fakes import fake_model
 
-BASE = Settings(
-    particles=2, branching=2, gen_length=24, steps=4, block_length=24, temperature=1.0, lam=2.0
-)
-TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+12+4", "(12-6)*4", "4*12-6"))
+FAKE = Defaults(
+    "tiny",
+    ("countdown",),
+    {
+        "*": {
+            "particles": 2, "branching": 2, "gen_length": 24, "steps": 4, "block_length": 24,
+            "temperature": 1.0, "lam": 2.0,
+        }
+    },
+)  # fmt: skip
+BASE = Settings.recommended(FAKE)
+# Their mixtures are expressions as well, so that all methods solve some problems and fail others.
+TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12"))
 LABELS = ("baseline", "best_of_k", "s3")
 
 
 def write_task(folder: Path, problems: int = 12) -> str:
     """Countdown problems of which the fake model can solve some."""
-    targets = (22, 24, 34)
+    targets = (22, 36, 54)
     rows = [
         {"question": f"Problem {i}. Target: {t} Numbers: 6, 4, 12", "gold": [[6, 4, 12], t]}
         for i, t in enumerate(targets[i % 3] for i in range(problems))
@@ -41,36 +53,44 @@ def write_task(folder: Path, problems: int = 12) -> str:
 
 def small_model() -> Model:
     torch.set_num_threads(1)  # rows this small only wait for each other's threads
-    return fake_model(TEXTS)
+    return dataclasses.replace(fake_model(TEXTS, push=8.0), defaults=FAKE)
 
 
 def small_plan(
     task: str,
     labels: tuple[str, ...] = LABELS,
-    base: Settings = BASE,
     seeds: tuple[int, ...] = (0, 1),
     limit: int | None = None,
     traces: int = 0,
+    **given: object,
 ) -> Plan:
-    problems = {task: tasks.load(tasks.get(task), preset="tiny", limit=limit)}
-    return Plan(plans.grid([task], labels, base), base, problems, seeds, traces=traces)
+    problems = {task: tasks.load(tasks.get(task), prompt_style="tiny", limit=limit)}
+    return Plan(plans.grid([task], labels, defaults, given), problems, seeds, traces=traces)
 
 
-def run_and_be_killed(task: str, folder: Path, kills: int) -> None:
-    """Start the run again and again, and kill it with SIGKILL at a random moment each time.
+def defaults(method: str, task: str | None = None) -> Settings:
+    """The fake model's settings of a method."""
+    return Settings.recommended(FAKE, method, task)
 
-    The moment is drawn in rows written and milliseconds, so that a slow machine is killed in the
-    same places as a fast one. Children are forked (no forward has run before): a kill costs little.
+
+def run_and_be_killed(task: str, folder: Path, kills: int, timed: bool) -> None:
+    """Start the run again and again; each process dies at a random one of its writes.
+
+    It dies half-way through a write, before a sync or before a file is replaced, so the moment does
+    not depend on the machine's speed. With `timed`, every second one dies after a random time instead.
+    Children are forked (no forward pass has run before), so that a kill costs little.
     """
     rng, killed = random.Random(0), 0
     while killed < kills:
+        write, seconds = rng.randint(1, 12), rng.uniform(0.0, 0.1)
         child = os.fork()
         if child == 0:
-            evaluate(small_model(), small_plan(task), folder, max_rows=8)
+            if timed and killed % 2:
+                signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends a process at once
+            else:
+                _die_at(write)
+            evaluate(small_model(), small_plan(task), folder, batch_size=8)
             os._exit(0)
-        _wait_for_bytes(folder / FILE, rng.choice((0, 0, 1, 1000, 2000, 4000)))
-        time.sleep(rng.uniform(0.0, 0.03))
-        os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
             sys.exit(f"the run ended after {killed} of {kills} kills; make it longer")
@@ -78,14 +98,24 @@ def run_and_be_killed(task: str, folder: Path, kills: int) -> None:
     print(f"killed {killed}")
 
 
-def _wait_for_bytes(path: Path, count: int) -> None:
-    start = path.stat().st_size if path.exists() else 0
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if (path.stat().st_size if path.exists() else 0) - start >= count:
-            return
-        time.sleep(0.001)
+def _die_at(count: int) -> None:
+    """Let this process end with SIGKILL at its `count`-th write, sync or replacement."""
+    calls = itertools.count(1)
+
+    def deadly(call: Any) -> Any:
+        def wrapped(*arguments: Any) -> Any:
+            if next(calls) == count:
+                if call is write:
+                    write(arguments[0], arguments[1][: len(arguments[1]) // 2], arguments[2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments)
+
+        return wrapped
+
+    write = os.pwrite
+    os.pwrite, os.fsync = deadly(os.pwrite), deadly(os.fsync)
+    Path.replace = deadly(Path.replace)  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
-    run_and_be_killed(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    run_and_be_killed(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:] == ["timed"])

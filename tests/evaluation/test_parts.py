@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from s3dlm.evaluation import batch, circumstances, tokens
+from s3dlm.evaluation import environment, progress
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.progress import Bars
 from s3dlm.models.base import Model
@@ -35,30 +36,33 @@ def _model(denoiser: Machine) -> Model:
     return dataclasses.replace(fake_model(), denoiser=denoiser)  # type: ignore[arg-type]
 
 
-def test_rows_grow_until_they_stop_paying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """32 rows keep this machine busy; a forward of 64 takes twice as long."""
+def test_the_batch_grows_until_throughput_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine is busy with a batch of 32; one of 64 takes twice as long."""
     tried: list[int] = []
 
     def seconds(model: Model, row: list[int], rows: int) -> float:
         tried.append(rows)
         return 0.01 * max(1.0, rows / 32)
 
-    monkeypatch.setattr(batch, "_probe", seconds)
-    assert batch.rows_that_pay(_model(Machine(10_000)), [5, 6], 8) == 32
+    monkeypatch.setattr(environment, "_time_forward", seconds)
+    assert environment.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == 32
     assert tried == [8, 16, 32, 64]
 
 
-def test_rows_stop_below_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "GAIN", 0.0)  # whatever the clock says, more rows would pay
-    assert batch.rows_that_pay(_model(Machine(20)), [5, 6], 8) == 16
-    assert batch.rows_that_pay(_model(Machine(10_000)), [5, 6], 8) == batch.SIZES[-1]
+def test_the_batch_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "GAIN", 0.0)  # whatever the clock says, more rows would pay
+    assert environment.best_batch_size(_model(Machine(20)), [5, 6], 8) == 16
+    assert (
+        environment.best_batch_size(_model(Machine(10_000)), [5, 6], 8)
+        == environment.BATCH_SIZES[-1]
+    )
 
 
 def test_without_its_file_the_models_tokenizer_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    found = tokens.counter(ByteTokenizer())
+    found = environment.token_counter(ByteTokenizer())
     assert (found.name, found.count("four")) == ("the model's tokenizer", 4)
 
 
@@ -68,16 +72,17 @@ def test_the_fingerprint_knows_the_weights() -> None:
 
     one = Network(3, 2)
     model = dataclasses.replace(fake_model(), denoiser=one)  # type: ignore[arg-type]
-    before = circumstances.fingerprint(model)
-    assert before == circumstances.fingerprint(model)
+    before = environment.fingerprint(model)
+    assert before == environment.fingerprint(model)
     with torch.no_grad():
         one.weight[1, 2] += 1
-    assert circumstances.fingerprint(model) != before
+    assert environment.fingerprint(model) != before
 
 
-def test_progress_without_a_terminal_is_a_line_a_condition(
-    capsys: pytest.CaptureFixture[str],
+def test_progress_without_a_terminal_is_one_line_per_condition(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY", math.inf)  # however slow this machine is
     condition = Condition("countdown", "s3", BASE)
     with Bars([condition], {"countdown": 3}, 1) as bars:
         bars.begin(condition, 3, [record("a")])

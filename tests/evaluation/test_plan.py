@@ -6,17 +6,20 @@ import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation import protocol
-from s3dlm.evaluation.plan import Condition, settings_of
+from s3dlm.evaluation.plan import Condition, settings_for
 from s3dlm.settings import Settings
 from s3dlm.tasks import Loaded
 
 BASE = Settings()
 
 
+def defaults(method: str, task: str | None = None) -> Settings:
+    return Settings(method)
+
+
 def test_a_sweep_pays_for_equal_runs_once() -> None:
     sweeps = {"particles": [1, 2, 4], "branching": [1, 2, 4]}
-    found = plans.grid(["gsm8k"], ["baseline", "best_of_k", "s3"], BASE, sweeps)
+    found = plans.grid(["gsm8k"], ["baseline", "best_of_k", "s3"], defaults, sweeps=sweeps)
     count = {
         label: sum(c.label == label for c in found) for label in ("baseline", "best_of_k", "s3")
     }
@@ -33,38 +36,54 @@ def test_the_seed_is_no_part_of_a_condition() -> None:
 
 
 def test_greedy_is_the_baseline_without_sampling() -> None:
-    greedy = settings_of("greedy", BASE)
-    assert (greedy.method, greedy.temperature, greedy.particles) == ("baseline", 0.0, 1)
-    assert settings_of("baseline", BASE).temperature == BASE.temperature
+    greedy = settings_for("greedy", defaults, {"temperature": 1.0})
+    assert (greedy.method.name, greedy.temperature) == ("baseline", 0.0)
+    assert settings_for("baseline", defaults).temperature == BASE.temperature
 
 
-def test_tuned_settings_are_a_methods_own_unless_swept() -> None:
-    tuned = {"s3": {"temperature": 0.3, "lam": 4.0}}
-    own = settings_of("s3", BASE, tuned)
-    assert (own.temperature, own.lam) == (0.3, 4.0)
-    assert settings_of("best_of_k", BASE, tuned).temperature == BASE.temperature
-    swept = plans.grid(["gsm8k"], ["s3"], BASE, {"lam": [1.0, 2.0]}, tuned)
-    assert [(c.settings.lam, c.settings.temperature) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
+def test_a_given_setting_wins_over_the_methods_own() -> None:
+    def tuned(method: str, task: str | None) -> Settings:
+        return Settings(method, temperature=0.3, lam=4.0)
+
+    own = settings_for("s3", tuned)
+    assert (own.temperature, own.method.lam) == (0.3, 4.0)
+    swept = plans.grid(["gsm8k"], ["s3"], tuned, sweeps={"lam": [1.0, 2.0]})
+    assert [(c.value("lam"), c.settings.temperature) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
+    assert settings_for("s3_paper", tuned, {"lam": 3.0}).method.lam == 1.0
 
 
-def test_unknown_labels_and_axes_are_named() -> None:
+def test_a_setting_applies_to_the_methods_that_use_it() -> None:
+    found = plans.grid(["gsm8k"], ["best_of_k", "s3"], defaults, {"lam": 5.0, "steps": 32})
+    assert [(c.value("lam"), c.settings.steps) for c in found] == [(None, 32), (5.0, 32)]
+    with pytest.raises(SettingsError, match="lam has no effect on baseline, best_of_k"):
+        plans.grid(["gsm8k"], ["baseline", "best_of_k"], defaults, {"lam": 5.0})
+    with pytest.raises(SettingsError, match="branching has no effect on baseline"):
+        plans.grid(["gsm8k"], ["baseline"], defaults, sweeps={"branching": [1, 2]})
+
+
+def test_the_main_comparison_of_a_sweep_is_the_default_point_else_the_first() -> None:
+    found = plans.grid(["gsm8k"], ["best_of_k", "s3"], defaults, sweeps={"particles": [1, 2, 4]})
+    assert [(c.label, c.budget) for c in found if c.main] == [("best_of_k", (8, 1)), ("s3", (4, 2))]
+    other = plans.grid(["gsm8k"], ["s3"], defaults, sweeps={"particles": [16, 32]})
+    assert [c.budget for c in other if c.main] == [(16, 2)]
+
+
+def test_unknown_labels_and_settings_are_named() -> None:
     with pytest.raises(SettingsError, match="did you mean 's3'"):
-        plans.grid(["gsm8k"], ["s33"], BASE)
+        plans.grid(["gsm8k"], ["s33"], defaults)
     with pytest.raises(SettingsError, match="sweep='seeds' is unknown"):
-        plans.grid(["gsm8k"], ["s3"], BASE, {"seeds": [1]})
+        plans.grid(["gsm8k"], ["s3"], defaults, sweeps={"seeds": [1]})
+    with pytest.raises(SettingsError, match="did you mean 'policy'"):
+        plans.grid(["gsm8k"], ["s3"], defaults, {"policcy": "random"})
 
 
 def test_the_reproduction_holds_every_table_and_curve() -> None:
     loaded = {"gsm8k": Loaded((), "", 0)}
-    found = protocol.reproduction(loaded, BASE, {}, (0, 1, 2), sweep_problems=100).conditions
-    main = [c for c in found if c.problems is None]
-    assert [c.label for c in main] == [*protocol.METHODS, *protocol.BESIDE]
-    assert {c.label for c in main if c.seeds == 1} == set(protocol.BESIDE)
-    swept = {
-        (c.settings.particles, c.settings.branching)
-        for c in found
-        if c.label == "s3" and c.settings.block_length == 64
-    }
+    found = plans.reproduction(loaded, defaults, (0, 1, 2), sweep_problems=100).conditions
+    main = [c for c in found if c.main]
+    assert [c.label for c in main] == [*plans.MAIN, *plans.ONE_SEED]
+    assert {c.label for c in main if c.seeds == 1} == set(plans.ONE_SEED)
+    swept = {c.budget for c in found if c.label == "s3" and c.settings.block_length == 64}
     assert swept == {(n, b) for n in (1, 2, 4, 8, 16) for b in (1, 2, 4)}
     lengths = {c.settings.block_length for c in found if c.label == "baseline"}
     assert lengths == {2, 4, 8, 16, 32, 64}

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from s3dlm.errors import RecordError
-from s3dlm.evaluation.records import FILE, Candidate, Record, Store, canonical, read
+from s3dlm.evaluation import records
+from s3dlm.evaluation.records import (
+    FILE,
+    Candidate,
+    Failure,
+    Record,
+    Store,
+    canonical,
+    read,
+    read_all,
+    write_atomic,
+)
+
+RUN = "abcdef012345"
 
 
 def record(sample: str = "a", seed: int = 0, **changes: object) -> Record:
@@ -41,44 +58,136 @@ def test_a_row_comes_back_as_it_went(tmp_path: Path) -> None:
     rows = [record(sample, seed) for sample in "ab" for seed in (0, 1)]
     with Store(tmp_path) as store:
         for row in rows:
-            store.append(row)
+            store.append(row, RUN)
     assert read(tmp_path) == rows
 
 
 def test_every_torn_last_line_is_repaired(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.append(record("a"))
-        store.append(record("b"))
+        store.append(record("a"), RUN)
+        store.append(record("b"), RUN)
     whole = (tmp_path / FILE).read_bytes()
     first = whole.index(b"\n") + 1
     for cut in range(first, len(whole)):
         (tmp_path / FILE).write_bytes(whole[:cut])
         assert read(tmp_path) == [record("a")]  # reading changes nothing
         with Store(tmp_path) as store:
-            assert store.keys == {record("a").key}
-            store.append(record("b"))
+            assert set(store.contents.records) == {record("a").key}
+            store.append(record("b"), RUN)
         assert (tmp_path / FILE).read_bytes() == whole
 
 
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.append(record("a"))
-        store.append(record("b"))
+        store.append(record("a"), RUN)
+        store.append(record("b"), RUN)
     lines = (tmp_path / FILE).read_bytes().splitlines(keepends=True)
     (tmp_path / FILE).write_bytes(lines[0][:20] + b"\n" + lines[1])
-    with pytest.raises(RecordError, match="line 1, is no record"):
+    with pytest.raises(RecordError, match="line 1, is damaged"):
         Store(tmp_path)
-    row = json.loads(lines[0]) | {"v": 99}
-    (tmp_path / FILE).write_text(json.dumps(row) + "\n")
-    with pytest.raises(RecordError, match="line 1: record version 99"):
+    row = {**record("a").to_json(), "v": 1}
+    (tmp_path / FILE).write_text(json.dumps({"v": 1, **row}, separators=(",", ":")) + "\n")
+    with pytest.raises(RecordError, match=r"line 1: version 1 has no checksums.*in a new folder"):
         read(tmp_path)
+
+
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """A damaged line is refused; damage to the last line feed makes that line an incomplete one."""
+    with Store(tmp_path) as store:
+        store.append(record("a"), RUN)
+        store.append(record("b"), RUN)
+    whole = (tmp_path / FILE).read_bytes()
+    for bit in range(8 * (len(whole) - 1)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / FILE).write_bytes(flipped)
+        with pytest.raises(RecordError, match=r"damaged|version"):
+            read(tmp_path)
+    (tmp_path / FILE).write_bytes(whole[:-1] + b"\x0b")
+    assert read(tmp_path) == [record("a")]
+
+
+def test_a_failure_is_kept_until_the_sample_succeeds(tmp_path: Path) -> None:
+    failed = Failure("0123456789ab", "a", 0, "PromptError", "the prompt is too long")
+    with Store(tmp_path) as store:
+        store.append(failed, RUN)
+        store.append(dataclasses.replace(failed, reason="again"), RUN)
+        store.append(record("b"), RUN)
+    found = read_all(tmp_path)
+    assert [one.reason for one in found.failures.values()] == ["again"]
+    assert read(tmp_path) == [record("b")]
+    with Store(tmp_path) as store:
+        store.append(record("a"), RUN)
+        with pytest.raises(RecordError, match="already recorded"):
+            store.append(failed, RUN)
+    assert not read_all(tmp_path).failures
+    assert read(tmp_path) == [record("b"), record("a")]
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from s3dlm.errors import RecordError
+from s3dlm.evaluation.records import Store
+from tests.evaluation.test_records import RUN, record
+with Store(Path(sys.argv[1])) as store:
+    store.append(record("a"), RUN)
+    size = (Path(sys.argv[1]) / "records.jsonl").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
+    try:
+        store.append(record("b"), RUN)
+    except RecordError as error:
+        print(error)
+"""
+
+
+def test_a_file_size_limit_is_one_line_and_leaves_whole_records(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"{tmp_path / FILE} cannot be written: File too large; ")
+    assert done.stdout.count("\n") == 1
+    assert (tmp_path / FILE).read_bytes().endswith(b"\n")
+    assert read(tmp_path) == [record("a")]
+
+
+def test_a_full_disk_is_one_line_and_leaves_whole_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwrite
+
+    def full(file: int, data: bytes, at: int) -> int:
+        if at > start + 50:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, data[:60], at)
+
+    with Store(tmp_path) as store:
+        store.append(record("a"), RUN)
+        start = (tmp_path / FILE).stat().st_size
+        monkeypatch.setattr(records.os, "pwrite", full)
+        with pytest.raises(RecordError, match="cannot be written: No space left on device; what"):
+            store.append(record("b"), RUN)
+    assert read(tmp_path) == [record("a")]
+
+
+def test_a_read_only_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records.os, "open", refuse)
+        with pytest.raises(RecordError, match="cannot be written: Read-only file system"):
+            Store(tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="cannot be written: File exists"):
+        write_atomic(tmp_path / "file" / "report.md", "text")
 
 
 def test_nothing_counts_twice(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.append(record("a"))
+        store.append(record("a"), RUN)
         with pytest.raises(RecordError, match="already recorded"):
-            store.append(record("a"))
+            store.append(record("a"), RUN)
     data = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(data + data)
     with pytest.raises(RecordError, match="already recorded"):

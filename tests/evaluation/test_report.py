@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -10,9 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from s3dlm.evaluation import figures, paper, plan, records, report, series, summary, tables
-from s3dlm.evaluation.run import Plan, evaluate
-from tests.evaluation.small_run import BASE, small_model, small_plan, write_task
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.evaluation import (
+    comparisons,
+    figures,
+    paper,
+    plan,
+    records,
+    report,
+    series,
+    summary,
+    tables,
+)
+from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.run import evaluate
+from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
 
 LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
 
@@ -29,11 +42,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     main = small_plan(task, LABELS, traces=1)
     more = [
-        *plan.grid([task], ["best_of_k", "s3"], BASE, {"particles": [1, 2], "branching": [1, 2]}),
-        *plan.grid([task], ["baseline", "s3"], BASE, {"block_length": [8, 24]}),
+        *plan.grid(
+            [task], ["best_of_k", "s3"], defaults, sweeps={"particles": [1, 2], "branching": [1, 2]}
+        ),
+        *plan.grid([task], ["baseline", "s3"], defaults, sweeps={"block_length": [8, 24]}),
     ]
-    conditions = plan.unique([*main.conditions, *plan.limited(more, 4, 1)])
-    whole = Plan(conditions, BASE, main.problems, main.seeds, traces=1)
+    conditions = plan.unique([*main.conditions, *plan.as_sweep(more, 4)])
+    whole = Plan(conditions, main.problems, main.seeds, traces=1)
     evaluate(small_model(), whole, place / "run")
     report.write(place / "run")
     return place / "run"
@@ -43,9 +58,9 @@ def test_tables_say_what_the_records_say(folder: Path) -> None:
     run = summary.read(folder)
     (task,) = run.tasks
     s3 = run.main(task)["s3"]
-    marks = [r.correct for r in records.read(folder) if r.spec == s3.spec]
-    assert len(marks) == 12
-    share = f"{100 * sum(marks) / 12:.1f}"
+    grades = [r.correct for r in records.read(folder) if r.spec == s3.spec]
+    assert len(grades) == 12
+    share = f"{100 * sum(grades) / 12:.1f}"
     (row,) = tables.accuracy(run).rows
     assert row[-1].lstrip("*").startswith(f"{share} [")
     assert row[1] == "6"
@@ -59,12 +74,102 @@ def test_comparisons_are_paired_on_the_same_problems_and_seeds(folder: Path) -> 
     main = run.main(task)
     found = summary.paired(run, main["s3"], main["best_of_k"])
     back = summary.paired(run, main["best_of_k"], main["s3"])
-    assert found.pairs == 12
+    assert found.problems == 6
     assert (found.wins, found.losses) == (back.losses, back.wins)
-    accuracy = {
-        label: summary.cell(c, run.records[c.spec]).accuracy.value for label, c in main.items()
-    }
+    accuracy = {label: summary.cell(c, run.records[c]).accuracy.value for label, c in main.items()}
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
+
+
+def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
+    run = summary.read(folder)
+    (task,) = run.tasks
+    s3 = run.main(task)["s3"]
+    only = summary.mean_accuracy(run, "s3")
+    assert only.value == pytest.approx(summary.cell(s3, run.records[s3]).accuracy.value)
+    other = dataclasses.replace(s3, task="arc")
+    few = [dataclasses.replace(r, correct=1.0) for r in run.records[s3][:1]]
+    both = dataclasses.replace(
+        run,
+        manifest=dataclasses.replace(run.manifest, conditions=(*run.manifest.conditions, other)),
+        records={**run.records, other: few},
+    )
+    mean = summary.mean_accuracy(both, "s3")
+    assert mean.value == pytest.approx((only.value + 1) / 2)
+    assert 0 <= mean.low <= mean.value <= mean.high <= 1
+    assert tables.brief(both).columns[-1] == "Mean [95 %]"
+
+
+def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
+    run = summary.read(folder)
+    for reference in ("best_of_k", "greedy"):
+        grid = comparisons.comparisons(run, reference)
+        assert f"Δ vs {reference}, points" in grid.columns
+        assert {row[0] for row in grid.rows} == set(LABELS) - {reference}
+        assert f"Δ accuracy vs {reference}" in comparisons.short_comparisons(run, reference).title
+        (line,) = comparisons.verdict(run, reference)
+        assert line.startswith(f"s3 compared with {reference}, ")
+    made = report.write(folder, reference="tilting", out=tmp_path)
+    assert "Compared with tilting" in made.markdown.read_text()
+    with pytest.raises(SettingsError, match="reference='best' is unknown; choose one of: base"):
+        report.write(folder, reference="best", out=tmp_path)
+
+
+def test_a_method_that_was_not_run_is_not_named(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    evaluate(small_model(), small_plan(task, ("baseline", "s3"), seeds=(0,)), tmp_path / "run")
+    made = report.write(tmp_path / "run")
+    assert "best_of_k" not in "".join(made.verdict)
+    text = " ".join(" ".join((g.title, *g.columns, *sum(g.rows, ()))) for g in made.short)
+    assert "Δ accuracy vs baseline" in text
+    assert "best_of_k" not in text
+
+
+def test_intervals_stay_between_0_and_100_per_cent(folder: Path) -> None:
+    run = summary.read(folder)
+    texts = [
+        cell
+        for grid in tables.all_tables(run, comparisons.comparisons(run, "greedy"))
+        for row in grid.rows
+        for cell in row
+    ]
+    texts += [cell for row in tables.brief(run).rows for cell in row]
+    found = [
+        float(bound)
+        for text in texts
+        for pair in re.findall(r"(?<![+-])\b[0-9.]+ \[([0-9.-]+), ([0-9.]+)\]", text)
+        for bound in pair
+    ]
+    assert len(found) > 20
+    assert all(0 <= bound <= 100 for bound in found)
+    assert not any("±" in text for text in texts)
+
+
+def test_several_runs_stand_in_one_report(folder: Path, tmp_path: Path) -> None:
+    task = next(iter(summary.read(folder).samples))
+    other = dataclasses.replace(small_model(), name="other")
+    evaluate(other, small_plan(task, ("s3", "verified_best_of_k")), tmp_path / "second")
+    made = report.write(folder, tmp_path / "second", reference="s3 (run)", out=tmp_path / "out")
+    (grid,) = [g for g in made.grids if g.key == "comparisons"]
+    rows = {row[0]: row for row in grid.rows}
+    assert {"s3 (second)", "verified_best_of_k", "greedy"} <= set(rows)
+    assert rows["s3 (second)"][2:4] == ("+0.0 [+0.0, +0.0]", "0 : 0")  # the same model and settings
+    assert "fake, other" in made.markdown.read_text()
+    text = made.html.read_text()
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    traces = [row["trace"] for p in json.loads(found[1])["problems"] for row in p["rows"]]
+    assert any(traces)
+    assert all((tmp_path / "out" / trace).is_file() for trace in traces if trace)
+
+
+def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    samples = (folder / "samples.jsonl").read_text().replace("Problem 0", "Puzzle 0")
+    (tmp_path / "samples.jsonl").write_text(samples)
+    (tmp_path / "records.jsonl").write_bytes((folder / "records.jsonl").read_bytes())
+    with pytest.raises(RecordError, match=r"problems-0000 .* is another problem"):
+        report.write(folder, tmp_path, out=tmp_path / "out")
 
 
 def test_every_figure_has_svg_png_and_its_data(folder: Path) -> None:
@@ -85,7 +190,7 @@ def test_curves_compare_what_was_asked_of_all(folder: Path) -> None:
     run = summary.read(folder)
     (row,) = series.accuracy_nfe(run).where(label="s3", particles=2, branching=2)
     main = run.main(run.tasks[0])["s3"]
-    common = [r for r in run.records[main.spec] if r.seed == 0][:4]
+    common = [r for r in run.records[main] if r.seed == 0][:4]
     assert row["accuracy"] == pytest.approx(sum(r.correct for r in common) / 4)
 
 
@@ -121,7 +226,7 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
     assert len(data["problems"]) == 6
     first = data["problems"][0]
     assert [row["label"] for row in first["rows"]] == list(LABELS)
-    assert all(len(row["marks"]) == 2 for row in first["rows"])
+    assert all(len(row["grades"]) == 2 for row in first["rows"])
     assert all((folder / row["trace"]).is_file() for row in first["rows"])
     assert "</script>" in data["problems"][1]["question"]
 
@@ -129,7 +234,7 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
 def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_path: Path) -> None:
     before = (folder / records.FILE).read_bytes()
     made = report.write(folder, grading="hex", out=tmp_path)
-    assert "preset hex" in made.markdown.read_text()
+    assert "**Grading**: hex" in made.markdown.read_text()
     assert (folder / records.FILE).read_bytes() == before
 
 

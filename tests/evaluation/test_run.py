@@ -9,15 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from s3dlm.errors import RecordError
-from s3dlm.evaluation import manifest, records
+from s3dlm.errors import RecordError, S3dlmError
+from s3dlm.evaluation import manifest, records, summary, tables
+from s3dlm.evaluation.local import wrong_gold
+from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import canonical
-from s3dlm.evaluation.run import TIMED, Plan, evaluate
+from s3dlm.evaluation.run import TIMED, evaluate
+from s3dlm.models.base import Denoiser, Model
+from s3dlm.tasks import Sample
 from s3dlm.trace import read_trace
 from tests.evaluation.small_run import BASE, LABELS, small_model, small_plan, write_task
 
-KILLS = 50
+ROOT = Path(__file__).parents[2]
 
 
 def rows(folder: Path) -> list[bytes]:
@@ -29,7 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A task of 12 problems and an undisturbed run of it."""
     folder = tmp_path_factory.mktemp("whole")
     task = write_task(folder)
-    evaluate(small_model(), small_plan(task), folder / "run", max_rows=8)
+    evaluate(small_model(), small_plan(task), folder / "run", batch_size=8)
     return task, folder / "run"
 
 
@@ -49,37 +54,40 @@ def test_every_sample_of_every_condition_and_seed_is_there_once(whole: tuple[str
     assert all(r.nfe <= r.nfe_logical and len(r.curve) == BASE.steps for r in found)
 
 
+@pytest.mark.parametrize(
+    ("kills", "problems", "moments"),
+    [(10, 12, []), pytest.param(50, 120, ["timed"], marks=pytest.mark.slow)],
+)
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run(
-    tmp_path: Path,
+    tmp_path: Path, kills: int, problems: int, moments: list[str]
 ) -> None:
     (tmp_path / "task").mkdir()
-    long_task = write_task(tmp_path / "task", problems=120)
-    command = [sys.executable, "-m", "tests.evaluation.small_run", long_task]
+    task = write_task(tmp_path / "task", problems)
+    command = [sys.executable, "-m", "tests.evaluation.small_run", task, str(tmp_path / "killed")]
     done = subprocess.run(
-        [*command, str(tmp_path / "killed"), str(KILLS)],
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert done.stdout == f"killed {KILLS}\n", done.stderr
+        [*command, str(kills), *moments], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.stdout == f"killed {kills}\n", done.stderr
     before = len(records.read(tmp_path / "killed"))
-    evaluate(small_model(), small_plan(long_task), tmp_path / "killed")
-    evaluate(small_model(), small_plan(long_task), tmp_path / "undisturbed")
+    evaluate(small_model(), small_plan(task), tmp_path / "killed")
+    evaluate(small_model(), small_plan(task), tmp_path / "undisturbed")
     assert rows(tmp_path / "killed") == rows(tmp_path / "undisturbed")
     assert 0 < before < len(rows(tmp_path / "killed"))  # the kills fell into the run
 
 
-def test_packing_does_not_change_a_record(whole: tuple[str, Path], tmp_path: Path) -> None:
+def test_the_batch_size_does_not_change_a_record(whole: tuple[str, Path], tmp_path: Path) -> None:
     task, folder = whole
     for most in (1, 64):
-        evaluate(small_model(), small_plan(task), tmp_path / str(most), max_rows=most)
+        evaluate(small_model(), small_plan(task), tmp_path / str(most), batch_size=most)
         assert rows(tmp_path / str(most)) == rows(folder)
 
 
-def test_remembered_rows_change_no_record_and_only_the_first_problems_are_timed(
+def test_a_row_cache_changes_no_record_and_only_the_first_problems_are_timed(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
     task, folder = whole
-    plan = dataclasses.replace(small_plan(task), remember=0.1)
-    evaluate(small_model(), plan, tmp_path / "run", max_rows=8)
+    plan = dataclasses.replace(small_plan(task), row_cache=0.1)
+    evaluate(small_model(), plan, tmp_path / "run", batch_size=8)
     assert sorted(rows(tmp_path / "run")) == sorted(rows(folder))
     timed = {(r.sample, r.seed) for r in records.read(tmp_path / "run") if r.at is not None}
     first = plan.problems[task].samples[:TIMED]
@@ -91,7 +99,7 @@ def test_the_same_command_again_is_byte_equal_apart_from_clocks(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
     task, folder = whole
-    evaluate(small_model(), small_plan(task), tmp_path, max_rows=8)
+    evaluate(small_model(), small_plan(task), tmp_path, batch_size=8)
     for line, again in zip(
         (folder / records.FILE).read_bytes().splitlines(),
         (tmp_path / records.FILE).read_bytes().splitlines(),
@@ -122,7 +130,7 @@ def test_a_plan_may_grow(whole: tuple[str, Path], tmp_path: Path) -> None:
         (lambda p: _based(p, lam=1.0), r"lam was 2\.0 and is now 1\.0"),
         (lambda p: _based(p, steps=2), "steps was 4 and is now 2"),
         (lambda p: dataclasses.replace(p, seeds=(0,)), r"seeds were \[0, 1\] and are now \[0\]"),
-        (lambda p: dataclasses.replace(p, conditions=p.conditions[:2]), "/s3 are missing now"),
+        (lambda p: dataclasses.replace(p, conditions=p.conditions[:2]), "/s3 is missing"),
         (lambda p: dataclasses.replace(p, split="validation"), "split was 'test'"),
     ],
 )
@@ -136,7 +144,7 @@ def test_a_changed_plan_is_refused(whole, tmp_path: Path, change, said: str) -> 
 
 def _based(plan: Plan, **changes: object) -> Plan:
     (task,) = plan.problems
-    return small_plan(task, base=BASE.replace(**changes))
+    return small_plan(task, **changes)  # type: ignore[arg-type]
 
 
 def test_other_problems_and_other_models_are_refused(tmp_path: Path) -> None:
@@ -146,8 +154,8 @@ def test_other_problems_and_other_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="model was 'fake' and is now 'other'"):
         evaluate(other, small_plan(task, LABELS[:1]), tmp_path / "run")
     path = tmp_path / "problems.jsonl"
-    path.write_text(path.read_text().replace("Target: 24", "Target: 25"))
-    with pytest.raises(RecordError, match=r"begun with other problems: problems-0001"):
+    path.write_text(path.read_text().replace("Target: 36", "Target: 25"))
+    with pytest.raises(RecordError, match=r"started with other problems: problems-0001"):
         evaluate(small_model(), small_plan(task, LABELS[:1]), tmp_path / "run")
 
 
@@ -156,10 +164,155 @@ def test_the_manifest_says_what_ran(whole: tuple[str, Path]) -> None:
     found = manifest.read(folder)
     assert found.conditions == tuple(small_plan(task).conditions)
     assert (found.model, found.seeds, found.counts) == ("fake", (0, 1), {task: 12})
-    assert found.base["lam"] == 2.0
+    assert {c.value("lam") for c in found.conditions} == {None, 2.0}
     assert {"torch", "python", "s3dlm"} <= set(found.versions)
     assert found.machine["cores"] >= 1
     assert json.loads((folder / manifest.FILE).read_text())["v"] == manifest.VERSION
+
+
+class Broken:
+    """The fake denoiser, but a canvas with one certain token breaks the forward pass."""
+
+    def __init__(self, denoiser: Denoiser, token: int) -> None:
+        self.denoiser, self.token = denoiser, token
+        self.mask_id, self.vocabulary = denoiser.mask_id, denoiser.vocabulary
+        self.context = denoiser.context
+
+    def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
+        if (tokens == self.token).any():
+            raise RuntimeError("the forward pass broke")
+        return self.denoiser.encode(tokens, keys)
+
+    def head(self, features: torch.Tensor) -> torch.Tensor:
+        return self.denoiser.head(features)
+
+
+def _damage(folder: Path, change: dict[int, dict[str, object]]) -> None:
+    path = folder / "problems.jsonl"
+    rows = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+    for index, changes in change.items():
+        rows[index] |= changes
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+BAD: dict[int, dict[str, object]] = {
+    1: {"question": "   "},
+    3: {"gold": "\u00b2"},
+    4: {"question": "§ Target: 24 Numbers: 6, 4, 12"},  # § breaks the forward pass
+}
+
+
+def _fragile(broken: bool = True) -> Model:
+    model = small_model()
+    token = model.tokenizer.encode("§")[0] if broken else -1
+    return dataclasses.replace(model, denoiser=Broken(model.denoiser, token))  # type: ignore[arg-type]
+
+
+def test_a_bad_sample_fails_alone_and_the_others_are_as_without_it(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 6)
+    evaluate(small_model(), small_plan(task, ("s3",)), tmp_path / "good", batch_size=8)
+    _damage(tmp_path, BAD)
+    evaluate(_fragile(), small_plan(task, ("s3",)), tmp_path / "run", batch_size=8)
+    found = records.read_all(tmp_path / "run")
+    failed = {(f.sample, f.seed): (f.error, f.reason) for f in found.failures.values()}
+    assert set(failed) == {(f"problems-000{i}", seed) for i in BAD for seed in (0, 1)}
+    assert failed["problems-0001", 0][0] == "PromptError"
+    assert failed["problems-0003", 0] == (
+        "RecordError",
+        "the gold answer '²' of problems-0003 is not [[numbers], target]; correct the data",
+    )
+    assert failed["problems-0004", 1] == ("RuntimeError", "the forward pass broke")
+    good = [r for r in records.read(tmp_path / "good") if int(r.sample[-1]) not in BAD]
+    assert canonical(found.records.values()) == canonical(good)
+
+
+def test_failed_samples_are_reported_and_run_again_only_on_request(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 4)
+    _damage(tmp_path, {1: {"question": "§ Target: 24 Numbers: 6, 4, 12"}})
+    plan = small_plan(task, ("s3",), seeds=(0,))
+    evaluate(_fragile(), plan, tmp_path / "run")
+    before = (tmp_path / "run" / records.FILE).read_bytes()
+    evaluate(_fragile(), plan, tmp_path / "run")
+    assert (tmp_path / "run" / records.FILE).read_bytes() == before
+    run = summary.read(tmp_path / "run")
+    (row,) = tables.failures(run).rows
+    assert row[1:] == ("s3", "problems-0001", "0", "RuntimeError: the forward pass broke")
+    evaluate(_fragile(broken=False), plan, tmp_path / "run", retry_failed=True)
+    assert not records.read_all(tmp_path / "run").failures
+    assert len(records.read(tmp_path / "run")) == 4
+
+
+def test_failures_end_a_run_at_their_limit_or_if_nothing_succeeds(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 24)
+    _damage(tmp_path, {i: {"gold": "0012"} for i in range(12)})
+    plan = small_plan(task, ("baseline",), seeds=(0,))
+    with pytest.raises(
+        S3dlmError, match=r"3 samples failed.*problems-0002: the gold answer '0012'"
+    ):
+        evaluate(small_model(), plan, tmp_path / "a", fail_on_error=3)
+    with pytest.raises(S3dlmError, match="the first 10 samples all failed"):
+        evaluate(small_model(), plan, tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("gsm8k", ["1,234", "-2", 5.0, "so #### 7"], ["²", "", "five", float("inf")]),
+        ("arc", ["A", "h", "3"], ["²", "0012", "9", "", "AB"]),
+        ("countdown", [[[1, 2], 3], "3|1,2"], ["²", "0012", [["²"], 3], [1], {}]),
+        ("sudoku", ["1234123412341234"], ["²", "12²4", "", "12 4"]),
+        ("math500", ["²", "\\frac12"], []),
+    ],
+)
+def test_gold_answers_that_nothing_can_match_are_named(
+    kind: str, good: list[object], bad: list[object]
+) -> None:
+    assert [wrong_gold(kind, Sample("p-1", "?", gold)) for gold in good] == [None] * len(good)
+    for gold in bad:
+        said = wrong_gold(kind, Sample("p-1", "?", gold))
+        assert said is not None, gold
+        assert "of p-1 is not" in said
+
+
+def test_a_lost_or_foreign_manifest_is_refused(whole: tuple[str, Path], tmp_path: Path) -> None:
+    task, folder = whole
+    for name in (manifest.FILE, manifest.SAMPLES, records.FILE):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / manifest.FILE).unlink()
+    with pytest.raises(RecordError, match=r"has records but no manifest\.json"):
+        evaluate(small_model(), small_plan(task), tmp_path)
+    other = dataclasses.replace(small_model(), name="other")
+    evaluate(other, small_plan(task, limit=1), tmp_path / "other")
+    (tmp_path / manifest.FILE).write_bytes((tmp_path / "other" / manifest.FILE).read_bytes())
+    with pytest.raises(RecordError, match="belong to different runs"):
+        evaluate(other, small_plan(task), tmp_path)
+    with pytest.raises(RecordError, match="belong to different runs"):
+        summary.read(tmp_path)
+    assert (tmp_path / records.FILE).read_bytes() == (folder / records.FILE).read_bytes()
+
+
+def test_separators_of_unicode_in_a_question_do_not_end_a_line(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 3)
+    question = "One\u2028two\u2029three\u0085four\x0bfive Target: 24 Numbers: 6, 4, 12"
+    rows = [{"question": question, "gold": [[6, 4, 12], 24]}]
+    path = tmp_path / "problems.jsonl"
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    for _ in range(2):  # the second time it is resumed
+        evaluate(small_model(), small_plan(task, ("s3",), traces=1), tmp_path / "run")
+    assert [s.question for s in manifest.read_samples(tmp_path / "run")[task]] == [question]
+    (trace,) = (tmp_path / "run" / "traces").iterdir()
+    assert read_trace(trace).header["question"] == question
+    assert len(summary.read(tmp_path / "run").records) == 1
+
+
+def test_a_question_that_is_not_valid_unicode_is_written_escaped(tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    _damage(tmp_path, {0: {"question": "\ud800 Target: 24 Numbers: 6, 4, 12"}})
+    evaluate(small_model(), small_plan(task, ("baseline",), seeds=(0,)), tmp_path / "run")
+    first, _ = manifest.read_samples(tmp_path / "run")[task]
+    assert first.question.startswith("\ud800")
+    stored = records.read_all(tmp_path / "run")
+    assert len(stored.records) + len(stored.failures) == 2
 
 
 def test_traces_are_written_for_the_first_problems(tmp_path: Path) -> None:

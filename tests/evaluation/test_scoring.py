@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
 from s3dlm.evaluation.scoring import score_file
 from s3dlm.evaluation.scoring_report import render
+from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
 
 RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
 WRONG = r"I would say that it must be something like \boxed{41}"
@@ -25,7 +25,7 @@ def write(path, rows):
 @pytest.fixture
 def file(tmp_path):
     rows = []
-    for n in range(12):
+    for n in range(20):
         for text, length in ((RIGHT, 128), (WRONG, 256)):
             rows.append(
                 {
@@ -43,13 +43,15 @@ def file(tmp_path):
 def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
     report = score_file(file, "gsm8k")
     whole, short, long = report.sections
-    assert (whole.outputs, whole.questions, whole.pairs, report.skipped) == (24, 12, 12, 1)
+    assert (whole.outputs, whole.questions, whole.pairs, report.skipped) == (40, 20, 20, 1)
     assert whole.accuracy == {"fixed": 0.5, "d1": 0.5, "hex": 0.5}
     total = whole.components[0]
     assert (total.name, total.auc.value, total.pair_accuracy.value) == ("total", 1.0, 1.0)
     assert (short.name, long.name) == ("gen_length=128", "gen_length=256")
     assert (short.accuracy["fixed"], long.accuracy["fixed"]) == (1.0, 0.0)
-    assert sum(row.outputs for row in report.calibration) == 24
+    assert sum(row.count for row in report.calibration) == 40
+    assert report.certainty.brier < report.certainty.brier_of_mean == 0.25
+    assert report.certainty.coverage["50%"] == 1.0
     assert any("confidence is constant" in warning for warning in report.warnings)
 
 
@@ -58,7 +60,7 @@ def test_a_verifier_that_points_the_wrong_way_is_called_so(file):
 
     judge = as_verifier(lambda prompt, text, confidence: -float(len(text)))
     report = score_file(file, "gsm8k", verifier=judge)
-    assert report.profile == "custom"
+    assert report.verifier == "custom"
     assert report.sections[0].components[0].auc.value == 0.0
     assert any("total points the wrong way" in warning for warning in report.warnings)
 
@@ -91,6 +93,7 @@ def test_without_gold_there_are_means_only(tmp_path):
     assert section.components[0].auc.value is None
     assert {c.name: c.mean for c in section.components}["confidence"] == 0.75
     assert report.calibration == []
+    assert report.certainty is None
     assert any("no gold" in warning for warning in report.warnings)
 
 
@@ -99,7 +102,14 @@ def test_the_tables_show_what_is_in_the_report(file):
     render(score_file(file, "gsm8k"), console, explain=True)
     console.file.close()
     text = console.export_text()
-    for word in ("gsm8k", "reachability", "24 outputs", "12 pairs", "50.00 %", "0 verdicts differ"):
+    for word in (
+        "gsm8k",
+        "reachability",
+        "40 outputs",
+        "20 pairs",
+        "50.00 %",
+        "0 outputs are judged differently",
+    ):
         assert word in text
 
 
@@ -127,8 +137,8 @@ def test_a_missing_file_and_unknown_names():
         score_file("none.jsonl", "gsm8k")
     with pytest.raises(SettingsError, match="task='gsm9k'"):
         score_file("none.jsonl", "gsm9k")
-    with pytest.raises(SettingsError, match="preset='d7'"):
-        score_file("none.jsonl", "gsm8k", preset="d7")
+    with pytest.raises(SettingsError, match="grading='d7'"):
+        score_file("none.jsonl", "gsm8k", grading="d7")
 
 
 def test_scoring_needs_no_torch(file):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3dlm.evaluation.statistics import (
+    Interval,
     best_of_k_bound,
     bootstrap,
     compare,
@@ -51,27 +52,52 @@ def test_mcnemar_is_the_exact_binomial_test() -> None:
 def test_bootstrap_is_repeatable_and_sees_a_clear_difference() -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(0.2, 0.5, 400)
-    interval, p = bootstrap(values.tolist())
-    assert (interval, p) == bootstrap(values.tolist())
+    interval, p = bootstrap([values.tolist()])
+    assert (interval, p) == bootstrap([values.tolist()])
     assert interval.low < values.mean() < interval.high
     assert p < 0.001
-    assert bootstrap([0.0] * 30)[1] == 1.0
+    assert bootstrap([[0.0] * 30])[1] == 1.0
 
 
 def test_bootstrap_rarely_cries_wolf() -> None:
     rng = np.random.default_rng(2)
-    false = sum(bootstrap(rng.normal(0, 1, 60).tolist(), 1000)[1] < 0.05 for _ in range(200))
+    false = sum(bootstrap([rng.normal(0, 1, 60).tolist()], 1000)[1] < 0.05 for _ in range(200))
     assert false <= 22  # 5 % of 200 is 10; more than 22 has probability below 0.1 %
 
 
-def test_compare_counts_wins_losses_and_signs() -> None:
-    ours = [[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]
-    theirs = [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
-    found = compare(ours, theirs)
-    assert (found.pairs, found.wins, found.losses) == (6, 1, 1)
+def test_compare_counts_problems_not_seeds() -> None:
+    pairs = [([1.0, 1.0], [0.0, 1.0]), ([1.0, 0.0], [1.0, 1.0]), ([0.0, 0.0], [0.0, 0.0])]
+    found = compare([pairs])
+    assert (found.problems, found.wins, found.losses) == (3, 1, 1)
     assert found.difference.value == 0.0
-    assert found.p_mcnemar == 1.0
-    assert compare(theirs, ours).wins == found.losses
+    assert found.p == 1.0
+    assert compare([[(b, a) for a, b in pairs]]).wins == found.losses
+
+
+def test_repeating_every_seed_changes_no_p_value() -> None:
+    """Pooled seeds would make any difference significant if only there are enough of them."""
+    rng = np.random.default_rng(4)
+    once = [([float(rng.random() < 0.6)], [float(rng.random() < 0.5)]) for _ in range(60)]
+    often = [(a * 20, b * 20) for a, b in once]
+    assert compare([often]) == compare([once])
+    wins = sum(a > b for a, b in once)
+    losses = sum(a < b for a, b in once)
+    assert mcnemar(20 * wins, 20 * losses) < 0.05 < compare([often]).p
+
+
+def test_a_few_problems_prove_nothing() -> None:
+    """The bootstrap alone would call three wins out of three certain."""
+    found = compare([[([1.0], [0.0])] * 3])
+    assert found.difference == Interval(1.0, 1.0, 1.0)
+    assert found.p == pytest.approx(0.25)
+
+
+def test_tasks_count_equally_whatever_their_size() -> None:
+    large, small = [([1.0], [0.0])] * 90, [([0.0], [1.0])] * 10
+    found = compare([large, small])
+    assert found.difference.value == 0.0
+    assert (found.problems, found.wins, found.losses) == (100, 90, 10)
+    assert found.p == 1.0
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.data())

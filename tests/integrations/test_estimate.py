@@ -9,31 +9,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import s3dlm
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.estimate import CARDS, SHAPES, estimate, measured_share, rows_of
+from s3dlm.estimate import CARDS, SHAPES, estimate, measured_share
 from s3dlm.evaluation.run import evaluate
 from s3dlm.integrations.commands import register
-from s3dlm.settings import METHODS, Settings
+from s3dlm.settings import Settings
 from tests.evaluation.small_run import small_model, small_plan, write_task
-from tests.fakes import fake_model
 
 LLADA = "GSAI-ML/LLaDA-8B-Instruct"
 app = typer.Typer()
 register(app)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rows_are_what_the_engine_counts(method: str) -> None:
-    settings = Settings(method=method, gen_length=32, steps=8, block_length=16)
-    result = s3dlm.generate(fake_model(), "Target: 24 Numbers: 6, 4, 12", settings=settings)
-    assert rows_of(settings) == result.nfe_logical
-
-
-def test_every_repair_may_cost_as_much_again() -> None:
-    settings = Settings(repairs=2, gen_length=32, steps=8, block_length=16)
-    result = s3dlm.generate(fake_model(), "Target: 24 Numbers: 6, 4, 12", settings=settings)
-    assert rows_of(settings) == result.nfe_logical == 3 * (1 + 8 * 8)
 
 
 def test_it_meets_the_published_run_it_is_calibrated_on() -> None:
@@ -53,7 +38,7 @@ def test_cards_share_the_work_and_the_bill() -> None:
     one, eight, many = found.costs
     assert one.seconds == pytest.approx(8 * eight.seconds) == pytest.approx(64 * many.seconds)
     assert one.dollars == pytest.approx(many.dollars)
-    assert found.rows == 6400 * 513
+    assert found.nfe == 6400 * 513
     half = estimate(LLADA, Settings(), 6400, gpus=[1], share=0.5)
     assert half.costs[0].seconds == pytest.approx(one.seconds / 2)
 
@@ -63,7 +48,7 @@ def test_a_small_card_does_not_hold_a_large_model() -> None:
     assert not estimate(LLADA, Settings(), 1, card="RTX4090").weights_bytes * 1.6 < 24e9
 
 
-def test_rows_really_needed_are_read_from_a_run(tmp_path: Path) -> None:
+def test_the_measured_nfe_is_read_from_a_run(tmp_path: Path) -> None:
     task = write_task(tmp_path, 3)
     evaluate(small_model(), small_plan(task, ("s3",), seeds=(0,)), tmp_path / "run")
     assert 0 < measured_share(tmp_path / "run", "s3") < 1
@@ -71,17 +56,23 @@ def test_rows_really_needed_are_read_from_a_run(tmp_path: Path) -> None:
         measured_share(tmp_path / "run", "baseline")
 
 
-def test_the_command_says_where_its_rows_come_from(tmp_path: Path) -> None:
+def test_the_command_names_the_run_it_measured(tmp_path: Path) -> None:
     task = write_task(tmp_path, 2)
     evaluate(small_model(), small_plan(task, ("s3",), seeds=(0,)), tmp_path / "run")
     shown = CliRunner().invoke(app, ["estimate", "--run", str(tmp_path / "run")])
     assert "at most" not in shown.output
-    assert f"by the share of {tmp_path / 'run'}" in shown.output
+    assert f"measured in {tmp_path / 'run'}" in shown.output
+
+
+@pytest.mark.parametrize("method", ["baseline", "hex", "best"])
+def test_the_command_takes_every_method(method: str) -> None:
+    plain = CliRunner().invoke(app, ["estimate", "--method", method, "--json"])
+    assert plain.exit_code == 0, plain.output
 
 
 def test_the_command() -> None:
     shown = CliRunner().invoke(app, ["estimate", "--task", "math500", "--gpus", "8"])
-    assert "500 samples of at most 513 rows" in shown.output
+    assert "500 samples, at most 513 NFE" in shown.output
     plain = CliRunner().invoke(app, ["estimate", "--limit", "10", "--seeds", "3", "--json"])
     assert json.loads(plain.output)["samples"] == 30
 

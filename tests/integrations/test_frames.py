@@ -26,7 +26,7 @@ def test_frames_of_a_search() -> None:
     assert {"part.structure", "part.constraint"} <= set(table.columns)
     by_step = pd.DataFrame(frames.steps([*steps, result]))
     assert len(by_step) == 8
-    assert by_step["rows"].sum() + 1 == result.nfe
+    assert by_step["nfe"].sum() + 1 == result.nfe
     children = pd.DataFrame(frames.children(steps))
     assert (children.groupby("step")["offspring"].sum() == 2).all()
     assert (children.groupby("step").size() == 4).all()

@@ -39,15 +39,14 @@ def request(context: str, task: str = "s3dlm_choice", **wishes: Any) -> Any:
     )
 
 
-def test_texts_are_those_of_the_engine_whatever_they_are_packed_with(lm: S3dlmLM) -> None:
+def test_texts_are_those_of_the_engine_whatever_they_are_batched_with(lm: S3dlmLM) -> None:
     questions = [f"Which is {n}?\nA. {n}\nB. {n + 1}" for n in range(3)]
     contexts = [lm.apply_chat_template([{"role": "user", "content": q}]) for q in questions]
     together = lm.generate_until([request(c) for c in contexts], disable_tqdm=True)
     alone = [lm.generate_until([request(c)])[0] for c in contexts]
     assert together == alone
     by_engine = [
-        engine.generate(lm.model, q, task="choice", settings=lm.settings, sample_id=c).text
-        for q, c in zip(questions, contexts, strict=True)
+        engine.generate(lm.model, q, task="choice", settings=lm.settings).text for q in questions
     ]
     assert together == by_engine
 
@@ -55,7 +54,7 @@ def test_texts_are_those_of_the_engine_whatever_they_are_packed_with(lm: S3dlmLM
 def test_repeats_are_new_samples_and_each_item_is_cached(lm: S3dlmLM) -> None:
     kept: list[Any] = []
     hook = SimpleNamespace(add_partial=lambda *row: kept.append(row))
-    other = S3dlmLM(load(), method="baseline", temperature=1.5, **SMALL)
+    other = S3dlmLM(load(), method="baseline", temperature=1.5, gen_length=64, steps=4)
     other.set_cache_hook(hook)
     found = other.generate_until([request("Which?\nA. 1\nB. 2\n")] * 6, disable_tqdm=True)
     assert len(set(found)) > 1
@@ -116,7 +115,7 @@ def command(folder: Path) -> list[str]:
         "run", "--model", "s3dlm",
         "--model_args", "model=fake,method=s3,particles=2,branching=2,gen_length=64,steps=4",
         "--tasks", "s3dlm_choice,s3dlm_choice_letters",
-        "--limit", "3", "--apply_chat_template", "--metadata", '{"preset": "tiny"}',
+        "--limit", "3", "--apply_chat_template", "--metadata", '{"prompt_style": "tiny"}',
         "--use_cache", str(folder / "cache"), "--output_path", str(folder / "out"), "--log_samples",
     ]  # fmt: skip
 

@@ -16,9 +16,9 @@ from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
 from s3dlm.schedule import reveals
 from s3dlm.search.expand import OVERSAMPLING
-from s3dlm.search.loop import Outcome, Step, search
-from s3dlm.search.methods import Plan
+from s3dlm.search.loop import search
 from s3dlm.search.score import Scorer
+from s3dlm.search.step import Outcome, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier
 
@@ -100,13 +100,13 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
         block_length=LENGTH,
         **options,
     )  # type: ignore[arg-type]
-    plan = Plan.of(settings)
+    row = settings.method
     process = MaskedDiffusion(
         prompt=np.zeros(1, dtype=np.int64),
         schedule=reveals(LENGTH, STEPS, LENGTH),
         policy="low_confidence",
         temperature=1.0,
-        draws=plan.particles * plan.branching * OVERSAMPLING,
+        draws=row.size * row.children * OVERSAMPLING,
         look_ahead_wanted=True,
         mask_id=MASK,
         end_ids=np.zeros(0, dtype=np.int64),
@@ -116,7 +116,7 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
     verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
     forward = Forward(ToyDenoiser())
     running = search(
-        process, Scorer(verifier, "toy", "toy", process), plan, np.random.default_rng(seed)
+        process, Scorer(verifier, "toy", "toy", process), row, np.random.default_rng(seed)
     )
     steps: list[Step] = []
     said = next(running)
@@ -153,15 +153,10 @@ def score(prompt: str, text: str, confidence: float | None) -> float:
 
 def whole_run(seed: int, **options: object) -> Result:
     """One run through the engine, as a user would start it."""
-    settings = Settings(
-        **{
-            "temperature": 1.0,
-            "gen_length": LENGTH,
-            "steps": STEPS,
-            "block_length": LENGTH,
-            **options,
-        }  # type: ignore[arg-type]
-    )
+    usual = {"temperature": 1.0, "gen_length": LENGTH, "steps": STEPS}
+    if options["method"] != "hex":
+        usual["block_length"] = LENGTH
+    settings = Settings(**{**usual, **options})  # type: ignore[arg-type]
     return generate(TOY, "toy", settings=settings.replace(seed=seed), verifier=score)
 
 

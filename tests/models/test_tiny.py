@@ -69,7 +69,7 @@ def test_recorded_accuracy_is_reproduced(tiny: Model, task: str) -> None:
     """The first problems through the whole package; one may flip where arithmetic rounds elsewhere."""
     from s3dlm.answers.grade import grade
 
-    samples = data.load(tasks.get(task), split="test", limit=COUNT, preset="tiny").samples
+    samples = data.load(tasks.get(task), split="test", limit=COUNT, prompt_style="tiny").samples
     how = Settings(method="baseline", temperature=0.0, **TASKS[task]["decoding"])
     found = s3dlm.generate_batch(tiny, [s.question for s in samples], task=task, settings=how)
     right = sum(

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import s3dlm
-from s3dlm.engine import Job, Packer
+from s3dlm.engine import Batcher, Job
 from s3dlm.jobs import prepare
-from s3dlm.search.methods import METHODS, Plan
+from s3dlm.search.methods import METHODS
 from s3dlm.search.particles import Canvas
 from s3dlm.search.resample import RESAMPLERS
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 from tests.fakes import COUNTDOWN, FakeDenoiser, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
@@ -22,27 +22,32 @@ SMALL = {"gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0}
 QUESTIONS = [QUESTION, "Target: 22 Numbers: 6, 4, 12", "Target: 42 Numbers: 12, 4, 6 please"]
 
 
+def small(method: str, **options: object) -> Settings:
+    """Settings for a quick run, without what the method does not use."""
+    return Settings(method, **{**only_used(METHODS[method], SMALL), **options})
+
+
 def plain(result: s3dlm.Result) -> dict[str, object]:
     """A result without its times."""
     data = dataclasses.asdict(result)
-    del data["seconds"], data["profile"]
+    del data["seconds"], data["timings"]
     return data
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_keeps_the_contract(method: str) -> None:
     """Repairs, which begin anew on what was hidden, have a test of their own."""
-    model, settings = fake_model(), Settings(method=method, repairs=0, **SMALL)
-    plan = Plan.of(settings)
+    model, settings = fake_model(), small(method, repairs=0)
+    plan = settings.method
     events = list(s3dlm.stream(model, QUESTION, task="countdown", settings=settings))
     *steps, result = events
     assert isinstance(result, s3dlm.Result)
     assert [step.index for step in steps] == list(range(settings.steps)) * plan.sweeps
-    most = plan.particles * plan.branching
-    previous = plan.particles
+    most = plan.size * plan.children
+    previous = plan.size
     for step in steps:
         children = len(step.tokens)
-        previous = plan.particles if step.index == 0 else previous
+        previous = plan.size if step.index == 0 else previous
         assert children <= most
         assert step.tokens.shape == step.clean.shape == (children, settings.gen_length)
         assert step.survivor.size == plan.survivors(step.index, settings.steps)
@@ -50,19 +55,21 @@ def test_every_method_keeps_the_contract(method: str) -> None:
         previous = step.survivor.size
         assert step.weight.sum() == pytest.approx(1)
         assert 1 - 1e-9 <= step.ess <= children + 1e-9
-        assert 1 <= step.unique_ancestors <= plan.particles
+        assert 1 <= step.unique_ancestors <= plan.size
         assert math.isfinite(step.log_normaliser)
-        assert 0 <= step.rows <= children
+        assert 0 <= step.nfe <= children
     masked = [int((step.tokens == 256).sum(axis=1).max()) for step in steps[-settings.steps :]]
     assert masked == sorted(masked, reverse=True)
     assert masked[-1] == 0
     assert len(result.survivors) == plan.survivors(settings.steps - 1, settings.steps)
-    if "pool" not in plan.selection:
+    if plan.selection != "best_seen":
         assert result.text in [one.text for one in result.survivors]
     assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]
-    starts = result.nfe - sum(step.rows for step in steps)
-    assert starts == (plan.sweeps if not plan.blocks else 4)  # blocks of 4, 8, 16, 32
-    assert result.nfe <= result.nfe_logical == starts + plan.sweeps * settings.steps * most
+    starts = result.nfe - sum(step.nfe for step in steps)
+    assert starts == (4 if method == "hex" else plan.sweeps)  # blocks of 4, 8, 16, 32
+    assert result.nfe <= result.nfe_logical <= settings.most_nfe
+    assert settings.most_nfe == starts + plan.sweeps * settings.steps * most
+    assert (result.nfe_logical == settings.most_nfe) == (not plan.pruned)
     scored = [not np.isnan(step.score).any() for step in steps]
     last = [step.index == settings.steps - 1 for step in steps]
     expected = {
@@ -75,7 +82,7 @@ def test_every_method_keeps_the_contract(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
-    settings = Settings(method=method, **SMALL)
+    settings = small(method)
     one, two = (
         s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
         for _ in range(2)
@@ -93,19 +100,19 @@ def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_packed_is_alone(method: str) -> None:
-    settings = Settings(method=method, **SMALL)
-    packed = s3dlm.generate_batch(
+def test_batched_is_unbatched(method: str) -> None:
+    settings = small(method)
+    batched = s3dlm.generate_batch(
         fake_model(), QUESTIONS, task="countdown", settings=settings, max_rows=1000
     )
     alone = [
         s3dlm.generate(fake_model(), question, task="countdown", settings=settings)
         for question in QUESTIONS
     ]
-    assert [plain(one) for one in packed] == [plain(one) for one in alone]
+    assert [plain(one) for one in batched] == [plain(one) for one in alone]
 
 
-def test_packed_prompts_share_forwards() -> None:
+def test_batched_prompts_share_forward_passes() -> None:
     model, settings = fake_model(), Settings(**SMALL)
     s3dlm.generate_batch(model, QUESTIONS, task="countdown", settings=settings, max_rows=1000)
     assert model.denoiser.calls <= settings.steps + 1  # type: ignore[attr-defined]
@@ -166,7 +173,7 @@ def test_a_finished_answer_is_never_forwarded_again() -> None:
     model = fake_model(texts)
     *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
-    assert sum(step.rows for step in steps[32:]) == 0  # the first block holds the whole answer
+    assert sum(step.nfe for step in steps[32:]) == 0  # the first block holds the whole answer
     assert {one.text for one in result.survivors} == {texts[0]}
 
 
@@ -176,7 +183,8 @@ def test_the_search_moves_towards_what_the_verifier_likes() -> None:
         return same / len(COUNTDOWN[1])
 
     def mean_score(method: str) -> float:
-        settings = Settings(method=method, lam=200.0, **SMALL)
+        tilt = {"lam": 200.0} if method == "s3" else {}
+        settings = Settings(method=method, **tilt, **SMALL)
         results = s3dlm.generate_batch(
             fake_model(), QUESTIONS, settings=settings, verifier=likes_the_second_text
         )
@@ -194,12 +202,12 @@ def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried
     text = "6 + 12 = 18. 18 + 4 = 23. So 23."
     tokens = np.array([[*text.encode(), *[257] * 32]])
     canvas = Canvas(tokens, np.full(tokens.shape, -0.5))
-    forgotten = process.forget(canvas, np.array([13]))
-    hidden = forgotten.tokens[0] == 256
+    hidden_again = process.hide(canvas, np.array([13]))
+    hidden = hidden_again.tokens[0] == 256
     assert hidden.nonzero()[0].tolist() == list(range(13, len(text) + 4))
-    assert (forgotten.logp[0][hidden] == 0).all()
-    assert (process.forget(canvas, np.array([-1])).tokens == tokens).all()
-    assert process.resumed(forgotten).steps == -(-int(hidden.sum()) // 4)
+    assert (hidden_again.logp[0][hidden] == 0).all()
+    assert (process.hide(canvas, np.array([-1])).tokens == tokens).all()
+    assert process.resumed(hidden_again).steps == -(-int(hidden.sum()) // 4)
 
     *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
@@ -210,13 +218,13 @@ def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried
 
 def test_a_removed_job_leaves_the_batch_and_changes_nobody() -> None:
     settings = Settings(**SMALL)
-    packer = Packer(fake_model())
-    keys = [packer.add(Job(question, "countdown", settings)) for question in QUESTIONS]
-    packer.step()
-    packer.remove(keys[1])
+    batcher = Batcher(fake_model())
+    keys = [batcher.add(Job(question, "countdown", settings)) for question in QUESTIONS]
+    batcher.step()
+    batcher.remove(keys[1])
     results = {}
-    while packer.running:
-        results |= {key: event for key, event in packer.step() if isinstance(event, s3dlm.Result)}
+    while batcher.running:
+        results |= {key: event for key, event in batcher.step() if isinstance(event, s3dlm.Result)}
     assert sorted(results) == [keys[0], keys[2]]
     alone = s3dlm.generate(fake_model(), QUESTIONS[2], task="countdown", settings=settings)
     assert plain(results[keys[2]]) == plain(alone)
@@ -235,10 +243,9 @@ def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_says_what_it_costs_at_most_and_which_settings_change_it(method: str) -> None:
-    settings = Settings(method=method, gen_length=64, steps=32, block_length=32)
+def test_a_method_says_what_it_costs_at_most(method: str) -> None:
+    settings = small(method, steps=32)
     result = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
-    said = METHODS[method].most_rows().removeprefix("under ").replace("·", "*")
-    sizes = {"T": settings.steps, "N": settings.particles, "b": settings.branching}
-    assert eval(said, {}, sizes) == result.nfe_logical >= result.nfe
-    assert set(METHODS[method].knobs()) <= {field.name for field in dataclasses.fields(Settings)}
+    formula = METHODS[method].most_nfe().replace("·", "*")
+    sizes = {"T": settings.steps, "N": settings.method.particles, "b": settings.method.branching}
+    assert eval(formula, {}, sizes) == settings.most_nfe >= result.nfe_logical >= result.nfe

@@ -10,23 +10,18 @@ def one(
 
 
 def pick(name: str, survivors: list[Survivor], pool: list[Survivor] | None = None) -> Survivor:
-    return SELECTIONS[name](survivors, pool or [])
+    return SELECTIONS[name].choose([*survivors, *(pool or [])])
 
 
 def test_the_verifier_can_outvote_the_majority() -> None:
     survivors = [one("7", score=0.3), one("7", score=0.3), one("18", score=0.9)]
     assert pick("majority", survivors).answer == "7"
     assert pick("verified", survivors).answer == "18"
-    assert pick("verified_vote", survivors).answer == "18"
-    even = [one("7", score=0.50), one("7", score=0.50), one("18", score=0.51)]
-    assert pick("verified", even).answer == "18"
-    assert pick("verified_vote", even).answer == "7"
 
 
-def test_the_pool_may_know_better_than_the_survivors() -> None:
+def test_a_text_seen_on_the_way_may_be_better_than_all_survivors() -> None:
     survivors, pool = [one("7", score=0.3)], [one("18", score=0.9), one(None, score=1.0)]
-    assert pick("pool_best", survivors, pool).answer == "18"
-    assert pick("pool_vote", survivors, pool).answer == "18"
+    assert pick("best_seen", survivors, pool).answer == "18"
 
 
 def test_majority_counts_equal_answers_and_shows_the_most_probable_text() -> None:

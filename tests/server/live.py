@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +21,7 @@ import uvicorn
 
 from s3dlm.models.base import Model
 from s3dlm.server.app import create_app
-from s3dlm.server.run import open_door
+from s3dlm.server.run import bind_socket, server_config
 from s3dlm.server.service import Service
 
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
@@ -35,8 +41,13 @@ class Live:
     def http(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=120, **options)
 
-    def wait_until_idle(self, seconds: float = 60) -> None:
-        wait_for(lambda: self.service.scheduler.idle, seconds)
+    def wait_until_idle(self) -> None:
+        wait_for(lambda: self.service.scheduler.idle)
+
+    def wait_for_queue(self, count: int) -> None:
+        """Wait until so many searches are in the queue, all of them tokenised."""
+        waiting = self.service.scheduler
+        wait_for(lambda: [one.prepared is not None for one in waiting._waiting] == [True] * count)
 
 
 def wait_for(condition: Any, seconds: float = 60) -> None:
@@ -50,9 +61,8 @@ def wait_for(condition: Any, seconds: float = 60) -> None:
 def serving(model: Model, **configuration: Any) -> Iterator[Live]:
     """Serve a model for the length of a with block."""
     app = create_app(model, **{"defaults": SMALL, **configuration})
-    config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
-    with open_door("127.0.0.1", 0) as bound:
+    server = uvicorn.Server(server_config(app))
+    with bind_socket("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
@@ -60,5 +70,52 @@ def serving(model: Model, **configuration: Any) -> Iterator[Live]:
             yield Live(f"http://127.0.0.1:{bound.getsockname()[1]}", app.state.service)
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def serve_process(
+    *arguments: str, script: str = "serve_fake.py"
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a process of its own, and its address."""
+    here = Path(__file__)
+    paths = [str(here.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        [sys.executable, str(here.with_name(script)), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, process.communicate()[1]
+        yield process, address
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def raw_post(live: Live | str, path: str, body: dict[str, Any]) -> Iterator[socket.socket]:
+    """A request on a socket of its own, whose answer is not read unless the test does."""
+    url = live if isinstance(live, str) else live.url
+    content = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    with raw_connection(url) as client:
+        client.sendall(head.encode() + content)
+        yield client
+
+
+def raw_connection(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that little is sent unread
+    client.settimeout(60)
+    client.connect((host, int(port)))
+    return client

@@ -10,7 +10,6 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import s3dlm
-from s3dlm.tasks import recommended
 from tests.server.live import Live, serving
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -49,7 +48,7 @@ def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     model = s3dlm.load("tiny", progress=False)
     with (
-        serving(model, defaults=recommended.settings("tiny", "s3")) as live,
+        serving(model) as live,
         sync_playwright() as play,
     ):
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)

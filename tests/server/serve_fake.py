@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
+import resource
 import time
+from pathlib import Path
 from typing import Any
 
 from s3dlm.server.app import create_app
-from s3dlm.server.run import open_door, serve
+from s3dlm.server.limits import Limits
+from s3dlm.server.run import bind_socket, serve
 from tests.fakes import fake_model
 
-if __name__ == "__main__":
+
+class Panic(BaseException):
+    """What a library that is not written in Python may raise: no `Exception`."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--grace", type=float, default=30)
+    parser.add_argument("--gate", type=Path, help="a file for which forward passes wait")
+    parser.add_argument("--descriptors", type=int, help="limit of open files")
+    parser.add_argument("--panic", help="a byte in a prompt that ends the engine")
+    parser.add_argument("--send-seconds", type=float, default=20)
+    asked = parser.parse_args()
+    if asked.descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
     model = fake_model()
-    free = model.denoiser.encode
+    original = model.denoiser.encode
 
-    def unhurried(*arguments: Any) -> Any:
-        time.sleep(0.03)  # so that a long request is still running when the signal comes
-        return free(*arguments)
+    def encode(tokens: Any, *others: Any) -> Any:
+        while asked.gate and not asked.gate.exists():
+            time.sleep(0.01)
+        if asked.panic and (tokens == ord(asked.panic)).any():
+            raise Panic
+        return original(tokens, *others)
 
-    model.denoiser.encode = unhurried  # type: ignore[method-assign]
-    serve(create_app(model), open_door("127.0.0.1", int(sys.argv[1])), grace=30)
+    model.denoiser.encode = encode  # type: ignore[method-assign]
+    # The address goes to standard output, so that nobody needs to guess a free port.
+    serve(
+        create_app(model, limits=Limits(send_seconds=asked.send_seconds)),
+        bind_socket("127.0.0.1", 0),
+        grace=asked.grace,
+        announce=lambda address: print(address, flush=True),
+    )
+
+
+if __name__ == "__main__":
+    main()

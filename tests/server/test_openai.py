@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import openai
 import pytest
 
 import s3dlm
-from s3dlm.server.budget import allot
-from s3dlm.settings import METHODS, Settings
+from s3dlm.server.parse import allot
+from s3dlm.settings import METHODS, Settings, only_used
 from tests.fakes import fake_model
 from tests.server.live import SMALL, Live
 
@@ -26,9 +28,11 @@ def test_models(live: Live) -> None:
 
 @pytest.mark.parametrize("method", ["s3", "best_of_k", "baseline"])
 def test_chat_is_what_the_library_says(live: Live, method: str) -> None:
-    extra = {**LONG, "task": "countdown", "method": method}
+    used = only_used(METHODS[method], LONG)
+    extra = {**used, "task": "countdown", "method": method}
     reply = live.client().chat.completions.create(**ASK, seed=3, extra_body=extra)
-    settings = Settings.from_json({**SMALL, **LONG, "method": method, "seed": 3})
+    small = only_used(METHODS[method], SMALL)
+    settings = Settings.from_json({**small, **used, "method": method, "seed": 3})
     alone = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
     choice = reply.choices[0]
     assert choice.message.content == alone.text
@@ -44,7 +48,7 @@ def test_chat_is_what_the_library_says(live: Live, method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
-    extra = {**LONG, "method": method, "task": "countdown"}
+    extra = {**only_used(METHODS[method], LONG), "method": method, "task": "countdown"}
     client = live.client()
     whole = client.chat.completions.create(**ASK, extra_body=extra)
     options = {"include_usage": True}
@@ -61,11 +65,11 @@ def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
 @pytest.mark.parametrize(
     "own",
     [
-        {"patience": 2, "temperature": 0.2},
-        {"siblings": "filled", "heat": 2.0},
+        {"temperature": 0.2, "particles": 1},
+        {"resampling": "systematic", "lam": 5.0},
         {"repairs": 2, "policy": "left_to_right", "particles": 1, "branching": 1},
-        {"cadence": "4", "tilt": "adaptive", "ess_threshold": 0.5},
-        {"selection": "pool_best", "patience": 1},
+        {"cadence": "block", "ess_threshold": 0.5},
+        {"selection": "best_seen"},
     ],
 )
 @pytest.mark.parametrize("seed", range(1, 5))
@@ -154,17 +158,40 @@ def test_temperature_zero_is_greedy(live: Live) -> None:
 
 
 @pytest.mark.parametrize("budget", [7, 19, 25, 49, 100, 4000])
-def test_budget_is_never_overspent(live: Live, budget: int) -> None:
+def test_budget_chooses_the_largest_population(live: Live, budget: int) -> None:
     reply = live.client().chat.completions.create(**ASK, extra_body={"budget": budget})
-    particles, branching = allot(budget, 6, most=live.service.limits.children)
+    most = live.service.limits.children
+    children = allot(live.service.settings("s3"), budget, most)
+    branching = 2 if children >= 4 else 1
+    particles = children // branching
     told = reply.choices[0].search
     assert (told["particles"], told["branching"]) == (particles, branching)
     assert reply.usage.nfe <= reply.usage.nfe_logical == 1 + 6 * particles * branching <= budget
-    # No larger population of that branching would have fitted.
-    if particles * branching + branching <= live.service.limits.children:
+    if particles * branching + branching <= most:
         assert 1 + 6 * (particles + 1) * branching > budget
     shared = live.client().chat.completions.create(**ASK, n=2, extra_body={"budget": 2 * budget})
     assert shared.usage.nfe_logical == 2 * reply.usage.nfe_logical
+
+
+@pytest.mark.parametrize("own", [{}, {"repairs": 3}], ids=["default", "repairs"])
+@pytest.mark.parametrize("method", METHODS)
+def test_budget_is_a_hard_limit_for_every_method(
+    live: Live, method: str, own: dict[str, int]
+) -> None:
+    used = only_used(METHODS[method], LONG)
+    settings = {**used, "method": method, "task": "countdown", "policy": "left_to_right", **own}
+    with live.http() as http:
+        for budget in (31, 65, 130):
+            body = {"model": "fake", "prompt": QUESTION, "budget": budget, **settings}
+            answer = http.post("/v1/completions", json=body)
+            if answer.status_code == 400:  # then the smallest budget is named, and it is enough
+                least = re.search(r"at least (\d+)", answer.json()["error"]["message"])
+                if least is None:
+                    assert own, "only settings that a method does not use may be refused"
+                    continue
+                budget = int(least[1])
+                answer = http.post("/v1/completions", json={**body, "budget": budget})
+            assert answer.json()["usage"]["nfe"] <= budget
 
 
 @pytest.mark.parametrize(
@@ -173,19 +200,17 @@ def test_budget_is_never_overspent(live: Live, budget: int) -> None:
         ({"partickles": 3}, "did you mean 'particles'"),
         ({"particles": "3"}, "whole number"),
         ({"particles": 0}, "whole number"),
-        ({"particles": 500}, "this server's 64"),
+        ({"particles": 500}, "this server's limit of 64"),
         ({"steps": 25}, "steps"),
-        ({"gen_length": 10**9, "steps": 10}, "steps"),
+        ({"gen_length": 10**9, "steps": 10}, "gen_length"),
         ({"method": "s4"}, "choose one of"),
         ({"lam": float("inf")}, "lam"),
-        ({"profile": "/etc/passwd.toml"}, "profile"),
         ({"task": "/etc/passwd.jsonl:math"}, "task"),
         ({"verifier": "profile.toml"}, "verifier"),
         ({"budget": 6}, "at least 7"),
         ({"budget": 60, "particles": 2}, "either the budget"),
-        ({"method": "best_of_k", "patience": 2}, "looks ahead"),
-        ({"siblings": "filled", "ess_threshold": 0.5}, "siblings='distinct'"),
-        ({"heat": 0.5}, "heat"),
+        ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
+        ({"repairs": -1}, "repairs"),
         ({"top_p": 0.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),
@@ -217,7 +242,7 @@ def test_what_is_refused(live: Live, extra: dict[str, object], words: str, strea
     assert error["type"] == "invalid_request_error"
 
 
-def test_habits_of_clients_are_let_pass(live: Live) -> None:
+def test_neutral_values_of_openai_fields_are_accepted(live: Live) -> None:
     create = live.client().chat.completions.create
     reply = create(
         **ASK, top_p=1, presence_penalty=0, frequency_penalty=0, user="me", logprobs=False,

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
-import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import httpx
 import openai
 import pytest
 
 import s3dlm
-from s3dlm.models.base import Model
+from s3dlm.search.methods import METHODS
 from s3dlm.server.limits import Limits
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 from tests.fakes import FakeDenoiser, fake_model
-from tests.server.live import SMALL, Live, serving, wait_for
+from tests.server.held import held_model
+from tests.server.live import SMALL, Live, raw_post, serve_process, serving, wait_for
 
 SLOW = {"gen_length": 120, "steps": 120, "block_length": 120, "particles": 4, "branching": 4}
 
@@ -36,7 +31,12 @@ def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
     asked = [
         (
             f"question {i % 40}",
-            {**SMALL, "method": methods[i % 6], "seed": i % 3, "steps": 3 + i % 5},
+            {
+                **only_used(METHODS[methods[i % 6]], SMALL),
+                "method": methods[i % 6],
+                "seed": i % 3,
+                "steps": 3 + i % 5,
+            },
         )
         for i in range(64)
     ]
@@ -53,21 +53,6 @@ def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
         assert answer["usage"]["nfe"] == alone.nfe
 
 
-def held_model() -> tuple[Model, threading.Event]:
-    """A fake model whose forwards wait until the event is set."""
-    model, gate = fake_model(), threading.Event()
-    free = model.denoiser.encode
-    model.denoiser.entered = threading.Event()  # type: ignore[attr-defined]
-
-    def encode(*arguments: Any) -> Any:
-        model.denoiser.entered.set()  # type: ignore[attr-defined]
-        gate.wait(60)
-        return free(*arguments)
-
-    model.denoiser.encode = encode  # type: ignore[method-assign]
-    return model, gate
-
-
 def test_concurrent_requests_share_forwards() -> None:
     model, gate = held_model()
     with (
@@ -82,11 +67,11 @@ def test_concurrent_requests_share_forwards() -> None:
             pool.submit(http.post, "/v1/completions", json=body(f"question {i}"))
             for i in range(1, 9)
         ]
-        wait_for(lambda: live.service.scheduler.load["waiting"] == 8)
+        live.wait_for_queue(8)
         gate.set()
         assert all(one.result().status_code == 200 for one in done)
     assert isinstance(model.denoiser, FakeDenoiser)
-    assert model.denoiser.calls <= 3 * 7, "nine searches of seven forwards should share nearly all"
+    assert model.denoiser.calls <= 9, "nine searches of seven passes should share nearly all"
 
 
 def test_a_bad_request_beside_a_running_one_harms_nobody() -> None:
@@ -98,7 +83,7 @@ def test_a_bad_request_beside_a_running_one_harms_nobody() -> None:
     ):
         good = pool.submit(http.post, "/v1/completions", json=body("question 0"))
         assert model.denoiser.entered.wait(60)  # type: ignore[attr-defined]
-        bad = http.post("/v1/completions", json=body("x", method="best_of_k", patience=1))
+        bad = http.post("/v1/completions", json=body("x", method="best", ess_threshold=0.5))
         assert bad.status_code == 400
         gate.set()
         assert good.result().status_code == 200
@@ -106,35 +91,31 @@ def test_a_bad_request_beside_a_running_one_harms_nobody() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_frees_its_rows(live: Live, stream: bool) -> None:
-    scheduler = live.service.scheduler
-    cancelled = live.service.metrics.ended.labels("s3", "cancelled")._value
-    before = cancelled.get()
-    content = json.dumps(body("long", **SLOW, stream=stream)).encode()
-    host, port = live.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as client:
-        client.sendall(
-            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(content)
-        )
-        client.sendall(content)
-        wait_for(lambda: scheduler.load["running"] == 1)
-    wait_for(lambda: scheduler.load == {"waiting": 0, "running": 0, "rows": 0})
-    wait_for(lambda: cancelled.get() == before + 1)
+def test_a_client_that_leaves_ends_its_search(stream: bool) -> None:
+    model, gate = held_model()
+    with serving(model) as live:
+        scheduler = live.service.scheduler
+        with raw_post(live, "/v1/completions", body("long", **SLOW, stream=stream)):
+            wait_for(lambda: scheduler.load["running"] == 1)
+            (ticket,) = scheduler._running.values()
+        wait_for(lambda: ticket.cancelled)
+        gate.set()
+        live.wait_until_idle()
+        assert live.service.metrics.ended.labels("s3", "cancelled")._value.get() == 1
 
 
 def test_a_client_that_leaves_the_queue_is_never_started() -> None:
     model, gate = held_model()
     with (
-        serving(model, limits=Limits(rows=1)) as live,
+        serving(model, limits=Limits(running=1)) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(1) as pool,
     ):
         scheduler = live.service.scheduler
         first = pool.submit(http.post, "/v1/completions", json=body("first"))
-        wait_for(lambda: scheduler.load["running"] == 1)
-        with pytest.raises(httpx.ReadTimeout):
-            http.post("/v1/completions", json=body("second"), timeout=1)
+        assert model.denoiser.entered.wait(60)  # type: ignore[attr-defined]
+        with raw_post(live, "/v1/completions", body("second")):
+            live.wait_for_queue(1)
         wait_for(lambda: any(ticket.cancelled for ticket in scheduler._waiting))
         gate.set()
         assert first.result().status_code == 200
@@ -145,7 +126,7 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
 def test_a_full_queue_says_when_to_come_back() -> None:
     model, gate = held_model()
     with (
-        serving(model, limits=Limits(rows=1, waiting=2)) as live,
+        serving(model, limits=Limits(running=1, waiting=2)) as live,
         live.http() as http,
         concurrent.futures.ThreadPoolExecutor(3) as pool,
     ):
@@ -163,17 +144,15 @@ def test_a_full_queue_says_when_to_come_back() -> None:
 
 
 def test_time_limit() -> None:
-    with serving(fake_model(), limits=Limits(seconds=0.05)) as live, live.http() as http:
-        answer = http.post("/v1/completions", json=body("long", **SLOW))
+    model, gate = held_model()
+    with serving(model, limits=Limits(seconds=0.2)) as live, live.http() as http:
+        answer = http.post("/v1/completions", json=body("long"))
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "time_limit")
         assert answer.headers["x-should-retry"] == "false"
+        lines = http.post("/v1/completions", json=body("long", stream=True)).text
+        assert "longer than this server's limit of 0.2 s" in lines
+        gate.set()
         live.wait_until_idle()
-        with pytest.raises(openai.APIError, match=r"longer than this server's 0.05 s"):
-            list(
-                live.client().completions.create(
-                    model="fake", prompt="long", stream=True, extra_body=SLOW
-                )
-            )
 
 
 def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
@@ -187,7 +166,7 @@ def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
     def breaks(prompt: str, text: str, confidence: float | None) -> float:
         raise ZeroDivisionError("secret")
 
-    limits = Limits(verifier_seconds=2, stuck_verifiers=2)
+    limits = Limits(verifier_seconds=3, verifier_calls=2)
     judges = {"hangs": hangs, "breaks": breaks}
     with serving(fake_model(), limits=limits, verifiers=judges) as live, live.http() as http:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -204,7 +183,7 @@ def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "verifier_stuck")
         assert http.post("/v1/completions", json=body("others")).status_code == 200
         release.set()
-        wait_for(lambda: live.service.scheduler._packer.stuck == 0)
+        wait_for(lambda: live.service.scheduler._batcher.stuck == 0)
         assert http.post("/v1/completions", json=body("fine", verifier="hangs")).status_code == 200
         broken = http.post("/v1/completions", json=body("x", verifier="breaks"))
         assert broken.status_code == 500
@@ -252,44 +231,27 @@ def test_a_model_that_fails_is_told_without_a_traceback() -> None:
         live.wait_until_idle()
 
 
-def test_sigterm_lets_running_requests_finish() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    here = Path(__file__)
-    process = subprocess.Popen(
-        [sys.executable, str(here.with_name("serve_fake.py")), str(port)],
-        env={**os.environ, "PYTHONPATH": str(here.parents[2])},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-            wait_for(lambda: _answers(http), 60)
-            with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                running = pool.submit(http.post, "/v1/completions", json=body("long", **SLOW))
-                wait_for(lambda: _running(http) == 1)
-                process.send_signal(signal.SIGTERM)
-                wait_for(lambda: http.get("/health").status_code == 503)
-                refused = http.post("/v1/completions", json=body("new"))
-                assert refused.status_code == 503
-                assert refused.json()["error"]["code"] == "shutting_down"
-                assert not running.done()
-                assert running.result().status_code == 200
-        _, log = process.communicate(timeout=20)
-        assert process.returncode == 0
-        assert '"event": "draining"' in log
-        assert '"event": "stopped"' in log
-        assert "long" not in log, "prompts are not logged unless asked"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(http: httpx.Client) -> bool:
-    try:
-        return http.get("/health").status_code == 200
-    except httpx.TransportError:
-        return False
+def test_sigterm_lets_running_requests_finish(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with serve_process("--gate", str(gate)) as (process, address):
+        with (
+            httpx.Client(base_url=address, timeout=120) as http,
+            concurrent.futures.ThreadPoolExecutor(1) as pool,
+        ):
+            running = pool.submit(http.post, "/v1/completions", json=body("long"))
+            wait_for(lambda: _running(http) == 1)
+            process.send_signal(signal.SIGTERM)
+            wait_for(lambda: http.get("/health").status_code == 503)
+            refused = http.post("/v1/completions", json=body("new"))
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "shutting_down"
+            gate.touch()
+            assert running.result().status_code == 200
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert '"event": "draining"' in log
+    assert '"event": "stopped"' in log
+    assert "long" not in log, "prompts are not logged unless asked"
 
 
 def _running(http: httpx.Client) -> int:

@@ -1,4 +1,7 @@
-"""Sharing forwards pays: sixteen at once against sixteen one after another, on the shipped model."""
+"""Batching pays: sixteen requests at once need far fewer forward passes than one after another.
+
+Passes are counted and asserted; seconds are only printed, since they depend on the machine.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,11 @@ from s3dlm.models.base import Model
 from s3dlm.tasks.problems import problems
 from tests.server.live import serving
 
-# Short rows: a request alone leaves the processor waiting, so sharing is worth most. With the
-# server's own settings a row is long enough to keep a core busy by itself: there one core gains what
-# a forward has in fixed costs, and more cores gain because small matrices cannot be split.
+# Short canvases leave a processor waiting, so that batching saves most. With the default settings a
+# canvas keeps a core busy by itself.
 SHORT = {"method": "baseline", "gen_length": 14, "steps": 14, "block_length": 14}
-CASES = [("short", SHORT, 2.0), ("default", {}, 1.2)]  # name, settings, least gain
-ATTEMPTS = 4  # a machine busy with other things may spoil one
+CASES = [("short", SHORT), ("default", {})]
+LEAST_GAIN = 4  # times fewer passes, of at most sixteen
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +38,10 @@ def timed(work: Callable[[], list[str]]) -> tuple[float, list[str]]:
     return time.perf_counter() - started, result
 
 
-@pytest.mark.slow  # a measurement: what else the machine does decides it as much as the code
-@pytest.mark.parametrize(("name", "settings", "least"), CASES, ids=[case[0] for case in CASES])
-def test_sixteen_at_once_are_faster(
-    tiny: Model,
-    name: str,
-    settings: dict[str, object],
-    least: float,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=[case[0] for case in CASES])
+def test_sixteen_at_once_share_forward_passes(
+    tiny: Model, name: str, settings: dict[str, object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     prompts = [problem.question for problem in problems("countdown", "test", 16)]
     with (
@@ -56,14 +54,12 @@ def test_sixteen_at_once_are_faster(
             body = {"model": "tiny", "prompt": prompt, "task": "countdown"}
             return str(http.post("/v1/completions", json=body).json()["choices"][0]["text"])
 
-        ask("warm up")
-        gains: list[float] = []
-        while len(gains) < ATTEMPTS and max(gains, default=0) < least:
-            one_by_one, alone = timed(lambda: [ask(prompt) for prompt in prompts])
-            at_once, together = timed(lambda: list(pool.map(ask, prompts)))
-            assert together == alone
-            gains.append(one_by_one / at_once)
+        passes = live.service.metrics.forwards._value
+        one_by_one, alone = timed(lambda: [ask(prompt) for prompt in prompts])
+        before = passes.get()
+        at_once, together = timed(lambda: list(pool.map(ask, prompts)))
+        fewer = before / (passes.get() - before)
+    assert together == alone
     with capsys.disabled():
-        shown = ", ".join(f"{gain:.2f}" for gain in gains)
-        print(f"\n{name}: sixteen at once are {shown} times as fast as one after another")
-    assert max(gains) >= least, gains
+        print(f"\n{name}: {fewer:.1f} times fewer passes, {one_by_one / at_once:.2f} times as fast")
+    assert fewer >= LEAST_GAIN

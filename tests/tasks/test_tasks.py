@@ -12,9 +12,9 @@ import pytest
 
 from s3dlm import answers, tasks
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.tasks import arc, gsm8k, recommended, sudoku, truthfulqa
+from s3dlm.tasks import benchmarks
 from s3dlm.tasks.base import PREFILL
-from s3dlm.tasks.options import LETTERS, lettered, shuffled
+from s3dlm.tasks.benchmarks import LETTERS, lettered, shuffled
 from s3dlm.verifier import for_task
 
 DATA = os.environ.get("S3DLM_DATA")
@@ -41,13 +41,16 @@ def test_a_task_names_a_verifier_and_an_answer_that_exist(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_presets_render_as_the_protocol_says(name: str) -> None:
+def test_prompt_styles_render_as_the_protocol_says(name: str) -> None:
     task = tasks.get(name)
     d1, tiny = task.render("How many?", "d1"), task.render("How many?", "tiny")
     assert d1.user == f"{task.instruction}\n\nHow many?"
+    assert (tiny.user, tiny.prefill) == ("How many?", "")
+    if task.answer == "code":
+        assert d1.prefill == "```python\n"
+        return
     assert d1.prefill == PREFILL == "<reasoning>"
     assert "<answer>" in d1.user
-    assert (tiny.user, tiny.prefill) == ("How many?", "")
 
 
 def test_unknown_names_suggest_the_nearest() -> None:
@@ -97,20 +100,22 @@ def test_generated_problems_are_answered_right_by_their_own_response(name: str, 
     from s3dlm.tasks.problems import problems
 
     task = tasks.get(name)
-    loaded = tasks.load(task, preset="tiny", split=split, limit=20)
+    loaded = tasks.load(task, prompt_style="tiny", split=split, limit=20)
     for sample, problem in zip(loaded.samples, problems(name, split, 20, 0), strict=True):
         assert sample.question == problem.question
         assert answers.grade(task.answer, problem.response, sample.gold, "fixed", sample.question)
 
 
 def test_a_higher_limit_keeps_the_first_problems() -> None:
-    few, more = (tasks.load(tasks.get("choice"), preset="tiny", limit=n).samples for n in (5, 9))
+    few, more = (
+        tasks.load(tasks.get("choice"), prompt_style="tiny", limit=n).samples for n in (5, 9)
+    )
     assert more[:5] == few
 
 
 def test_gsm8k_gold_is_a_number() -> None:
     row = {"question": "?", "answer": "so it is <<1=1>>.\n#### $-1,234.5"}
-    assert gsm8k.parse(row, 0) == ("?", -1234.5)
+    assert benchmarks.parse_gsm8k(row, 0) == ("?", -1234.5)
 
 
 def test_numeric_labels_become_letters() -> None:
@@ -119,7 +124,7 @@ def test_numeric_labels_become_letters() -> None:
         "choices": {"text": ["x", "y", "z"], "label": ["1", "2", "3"]},
         "answerKey": "2",
     }
-    question, gold = arc.parse(row, 0)
+    question, gold = benchmarks.parse_arc(row, 0)
     assert gold == "B"
     assert question == "Which?\n\nOptions:\nA. x\nB. y\nC. z\n\nChoose ONE letter."
 
@@ -140,19 +145,19 @@ def test_truthfulqa_variants_differ_in_their_options() -> None:
         "Best Answer": "yes",
         "Incorrect Answers": "; ".join(f"no{i}" for i in range(12)),
     }
-    full, gold = truthfulqa.parse(row, 0)
-    four = truthfulqa.parse_mc(row, 0)
+    full, gold = benchmarks.parse_truthfulqa(row, 0)
+    four = benchmarks.parse_truthfulqa_mc(row, 0)
     assert "H. " in full
     assert "I. " not in full
     assert f"{gold}. yes" in full
     assert four is not None
     assert "D. " in four[0]
     assert "E. " not in four[0]
-    assert truthfulqa.parse_mc(row | {"Incorrect Answers": "no; never"}, 0) is None
+    assert benchmarks.parse_truthfulqa_mc(row | {"Incorrect Answers": "no; never"}, 0) is None
 
 
 def test_sudoku_dots_are_empty_cells() -> None:
-    question, gold = sudoku.parse({"question": "1..4", "answer": "1234"}, 0)
+    question, gold = benchmarks.parse_sudoku({"question": "1..4", "answer": "1234"}, 0)
     assert "1004" in question
     assert gold == "1234"
 
@@ -170,7 +175,7 @@ def test_missing_data_names_the_file_and_the_option(tmp_path: Path) -> None:
         tasks.load(tasks.get("countdown"))
     with pytest.raises(SettingsError, match="no split 'validation'"):
         tasks.load(tasks.get("gsm8k"), split="validation")
-    with pytest.raises(SettingsError, match="at least 1"):
+    with pytest.raises(SettingsError, match="from 1 up"):
         tasks.load(tasks.get("choice"), limit=0)
 
 
@@ -180,15 +185,23 @@ def test_a_users_own_file_is_a_task(tmp_path: Path) -> None:
     task = tasks.get(f"{path}:gsm8k")
     assert (task.name, task.profile, task.answer) == ("mine", "gsm8k", "gsm8k")
     assert [s.gold for s in tasks.load(task).samples] == [2, 4]
-    assert [s.gold for s in tasks.load(task, preset="tiny", limit=1).samples] == [2]
+    assert [s.gold for s in tasks.load(task, prompt_style="tiny", limit=1).samples] == [2]
     with pytest.raises(SettingsError, match=r"write FILE\.jsonl:PROFILE"):
         tasks.get(str(path))
     path.write_text('{"question": "1 + 1?"}\n')
     with pytest.raises(RecordError, match="row 1 has the fields question"):
         tasks.load(task)
     path.write_text('{"question": \n')
-    with pytest.raises(RecordError, match="line 1, is no JSON"):
+    with pytest.raises(RecordError, match="line 1, is not JSON"):
         tasks.load(task)
+
+
+def test_a_missing_file_and_a_bad_row_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"none\.jsonl does not exist"):
+        tasks.load(tasks.get(f"{tmp_path / 'none.jsonl'}:gsm8k"))
+    (tmp_path / "gsm8k.jsonl").write_text('{"question": "?", "answer": "#### \u00b2"}\n')
+    with pytest.raises(RecordError, match=r"gsm8k\.jsonl, row 1 is not a problem of task='gsm8k'"):
+        tasks.load(tasks.get("gsm8k"), data=tmp_path)
 
 
 def test_options_are_printed_as_the_protocol_prints_them() -> None:
@@ -196,11 +209,14 @@ def test_options_are_printed_as_the_protocol_prints_them() -> None:
 
 
 def test_recommended_settings_are_settings() -> None:
+    from s3dlm.models.defaults import defaults_of
+    from s3dlm.search.methods import METHODS
     from s3dlm.settings import Settings
 
     for model in ("tiny", "GSAI-ML/LLaDA-8B-Instruct"):
-        Settings.from_json(recommended.settings(model))
-        assert all(tasks.get(name) for name in recommended.tasks(model))
+        for method in METHODS:
+            Settings.recommended(defaults_of(model), method)
+        assert all(tasks.get(name) for name in defaults_of(model).tasks)
 
 
 def test_tasks_need_no_torch() -> None:

@@ -8,13 +8,14 @@ from s3dlm.verifier.components import (
     arithmetic,
     chain_share,
     confidence,
+    count_equalities,
     density,
     non_degeneracy,
+    plain_arithmetic,
     reachability,
     structure,
     structure_of_choice,
 )
-from s3dlm.verifier.equalities import count_equalities, plain_arithmetic
 from s3dlm.verifier.reading import Reading
 
 
@@ -148,6 +149,15 @@ def test_density_is_the_share_of_letters_digits_and_space(text):
         (r"so 1,200 in all \boxed{1200}", 1.0),
         (r"so 1200 in all \boxed{1,200}", 1.0),
         (r"so 142 in all \boxed{42}", 0.3),
+        (r"we get 5 in the end \boxed{-5}", 0.3),
+        (r"we get -5 in the end \boxed{-5}", 1.0),
+        (r"we get −5 in the end \boxed{-5}", 1.0),
+        (r"we get x = - 5 in the end \boxed{-5}", 1.0),
+        (r"we get -5 in the end \boxed{5}", 0.3),
+        (r"we get -5.0 in the end \boxed{5}", 0.3),
+        (r"we get 10 - 5 and nothing else \boxed{5}", 1.0),
+        (r"we get 10 - 5 and nothing else \boxed{-5}", 0.3),
+        (r"she lost -$5 \boxed{-\$5}", 1.0),
         (r"so 4.2 and 0.42 \boxed{42}", 0.3),
         (r"it takes 120 minutes \boxed{120\text{ minutes}}", 1.0),
         (r"the side is X + 1 \boxed{x + 1}", 1.0),

@@ -3,7 +3,8 @@ import math
 import pytest
 
 from s3dlm.errors import SettingsError, VerifierError
-from s3dlm.verifier import PARTS, PROFILES, Score, Verifier, as_verifier, compose, for_task
+from s3dlm.verifier import PARTS, Score, Verifier, as_verifier, compose, for_task
+from s3dlm.verifier.weights import PAPER
 
 PAPER_TABLE = {
     "gsm8k": (0.20, 0.25, 0.25, 0.10, 0.20, 0.00),
@@ -25,8 +26,8 @@ def test_the_weights_are_the_papers(task):
     assert for_task(task).weights == dict(zip(PARTS, PAPER_TABLE[task], strict=True))
 
 
-@pytest.mark.parametrize("task", PROFILES)
-def test_every_profile_sums_to_one_and_reports_all_six_parts(task):
+@pytest.mark.parametrize("task", PAPER)
+def test_every_row_of_weights_sums_to_one_and_reports_all_six_parts(task):
     verifier = for_task(task)
     assert isinstance(verifier, Verifier)
     score = verifier.score("Numbers: [1, 2]\nTarget: 3", r"First 1 + 2 = 3. \boxed{1 + 2}", 0.8)
@@ -80,7 +81,7 @@ def test_unknown_forms_and_constraints_name_the_known_ones(setting):
         compose({"structure": 1.0}, **setting)
 
 
-def test_a_toml_file_is_a_profile(tmp_path):
+def test_a_toml_file_gives_the_weights(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("constraint = 'sudoku'\n[weights]\nconstraint = 0.9\nconfidence = 0.1\n")
     for verifier in (for_task("countdown", str(path)), as_verifier(str(path))):
@@ -121,11 +122,11 @@ def test_a_missing_toml_file_is_a_settings_error(tmp_path):
 def test_unknown_names_are_settings_errors_with_a_hint():
     with pytest.raises(SettingsError, match="did you mean 'gsm8k'"):
         for_task("gsm8")
-    with pytest.raises(SettingsError, match="profile='papr'"):
+    with pytest.raises(SettingsError, match="verifier='papr'"):
         for_task("gsm8k", "papr")
     with pytest.raises(SettingsError, match="verifier='nobody'"):
         as_verifier("nobody")
-    with pytest.raises(SettingsError, match="no verifier"):
+    with pytest.raises(SettingsError, match="not a verifier"):
         as_verifier(3)  # type: ignore[arg-type]
 
 

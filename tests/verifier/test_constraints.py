@@ -57,6 +57,20 @@ def test_countdown_of_a_question_that_cannot_be_read():
     assert constraint("countdown", "Play!", "no sum") == 0.0
 
 
+@pytest.mark.parametrize(
+    ("prompt", "better", "worse"),
+    [
+        ("Reach the target 51 with them.", r"\boxed{49 + 2}", r"\boxed{49 + 3}"),
+        ("Numbers: [49, 55, 53]", r"\boxed{49 + 55 - 53}", r"\boxed{1 + 2}"),
+    ],
+)
+def test_plus_countdown_uses_the_half_of_a_question_that_can_be_read(prompt, better, worse):
+    def score(text):
+        return for_task("countdown", "plus").score(prompt, text).parts["constraint"]
+
+    assert 0 < score(worse) < score(better) < 1
+
+
 def test_countdown_uses_a_number_no_more_often_than_the_pool_has_it():
     prompt = "Numbers: [24, 24, 34]\nTarget: 34"
     assert constraint("countdown", prompt, r"\boxed{34 - 24 + 24}") == pytest.approx(1.0)

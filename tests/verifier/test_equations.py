@@ -46,6 +46,7 @@ def test_true_equations_of_many_shapes_are_found_and_hold(text):
         "100 minutes + 20 minutes = 130",
         r"\frac{84}{3} = 27.5",
         "2 * (3 + 4) = 10",
+        "63 = 7 * 8",
     ],
 )
 def test_wrong_equations_are_found_where_they_stand(text):
@@ -73,6 +74,20 @@ def test_wrong_equations_are_found_where_they_stand(text):
 )
 def test_nothing_is_said_of_what_has_no_value(text):
     assert read(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("63 = 7 * 9", True),
+        ("63 = 7 * 8", False),
+        (r"Notice that \(242 = 2 \times 121\)", True),
+        (r"\[ 20\% \text{ of } 80 = 0.20 \times 80 = 16 \]", True),
+        (r"\[ 25\% \text{ of} \, \$400 = 0.25 \times 400 = \$100 \]", True),
+    ],
+)
+def test_a_number_may_stand_on_the_left(text, holds):
+    assert {e.holds for e in equations_in(text)} == {holds}
 
 
 def test_chains_are_read_link_by_link_and_running_totals_are_forgiven():

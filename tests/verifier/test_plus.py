@@ -1,5 +1,6 @@
-"""The plus profile: each feature moves the way it should, and the whole beats the paper's."""
+"""The plus verifier: each feature moves the way it should, and the whole beats the paper's."""
 
+import json
 import math
 import os
 from pathlib import Path
@@ -8,11 +9,10 @@ import pytest
 
 from s3dlm.answers import TASK_KINDS
 from s3dlm.evaluation.scoring import score_file
-from s3dlm.verifier import PARTS, PROFILES, Verifier, for_task
-from s3dlm.verifier.evidence import evidence
+from s3dlm.verifier import PARTS, Verifier, for_task
 from s3dlm.verifier.plus import FEATURES
-from s3dlm.verifier.profiles import PLUS, PLUS_RULES
 from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.weights import PAPER, PLUS, PLUS_RULES, in_fit_half, was_in_fit
 
 QUESTION = (
     "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes with four. "
@@ -32,7 +32,7 @@ def total(text, task="gsm8k", question=QUESTION):
 
 
 @pytest.mark.parametrize("task", TASK_KINDS)
-def test_every_task_has_a_plus_profile_with_the_same_six_parts(task):
+def test_every_task_has_a_plus_verifier_with_the_same_six_parts(task):
     verifier = for_task(task, "plus")
     assert isinstance(verifier, Verifier)
     score = verifier.score(QUESTION, GOOD, 0.9)
@@ -45,7 +45,7 @@ def test_every_task_has_a_plus_profile_with_the_same_six_parts(task):
 
 
 def test_the_tables_cover_every_task_and_name_only_features_there_are():
-    assert {*PLUS, *PLUS_RULES} == set(PROFILES)
+    assert {*PLUS, *PLUS_RULES} == set(PAPER)
     names = {feature.__name__ for group in FEATURES.values() for feature in group}
     for weights in PLUS.values():
         assert set(weights) <= names
@@ -69,8 +69,23 @@ def test_what_is_worse_scores_lower(worse):
     assert total(worse) < total(GOOD)
 
 
+@pytest.mark.parametrize("task", ["gsm8k", "arithmetic", "math500"])
+@pytest.mark.parametrize("garbage", ["16 - slowStep = 9", "16 - bla = 9", "slowStep - 7 = 9"])
+def test_a_word_in_place_of_a_number_counts_as_a_wrong_equation(task, garbage):
+    worse = total(GOOD.replace("16 - 7 = 9", garbage), task)
+    assert worse < total(GOOD, task) - 0.05
+
+
+@pytest.mark.parametrize(
+    "formula", ["16 - eggs = 9", "16 minus 7 = 9", "Total - 7 = 9 (Total is 16)"]
+)
+def test_named_quantities_are_not_garbage(formula):
+    reading = Reading(QUESTION, GOOD.replace("16 - 7 = 9", formula))
+    assert reading.evidence.wrong == 0
+
+
 def test_an_answer_is_traced_back_to_the_numbers_of_the_question():
-    known = evidence(Reading(QUESTION, GOOD))
+    known = Reading(QUESTION, GOOD).evidence
     assert known.question == (16, 3, 4, 2)
     assert known.source is not None
     assert known.source.numbers == {0, 1, 2, 3}
@@ -79,14 +94,14 @@ def test_an_answer_is_traced_back_to_the_numbers_of_the_question():
 
 def test_a_last_step_left_out_is_found():
     text = r"One has 3 * 20 = 60 and the other 7 * 20 = 140. \boxed{80}"
-    known = evidence(Reading("One has 3 packs, one 7, of 20 each. How many more?", text))
+    known = Reading("One has 3 packs, one 7, of 20 each. How many more?", text).evidence
     assert known.source is not None
     assert known.source.invented == 0
-    assert evidence(Reading("q", text.replace("80", "81"))).source is None
+    assert Reading("q", text.replace("80", "81")).evidence.source is None
 
 
 def test_a_box_may_be_the_right_side_of_the_last_equation():
-    known = evidence(Reading("q", r"it is 600 / 2 = \boxed{300}"))
+    known = Reading("q", r"it is 600 / 2 = \boxed{300}").evidence
     assert [step.right.value for step in known.equations] == [300]
 
 
@@ -109,15 +124,28 @@ def test_sudoku_prefers_fewer_broken_units():
 
 
 @with_data
-@pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.76), ("math500", 0.68)])
-def test_plus_orders_real_pairs_better_than_the_papers_profile(task, floor):
-    """On the outputs it was fitted on: cross-validated figures are the fitting tool's."""
+@pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.72), ("math500", 0.65)])
+def test_plus_orders_pairs_of_questions_it_never_saw_better_than_the_papers(tmp_path, task, floor):
+    unseen = tmp_path / "unseen.jsonl"
+    with FILE.open(encoding="utf-8") as lines:
+        kept = [line for line in lines if not in_fit_half(json.loads(line)["question"])]
+    unseen.write_text("".join(kept), encoding="utf-8")
     paper, plus = (
-        score_file(FILE, task, profile=profile, preset="d1", draws=2).sections[0].components[0]
-        for profile in ("paper", "plus")
+        score_file(unseen, task, verifier=name, grading="d1", draws=2).sections[0].components[0]
+        for name in ("paper", "plus")
     )
     assert plus.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
-    assert plus.auc.value > paper.auc.value
+    assert plus.auc.value > paper.auc.value + 0.03
+
+
+def test_which_questions_were_in_the_fit():
+    questions = [f"How many are {n} and {n}?" for n in range(200)]
+    seen = [was_in_fit("gsm8k", "plus", question) for question in questions]
+    assert 70 < sum(seen) < 130
+    assert seen == [was_in_fit("gsm8k", "plus", f" {question}\n") for question in questions]
+    assert not any(was_in_fit("gsm8k", "paper", question) for question in questions)
+    assert not any(was_in_fit("countdown", "plus", question) for question in questions)
+    assert seen == [was_in_fit("math500", "plus", question) for question in questions]
 
 
 CHOICE = "Which sum is 23?\nA. 10 + 12\nB. 7 + 26\nC. 8 + 15\nD. 9 + 5"

@@ -39,19 +39,19 @@ def rows():
 
 @pytest.fixture(scope="module")
 def reports():
-    """One report per task and preset, made when first asked for."""
+    """One report per task and grading, made when first asked for."""
     made = {}
 
-    def report(task, preset):
-        if (task, preset) not in made:
-            made[task, preset] = score_file(FILE, task, preset=preset, draws=50)
-        return made[task, preset]
+    def report(task, grading):
+        if (task, grading) not in made:
+            made[task, grading] = score_file(FILE, task, grading=grading, draws=50)
+        return made[task, grading]
 
     return report
 
 
 @pytest.mark.parametrize(("task", "gen_length"), D1_ACCURACY)
-def test_preset_d1_gives_the_published_accuracies(rows, task, gen_length):
+def test_grading_d1_gives_the_published_accuracies(rows, task, gen_length):
     percent, count = D1_ACCURACY[task, gen_length]
     chosen = [r for r in rows if r["task"] == task and r["gen_length"] == gen_length]
     grades = [grade(task, r["output"], r["gold"], "d1", r["question"]) for r in chosen]
@@ -60,11 +60,11 @@ def test_preset_d1_gives_the_published_accuracies(rows, task, gen_length):
     assert round(100 * sum(grades) / count, digits) == percent
 
 
-@pytest.mark.parametrize("preset", ["d1", "fixed"])
+@pytest.mark.parametrize("grading", ["d1", "fixed"])
 @pytest.mark.parametrize("task", FLOORS)
-def test_the_papers_composite_tells_right_from_wrong(reports, task, preset):
+def test_the_papers_composite_tells_right_from_wrong(reports, task, grading):
     auc, pair_accuracy = FLOORS[task]
-    report = reports(task, preset)
+    report = reports(task, grading)
     whole, at_128, _ = report.sections
     assert at_128.name == "gen_length=128"
     assert at_128.components[0].auc.value >= auc
@@ -83,16 +83,6 @@ def test_every_changed_verdict_is_listed_with_a_reason(rows, reports, task):
     }
     assert {change.line for change in report.changes} == changed
     assert all(change.reason for change in report.changes)
-
-
-@pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku"])
-def test_a_score_costs_at_most_a_hundred_microseconds(rows, task):
-    """Processor time, the best of several rounds: a busy machine must not fail the test."""
-    verifier = for_task(task)
-    chosen = [
-        (r["question"], r["output"]) for r in rows if r["task"] == task and r["gen_length"] == 128
-    ]
-    assert min(_microseconds(verifier, chosen) for _ in range(5)) <= 100
 
 
 @pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku"])

@@ -1,7 +1,9 @@
 r"""Where in a text the final answer stands: `\boxed{}` ≻ `<answer>` ≻ `####` ≻ "answer is/=/:".
 
 The cascade of the paper's appendix. Extraction, grading and the verifier all read it from here, so
-that they can never disagree about what the answer is or where the reasoning before it ends.
+that they can never disagree about what the answer is or where the reasoning before it ends. A
+diffusion model fills its whole canvas, so a short answer is followed by a run of end tokens: that run
+is stripped first.
 """
 
 from __future__ import annotations
@@ -12,6 +14,13 @@ from typing import NamedTuple
 # Scans are bounded so that ten thousand unclosed `\boxed{` cost no more than a few.
 MAX_ANSWER = 2000
 MAX_TRIES = 4
+
+END_TOKENS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")
+MASK_TOKENS = ("<|mdm_mask|>", "<|mask|>")
+# The run is matched in the reversed text: there it stands first, so one anchored match finds it.
+_RUN_BACKWARDS = re.compile(
+    "(?:" + "|".join(re.escape(token[::-1]) for token in END_TOKENS) + r"|\s++)++"
+)
 
 _ANSWER_IS = re.compile(r"answer\s{0,8}(?:is\b|=|:)(?:\s{0,8}:)?", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\n|[.!?](?=\s|$)|[.!?]?</")
@@ -24,6 +33,14 @@ class Found(NamedTuple):
     content: str
     start: int
     delimiter: str
+
+
+def strip_end_tokens(text: str) -> str:
+    """The text without its trailing run of end tokens and without space around it."""
+    if not text.rstrip().endswith("|>"):
+        return text.strip()
+    run = _RUN_BACKWARDS.match(text[::-1])
+    return (text[: len(text) - run.end()] if run else text).strip()
 
 
 def find(text: str) -> Found | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from s3dlm.answers import delimiters, expressions
+from s3dlm.answers import code, delimiters, expressions
+from s3dlm.answers.grids import ORDERS
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER
-from s3dlm.answers.text import strip_end_tokens
 
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
 _LONE_LETTER = re.compile(r"[\s(\[*{$]*(?:\\text\s*\{\s*\(?)?([A-Ha-h])[\s)\]*}$.,:]*", re.ASCII)
@@ -18,12 +18,14 @@ _NAMED_LETTER = re.compile(
 _OPTION = re.compile(r"^\s{0,8}\(?([A-H])[.):]\s{1,8}(.{1,300})$", re.MULTILINE)
 _EXPRESSION_RUN = re.compile(r"[0-9(](?:[0-9+*/().×·÷−–-]|[ \t](?![ \t]))*+")
 _CELLS = re.compile(r"[0-9.](?:[\s|,;+_\-]{0,40}[0-9.])*+")
-_GRID_SIZES = {n**4: n for n in (2, 3, 4)}
 
 
 def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
     """The answer a text gives, as written; None when there is none."""
-    return _EXTRACTORS[kind_of(kind_or_task)](strip_end_tokens(text), question)
+    kind = kind_of(kind_or_task)
+    if kind == "code":  # whose first line may be indented
+        return code.extract(text, question)
+    return _EXTRACTORS[kind](delimiters.strip_end_tokens(text), question)
 
 
 def _content(text: str, question: str) -> str | None:
@@ -117,7 +119,7 @@ def _grid(text: str, question: str) -> str | None:
     start = text.rfind("<answer>")
     if start >= 0 and (cells := cells_in(text[start + 8 : start + 8 + delimiters.MAX_ANSWER])):
         return cells
-    whole = [run for run in re.findall(r"[0-9]+", text) if len(run) in _GRID_SIZES]
+    whole = [run for run in re.findall(r"[0-9]+", text) if len(run) in ORDERS]
     return str(whole[-1]) if whole else None
 
 

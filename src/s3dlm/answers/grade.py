@@ -1,6 +1,6 @@
 """Is an output right? The only file that reads gold answers; the search never imports it.
 
-Three presets. `fixed` is ours: formulas by math-verify, numbers by value (commas, signs and units
+Three gradings. `fixed` is ours: formulas by math-verify, numbers by value (commas, signs and units
 handled), and for maths no box means no answer. `d1` repeats the d1 evaluation, quirks kept; `hex`
 is the same but for Sudoku, where a grid is right or wrong as a whole.
 """
@@ -10,39 +10,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Literal, get_args
 
-from s3dlm.answers import d1, delimiters, expressions, mathverify
+from s3dlm.answers import code, d1, delimiters, expressions, mathverify
 from s3dlm.answers.extract import extract
 from s3dlm.answers.grids import is_solution
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.normalise import normalise, number_in
 from s3dlm.answers.numbers import to_fraction
-from s3dlm.answers.text import strip_end_tokens
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.sandbox import Verdict, shared
 
-Preset = Literal["fixed", "d1", "hex"]
-PRESETS: tuple[Preset, ...] = get_args(Preset)
+GRADINGS = ("fixed", "d1", "hex")
 LETTERS = "ABCDEFGH"
 
 
-def grade(task: str, text: str, gold: object, preset: str = "fixed", question: str = "") -> float:
+def grade(task: str, text: str, gold: object, grading: str = "fixed", question: str = "") -> float:
     """1.0 for a right output, 0.0 for a wrong one; Sudoku under `d1` gets its share of cells."""
-    if preset not in PRESETS:
-        raise SettingsError(unknown_name("preset", preset, PRESETS))
+    if grading not in GRADINGS:
+        raise SettingsError(unknown_name("grading", grading, GRADINGS))
     kind = kind_of(task)
     if gold is None:  # a data set's own gap: nothing can be right
         return 0.0
-    if preset == "fixed":
+    if grading == "fixed":
         return float(_FIXED[kind](text, gold, question))
     share = _D1[kind](text, gold, question)
-    return float(share == 1.0) if preset == "hex" else float(share)
+    return float(share == 1.0) if grading == "hex" else float(share)
 
 
-def graded_answer(task: str, text: str, preset: str = "fixed", question: str = "") -> str | None:
-    """The answer that a preset grades, as it reads it: what `--explain` shows."""
+def graded_answer(task: str, text: str, grading: str = "fixed", question: str = "") -> str | None:
+    """The answer that a grading judges, as it reads it."""
     kind = kind_of(task)
-    if preset == "fixed":
+    if grading == "fixed" or kind == "code":
         return boxed_answer(text) if kind in ("number", "math") else extract(kind, text, question)
     if kind == "number":
         value = d1.gsm8k_number(text)
@@ -52,14 +50,38 @@ def graded_answer(task: str, text: str, preset: str = "fixed", question: str = "
     return d1.countdown_expression(text) if kind == "expression" else d1.boxed_or_everything(text)
 
 
+def disagreement(
+    task: str, text: str, question: str, *, gained: bool
+) -> tuple[str | None, str | None, str]:
+    """What `d1` and `fixed` read in a text that only one of them calls right, and why they differ."""
+    d1_answer, fixed_answer = (graded_answer(task, text, g, question) for g in ("d1", "fixed"))
+    return d1_answer, fixed_answer, _reason(kind_of(task), gained, d1_answer, fixed_answer)
+
+
+def _reason(kind: str, gained: bool, d1_answer: str | None, fixed_answer: str | None) -> str:
+    if kind == "grid":
+        return "d1 counts the right cells; fixed requires the whole grid"
+    if fixed_answer is None:
+        return "there is no box, so fixed reads no answer"
+    if d1_answer is None:
+        return "d1 reads no answer: the box is not closed on its line, or not well formed"
+    if kind == "number":
+        return f"d1 reads {d1_answer} from its first number, fixed reads all of {fixed_answer!r}"
+    if len(d1_answer) > 2 * len(fixed_answer) + 100:
+        return "d1 takes the whole text for the answer"
+    if kind == "math" and gained:
+        return "the two are equal in value, though not in spelling"
+    return "the two gradings read the answer differently"
+
+
 def notes() -> list[str]:
     """What a reader of `fixed` grades should know about this installation."""
     return [] if mathverify.installed() else [mathverify.NOT_INSTALLED]
 
 
 def boxed_answer(text: str) -> str | None:
-    """The maths answer of the `fixed` preset: no box, no answer."""
-    found = delimiters.find_boxed(strip_end_tokens(text))
+    """The maths answer of the grading `fixed`: no box, no answer."""
+    found = delimiters.find_boxed(delimiters.strip_end_tokens(text))
     return found.content if found else None
 
 
@@ -128,7 +150,25 @@ def _fixed_grid(text: str, gold: object, question: str) -> bool:
 
 
 def _fixed_text(text: str, gold: object, question: str) -> bool:
-    return normalise("text", strip_end_tokens(text)) == normalise("text", str(gold))
+    return normalise("text", delimiters.strip_end_tokens(text)) == normalise("text", str(gold))
+
+
+def _fixed_code(text: str, gold: object, question: str) -> bool:
+    """pass@1 of one sample: the hidden tests, run in the sandbox."""
+    return code_verdict(text, gold, question).passed
+
+
+def code_verdict(text: str, gold: object, question: str) -> Verdict:
+    """Whether the program in a text passes the hidden tests, and if not, why."""
+    match gold:
+        case {"setup": str(setup), "tests": str(tests), "remote": [*remote]}:
+            source = code.extract(text, question)
+            if source is None:
+                return Verdict(False, "no code")
+            return shared().test(source, tests, setup=setup, remote=[str(name) for name in remote])
+    raise SettingsError(
+        f"gold={gold!r} is no code gold; give {{'setup': …, 'tests': …, 'remote': [names]}}"
+    )
 
 
 def _pool(gold: object) -> tuple[list[int], float]:
@@ -163,6 +203,10 @@ def _d1_grid(text: str, gold: object, question: str) -> float:
     return d1.sudoku_share(text, solution, d1.puzzle_in(question) or "0" * len(solution))
 
 
+def _d1_code(text: str, gold: object, question: str) -> float:
+    return float(_fixed_code(text, gold, question))
+
+
 def _d1_text(text: str, gold: object, question: str) -> float:
     return float(_fixed_text(text, gold, question))
 
@@ -174,6 +218,7 @@ _FIXED: dict[Kind, _Grader] = {
     "choice": _fixed_choice,
     "expression": _fixed_expression,
     "grid": _fixed_grid,
+    "code": _fixed_code,
     "text": _fixed_text,
 }
 _D1: dict[Kind, _Grader] = {
@@ -182,5 +227,6 @@ _D1: dict[Kind, _Grader] = {
     "choice": _d1_math,
     "expression": _d1_expression,
     "grid": _d1_grid,
+    "code": _d1_code,
     "text": _d1_text,
 }

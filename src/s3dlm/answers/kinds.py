@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from s3dlm.errors import SettingsError, unknown_name
 
-Kind = Literal["number", "math", "choice", "expression", "grid", "text"]
+Kind = Literal["number", "math", "choice", "expression", "grid", "code", "text"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TASK_KINDS: dict[str, Kind] = {

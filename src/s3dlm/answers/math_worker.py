@@ -2,21 +2,27 @@
 
 math-verify bounds its own time with SIGALRM, which only works in a main thread, and counts time in
 which a busy machine does something else. Here it runs in the main thread of a process of its own,
-bounded by the processor time that *it* uses, so that a verdict does not depend on the machine's
-load; and should a single big-number operation not heed the signal, the parent (`mathverify.py`)
-ends the process. Run as a script, by file name, so that it imports neither the package nor
-anything the package needs.
+bounded by the processor time that *it* uses, so that a verdict does not depend on the machine's load.
+A single operation on huge integers (`9^{9^{9^9}}`) never returns to Python, where an exception could
+end it: half a second later a second timer ends the process itself. Memory is bounded, too, and the
+process ends with its parent. Run as a script, by file name, so that it imports neither the package
+nor anything the package needs.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
+import os
 import signal
 import sys
 from typing import Any
 
 SECONDS = 3.0
+GRACE = 0.5
+MEMORY = 1 << 30  # bytes of address space, several times what honest formulas need
+PR_SET_PDEATHSIG = 1
 
 
 class _TooLongError(Exception):
@@ -28,9 +34,27 @@ def _too_long(number: int, frame: Any) -> None:
 
 
 def _bound(seconds: float) -> None:
-    """Raise after so much processor time; 0 lifts the bound. Where there is no such timer, none."""
+    """Raise after that much processor time, and end the process soon after; 0 lifts both bounds."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds + GRACE if seconds else 0)
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when the parent dies, where the system offers that; end now if it is already dead."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit()
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    except (ImportError, ValueError, OSError):
+        pass  # not offered by this system, or already bounded more tightly
 
 
 def _equal(parse: Any, verify: Any, gold: str, answer: str) -> bool:
@@ -46,6 +70,7 @@ def _equal(parse: Any, verify: Any, gold: str, answer: str) -> bool:
 
 def main() -> None:
     """Serve until the parent closes the pipe; the first line out says that all is loaded."""
+    _end_with(int(sys.argv[1]))
     logging.disable(logging.CRITICAL)
     try:
         from math_verify import parse, verify
@@ -55,6 +80,7 @@ def main() -> None:
     if hasattr(signal, "SIGPROF"):
         signal.signal(signal.SIGPROF, _too_long)
     _equal(parse, verify, "x+1", "1+x")  # loads what is only loaded when first used
+    _limit_memory()
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         gold, answer = json.loads(line)

@@ -1,7 +1,7 @@
 """Whether two formulas are equal, by math-verify, bounded in time and safe in any thread.
 
-One child process is started at the first question and kept; a question that takes too long ends
-it, counts as "not equal", and the next question starts another.
+One child process is started at the first question and kept; a question that takes too much time or
+memory ends it, counts as "not equal", and the next question starts another.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import threading
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
-# The child bounds its own processor time (`math_worker.py`); this is for when it cannot.
+# The child bounds its own processor time to 3 s (`math_worker.py`); this is for when it cannot.
 SECONDS = 20.0
 START_SECONDS = 60.0
 MAX_LENGTH = 600
@@ -31,28 +30,39 @@ NOT_INSTALLED = (
 
 
 class _Child:
-    """One running child and the thread that reads its answers."""
+    """One running child and the thread that started it and reads its answers.
+
+    The child is killed when the thread that started it ends, so that must not be a caller's thread:
+    the reader lives exactly as long as the child.
+    """
 
     def __init__(self) -> None:
-        script = Path(__file__).with_name("math_worker.py")
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-u", str(script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-        )
         self.owner = os.getpid()
         self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.stdin: IO[str] = self.process.stdin
-        self.reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
+        started: queue.SimpleQueue[subprocess.Popen[str] | OSError] = queue.SimpleQueue()
+        self.reader = threading.Thread(target=self._start_and_read, args=(started,), daemon=True)
         self.reader.start()
+        process = started.get()
+        if isinstance(process, OSError):
+            raise process
+        self.process = process
 
-    def _read(self, stdout: IO[str]) -> None:
-        for line in stdout:
+    def _start_and_read(self, started: queue.SimpleQueue[subprocess.Popen[str] | OSError]) -> None:
+        script = Path(__file__).with_name("math_worker.py")
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-u", str(script), str(self.owner)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+            )
+        except OSError as error:
+            started.put(error)
+            return
+        started.put(process)
+        for line in process.stdout or ():
             self.lines.put(line)
         self.lines.put("")  # the child is gone
 
@@ -61,9 +71,10 @@ class _Child:
 
     def ask(self, gold: str, answer: str, seconds: float) -> bool | None:
         """True or False; None when the child did not answer in time or is gone."""
+        assert self.process.stdin is not None
         try:
-            self.stdin.write(json.dumps([gold, answer]) + "\n")
-            self.stdin.flush()
+            self.process.stdin.write(json.dumps([gold, answer]) + "\n")
+            self.process.stdin.flush()
         except (OSError, ValueError):
             return None
         reply = self.next_line(seconds)
@@ -83,7 +94,7 @@ class _Child:
         self.process.kill()
         self.process.wait()
         self.reader.join(timeout=5)
-        for pipe in (self.stdin, self.process.stdout):
+        for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError, ValueError):
                 if pipe is not None:
                     pipe.close()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from s3dlm.answers import expressions
+from s3dlm.answers import code, expressions
 from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_fraction
 
@@ -32,7 +32,8 @@ _MAX = 2000
 
 def normalise(kind_or_task: str, answer: str) -> str:
     """The canonical spelling of an answer; equal answers have equal spellings."""
-    return _NORMALISERS[kind_of(kind_or_task)](answer[:_MAX])
+    kind = kind_of(kind_or_task)
+    return _NORMALISERS[kind](answer[: code.MAX_LENGTH if kind == "code" else _MAX])
 
 
 def number_in(answer: str) -> Fraction | None:
@@ -48,19 +49,19 @@ def number_in(answer: str) -> Fraction | None:
 
 def _number(answer: str) -> str:
     value = number_in(answer)
-    return _tidy(answer).lower() if value is None else _spell(value)
+    return _tidy(answer).lower() if value is None else str(value)
 
 
 def _math(answer: str) -> str:
     text = _tidy(answer)
     value = _value(text, _MATH_UNITS)
     if value is not None:
-        return _spell(value)
+        return str(value)
     text = re.sub(r"\s+", "", text)
     text = _ASSIGNED.sub("", text, count=1) if _ASSIGNED.match(text) else text
     value = _value(text, _MATH_UNITS)
     if value is not None:
-        return _spell(value)
+        return str(value)
     return text.lower() if len(text) > 1 and text.isalpha() else text
 
 
@@ -115,15 +116,12 @@ def _mixed(match: re.Match[str]) -> Fraction | None:
     return -value if match[1] else value
 
 
-def _spell(value: Fraction) -> str:
-    return str(value)
-
-
 _NORMALISERS: dict[Kind, Callable[[str], str]] = {
     "number": _number,
     "math": _math,
     "choice": _choice,
     "expression": _expression,
     "grid": _grid,
+    "code": code.normalise,
     "text": _text,
 }

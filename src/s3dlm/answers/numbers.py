@@ -15,6 +15,9 @@ MAX_DIGITS = 40
 UNSIGNED = r"(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?+|\.[0-9]++)"
 NUMBER = re.compile(rf"-?{UNSIGNED}")
 
+_IN_TEXT = re.compile(r"([-−] ?\\?\$?)?([0-9][0-9.,]*+)")
+_MINUS = re.compile(r"(\S?)( {0,3})[-−]( ?)\\?\$?\Z")
+
 _RATIO = re.compile(rf"(-?{UNSIGNED})\s*/\s*(-?{UNSIGNED})")
 _FRAC = re.compile(
     rf"(-?)\\[dtc]?frac\s*(?:\{{\s*(-?{UNSIGNED})\s*\}}|([0-9]))\s*"
@@ -59,7 +62,25 @@ def _quotient(sign: str, above: str, below: str) -> Fraction | None:
     return -top / bottom if sign else top / bottom
 
 
-def first_number(text: str) -> str | None:
-    """The first numeral in a text, as written."""
-    match = NUMBER.search(text)
-    return match[0] if match else None
+def numbers_in(text: str) -> list[float]:
+    """Every number of a running text, with its sign; a minus between two operands is not a sign."""
+    found = []
+    for match in _IN_TEXT.finditer(text):
+        value = to_float(match[2].rstrip(".,"))
+        if value is not None:
+            negative = match[1] and negative_at(text, match.start(2))
+            found.append(-value if negative else value)
+    return found
+
+
+def negative_at(text: str, start: int) -> bool:
+    """Whether the numeral that starts here has a minus sign: `= -5`, `(-$5)`, `is -5`, not `10 - 5`."""
+    match = _MINUS.search(text, max(0, start - 12), start)
+    if match is None:
+        return False
+    previous, gap, spaced = match[1], match[2], match[3]
+    if spaced:  # "= - 5", but neither "x - 5" nor the bullet "- 5 apples"
+        return previous != "" and previous in "=(,{[<>"
+    if previous.isalpha():
+        return gap != ""  # "is -5", not "x-5"
+    return not (previous.isdigit() or (previous != "" and previous in ")]}%"))

@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from s3dlm.evaluation import console
+from s3dlm.errors import SettingsError
+from s3dlm.options import lists_from_pairs, values_of, with_setting_lists
 
-ModelName = Annotated[str, typer.Option("--model", help="tiny, a folder or a hub id.")]
+if TYPE_CHECKING:
+    from s3dlm.evaluation.plan import Plan
+    from s3dlm.evaluation.progress import Bars
+    from s3dlm.evaluation.report import Report
+    from s3dlm.tasks import Loaded
+
+ModelName = Annotated[
+    str, typer.Option("--model", help="A model: tiny (bundled), a folder or a hub id.")
+]
 TaskNames = Annotated[
     str | None,
-    typer.Option("--task", help="Names with commas, or FILE.jsonl:PROFILE; default: the model's."),
+    typer.Option(
+        "--task",
+        help="Tasks, separated by commas; FILE.jsonl:TASK for your own. Default: those "
+        "recommended for the model.",
+    ),
 ]
-Limit = Annotated[int | None, typer.Option(help="The first so many problems of each task.")]
-Seeds = Annotated[int, typer.Option(min=1, help="Runs of every problem, seeds 0, 1, ….")]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N problems per task.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds per problem: 0, 1, …")]
 Data = Annotated[
-    Path | None, typer.Option(help="Folder with the benchmarks' files; default: the hub.")
+    Path | None, typer.Option(help="Folder with benchmark files. Default: the Hugging Face hub.")
 ]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")]
-Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, float16.")]
-MaxRows = Annotated[
-    int | None, typer.Option(min=1, help="Rows a forward; default: found by trying.")
+Device = Annotated[str | None, typer.Option(help="Device: cpu, cuda, cuda:1 or mps.")]
+Dtype = Annotated[str | None, typer.Option(help="Precision: float32, bfloat16 or float16.")]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Canvases per forward pass. Default: measured. Results are equal."),
 ]
-Remember = Annotated[
+RowCache = Annotated[
     float,
     typer.Option(
         min=0,
-        help="GiB of rows to keep from one method and seed to the next: the same results several "
-        "times faster, with times for the first 10 problems only. 0: none.",
+        help="GiB of computed canvases to reuse between methods and seeds. Results are equal, the "
+        "run is several times faster, and only the first 10 problems are timed. 0: off.",
     ),
 ]
-RayCluster = Annotated[
-    str | None,
-    typer.Option("--ray", help="Spread over a Ray cluster: local, auto, or its address."),
+RayAddress = Annotated[
+    str | None, typer.Option("--ray", help="Run on a Ray cluster: local, auto or its address.")
 ]
-Traces = Annotated[int, typer.Option(help="Problems a task whose searches are written down.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The tables as JSON.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Ray workers. Default: one per GPU, or per core.")
+]
+FailOnError = Annotated[
+    int | None, typer.Option(min=1, help="Stop when this many samples have failed.")
+]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Run samples again that failed before.")
+]
+Traces = Annotated[int, typer.Option(help="Number of problems per task to record full traces for.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -50,37 +75,38 @@ def register(app: typer.Typer) -> None:
     app.command("demo")(demo_command)
 
 
+@with_setting_lists
 def eval_command(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")],
+    overrides: dict[str, list[Any]],
     model: ModelName = "tiny",
     task: TaskNames = None,
     method: Annotated[
-        str, typer.Option(help="Names with commas, see `s3dlm methods`; greedy: temperature 0.")
+        str, typer.Option(help="Methods, separated by commas: `s3dlm methods` lists them.")
     ] = "baseline,best_of_k,tilting,look_ahead,s3",
     limit: Limit = None,
     seeds: Seeds = 1,
-    particles: Annotated[
-        str | None, typer.Option("--particles", "-N", help="1,2,4 sweeps.")
+    more: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting as NAME=VALUE; repeatable.")
     ] = None,
-    branching: Annotated[str | None, typer.Option("--branching", "-b", help="1,2 sweeps.")] = None,
-    block_length: Annotated[str | None, typer.Option(help="2,8,64 sweeps.")] = None,
-    lam: Annotated[str | None, typer.Option(help="λ; 1,4 sweeps.")] = None,
-    temperature: Annotated[str | None, typer.Option(help="0.3,0.7 sweeps.")] = None,
-    gen_length: Annotated[int | None, typer.Option(help="Tokens of the answer's canvas.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Denoising steps.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Which positions are revealed first.")] = None,
-    verifier: Annotated[str | None, typer.Option(help="A profile or a TOML file.")] = None,
-    split: Annotated[str, typer.Option(help="test, or validation of generated tasks.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="Split: test, or validation for generated tasks.")
+    ] = "test",
     data: Data = None,
     traces: Traces = 0,
-    max_rows: MaxRows = None,
+    batch_size: BatchSize = None,
     device: Device = None,
     dtype: Dtype = None,
-    remember: Remember = 0.0,
-    ray: RayCluster = None,
+    row_cache: RowCache = 0.0,
+    ray: RayAddress = None,
+    workers: Workers = None,
+    fail_on_error: FailOnError = None,
+    retry_failed: RetryFailed = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate methods on tasks; killed at any moment, the same command goes on where it stopped.
+    """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
+
+    A setting applies to those of the methods that use it.
 
     s3dlm eval --model tiny --task countdown,sudoku --limit 50 --out runs/first
 
@@ -89,52 +115,53 @@ def eval_command(
     s3dlm eval --model GSAI-ML/LLaDA-8B-Instruct --task gsm8k --data benchmarks --out runs/llada
     """
     from s3dlm.evaluation import plan as plans
-    from s3dlm.evaluation import protocol, run
-    from s3dlm.tasks import recommended
 
-    swept = {
-        "particles": console.numbers("particles", particles, int),
-        "branching": console.numbers("branching", branching, int),
-        "block_length": console.numbers("block_length", block_length, int),
-        "lam": console.numbers("lam", lam, float),
-        "temperature": console.numbers("temperature", temperature, float),
-    }
-    fixed = {"gen_length": gen_length, "steps": steps, "policy": policy, "profile": verifier}
-    own = {name: value for name, value in fixed.items() if value is not None}
-    base = protocol.base_settings(model, own | _main_point(model, swept))
-    tuned = {
-        label: {name: value for name, value in some.items() if not swept.get(name)}
-        for label, some in recommended.tuned(model).items()
-    }
-    names = console.names(task) or list(recommended.tasks(model))
-    loaded, problems = console.prepare(
-        model, device, dtype, names, ray=ray, data=data, split=split, limit=limit
-    )
-    conditions = plans.grid(names, console.names(method), base, swept, tuned)
-    plan = run.Plan(conditions, base, problems, range(seeds), split, tuned, traces, remember)
-    console.evaluate(loaded, plan, out, max_rows)
-    console.finish(out, as_json)
+    chosen = {**overrides, **lists_from_pairs(more or [])}
+    sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
+    given = {name: _single(name, chosen[name]) for name in chosen if name not in sweeps}
+    names, defaults = _tasks(task, model), plans.defaults_of(model)
+    plans.grid(names, _names(method), defaults, given, sweeps)  # a mistake is reported at once
+    runner, problems = _prepare(
+        model, names, device=device, dtype=dtype, ray=ray, workers=workers, data=data,
+        split=split, limit=limit,
+    )  # fmt: skip
+    defaults = plans.defaults_of(_model(runner, model))
+    conditions = plans.grid(names, _names(method), defaults, given, sweeps)
+    plan = plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
+    _evaluate(runner, plan, out, batch_size, fail_on_error, retry_failed)
+    _finish(out, as_json)
 
 
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="A folder that `s3dlm eval` wrote.")],
-    grading: Annotated[
-        str | None, typer.Option(help="Mark the recorded texts anew: fixed, d1 or hex.")
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders that `s3dlm eval` wrote; several are compared.")
+    ],
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Method that the others are compared with. Default: best_of_k."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write; default: the folder.")] = None,
+    grading: Annotated[
+        str | None, typer.Option(help="Grade the recorded texts again: fixed, d1 or hex.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder. Default: the run's; needed for several.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the report of a run: Markdown, one HTML page, figures with their data. Needs no model.
+    """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
 
     s3dlm report runs/first
 
-    s3dlm report runs/first --grading d1 --out runs/first/d1
+    s3dlm report runs/first --reference greedy --grading d1 --out runs/first/d1
+
+    s3dlm report runs/small runs/large --out runs/both
     """
     from s3dlm.evaluation import report
 
-    console.print_report(
-        report.write(folder, grading=grading, out=out, show=console.viewer()), as_json
-    )
+    if len(folders) > 1 and out is None:
+        raise SettingsError("a report on several runs needs a folder of its own; give --out")
+    made = report.write(*folders, grading=grading, reference=reference, out=out, show=_viewer())
+    _print_report(made, as_json)
 
 
 def reproduce_command(
@@ -143,19 +170,25 @@ def reproduce_command(
     limit: Limit = None,
     seeds: Seeds = 3,
     sweep_problems: Annotated[
-        int, typer.Option(help="Problems for the curves over N, b and block length; 0: none.")
+        int,
+        typer.Option(help="Problems per task for the sweeps over N, b and block length; 0: none."),
     ] = 100,
     data: Data = None,
-    out: Annotated[Path | None, typer.Option(help="Default: runs/reproduce-MODEL.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run. Default: runs/reproduce-MODEL.")
+    ] = None,
     results: Annotated[
         Path | None, typer.Option(help="Also write the tables to this Markdown file.")
     ] = None,
     traces: Traces = 2,
-    max_rows: MaxRows = None,
+    batch_size: BatchSize = None,
     device: Device = None,
     dtype: Dtype = None,
-    remember: Remember = 2.0,
-    ray: RayCluster = None,
+    row_cache: RowCache = 2.0,
+    ray: RayAddress = None,
+    workers: Workers = None,
+    fail_on_error: FailOnError = None,
+    retry_failed: RetryFailed = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, from evaluation to report.
@@ -164,101 +197,237 @@ def reproduce_command(
 
     s3dlm reproduce --model GSAI-ML/LLaDA-8B-Instruct --data benchmarks --device cuda
     """
-    from s3dlm.evaluation import protocol
-    from s3dlm.tasks import recommended
+    from s3dlm.evaluation import plan as plans
 
-    names = console.names(task) or list(recommended.tasks(model))
-    loaded, problems = console.prepare(model, device, dtype, names, ray=ray, data=data, limit=limit)
-    plan = protocol.reproduction(
-        problems,
-        protocol.base_settings(model),
-        recommended.tuned(model),
-        range(seeds),
-        sweep_problems=sweep_problems,
-        traces=traces,
-        remember=remember,
-    )
+    runner, problems = _prepare(
+        model, _tasks(task, model), device=device, dtype=dtype, ray=ray, workers=workers,
+        data=data, limit=limit,
+    )  # fmt: skip
+    plan = plans.reproduction(
+        problems, plans.defaults_of(_model(runner, model)), range(seeds), sweep_problems=sweep_problems,
+        traces=traces, row_cache=row_cache,
+    )  # fmt: skip
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
-    console.evaluate(loaded, plan, folder, max_rows)
-    console.finish(folder, as_json, results)
+    _evaluate(runner, plan, folder, batch_size, fail_on_error, retry_failed)
+    _finish(folder, as_json, results)
 
 
 def tune_command(
     model: ModelName = "tiny",
     task: TaskNames = None,
-    method: Annotated[str, typer.Option(help="Names with commas.")] = "best_of_k,tilting,s3",
+    method: Annotated[
+        str, typer.Option(help="Methods, separated by commas.")
+    ] = "best_of_k,tilting,s3",
     limit: Limit = 50,
-    temperature: Annotated[str, typer.Option(help="To be tried.")] = "0.7,1.0,1.5,2.0",
-    lam: Annotated[str, typer.Option(help="To be tried.")] = "1,10,30,100",
-    out: Annotated[Path | None, typer.Option(help="Default: runs/tune-MODEL.")] = None,
+    temperature: Annotated[str, typer.Option(help="Temperatures to try.")] = "0.7,1.0,1.5,2.0",
+    lam: Annotated[str, typer.Option(help="Values of λ to try.")] = "1,10,30,100",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the runs. Default: runs/tune-MODEL.")
+    ] = None,
     device: Device = None,
     dtype: Dtype = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose temperature and λ for every method on the validation split of generated tasks.
+    """Choose temperature and λ of every method on the validation split of generated tasks.
 
     s3dlm tune --model tiny --limit 100
     """
-    from s3dlm.evaluation import protocol, tune
-    from s3dlm.tasks import recommended
+    from s3dlm.evaluation import plan as plans
+    from s3dlm.evaluation import tune
 
-    names = console.names(task) or list(recommended.tasks(model))
-    loaded, problems = console.prepare(model, device, dtype, names, split=tune.SPLIT, limit=limit)
+    runner, problems = _prepare(
+        model, _tasks(task, model), device=device, dtype=dtype, split=tune.SPLIT, limit=limit
+    )
     folder = out or Path("runs") / f"tune-{model.replace('/', '-')}"
     rows = tune.tune(
-        loaded,
+        runner,
         problems,
-        console.names(method),
-        protocol.base_settings(model),
+        _names(method),
+        plans.defaults_of(_model(runner, model)),
         folder,
-        temperatures=console.numbers("temperature", temperature, float),
-        lambdas=console.numbers("lam", lam, float),
-        observe=console.bars,
+        temperatures=values_of("temperature", temperature),
+        lambdas=values_of("lam", lam),
+        observe=bars,
     )
-    best = {label: tune.own(row) for label, row in tune.best_of(rows).items()}
+    best = {label: row.chosen() for label, row in tune.best_of(rows).items()}
     if as_json:
         typer.echo(json.dumps(best))
         return
     cells = [
-        (row.label, f"{row.temperature:g}", f"{row.lam:g}", f"{100 * row.accuracy:.1f}")
-        for row in sorted(rows, key=lambda row: (row.label, row.temperature, row.lam))
+        (
+            row.label,
+            f"{row.temperature:g}",
+            "–" if row.lam is None else f"{row.lam:g}",
+            f"{100 * row.accuracy:.1f}",
+        )
+        for row in sorted(rows, key=lambda row: (row.label, row.temperature, row.lam or 0))
     ]
-    console.print_rows(("method", "temperature", "λ", "accuracy (%)"), cells, "validation")
+    print_table(("method", "temperature", "λ", "accuracy (%)"), cells, "Validation")
     typer.echo(f"best: {json.dumps(best)} (written to {folder / 'tuned.json'})")
 
 
 def demo_command(
     model: ModelName = "tiny",
-    seconds: Annotated[float, typer.Option(help="For the comparison.")] = 150.0,
+    seconds: Annotated[float, typer.Option(help="Time for the comparison.")] = 150.0,
     out: Annotated[Path, typer.Option(help="Folder of the comparison.")] = Path("runs/demo"),
 ) -> None:
-    """Watch one search, then see the methods side by side: a few minutes on two cores.
+    """Show one search live, then compare methods: a few minutes on two cores.
 
     s3dlm demo
     """
-    from s3dlm.evaluation import demo, protocol, report
+    from s3dlm.evaluation import demo, report
+    from s3dlm.evaluation import plan as plans
     from s3dlm.models.registry import load
 
     loaded = load(model)
-    base = protocol.base_settings(model)
-    typer.echo("1. One search: four particles, two children each, a verifier that watches.\n")
-    result = demo.show(loaded, base)
+    defaults = plans.defaults_of(loaded)
+    typer.echo("1. One search, step by step.\n")
+    result = demo.show(loaded, defaults)
     typer.echo(f"\n{result.text}\nanswer: {result.answer}\n")
-    typer.echo(f"2. Five methods side by side on the same problems, about {seconds:.0f} s.\n")
+    typer.echo(f"2. Five methods on the same problems, about {seconds:.0f} s.\n")
     demo.clear(out)
-    demo.compare(loaded, base, out, seconds, console.bars)
-    typer.echo("\n3. What came of it.\n")
-    console.print_report(report.write(out, show=console.viewer()), as_json=False)
+    demo.compare(loaded, defaults, out, seconds, bars)
+    typer.echo("\n3. Results.\n")
+    _print_report(report.write(out, show=_viewer()), as_json=False)
 
 
-def _main_point(model: str, swept: dict[str, list[Any]]) -> dict[str, Any]:
-    """The point of a sweep that stands in the main tables: the recommended one, else the first."""
-    from s3dlm.settings import Settings
-    from s3dlm.tasks import recommended
+def _names(text: str | None) -> list[str]:
+    """The parts of an option that takes several names."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
-    usual = Settings.from_json(recommended.settings(model)).to_json()
-    return {
-        name: usual[name] if usual[name] in values else values[0]
-        for name, values in swept.items()
-        if values
-    }
+
+def _single(name: str, values: Sequence[Any]) -> Any:
+    from s3dlm.evaluation.plan import AXES
+
+    if len(values) != 1:
+        raise SettingsError(
+            f"{name} cannot be swept; give one value, or sweep one of: {', '.join(AXES)}"
+        )
+    return values[0]
+
+
+def _tasks(given: str | None, model: str) -> list[str]:
+    from s3dlm.models.defaults import defaults_of
+
+    return _names(given) or list(defaults_of(model).tasks)
+
+
+def _prepare(
+    model: str,
+    tasks: Sequence[str],
+    *,
+    device: str | None,
+    dtype: str | None,
+    ray: str | None = None,
+    workers: int | None = None,
+    **which: Any,
+) -> tuple[Any, dict[str, Loaded]]:
+    """Model and problems; missing data is reported before a large model is loaded.
+
+    With Ray the workers load the model, and the runner takes its place.
+    """
+    from s3dlm.evaluation.plan import load_problems
+    from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.registry import load
+
+    style = defaults_of(model).prompt_style
+    found = load_problems(tasks, style, **which)
+    runner: Any
+    if ray is None:
+        runner = load(model, device=device, dtype=dtype)
+        if runner.defaults.prompt_style != style:  # a model of another package may have its own
+            found = load_problems(tasks, runner.defaults.prompt_style, **which)
+    else:
+        from s3dlm.evaluation.distributed import RayRunner
+
+        runner = RayRunner(model, address=ray, workers=workers, device=device, dtype=dtype)
+    for name, some in found.items():
+        total = "" if len(some.samples) == some.total else f" of {some.total}"
+        typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)
+    return runner, found
+
+
+def _model(runner: Any, name: str) -> Any:
+    """The model whose recommendations count: the loaded one, or by name if workers load it."""
+    return runner if hasattr(runner, "defaults") else name
+
+
+def bars(plan: Plan) -> Bars:
+    """The progress display of a plan."""
+    from s3dlm.evaluation.progress import Bars
+
+    counts = {task: len(some.samples) for task, some in plan.problems.items()}
+    return Bars(plan.conditions, counts, len(plan.seeds))
+
+
+def _evaluate(
+    runner: Any,
+    plan: Plan,
+    folder: Path,
+    batch_size: int | None,
+    fail_on_error: int | None,
+    retry_failed: bool,
+) -> None:
+    """Run a plan on a model, or on a cluster that is closed afterwards."""
+    from s3dlm.evaluation.run import evaluate
+    from s3dlm.models.base import Model
+
+    closing = contextlib.nullcontext() if isinstance(runner, Model) else runner
+    try:
+        with closing, bars(plan) as shown:
+            evaluate(
+                runner, plan, folder, observer=shown, batch_size=batch_size,
+                fail_on_error=fail_on_error, retry_failed=retry_failed,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo(f"the same command resumes {folder}", err=True)
+        raise
+
+
+def _finish(folder: Path, as_json: bool, results: Path | None = None) -> None:
+    """Write the report of a run and print its tables."""
+    from s3dlm.evaluation import report
+
+    made = report.write(folder, show=_viewer())
+    if results is not None:
+        report.write_results(folder, results, sys.argv[1:])
+    _print_report(made, as_json)
+
+
+def _viewer() -> Callable[[Path], str]:
+    """Renders a trace as a standalone page."""
+    from s3dlm.viewer.page import standalone
+
+    return lambda trace: standalone([trace])
+
+
+def _print_report(made: Report, as_json: bool) -> None:
+    if as_json:
+        tables = [
+            {"title": g.title, "columns": g.columns, "rows": g.rows, "note": g.note}
+            for g in made.grids
+        ]
+        plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
+        typer.echo(json.dumps(plain, ensure_ascii=False))
+        return
+    for grid in made.short:
+        print_table(grid.columns, grid.rows, grid.title)
+    for line in (*made.verdict, *made.notes):
+        typer.echo(line)
+    typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    """A table in the terminal; a cell that begins with `*` is bold."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
+    Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
+    Console().print(table)
+    typer.echo()

@@ -1,7 +1,7 @@
-"""The figures: drawn from flat tables, readable in print and by the colour-blind.
+"""The figures, drawn from flat tables; the only file that imports matplotlib.
 
-The only file that knows matplotlib. Colours are Okabe and Ito's; every method has a marker and a
-line style of its own as well, so that nothing depends on colour alone.
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; every method also has its own
+marker and line style.
 """
 
 from __future__ import annotations
@@ -13,30 +13,20 @@ from typing import Any, cast
 import numpy as np
 
 from s3dlm.errors import MissingExtraError
+from s3dlm.evaluation.records import write_atomic, writing
 from s3dlm.evaluation.series import Table
 
-COLOURS = {
-    "greedy": "#999999",
-    "baseline": "#0072B2",
-    "best_of_k": "#009E73",
-    "tilting": "#CC79A7",
-    "look_ahead": "#56B4E9",
-    "s3": "#D55E00",
-    "twisted": "#E69F00",
-    "s3_paper": "#F0E442",
+LOOKS = {  # colour, marker, line style
+    "greedy": ("#999999", "x", ":"),
+    "baseline": ("#0072B2", "s", "--"),
+    "best_of_k": ("#009E73", "^", "-."),
+    "tilting": ("#CC79A7", "v", "-"),
+    "look_ahead": ("#56B4E9", "D", "-"),
+    "s3": ("#D55E00", "o", "-"),
+    "twisted": ("#E69F00", "P", "-"),
+    "s3_paper": ("#F0E442", "*", "-"),
 }
-MARKERS = {
-    "greedy": "x",
-    "baseline": "s",
-    "best_of_k": "^",
-    "tilting": "v",
-    "look_ahead": "D",
-    "s3": "o",
-    "twisted": "P",
-    "s3_paper": "*",
-}
-STYLES = {"baseline": "--", "best_of_k": "-.", "greedy": ":", "s3": "-"}
-SPARE = ("#000000", "#8C564B", "#7F7F7F", "#BCBD22")  # for methods that have no colour yet
+SPARE = ("#000000", "#8C564B", "#7F7F7F", "#BCBD22")  # for other methods
 
 # Fixed salt and no date: the same data gives the same file, byte for byte.
 RC = {
@@ -65,21 +55,21 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def colour(label: str) -> str:
-    return COLOURS.get(label) or SPARE[sum(label.encode()) % len(SPARE)]
+def look(label: str) -> tuple[str, str, str]:
+    """Colour, marker and line style of a method."""
+    return LOOKS.get(label) or (SPARE[sum(label.encode()) % len(SPARE)], "o", "-")
 
 
 def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
     """Draw one table as SVG and PNG, write its CSV, and return the SVG's text.
 
-    None when the table has no rows: a run without a sweep has nothing to show for it.
+    None if the table has no rows, as in a run without a sweep.
     """
     if not table.rows:
         return None
     plt = _pyplot()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{table.name}.csv").write_text(table.to_csv(), encoding="utf-8")
-    with plt.rc_context(RC):
+    write_atomic(folder / f"{table.name}.csv", table.to_csv())
+    with writing(folder), plt.rc_context(RC):
         figure = PAINTERS[table.name](plt, table, titles)
         for suffix in ("svg", "png"):
             metadata = {"Date": None} if suffix == "svg" else {"Software": None}
@@ -92,7 +82,7 @@ def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
 def _panels(
     plt: Any, table: Table, titles: Mapping[str, str], rows: int = 1, **shared: Any
 ) -> tuple[Any, Any, list[str]]:
-    """One column of axes a task, titled."""
+    """One column of axes per task, with its title."""
     tasks = [str(task) for task in table.values("task")]
     size = (2.9 * len(tasks) + 0.4, 2.6 * rows + 0.4)
     figure, axes = plt.subplots(
@@ -118,7 +108,7 @@ def _legend(figure: Any, axes: Any) -> None:
 
 
 def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    """A line for every method and branching: N grows along it."""
+    """A line per method and branching; N grows along it."""
     figure, axes, tasks = _panels(plt, table, titles)
     for axis, task in zip(axes[0], tasks, strict=True):
         for label in map(str, table.values("label")):
@@ -130,7 +120,8 @@ def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
                 name = f"{label}, b = {branching}" if len(branchings) > 1 else label
                 _with_error(axis, rows, "nfe", label, name, number)
         axis.set_xscale("log", base=2)
-        axis.set_xlabel("NFE: rows forwarded per problem")
+        axis.set_xlabel("NFE per problem")
+        axis.xaxis.set_major_formatter("{x:g}")
     axes[0][0].set_ylabel("accuracy (%)")
     _legend(figure, axes)
     return figure
@@ -139,23 +130,16 @@ def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
 def _with_error(
     axis: Any, rows: Sequence[Mapping[str, object]], x: str, label: str, name: str, number: int
 ) -> None:
-    """Accuracy in per cent with its 95 % interval; `number` tells lines of one method apart."""
-    value, low, high = (100 * _column(rows, column) for column in ("accuracy", "low", "high"))
-    line = ("-", "--", ":", "-.")[number % 4] if number else STYLES.get(label, "-")
+    """Accuracy in per cent with its 95 % interval; `number` distinguishes lines of one method."""
+    value, errors = _accuracy(rows)
+    colour, marker, line = look(label)
+    if number:
+        marker, line = ("o", "s", "^", "D")[number % 4], ("-", "--", ":", "-.")[number % 4]
     axis.errorbar(
-        _column(rows, x),
-        value,
-        yerr=np.vstack([value - low, high - value]),
-        label=name,
-        color=colour(label),
-        marker=("o", "s", "^", "D")[number % 4] if number else MARKERS.get(label, "o"),
-        markerfacecolor="white" if number else colour(label),
-        linestyle=line if len(rows) > 1 else "none",
-        markersize=4.5,
-        linewidth=1.2,
-        elinewidth=0.5,
-        capsize=1.5,
-    )
+        _column(rows, x), value, yerr=errors, label=name, color=colour, marker=marker,
+        markerfacecolor="white" if number else colour, markersize=4.5, linewidth=1.2,
+        linestyle=line if len(rows) > 1 else "none", elinewidth=0.5, capsize=1.5,
+    )  # fmt: skip
 
 
 def _confidence(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
@@ -163,21 +147,23 @@ def _confidence(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
     for axis, task in zip(axes[0], tasks, strict=True):
         for label in map(str, table.values("label")):
             rows = table.where(task=task, label=label)
+            colour, marker, line = look(label)
+            x, y = 100 * _column(rows, "progress"), _column(rows, "confidence")
+            every = max(1, len(rows) // 8)
             axis.plot(
-                100 * _column(rows, "progress"),
-                _column(rows, "confidence"),
-                label=label,
-                color=colour(label),
-                linestyle=STYLES.get(label, "-"),
-                marker=MARKERS.get(label, "o"),
-                markersize=3.5,
-                markevery=max(1, len(rows) // 8),
-                linewidth=1.3,
-            )
+                x, y, label=label, color=colour, linestyle=line, marker=marker, markersize=3.5,
+                markevery=every, linewidth=1.3,
+            )  # fmt: skip
         axis.set_xlabel("denoising progress (%)")
     axes[0][0].set_ylabel("mean top-1 confidence")
     _legend(figure, axes)
     return figure
+
+
+def _accuracy(rows: Sequence[Mapping[str, object]]) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracy in per cent, and the lengths of its error bars."""
+    value, low, high = (100 * _column(rows, column) for column in ("accuracy", "low", "high"))
+    return value, np.vstack([value - low, high - value])
 
 
 def _block_length(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
@@ -188,19 +174,14 @@ def _block_length(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
         lengths = sorted({int(cast("int", row["block_length"])) for row in table.where(task=task)})
         for number, label in enumerate(labels):
             rows = table.where(task=task, label=label)
-            at = [lengths.index(int(cast("int", row["block_length"]))) for row in rows]
-            value, low, high = (100 * _column(rows, name) for name in ("accuracy", "low", "high"))
+            at = np.array([lengths.index(int(cast("int", row["block_length"]))) for row in rows])
+            value, errors = _accuracy(rows)
+            hatch = ("", "//", "..", "xx", "\\\\", "--")[number % 6]
             axis.bar(
-                np.array(at) + (number - (len(labels) - 1) / 2) * width,
-                value,
-                width * 0.92,
-                yerr=np.vstack([value - low, high - value]),
-                label=label,
-                color=colour(label),
-                error_kw={"elinewidth": 0.6},
-                hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6],
+                at + (number - (len(labels) - 1) / 2) * width, value, width * 0.92, yerr=errors,
+                label=label, color=look(label)[0], error_kw={"elinewidth": 0.6}, hatch=hatch,
                 edgecolor="white",
-            )
+            )  # fmt: skip
         axis.set_xticks(range(len(lengths)), [str(length) for length in lengths])
         axis.set_xlabel("block length")
         axis.grid(axis="x", visible=False)
@@ -217,10 +198,10 @@ def _score_density(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
         for number, name in enumerate(names):
             rows = table.where(task=task, progress=name)
             if name == "direct":
-                look = {"color": "#555555", "linestyle": "--", "label": "direct samples, finished"}
+                style = {"color": "#555555", "linestyle": "--", "label": "without search"}
             else:
-                look = {"color": shades[number], "label": f"s3 at {name} of denoising"}
-            axis.plot(_column(rows, "score"), _column(rows, "density"), linewidth=1.3, **look)
+                style = {"color": shades[number], "label": f"s3 at {name} of denoising"}
+            axis.plot(_column(rows, "score"), _column(rows, "density"), linewidth=1.3, **style)
         axis.set_xlabel("verifier score")
         axis.set_xlim(0, 1)
     axes[0][0].set_ylabel("density")
@@ -235,16 +216,11 @@ def _score_heat(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
         rows = table.where(task=task)
         bins = len({row["score"] for row in rows})
         share = _column(rows, "share").reshape(-1, bins).T
+        top = max(0.05, float(np.quantile(_column(list(table.where()), "share"), 0.99)))
         image = axis.imshow(
-            share,
-            origin="lower",
-            aspect="auto",
-            extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
-            cmap="cividis",
-            vmin=0.0,
-            vmax=max(0.05, float(np.quantile(_column(list(table.where()), "share"), 0.99))),
-            interpolation="nearest",
-        )
+            share, origin="lower", aspect="auto", extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
+            cmap="cividis", vmin=0.0, vmax=top, interpolation="nearest",
+        )  # fmt: skip
         axis.set_xlabel("denoising step")
         axis.grid(visible=False)
     axes[0][0].set_ylabel("verifier score")
@@ -263,14 +239,14 @@ def _density_quality(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
         middle = (edges[1:] + edges[:-1]) / 2
         count, _ = np.histogram(density, edges)
         _bars(axes[0][column], edges, density, _column(rows, "base"), "#0072B2")
-        _landscape(axes[1][column], edges, middle, density, score, _column(rows, "right"), count)
+        _landscape(axes[1][column], edges, middle, density, score, _column(rows, "correct"), count)
         axis = axes[2][column]
         _bars(axis, edges, density, _column(rows, "tilted"), "#D55E00")
         base, _ = np.histogram(density, edges, weights=_column(rows, "base"))
         axis.stairs(base / base.sum(), edges, color="#0072B2", linestyle="--", label="base")
         axis.set_xlabel("log-density per token")
     for axis, name in zip(
-        axes[:, 0], ("base p₀: share", "score / right", "tilted: share"), strict=True
+        axes[:, 0], ("base p₀: share", "score / accuracy", "tilted: share"), strict=True
     ):
         axis.set_ylabel(name)
     _legend(figure, axes)
@@ -288,18 +264,18 @@ def _landscape(
     middle: np.ndarray,
     density: np.ndarray,
     score: np.ndarray,
-    right: np.ndarray,
+    correct: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Mean verifier score and share of right samples where there are enough to average."""
+    """Mean verifier score and accuracy, where there are enough samples to average."""
     enough = count >= 5
-    for values, label, look in (
+    for values, label, style in (
         (score, "mean verifier score", {"color": "#009E73", "marker": "^"}),
-        (right, "share right", {"color": "#000000", "marker": "o", "linestyle": ":"}),
+        (correct, "accuracy", {"color": "#000000", "marker": "o", "linestyle": ":"}),
     ):
         total, _ = np.histogram(density, edges, weights=values)
         mean = total[enough] / count[enough]
-        axis.plot(middle[enough], mean, label=label, markersize=3, linewidth=1.2, **look)
+        axis.plot(middle[enough], mean, label=label, markersize=3, linewidth=1.2, **style)
     axis.set_ylim(0, 1.03)
 
 
@@ -308,12 +284,9 @@ def _bound(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
     for axis, task in zip(axes[0], tasks, strict=True):
         rows = table.where(task=task)
         k = _column(rows, "k")
-        axis.plot(
-            k, _column(rows, "bound"), "--", color="#000000", label="bound: mean + σ·√(2 ln K)"
-        )
-        axis.plot(
-            k, _column(rows, "best_score"), "-^", color="#009E73", label="best of K, measured"
-        )
+        bound, best = _column(rows, "bound"), _column(rows, "best_score")
+        axis.plot(k, bound, "--", color="#000000", label="bound: mean + σ·√(2 ln K)")
+        axis.plot(k, best, "-^", color="#009E73", label="best of K, measured")
         axis.set_xlabel("K")
     axes[0][0].set_ylabel("verifier score")
     _legend(figure, axes)

@@ -1,8 +1,7 @@
-"""What a run was, written down: plan, data, model, versions, machine.
+"""What a run is, written beside its records: plan, data, model, versions, machine.
 
-A folder holds one plan. The same command again goes on where it stopped; a larger plan (more
-methods, more seeds, a higher limit) adds to it; a changed one is refused, because its rows would
-stand beside rows that mean something else.
+A folder holds one plan. The same command resumes it; a larger plan (more methods, more seeds, a
+higher limit) adds to it; a changed plan is refused, because its records would mean something else.
 """
 
 from __future__ import annotations
@@ -17,32 +16,36 @@ from typing import Any
 
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import write_atomic
-from s3dlm.settings import Settings
+from s3dlm.evaluation.records import Contents, to_line, write_atomic
 from s3dlm.tasks import Sample
 
-VERSION = 1
+VERSION = 2
 FILE = "manifest.json"
 SAMPLES = "samples.jsonl"
+_FIXED = ("model", "fingerprint", "prompt_style", "split", "token_counter")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The plan of a folder and the circumstances it ran in."""
+    """The plan of a folder, and the environment it ran in."""
 
     model: str
-    fingerprint: str
-    preset: str
+    fingerprint: str  # of the weights
+    prompt_style: str
     split: str
-    base: Mapping[str, Any]  # settings of the main comparison, before any sweep
     conditions: tuple[Condition, ...]
     seeds: tuple[int, ...]
-    counts: Mapping[str, int]  # problems asked, by task
-    origins: Mapping[str, str]  # where they come from, by task
+    counts: Mapping[str, int]  # number of problems by task
+    origins: Mapping[str, str]  # where the problems come from, by task
     token_counter: str
-    tuned: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        """A name for the run that does not change when its plan grows; every record carries it."""
+        plain = [getattr(self, name) for name in _FIXED]
+        return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -52,7 +55,10 @@ class Manifest:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Manifest:
         if row.get("v") != VERSION:
-            raise RecordError(f"manifest version {row.get('v')!r} is unknown; this is {VERSION}")
+            raise RecordError(
+                f"manifest version {row.get('v')!r} is not supported (this is {VERSION}); the run "
+                "was made by another version of s3dlm: start a new folder"
+            )
         fields = {name: value for name, value in row.items() if name != "v"}
         fields["conditions"] = tuple(Condition.from_json(one) for one in row["conditions"])
         fields["seeds"] = tuple(row["seeds"])
@@ -63,74 +69,105 @@ def read(folder: Path) -> Manifest:
     """The manifest of a folder that `s3dlm eval` wrote."""
     path = folder / FILE
     if not path.is_file():
-        raise RecordError(f"{folder} holds no {FILE}; name a folder that `s3dlm eval` wrote")
+        raise RecordError(f"{folder} has no {FILE}; give a folder that `s3dlm eval` wrote")
     try:
         return Manifest.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except RecordError as error:
+        raise RecordError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from error
 
 
-def commit(folder: Path, new: Manifest, samples: Mapping[str, Sequence[Sample]]) -> None:
-    """Write the plan down, or refuse it when the folder holds another."""
+def commit(
+    folder: Path, new: Manifest, samples: Mapping[str, Sequence[Sample]], stored: Contents
+) -> None:
+    """Write the plan, or refuse it if the folder holds another one."""
     if (folder / FILE).is_file():
-        refuse_changes(read(folder), new, folder)
+        old = read(folder)
+        refuse_changes(old, new, folder)
+        refuse_other_records(old, stored, folder)
         _refuse_other_problems(folder, samples)
+    elif stored.runs:
+        raise RecordError(
+            f"{folder} has records but no {FILE}, so their settings are unknown; restore the file, "
+            "or give another folder with --out"
+        )
     lines = [
-        json.dumps({"task": task, **dataclasses.asdict(sample)}, ensure_ascii=False)
+        to_line({"task": task, **dataclasses.asdict(sample)}).decode()
         for task, some in samples.items()
         for sample in some
     ]
-    write_atomic(folder / SAMPLES, "".join(f"{line}\n" for line in lines))
+    write_atomic(folder / SAMPLES, "".join(lines))
     text = json.dumps(new.to_json(), ensure_ascii=False, indent=1, sort_keys=False)
     write_atomic(folder / FILE, text + "\n")
 
 
-def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
-    """A plan may grow, never change."""
-    changes = [
-        f"{name} was {getattr(old, name)!r} and is now {getattr(new, name)!r}"
-        for name in ("model", "fingerprint", "preset", "split", "token_counter")
-        if getattr(old, name) != getattr(new, name)
-    ]
-    before = Settings.from_json(old.base).to_json()  # settings learnt since then: their defaults
-    changes += [
-        f"{name} was {value!r} and is now {new.base[name]!r}"
-        for name, value in before.items()
-        if new.base[name] != value
-    ]
-    if old.tuned != new.tuned:
-        changes.append(f"tuned settings were {dict(old.tuned)} and are now {dict(new.tuned)}")
-    changes += _shrunk(old, new)
-    if changes:
+def refuse_other_records(manifest: Manifest, stored: Contents, folder: Path) -> None:
+    """The records of a folder must belong to its manifest."""
+    known = {condition.spec for condition in manifest.conditions}
+    specs = {key[0] for key in (*stored.records, *stored.failures)}
+    if not stored.runs <= {manifest.run} or not specs <= known:
         raise RecordError(
-            f"{folder} holds another run: {'; '.join(changes)}. A plan may grow but not change: "
-            "repeat the first command, add to it, or name another folder with --out"
+            f"{folder / FILE} and the records beside it belong to different runs; restore the "
+            "file, or give another folder with --out"
         )
 
 
-def _shrunk(old: Manifest, new: Manifest) -> list[str]:
-    kept = {condition.spec for condition in new.conditions}
-    gone = [f"{c.task}/{c.label}" for c in old.conditions if c.spec not in kept]
-    changes = [f"the conditions {', '.join(gone)} are missing now"] if gone else []
+def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
+    """A plan may grow but not change."""
+    changes = [
+        f"{name} was {getattr(old, name)!r} and is now {getattr(new, name)!r}"
+        for name in _FIXED
+        if getattr(old, name) != getattr(new, name)
+    ]
+    changes += _changed_conditions(old.conditions, new.conditions)
     if not set(old.seeds) <= set(new.seeds):
         changes.append(f"seeds were {list(old.seeds)} and are now {list(new.seeds)}")
     changes += [
-        f"{task} had {count} problems and has now {new.counts.get(task, 0)}"
+        f"{task} had {count} problems and now has {new.counts.get(task, 0)}"
         for task, count in old.counts.items()
         if new.counts.get(task, 0) < count
     ]
-    return changes
+    if changes:
+        raise RecordError(
+            f"{folder} holds another run: {'; '.join(changes)}. A plan may grow but not change: "
+            "repeat the first command, add to it, or give another folder with --out"
+        )
+
+
+def _changed_conditions(old: Sequence[Condition], new: Sequence[Condition]) -> list[str]:
+    """Settings that differ in the main comparison, and conditions that are missing."""
+    kept = {condition.spec for condition in new}
+    now = {(c.task, c.label): c.settings.to_json() for c in new if c.main}
+    changes: dict[str, None] = {}
+    for condition in old:
+        if condition.spec in kept:
+            continue
+        before, after = condition.settings.to_json(), now.get((condition.task, condition.label))
+        if not condition.main or after is None:
+            changes[f"{condition.task}/{condition.label} is missing"] = None
+            continue
+        for name, value in before.items():
+            if after.get(name) != value:
+                changes[f"{name} was {value!r} and is now {after.get(name)!r}"] = None
+    return list(changes)
 
 
 def read_samples(folder: Path) -> dict[str, list[Sample]]:
     """The problems of a run by task, in their order."""
     path = folder / SAMPLES
     if not path.is_file():
-        raise RecordError(f"{folder} holds no {SAMPLES}; name a folder that `s3dlm eval` wrote")
+        raise RecordError(f"{folder} has no {SAMPLES}; give a folder that `s3dlm eval` wrote")
     found: dict[str, list[Sample]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        found.setdefault(row.pop("task"), []).append(Sample(**row))
+    *lines, _ = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            found.setdefault(row.pop("task"), []).append(Sample(**row))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise RecordError(
+                f"{path}, line {number}, is damaged ({error}); restore it or start a new folder"
+            ) from error
     return found
 
 
@@ -138,14 +175,14 @@ def _refuse_other_problems(folder: Path, samples: Mapping[str, Sequence[Sample]]
     for task, old in read_samples(folder).items():
         new = {sample.id: sample for sample in samples.get(task, ())}
         for sample in old:
-            if digest([sample]) != digest([new[sample.id]] if sample.id in new else []):
+            if _digest([sample]) != _digest([new[sample.id]] if sample.id in new else []):
                 raise RecordError(
-                    f"{folder} was begun with other problems: {sample.id} of task={task!r} has "
-                    "changed; use the data of the first run, or name another folder with --out"
+                    f"{folder} was started with other problems: {sample.id} of task={task!r} has "
+                    "changed; use the data of the first run, or give another folder with --out"
                 )
 
 
-def digest(samples: Iterable[Sample]) -> str:
+def _digest(samples: Iterable[Sample]) -> str:
     """A hash of problems with their gold answers."""
     plain = [[s.id, s.question, s.gold] for s in samples]
     return hashlib.sha256(json.dumps(plain, ensure_ascii=False).encode()).hexdigest()[:12]

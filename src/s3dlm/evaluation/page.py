@@ -1,8 +1,8 @@
-"""The report as one HTML page that needs nothing else: style, script, figures and data inside it.
+"""The report as one self-contained HTML page: style, script, figures and data are embedded.
 
 Questions, answers and outputs are untrusted text. Python escapes what it writes; the script sets
-text only, never markup; the embedded JSON cannot close its own element; and a policy forbids the
-page to load or send anything.
+text, never markup; the embedded JSON cannot close its own element; and a content security policy
+keeps the page from loading or sending anything.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, title_of
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
-NAMES = {  # what the bar at the top calls the sections
+NAMES = {  # section names in the navigation bar
     "accuracy": "Accuracy",
-    "comparisons": "Pairs",
+    "comparisons": "Comparisons",
     "ablation": "Ablation",
     "paper": "Paper",
+    "paper_cost": "Paper's cost",
     "cost": "Cost",
     "search": "Search",
     "sweep": "N and b",
@@ -34,6 +37,7 @@ NAMES = {  # what the bar at the top calls the sections
     "score_heat": "Heat map",
     "density_quality": "Density",
     "best_of_k_bound": "Bound",
+    "failures": "Failures",
 }
 
 
@@ -48,8 +52,10 @@ def render(
     facts: Mapping[str, str],
     grids: Sequence[Grid],
     figures: Sequence[tuple[str, str, str, str]],
+    reference: str,
+    target: Path,
 ) -> str:
-    """The whole page; `figures` are (key, title, caption, SVG text)."""
+    """The whole page, to be written to `target`; `figures` are (key, title, caption, SVG text)."""
     first = [grid for grid in grids if not grid.late]
     last = [grid for grid in grids if grid.late]
     anchors = [
@@ -57,14 +63,14 @@ def render(
         *((f"figure-{key}", NAMES.get(key, key)) for key, _, _, _ in figures),
         *((grid.key, NAMES.get(grid.key, grid.key)) for grid in last),
         ("problems", "Problems"),
-        ("setting", "Setting"),
+        ("settings", "Settings"),
     ]
     links = "".join(f'<li><a href="#{key}">{_text(name)}</a></li>' for key, name in anchors)
     body = [
         *(_table(grid) for grid in first),
         *(_figure(*figure) for figure in figures),
         *(_table(grid) for grid in last),
-        _browser(run),
+        _browser(run, reference),
         _facts(facts),
     ]
     sentences = "".join(f"<p>{_text(line)}</p>" for line in verdict)
@@ -76,8 +82,8 @@ def render(
         f'<header><h1>{_text(title)}</h1><div class="verdict">{sentences}</div></header>'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>{"".join(body)}</main>'
         f'<footer class="soft">Made by <code>s3dlm report</code> from {_text(str(_count(run)))} '
-        "records; every figure's data lies beside it as CSV.</footer>"
-        f'<script type="application/json" id="data">{_embedded(_problems(run))}</script>'
+        "records; the data of every figure is beside it as CSV.</footer>"
+        f'<script type="application/json" id="data">{_embedded(_problems(run, target))}</script>'
         f"<script>{_asset('report.js')}</script></body></html>\n"
     )
 
@@ -113,7 +119,7 @@ def _table(grid: Grid) -> str:
 
 
 def _is_word(grid: Grid, column: int) -> bool:
-    """A column of names reads from the left, a column of numbers from the right."""
+    """Columns of names are aligned left, columns of numbers right."""
     return all(row[column][:1].isalpha() for row in grid.rows)
 
 
@@ -134,10 +140,10 @@ def _figure(key: str, title: str, caption: str, svg: str) -> str:
 
 def _facts(facts: Mapping[str, str]) -> str:
     pairs = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in facts.items())
-    return f'<section id="setting"><h2>Setting</h2><dl class="facts">{pairs}</dl></section>'
+    return f'<section id="settings"><h2>Settings</h2><dl class="facts">{pairs}</dl></section>'
 
 
-def _browser(run: Evaluation) -> str:
+def _browser(run: Evaluation, reference: str) -> str:
     tasks = "".join(f'<option value="{_text(t)}">{_text(title_of(t))}</option>' for t in run.tasks)
     labels = run.labels()
 
@@ -148,35 +154,35 @@ def _browser(run: Evaluation) -> str:
         )
 
     return (
-        '<section id="problems"><h2>Problems, one by one</h2><div class="controls">'
+        '<section id="problems"><h2>Problems</h2><div class="controls">'
         f'<label>Task<select id="task"><option value="">all</option>{tasks}</select></label>'
         '<label>Show<select id="outcome"><option value="all">every problem</option>'
         '<option value="won">first method better than second</option>'
         '<option value="lost">first method worse than second</option>'
-        '<option value="failed">nobody right</option>'
-        '<option value="solved">everybody right</option></select></label>'
-        f'<label>First<select id="first">{choose("s3")}</select></label>'
-        f'<label>Second<select id="second">{choose("best_of_k")}</select></label>'
-        '<label>Words<input id="words" type="search" placeholder="in the question"></label>'
-        '<button id="back" type="button">Back</button><button id="next" type="button">Next</button>'
+        '<option value="failed">solved by no method</option>'
+        '<option value="solved">solved by all methods</option></select></label>'
+        f'<label>First method<select id="first">{choose(next((label for label in reversed(labels) if label != reference), ""))}</select></label>'
+        f'<label>Second method<select id="second">{choose(reference)}</select></label>'
+        '<label>Search<input id="words" type="search" placeholder="words in the question"></label>'
+        '<button id="back" type="button">Previous</button><button id="next" type="button">Next</button>'
         '</div><p class="soft" id="found" aria-live="polite"></p><div id="problem-list"></div>'
         "</section>"
     )
 
 
 def _embedded(data: object) -> str:
-    """JSON that can stand inside a script element whatever its strings say."""
+    """JSON that is safe inside a script element, whatever its strings contain."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _problems(run: Evaluation) -> dict[str, object]:
-    """The browser's data: per problem every main method's marks, answer, output and votes."""
+def _problems(run: Evaluation, target: Path) -> dict[str, object]:
+    """The data of the problem list: grades, answer, output and votes of every main method."""
     listed = []
     for task in run.tasks:
         rows: dict[str, list[dict[str, object]]] = {s.id: [] for s in run.samples[task]}
         for label, condition in run.main(task).items():
-            for sample, found in _by_sample(run, condition.spec).items():
+            for sample, found in _by_sample(run, condition, target).items():
                 rows[sample].append({"label": label, **found})
         listed += [
             {"task": task, "id": s.id, "question": s.question, "gold": _gold(s.gold), "rows": r}
@@ -187,15 +193,15 @@ def _problems(run: Evaluation) -> dict[str, object]:
     return {"problems": listed, "titles": titles, "seeds": list(run.manifest.seeds)}
 
 
-def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
+def _by_sample(run: Evaluation, condition: Condition, target: Path) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
-    for record in sorted(run.records[spec], key=lambda r: r.seed):
+    for record in sorted(run.records[condition], key=lambda r: r.seed):
         if record.sample in found:
-            found[record.sample]["marks"] += [record.correct]  # type: ignore[operator]
+            found[record.sample]["grades"] += [record.correct]  # type: ignore[operator]
             continue
-        trace = _trace(run.folder, f"{spec}-{record.sample}")
+        trace = _trace(run.folders[condition], f"{condition.spec}-{record.sample}", target)
         found[record.sample] = {
-            "marks": [record.correct],
+            "grades": [record.correct],
             "answer": record.answer,
             "text": record.text,
             "votes": ", ".join(one.answer or "none" for one in record.survivors),
@@ -204,10 +210,11 @@ def _by_sample(run: Evaluation, spec: str) -> dict[str, dict[str, object]]:
     return found
 
 
-def _trace(folder: Path, name: str) -> str | None:
-    """Where a search was written down: as a page to look at, else as the bare trace."""
-    found = (f"traces/{name}{suffix}" for suffix in (".html", ".jsonl"))
-    return next((path for path in found if (folder / path).is_file()), None)
+def _trace(folder: Path, name: str, target: Path) -> str | None:
+    """The trace of a search: its HTML page if there is one, else the trace file."""
+    found = (folder / "traces" / f"{name}{suffix}" for suffix in (".html", ".jsonl"))
+    path = next((path for path in found if path.is_file()), None)
+    return None if path is None else Path(os.path.relpath(path, target)).as_posix()
 
 
 def _gold(gold: object) -> str:

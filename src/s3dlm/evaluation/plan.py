@@ -1,8 +1,9 @@
-"""What is to be evaluated, as plain data: a grid of conditions, each with a stable hash.
+"""What an evaluation runs, as plain data: conditions with stable hashes, and the paper's protocol.
 
-A condition is one cell of a table: a task, a label such as "s3", and all settings but the seed.
-Two ways of writing the same run are one condition: best-of-K knows only K = N·b, and the baseline
-has neither particles nor branches, so a sweep never pays for them twice.
+A condition is one cell of a table: a task, a label such as "s3", and all settings but the seed. This
+is the only file of evaluation that knows which settings a method uses: a setting that is given for
+several methods applies to those that use it, and two ways of writing the same run are one condition
+(best-of-K depends on K = N·b alone), so that a sweep never pays for them twice.
 """
 
 from __future__ import annotations
@@ -10,135 +11,244 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from s3dlm import tasks as benchmarks
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.search.methods import METHODS
-from s3dlm.settings import Settings
+from s3dlm.models import defaults as models
+from s3dlm.models.base import Model
+from s3dlm.search.methods import METHODS, all_methods
+from s3dlm.settings import Settings, declarations, only_used
+from s3dlm.tasks import Loaded
 
-# "greedy" is the baseline without sampling: what LLaDA's own decoding does by default.
-# "s3_paper" is s3 with the paper's λ, whatever was tuned.
+# "greedy" is the baseline without sampling, which is LLaDA's own decoding by default.
+# "s3_paper" is s3 with the paper's λ, whatever the model recommends.
 ALIASES: Mapping[str, Mapping[str, object]] = {
     "greedy": {"method": "baseline", "temperature": 0.0},
     "s3_paper": {"method": "s3", "lam": 1.0},
 }
-
-ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five rows
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
+ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five methods
+MAIN = ("greedy", *ABLATION)
+ONE_SEED = ("twisted", "s3_paper")  # extra methods that `reproduce` runs with one seed
+SWEPT = ("best_of_k", "s3")
+PARTICLES, BRANCHING = (1, 2, 4, 8, 16), (1, 2, 4)
+BLOCK_SWEPT = ("baseline", "best_of_k", "s3")
+BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
 
-DEFAULTS = Settings().to_json()
-
-Tuned = Mapping[str, Mapping[str, object]]  # settings that one label alone has, by label
+Defaults = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
+Given = Mapping[str, Any]  # settings by name
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One cell of the grid; `settings.seed` is 0 here and set for each run.
 
-    A sweep may be content with fewer problems and seeds than the main comparison; how many does
-    not change what a row means, so it is no part of the hash.
+    A sweep may use fewer problems and seeds than the main comparison. How many does not change what
+    a record means, so it is not part of the hash.
     """
 
     task: str
     label: str
     settings: Settings
-    problems: int | None = None  # the first so many; None: all
+    problems: int | None = None  # only the first ones; None: all
     seeds: int | None = None
+    main: bool = True  # part of the main comparison, not of a sweep
 
     @property
     def spec(self) -> str:
-        """Twelve hex digits: equal for equal conditions, on every machine, whatever the seed.
+        """Twelve hex digits, equal for equal conditions on every machine, whatever the seed.
 
-        Only what differs from the defaults is hashed, so that a setting the package learns later
-        leaves older runs their names; the manifest, which has every value, guards the rest.
+        Only what differs from the defaults is hashed, so a setting that is added to the package
+        later does not rename older runs; the manifest has every value.
         """
-        changed = {k: v for k, v in self.settings.to_json().items() if v != DEFAULTS[k]}
+        usual = {name: one.default for name, one in declarations().items()}
+        changed = {k: v for k, v in self.settings.to_json().items() if v != usual.get(k)}
         plain = {"task": self.task, **changed}
         plain.pop("seed", None)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def budget(self) -> tuple[int, int]:
+        """Particles and branching."""
+        return self.value("particles") or 1, self.value("branching") or 1
+
+    @property
+    def children(self) -> int:
+        """Canvases per step."""
+        return self.settings.method.size * self.settings.method.children
+
+    def value(self, name: str) -> Any:
+        """One setting by name; None if the method does not use it."""
+        return self.settings.to_json().get(name)
+
     def count(self, problems: int, seeds: int) -> int:
-        """Samples this condition asks for of what a run has."""
+        """Samples of this condition in a run of so many problems and seeds."""
         return min(problems, self.problems or problems) * min(seeds, self.seeds or seeds)
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "spec": self.spec,
-            "task": self.task,
-            "label": self.label,
-            "problems": self.problems,
-            "seeds": self.seeds,
-            "settings": self.settings.to_json(),
-        }
+        plain = {name: getattr(self, name) for name in ("spec", "task", "label", *_COUNTS)}
+        return {**plain, "settings": self.settings.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Condition:
-        fields = {name: data[name] for name in ("task", "label", "problems", "seeds")}
+        fields = {name: data[name] for name in ("task", "label", *_COUNTS)}
         return cls(settings=Settings.from_json(data["settings"]), **fields)
 
 
-def settings_of(label: str, base: Settings, tuned: Tuned | None = None) -> Settings:
-    """The settings a label stands for, in the one form all equal runs share."""
-    if label not in METHODS and label not in ALIASES:
+_COUNTS = ("problems", "seeds", "main")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that decides the records, apart from the model."""
+
+    conditions: Sequence[Condition]
+    problems: Mapping[str, Loaded]  # by task
+    seeds: Sequence[int] = (0,)
+    split: str = "test"
+    traces: int = 0  # problems per task whose searches are recorded step by step
+    row_cache: float = 0.0  # GiB of canvases kept from one condition to the next; 0: none
+
+
+def defaults_of(model: str | Model) -> Defaults:
+    """The settings that a model, or the model of a name, recommends for each method and task."""
+    own = models.defaults_of(model) if isinstance(model, str) else model.defaults
+    return lambda method, task: Settings.recommended(own, method, task)
+
+
+def method_of(label: str) -> str:
+    """The method behind a label."""
+    name = str(ALIASES.get(label, {"method": label})["method"])
+    if name not in all_methods():
         raise SettingsError(unknown_name("method", label, [*METHODS, *ALIASES]))
-    changes: dict[str, object] = {
-        **(tuned or {}).get(label, {}),
-        **ALIASES.get(label, {"method": label}),
-    }
-    method = METHODS[str(changes["method"])]
-    if method.population == "one":
-        changes |= {"particles": 1, "branching": 1}
-    elif method.population == "all":
-        changes |= {"particles": base.particles * base.branching, "branching": 1}
-    if method.scored == "never":
-        changes |= {"lam": 1.0, "profile": None}  # without a score neither plays a part
-    return base.replace(**changes)
+    return name
+
+
+def uses(label: str, setting: str) -> bool:
+    """Whether a setting changes what a method does."""
+    return setting != "seed" and bool(only_used(METHODS[method_of(label)], {setting: None}))
+
+
+def settings_for(
+    label: str, defaults: Defaults, given: Given | None = None, task: str | None = None
+) -> Settings:
+    """The settings of a label: the defaults, then what is given as far as the method uses it."""
+    method = method_of(label)
+    changes = {name: value for name, value in (given or {}).items() if uses(label, name)}
+    own = {name: value for name, value in ALIASES.get(label, {}).items() if name != "method"}
+    return _canonical(defaults(method, task).replace(**{**changes, **own}))
+
+
+def _canonical(settings: Settings) -> Settings:
+    """The one form that all equal runs share."""
+    if settings.method.population != "product":
+        return settings
+    return settings.replace(particles=settings.method.size, branching=1)
 
 
 def grid(
     tasks: Sequence[str],
     labels: Sequence[str],
-    base: Settings,
-    sweeps: Mapping[str, Sequence[object]] | None = None,
-    tuned: Tuned | None = None,
+    defaults: Defaults,
+    given: Given | None = None,
+    sweeps: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Condition]:
-    """Every condition of a sweep once, in the order of tasks, then sweep points, then labels."""
+    """Every condition of a sweep once, in the order of tasks, then sweep points, then labels.
+
+    The main comparison is the point that s3 has by default, else the first.
+    """
     axes = {name: values for name, values in (sweeps or {}).items() if values}
+    _check_used(labels, given or {}, axes)
+    usual = defaults("s3", None).to_json()
+    main = {n: usual[n] if usual.get(n) in values else values[0] for n, values in axes.items()}
+    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    return unique(
+        Condition(
+            task, label, settings_for(label, defaults, {**(given or {}), **point}, task),
+            main=point == main,
+        )
+        for task in tasks
+        for point in sorted(points, key=lambda point: point != main)
+        for label in labels
+    )  # fmt: skip
+
+
+def _check_used(labels: Sequence[str], given: Given, axes: Mapping[str, Sequence[Any]]) -> None:
     for name in axes:
         if name not in AXES:
             raise SettingsError(unknown_name("sweep", name, AXES))
-    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
-    cells = (
-        Condition(task, label, settings_of(label, base.replace(**point), _untouched(tuned, axes)))
-        for task in tasks
-        for point in points
-        for label in labels
-    )
-    return unique(cells)
-
-
-def _untouched(tuned: Tuned | None, axes: Iterable[str]) -> Tuned:
-    """What was tuned, less what a sweep varies: the sweep's value is meant."""
-    return {
-        label: {name: value for name, value in own.items() if name not in set(axes)}
-        for label, own in (tuned or {}).items()
-    }
-
-
-def limited(
-    conditions: Iterable[Condition], problems: int | None, seeds: int | None
-) -> list[Condition]:
-    """The conditions on fewer problems and seeds."""
-    return [replace(c, problems=problems, seeds=seeds) for c in conditions]
+    for name in (*given, *axes):
+        if name not in declarations():
+            raise SettingsError(unknown_name("setting", name, declarations()))
+        if not any(uses(label, name) for label in labels):
+            raise SettingsError(
+                f"{name} has no effect on {', '.join(labels)}; leave it out, or add a method "
+                "that uses it (see `s3dlm methods`)"
+            )
 
 
 def unique(conditions: Iterable[Condition]) -> list[Condition]:
-    """The conditions without repeats, first come first: name the main comparison first."""
+    """The conditions without repeats; of equal ones the first counts."""
     found: dict[tuple[str, str], Condition] = {}
     for condition in conditions:
         found.setdefault((condition.label, condition.spec), condition)
     return list(found.values())
+
+
+def as_sweep(conditions: Iterable[Condition], problems: int | None) -> list[Condition]:
+    """The conditions outside the main comparison: one seed, and perhaps fewer problems."""
+    return [replace(c, problems=problems, seeds=1, main=False) for c in conditions]
+
+
+def load_problems(
+    tasks: Sequence[str],
+    prompt_style: str,
+    *,
+    data: Path | None = None,
+    split: str = "test",
+    limit: int | None = None,
+) -> dict[str, Loaded]:
+    """The problems of several tasks."""
+    return {
+        name: benchmarks.load(
+            benchmarks.get(name), prompt_style=prompt_style, data=data, split=split, limit=limit
+        )
+        for name in tasks
+    }
+
+
+def reproduction(
+    loaded: Mapping[str, Loaded],
+    defaults: Defaults,
+    seeds: Sequence[int],
+    *,
+    sweep_problems: int,
+    traces: int = 0,
+    row_cache: float = 0.0,
+) -> Plan:
+    """The paper's protocol: main comparison and ablation on all problems and seeds; the sweeps over
+    particles, branching and block length, which would cost far more, on fewer problems."""
+    names = list(loaded)
+    once = [replace(c, seeds=1) for c in grid(names, ONE_SEED, defaults)]
+    main = [*grid(names, MAIN, defaults), *once]
+    main.sort(key=lambda one: names.index(one.task))
+    sweeps: list[Condition] = []
+    if sweep_problems:
+        lengths = [length for length in BLOCK_LENGTHS if _fits(defaults("s3", None), length)]
+        axes = {"particles": PARTICLES, "branching": BRANCHING}
+        sweeps += grid(names, SWEPT, defaults, sweeps=axes)
+        sweeps += grid(names, BLOCK_SWEPT, defaults, sweeps={"block_length": lengths})
+    conditions = unique([*main, *as_sweep(sweeps, sweep_problems)])
+    return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)
+
+
+def _fits(settings: Settings, block_length: int) -> bool:
+    """Whether every block of this length gets a step."""
+    blocks = -(-settings.gen_length // block_length)
+    return blocks <= settings.steps and block_length <= settings.gen_length

@@ -1,10 +1,9 @@
-"""How far an evaluation is: a bar with time left and running accuracy, or plain lines in a log."""
+"""Progress of an evaluation: a bar with remaining time and accuracy, or plain lines in a log."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import (
@@ -19,10 +18,10 @@ from rich.progress import (
 from rich.text import Text
 
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Record
+from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.tables import title_of
 
-LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+LINE_EVERY = 10.0  # seconds between lines if there is no terminal
 
 
 def _duration(seconds: float) -> str:
@@ -32,13 +31,12 @@ def _duration(seconds: float) -> str:
 
 
 def weight(condition: Condition) -> int:
-    """What a sample of a condition is likely to cost: its rows, were none of them saved."""
-    settings = condition.settings
-    return settings.particles * settings.branching * settings.steps
+    """The likely cost of a sample: its NFE without deduplication."""
+    return condition.children * condition.settings.steps
 
 
 class _Left(ProgressColumn):
-    """Time left for all conditions together."""
+    """Remaining time for all conditions together."""
 
     def __init__(self, bars: Bars) -> None:
         super().__init__()
@@ -50,7 +48,7 @@ class _Left(ProgressColumn):
 
 
 class Bars:
-    """The observer the command line passes to `evaluate`."""
+    """The observer that the command line passes to `evaluate`."""
 
     def __init__(
         self, conditions: Sequence[Condition], counts: Mapping[str, int], seeds: int
@@ -58,9 +56,9 @@ class Bars:
         self.console = Console(stderr=True)
         self.conditions = list(conditions)
         self.total = sum(weight(c) * c.count(counts[c.task], seeds) for c in conditions)
-        self.done = self.fresh = 0  # in weights; fresh: done in this sitting
+        self.done = self.fresh = 0  # in weights; fresh: done in this session
         self.right: list[float] = []
-        self.count = self.number = 0
+        self.failed = self.number = 0
         self.started = self.spoken = time.monotonic()
         self.progress = Progress(
             TextColumn("{task.description}"),
@@ -79,17 +77,12 @@ class Bars:
             self.progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.console.is_terminal:
             self.progress.stop()
 
     def left(self) -> float | None:
-        """Seconds that the rest will take at the pace of this sitting."""
+        """Remaining seconds at the speed of this session."""
         if not self.fresh:
             return None
         return (time.monotonic() - self.started) * max(0, self.total - self.done) / self.fresh
@@ -97,7 +90,7 @@ class Bars:
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         self._finished()
         self.condition, self.size, self.number = condition, total, self.number + 1
-        self.right = [record.correct for record in done]
+        self.right, self.failed = [record.correct for record in done], 0
         self.done += weight(condition) * len(done)
         self.progress.reset(
             self.bar,
@@ -108,21 +101,29 @@ class Bars:
             visible=True,
         )
 
-    def record(self, condition: Condition, record: Record) -> None:
-        self.right.append(record.correct)
+    def record(self, condition: Condition, record: Record | Failure) -> None:
+        if isinstance(record, Failure):
+            self.failed += 1
+            said = f"{record.sample} failed: {record.error}: {record.reason}"
+            self.console.print(said, highlight=False, markup=False)
+        else:
+            self.right.append(record.correct)
         self.done += weight(condition)
         self.fresh += weight(condition)
-        self.progress.update(self.bar, completed=len(self.right), accuracy=self._accuracy())
-        if len(self.right) == self.size:
+        self.progress.update(self.bar, completed=self._count(), accuracy=self._accuracy())
+        if self._count() == self.size:
             self._finished()
         elif not self.console.is_terminal and time.monotonic() - self.spoken > LINE_EVERY:
-            self._say(f"{len(self.right)}/{self.size}")
+            self._say(f"{self._count()}/{self.size}")
+
+    def _count(self) -> int:
+        return len(self.right) + self.failed
 
     def _finished(self) -> None:
-        """One lasting line for a condition that is complete."""
-        if self.right and len(self.right) == self.size:
+        """One permanent line for a condition that is complete."""
+        if self._count() and self._count() == self.size:
             self._say(f"{self.size}/{self.size}")
-            self.right = []
+            self.right, self.failed = [], 0
 
     def _say(self, how_far: str) -> None:
         left = self.left()
@@ -131,10 +132,11 @@ class Bars:
         self.spoken = time.monotonic()
 
     def _name(self) -> str:
-        settings = self.condition.settings
+        particles, branching = self.condition.budget
         what = f"{title_of(self.condition.task)} {self.condition.label}"
-        size = f"N={settings.particles} b={settings.branching} block={settings.block_length}"
+        size = f"N={particles} b={branching} block={self.condition.settings.block_length}"
         return f"[{self.number}/{len(self.conditions)}] {what} ({size})".replace("[", "\\[", 1)
 
     def _accuracy(self) -> str:
-        return f"{100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
+        share = f"{100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
+        return f"{share} {self.failed} failed" if self.failed else share

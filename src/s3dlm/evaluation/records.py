@@ -1,26 +1,28 @@
-"""Finished samples as append-only JSON lines that outlive a kill at any moment.
+"""Finished samples as append-only JSON lines that survive a kill at any moment.
 
-A row is written once, whole, and forced to the disk before the next begins. What a kill can leave
-behind is therefore one torn last line; opening the store cuts it off, and that sample is run again.
-Everything that is measured with a clock sits under "time", so that two runs of the same seed are
-equal byte for byte without it.
+A line is written once, as a whole, and synced to the disk before the next one. A kill can therefore
+leave at most one incomplete last line; opening the store removes it, and that sample is run again.
+Every line ends with a checksum of its text, so a damaged line is found, and names the run it belongs
+to. A sample that could not be run is a line as well, with the reason. All measured times are under
+"time", so that two runs with the same seed are equal byte for byte without it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from s3dlm.errors import RecordError
 
-VERSION = 1
+VERSION = 2  # 1 had no checksums
 FILE = "records.jsonl"
 
 Key = tuple[str, str, int]  # (condition, sample, seed)
@@ -28,7 +30,7 @@ Key = tuple[str, str, int]  # (condition, sample, seed)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One survivor of a search: enough to vote, score and grade again without a model."""
+    """One survivor of a search, with all that voting, scoring and grading need."""
 
     text: str
     answer: str | None
@@ -46,156 +48,230 @@ class Record:
     spec: str
     sample: str
     seed: int
-    correct: float  # 1 right, 0 wrong; Sudoku under d1 grading: the share of right cells
+    correct: float  # 1 or 0; Sudoku under d1 grading: the share of correct cells
     answer: str | None
     text: str
     survivors: tuple[Candidate, ...]
-    nfe: int  # rows really forwarded
-    nfe_logical: int  # what Algorithm 1 would have paid
+    nfe: int  # forward passes of one canvas
+    nfe_logical: int  # what Algorithm 1 would need without deduplication
     steps: int
     tokens: int  # of the output, end tokens stripped
     answer_tokens: int  # of the extracted answer: what the paper's tables count
     confidence: float
-    ess: float | None  # mean over the steps, as a share of the children; None: never weighed
+    ess: float | None  # mean over the steps, divided by the children; None: no weights
     curve: tuple[float, ...] = ()  # mean confidence at every step
     scores: tuple[tuple[int, ...], ...] = ()  # children's scores at every step, in hundredths
-    seconds: float = 0.0  # from a search's first forward to its answer, in company of others
-    at: float | None = (
-        None  # seconds from the condition's start to this sample's end; None: not timed
-    )
+    seconds: float = 0.0  # from first forward pass to answer, in a batch with others
+    at: float | None = None  # seconds from the condition's start to this answer; None: not timed
 
     @property
     def key(self) -> Key:
         return (self.spec, self.sample, self.seed)
 
     def to_json(self) -> dict[str, Any]:
-        """The row as it is written: clocks apart from all that a seed decides."""
+        """The line as it is written, with measured times apart from all that a seed decides."""
         row = dataclasses.asdict(self)
         time = {name: row.pop(name) for name in ("seconds", "at")}
-        return {"v": VERSION, **row, "time": time}
+        return {**row, "time": time}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Record:
-        if row.get("v") != VERSION:
-            raise RecordError(f"record version {row.get('v')!r} is unknown; this is {VERSION}")
-        fields = {name: value for name, value in row.items() if name not in ("v", "time")}
+        fields = {name: value for name, value in row.items() if name != "time"}
         fields["survivors"] = tuple(Candidate(**one) for one in row["survivors"])
         fields["curve"] = tuple(row["curve"])
         fields["scores"] = tuple(tuple(step) for step in row["scores"])
         return cls(**fields, **row["time"])
 
 
-def _dump(row: Mapping[str, object]) -> bytes:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A sample that could not be run or graded."""
+
+    spec: str
+    sample: str
+    seed: int
+    error: str  # the name of the exception
+    reason: str
+
+    @property
+    def key(self) -> Key:
+        return (self.spec, self.sample, self.seed)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a record file holds."""
+
+    records: dict[Key, Record] = field(default_factory=dict)
+    failures: dict[Key, Failure] = field(default_factory=dict)
+    runs: set[str] = field(default_factory=set)  # the runs that wrote it: one, if all is well
+
+    def add(self, row: Record | Failure) -> None:
+        """A failure may be followed by a record of the same sample, a record by nothing."""
+        if row.key in self.records:
+            raise RecordError(
+                f"the sample {row.key} is already recorded; no sample may count twice"
+            )
+        self.failures.pop(row.key, None)
+        if isinstance(row, Record):
+            self.records[row.key] = row
+        else:
+            self.failures[row.key] = row
+
+
+def to_line(row: Mapping[str, object]) -> bytes:
+    """One line of JSON; text that is not valid Unicode is escaped."""
+    try:
+        return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(row, separators=(",", ":")).encode() + b"\n"
+
+
+def _sum(body: bytes) -> bytes:
+    return b',"sum":"%08x"}' % zlib.crc32(body)
+
+
+def _sealed(row: Record | Failure, run: str) -> bytes:
+    body = to_line({"v": VERSION, "run": run, **row.to_json()})[:-1]
+    return body[:-1] + _sum(body) + b"\n"
+
+
+def _opened(line: bytes) -> tuple[str, Record | Failure]:
+    """The run that wrote a line, and the line; damage raises ValueError."""
+    length = len(_sum(b""))
+    body = line[:-length] + b"}"
+    if line[-length:] != _sum(body):
+        if line.startswith(b'{"v":1,'):
+            raise RecordError(
+                f"version 1 has no checksums and is not supported (this is {VERSION}); run the "
+                "evaluation again in a new folder"
+            )
+        raise ValueError("its checksum is wrong")
+    row = json.loads(body)
+    if row.pop("v") != VERSION:
+        raise RecordError(f"its version is not supported (this is {VERSION})")
+    run = row.pop("run")
+    return run, Failure(**row) if "error" in row else Record.from_json(row)
+
+
+def read_all(folder: Path) -> Contents:
+    """All records and failures of a run, without an incomplete last line."""
+    path = folder / FILE
+    if not path.is_file():
+        raise RecordError(f"{folder} has no {FILE}; give a folder that `s3dlm eval` wrote")
+    return _parse(path, path.read_bytes())
 
 
 def read(folder: Path) -> list[Record]:
-    """All whole rows of a run, in the order they were finished; a torn last line is left out."""
-    path = folder / FILE
-    if not path.is_file():
-        raise RecordError(f"{folder} holds no {FILE}; name a folder that `s3dlm eval` wrote")
-    return list(_parse(path, path.read_bytes()))
+    """The records of a run, in the order they were finished."""
+    return list(read_all(folder).records.values())
 
 
-def _parse(path: Path, data: bytes) -> Iterator[Record]:
-    whole = data[: data.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), 1):
+def _parse(path: Path, data: bytes) -> Contents:
+    found = Contents()
+    *lines, _ = data.split(b"\n")  # JSON escapes line feeds, and nothing else ends a line
+    for number, line in enumerate(lines, 1):
         try:
-            yield Record.from_json(json.loads(line))
+            run, row = _opened(line)
+            found.add(row)
         except RecordError as error:
             raise RecordError(f"{path}, line {number}: {error}") from error
         except (ValueError, TypeError, KeyError) as error:
             raise RecordError(
-                f"{path}, line {number}, is no record ({error}); a kill tears only the last line, "
-                "so the file was changed by something else: restore it or start a new folder"
+                f"{path}, line {number}, is damaged ({error}); a kill damages only the last line, "
+                "so something else changed the file: restore it or start a new folder"
             ) from error
+        found.runs.add(run)
+    return found
 
 
 class Store:
-    """The open record file of one run: what is there, and a way to add to it."""
+    """The open record file of one run."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = _locked(folder / FILE)
-        self.keys: set[Key] = set()
+        self.path = folder / FILE
+        with writing(self.path):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            self.records = self._read(folder / FILE)
-        except RecordError:
-            self._file.close()
+            self._lock()
+            data = self.path.read_bytes()
+            self.contents = _parse(self.path, data)
+            self._end = data.rfind(b"\n") + 1
+            with writing(self.path):
+                os.ftruncate(self._file, self._end)  # what a kill left of an incomplete line
+        except BaseException:
+            self.close()
             raise
 
-    def _read(self, path: Path) -> list[Record]:
-        data = self._file.read()
-        records = list(_parse(path, data))
-        for record in records:
-            self._claim(record.key)
-        self._repair(data)
-        return records
+    def _lock(self) -> None:
+        """Two writers would mix their lines."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RecordError(
+                f"{self.path} is being written by another run; wait for it or give another folder"
+            ) from error
 
-    def _claim(self, key: Key) -> None:
-        if key in self.keys:
-            raise RecordError(f"the sample {key} is already recorded; nothing may count twice")
-        self.keys.add(key)
-
-    def _repair(self, data: bytes) -> None:
-        """Cut off what a kill left of an unfinished line, and stand at the end."""
-        self._file.truncate(data.rfind(b"\n") + 1)
-        self._file.seek(0, os.SEEK_END)
-        os.fsync(self._file.fileno())
-
-    def append(self, record: Record) -> None:
-        """Write one row, and return only when the disk has it."""
-        self._claim(record.key)
-        self._file.write(_dump(record.to_json()))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self.records.append(record)
+    def append(self, row: Record | Failure, run: str) -> None:
+        """Write one line and sync it to the disk; on failure the file stays as it was."""
+        self.contents.add(row)
+        data = memoryview(_sealed(row, run))
+        try:
+            with writing(self.path):
+                at = self._end
+                while data:
+                    written = os.pwrite(self._file, data, at)
+                    at, data = at + written, data[written:]
+                os.fsync(self._file)
+        except RecordError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._end)
+            raise
+        self._end = at
 
     def close(self) -> None:
-        self._file.close()
+        os.close(self._file)
 
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _locked(path: Path) -> BinaryIO:
-    """The file, held by this process alone: two writers would tear each other's lines."""
-    file = path.open("a+b")
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns a full disk, a read-only folder or a file-size limit into one clear line."""
     try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     except OSError as error:
-        file.close()
         raise RecordError(
-            f"{path} is being written by another run; wait for it or name another folder"
+            f"{path} cannot be written: {error.strerror or error}; what is already recorded is "
+            "safe: make room or give another folder, and repeat the command"
         ) from error
-    file.seek(0)
-    return file
 
 
 def write_atomic(path: Path, data: str) -> None:
-    """Replace a small file as a whole: a reader sees the old text or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace a file as a whole: a reader sees either the old text or the new one."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
 
 
 def canonical(records: Iterable[Record]) -> list[bytes]:
-    """Rows without their clocks, sorted by key: equal for equal runs, however they were made."""
-    rows = []
-    for record in sorted(records, key=lambda r: r.key):
-        row = record.to_json()
-        del row["time"]
-        rows.append(_dump(row))
-    return rows
+    """Lines without times, sorted by key: equal for equal runs, however they were made."""
+    rows = [record.to_json() for record in sorted(records, key=lambda r: r.key)]
+    return [to_line({name: row[name] for name in row if name != "time"}) for row in rows]

@@ -1,34 +1,36 @@
-"""A finished (or half-finished) run as Markdown and as one HTML page, from its records alone."""
+"""A run as Markdown and as one HTML page, from its records alone; it need not be finished."""
 
 from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from s3dlm import answers, tasks, verifier
 from s3dlm.errors import MissingExtraError
-from s3dlm.evaluation import figures, page, series, summary, tables
+from s3dlm.evaluation import comparisons, figures, page, series, summary, tables
+from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Candidate, write_atomic
 from s3dlm.evaluation.series import Table
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, title_of
 from s3dlm.tasks import Sample
 
-FULL_PROBLEMS, FULL_SEEDS = 500, 3  # what the project's own comparison asks
+FULL_PROBLEMS, FULL_SEEDS = 500, 3  # the size of the project's own comparison
 
 CAPTIONS: dict[str, tuple[str, str]] = {
     "accuracy_nfe": (
         "Accuracy against compute",
-        "Accuracy with 95 % intervals over NFE, the rows really forwarded for one problem, for "
-        "every (N, b) of the run, on the problems that all of them were asked. N grows along a line.",
+        "Accuracy with 95 % intervals over NFE, the forward passes per problem, for every (N, b) of "
+        "the run, on the problems that all of them share. N grows along a line.",
     ),
     "confidence": (
         "Confidence over denoising",
-        "Mean probability of the answer's tokens at every step: those revealed at the step that "
-        "revealed them, those still masked in the open block by their best token.",
+        "Mean probability of the answer's tokens at every step: for revealed tokens at the step "
+        "that revealed them, for masked ones in the current block that of the best token.",
     ),
     "block_length": (
         "Accuracy over block length",
@@ -36,8 +38,8 @@ CAPTIONS: dict[str, tuple[str, str]] = {
     ),
     "score_density": (
         "Verifier scores along the search",
-        "Kernel density of the children's scores at five moments of the search; dashed: finished "
-        "direct samples (best_of_k), which nothing steered.",
+        "Kernel density of the children's scores at five points of the search; dashed: finished "
+        "samples without search (best_of_k).",
     ),
     "score_heat": (
         "Verifier scores at every step",
@@ -45,13 +47,13 @@ CAPTIONS: dict[str, tuple[str, str]] = {
     ),
     "density_quality": (
         "Density and quality",
-        "Direct samples ordered by the model's own log-density. Top: where the model puts its "
-        "mass. Middle: what the verifier thinks of samples there, and how many are right. Bottom: "
-        "the target tilted by exp(λ·score) within each problem, against the base (dashed).",
+        "Samples without search, ordered by the model's log-density. Top: where the model puts its "
+        "mass. Middle: mean verifier score and accuracy there. Bottom: the target tilted by "
+        "exp(λ·score) within each problem, and the base (dashed).",
     ),
     "best_of_k_bound": (
         "Best of K against its bound",
-        "Mean over problems of the best verifier score among K direct samples, and of the bound "
+        "Mean over problems of the best verifier score among K samples without search, and of the bound "
         "mean + σ·√(2 ln K) with each problem's own mean and σ.",
     ),
 }
@@ -59,7 +61,7 @@ CAPTIONS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where a report lies and what it says first."""
+    """Where a report is, and its first statements."""
 
     markdown: Path
     html: Path
@@ -70,38 +72,55 @@ class Report:
 
 
 def write(
-    folder: Path,
-    *,
+    *folders: Path,
     grading: str | None = None,
+    reference: str | None = None,
     out: Path | None = None,
     show: Callable[[Path], str] | None = None,
 ) -> Report:
-    """Read a run, mark it anew if asked, and write report.md, report.html and figures/.
+    """Read one run or several, grade them again if asked, and write report.md, report.html, figures/.
 
-    `show` makes a page of a trace; with it, the problem browser leads to pages to look at.
+    All methods are compared with `reference`.
+    `show` renders a trace as an HTML page, which the list of problems then links to.
     """
-    run = summary.read(folder, summary.regrade(grading) if grading else None)
-    target = out or folder
-    for trace in sorted((folder / "traces").glob("*.jsonl")) if show else ():
+    run = read(folders, grading)
+    target = out or folders[0]
+    against = comparisons.reference_of(run, reference)
+    traces = [trace for folder in folders for trace in sorted((folder / "traces").glob("*.jsonl"))]
+    for trace in traces if show else ():
         shown = trace.with_suffix(".html")
         if show is not None and not shown.exists():
             write_atomic(shown, show(trace))
     drawn, notes = _draw(run, target / "figures", grading or "fixed")
-    grids = tables.all_tables(run)
-    verdict = tables.verdict(run) or ["No two methods to compare in this run."]
+    grids = tables.all_tables(run, comparisons.comparisons(run, against))
+    verdict = comparisons.verdict(run, against) or ["This run has no two methods to compare."]
     facts = _facts(run, grading or "fixed")
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
+    if run.failures:
+        verdict = [
+            *verdict,
+            f"{len(run.failures)} samples failed and are not counted; the report lists them.",
+        ]
     text = markdown(title, verdict, facts, grids, drawn)
     write_atomic(target / "report.md", text)
     pictures = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
-    html = page.render(run, title, verdict, facts, grids, pictures)
+    html = page.render(run, title, verdict, facts, grids, pictures, against, target)
     write_atomic(target / "report.html", html)
-    short = [grid for grid in (tables.brief(run), tables.duels(run)) if grid.rows]
+    short = [t for t in (tables.brief(run), comparisons.short_comparisons(run, against)) if t.rows]
     return Report(target / "report.md", target / "report.html", verdict, grids, short, notes)
 
 
+def read(folders: Sequence[Path], grading: str | None = None) -> Evaluation:
+    """One run, or several as one, named by their folders."""
+    grade = summary.regrade(grading) if grading else None
+    names = [folder.name for folder in folders]
+    names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+    runs = [summary.read(folder, grade) for folder in folders]
+    return summary.merge(list(zip(names, runs, strict=True)))
+
+
 def _draw(run: Evaluation, folder: Path, grading: str) -> tuple[dict[str, str], list[str]]:
-    """Figures that the run has data for, as SVG by name; without matplotlib none, and a note."""
+    """The figures that the run has data for, as SVG by name; without matplotlib none, and a note."""
     score, mark = scorer(run), marker(grading)
     samples = {task: series.direct(run, task, score, mark) for task in run.tasks}
     every: list[Table] = [
@@ -126,11 +145,12 @@ def _draw(run: Evaluation, folder: Path, grading: str) -> tuple[dict[str, str], 
 
 
 def scorer(run: Evaluation) -> series.Score:
-    """The verifier's score of a recorded text; recorded scores are taken as they are."""
+    """The verifier's score of a recorded text; recorded scores are used as they are."""
 
     @functools.cache
     def of_task(task: str) -> verifier.Verifier:
-        return verifier.for_task(tasks.get(task).profile, run.base.profile or "paper")
+        scored = (c.value("verifier") for c in run.main(task).values())
+        return verifier.for_task(tasks.get(task).profile, next(filter(None, scored), "paper"))
 
     def score(task: str, question: str, one: Candidate) -> float:
         if one.score is not None:
@@ -141,7 +161,7 @@ def scorer(run: Evaluation) -> series.Score:
 
 
 def marker(grading: str) -> series.Mark:
-    """Grades of texts, each text of a problem once."""
+    """Grades texts, each text of a problem once."""
     known: dict[tuple[str, str], float] = {}
 
     def mark(task: str, sample: Sample, text: str) -> float:
@@ -155,30 +175,47 @@ def marker(grading: str) -> series.Mark:
 
 
 def _facts(run: Evaluation, grading: str) -> dict[str, str]:
-    plan, base = run.manifest, run.base
+    plan = run.manifest
     count = sum(len(some) for some in run.records.values())
-    asked = sum(c.count(plan.counts[c.task], len(plan.seeds)) for c in plan.conditions)
+    planned = sum(c.count(plan.counts[c.task], len(plan.seeds)) for c in plan.conditions)
+    main = {c.label: c for c in plan.conditions if c.main}
+    shared = _shared([c.settings.to_json() for c in main.values()])
     return {
         "Model": f"{plan.model} (weights {plan.fingerprint})",
         "Problems": "; ".join(
             f"{title_of(task)}: {plan.counts[task]} ({plan.origins[task]})" for task in run.tasks
         ),
-        "Prompts": f"preset {plan.preset}, split {plan.split}",
-        "Grading": f"preset {grading}",
-        "Decoding": f"gen_length {base.gen_length}, steps {base.steps}, block_length "
-        f"{base.block_length}, temperature {base.temperature:g}, policy {base.policy}",
-        "Search": f"N = {base.particles}, b = {base.branching}, λ = {base.lam:g}, "
-        f"verifier profile {base.profile or 'paper'}",
-        "Tuned": "; ".join(
-            f"{label}: " + ", ".join(f"{k} {v:g}" for k, v in own.items())
-            for label, own in plan.tuned.items()
-        )
-        or "nothing: every method has the same temperature",
+        "Prompts": f"style {plan.prompt_style}, split {plan.split}",
+        "Grading": grading,
+        "Settings of all methods": _values(shared),
+        **{f"Settings of {label}": _own(c, shared) for label, c in main.items()},
         "Seeds": ", ".join(map(str, plan.seeds)),
-        "Records": f"{count} of {asked}" + ("" if count == asked else " (the run is unfinished)"),
+        "Records": _progress(count, len(run.failures), planned),
         "Versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
         "Machine": ", ".join(f"{name} {value}" for name, value in plan.machine.items()),
     }
+
+
+def _progress(count: int, failed: int, planned: int) -> str:
+    text = f"{count} of {planned}" + (f", {failed} failed" if failed else "")
+    return text if count + failed == planned else f"{text} (the run is unfinished)"
+
+
+def _shared(many: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all methods have in common."""
+    first = many[0] if many else {}
+    return {k: v for k, v in first.items() if all(one.get(k) == v for one in many)}
+
+
+def _own(condition: Condition, shared: Mapping[str, Any]) -> str:
+    values = condition.settings.to_json()
+    return _values({k: v for k, v in values.items() if k not in shared and k != "method"}) or "–"
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    """Settings in words, without the seed and what is left to the method."""
+    known = {k: v for k, v in values.items() if v is not None and k != "seed"}
+    return ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in known.items())
 
 
 def markdown(
@@ -195,7 +232,7 @@ def markdown(
         name, caption = CAPTIONS[key]
         parts.append(f"## {name}\n\n![{name}](figures/{key}.png)\n\n{caption}")
     parts += [markdown_table(grid) for grid in grids if grid.late]
-    parts.append("## Setting\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()))
+    parts.append("## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()))
     return "\n\n".join(parts) + "\n"
 
 
@@ -216,31 +253,31 @@ def markdown_table(grid: Grid, bold: Callable[[str], str] = lambda text: f"**{te
 
 
 def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
-    """The tables of a run as a page of the project's documentation, with the command that made it."""
+    """The tables of a run as a documentation page, with the command that made it."""
     run = summary.read(folder)
-    facts = _facts(run, "fixed")
+    facts, against = _facts(run, "fixed"), comparisons.reference_of(run)
+    grids = tables.all_tables(run, comparisons.comparisons(run, against))
     parts = [
         f"# Results on {run.manifest.model}",
-        "Made, tables and text alike, by one command:",
+        "Tables and text were made by one command:",
         f"```\ns3dlm {shlex.join(command)}\n```",
         *_reduced(run),
-        "Temperature and λ were chosen before, on the validation split alone "
-        "([how](protocols.md#tuning)); what each method got stands at the end.",
-        *tables.verdict(run),
-        *(markdown_table(grid) for grid in tables.all_tables(run)),
-        "## Setting\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
+        "Temperature and λ of each method were chosen on the validation split "
+        "([how](protocols.md#tuning)) and are listed at the end.",
+        *comparisons.verdict(run, against),
+        *(markdown_table(grid) for grid in grids),
+        "## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")
 
 
 def _reduced(run: Evaluation) -> list[str]:
-    """What a reader must know of a run that is smaller than the comparison we aim at."""
+    """A warning for a run that is smaller than the project's own comparison."""
     fewest, seeds = min(run.manifest.counts.values()), len(run.manifest.seeds)
     if fewest >= FULL_PROBLEMS and seeds >= FULL_SEEDS:
         return []
     return [
-        f"**A reduced run**: {fewest} problems a task and {seeds} seed(s) instead of "
-        f"{FULL_PROBLEMS} and {FULL_SEEDS}. It shows that the machinery works; its intervals are "
-        "too wide to rank methods. The full comparison is the same command without `--limit`, "
-        "`--seeds` and `--sweep-problems`."
+        f"**A reduced run**: {fewest} problems per task and {seeds} seed(s) instead of "
+        f"{FULL_PROBLEMS} and {FULL_SEEDS}. Its intervals are too wide to rank methods. For the full "
+        "comparison, run the command without `--limit`, `--seeds` and `--sweep-problems`."
     ]

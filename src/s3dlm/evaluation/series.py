@@ -1,4 +1,4 @@
-"""The data behind each figure, as flat tables: drawn by figures.py, written beside it as CSV."""
+"""The data of each figure as flat tables: drawn by figures.py, written beside it as CSV."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ SCORE_BINS = 25
 BANDWIDTH = 0.03  # of the score densities; scores lie in [0, 1]
 
 Score = Callable[[str, str, Candidate], float]  # (task, question, candidate) → verifier's score
-Mark = Callable[[str, Sample, str], float]  # (task, problem, text) → right or wrong
+Mark = Callable[[str, Sample, str], float]  # (task, problem, text) → grade
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """One direct sample of the model: nothing has steered it."""
+    """One sample of the model without search."""
 
     problem: str
     log_density: float  # mean log-probability of its tokens
     score: float  # the verifier's
-    right: float
+    correct: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,45 +68,38 @@ def _plain(value: object) -> object:
 
 
 def _sweep(run: Evaluation, *free: str) -> Iterator[Condition]:
-    """Conditions that differ from the main comparison in the named settings alone."""
-    fixed = {"lam", "temperature", "gen_length", "policy", "block_length", "steps"} - set(free)
+    """Conditions that differ from their label's main one in the free settings alone."""
     for condition in run.manifest.conditions:
-        main = next(iter(run.main(condition.task).values()), None)
-        same = run.main(condition.task).get(condition.label, main)
-        if same is None or not run.records[condition.spec]:
+        main = run.main(condition.task).get(condition.label)
+        if main is None or not run.records[condition]:
             continue
-        if all(getattr(condition.settings, k) == getattr(same.settings, k) for k in fixed):
+        ours, theirs = condition.settings.to_json(), main.settings.to_json()
+        if all(ours.get(name) == value for name, value in theirs.items() if name not in free):
             yield condition
-
-
-def _at_main_budget(run: Evaluation, condition: Condition) -> bool:
-    main = run.main(condition.task).get(condition.label)
-    ours = (condition.settings.particles, condition.settings.branching)
-    return main is not None and ours == (main.settings.particles, main.settings.branching)
 
 
 def _on_common_problems(
     run: Evaluation, conditions: Sequence[Condition]
 ) -> Iterator[tuple[Condition, Cell]]:
-    """Cells over the problems and seeds that all conditions of a task have: points of one curve
-    must not differ in what they were asked."""
+    """Cells over the problems and seeds that all conditions of a task have, so that the points of
+    one curve are comparable."""
     for task in run.tasks:
         some = [c for c in conditions if c.task == task]
-        asked = [{(r.sample, r.seed) for r in run.records[c.spec]} for c in some]
+        asked = [{(r.sample, r.seed) for r in run.records[c]} for c in some]
         common = set.intersection(*asked) if asked else set()
         for condition in some if common else ():
-            records = [r for r in run.records[condition.spec] if (r.sample, r.seed) in common]
+            records = [r for r in run.records[condition] if (r.sample, r.seed) in common]
             yield condition, summarise(condition, records)
 
 
 def accuracy_nfe(run: Evaluation) -> Table:
-    """Accuracy against rows really forwarded, over particles and branching."""
+    """Accuracy against NFE, over particles and branching."""
     rows = []
-    for condition, cell in _on_common_problems(run, list(_sweep(run))):
-        settings = condition.settings
-        where = (condition.task, condition.label, settings.particles, settings.branching)
+    for condition, cell in _on_common_problems(run, list(_sweep(run, "particles", "branching"))):
         value = cell.accuracy
-        rows.append((*where, cell.nfe, cell.nfe_logical, value.value, value.low, value.high))
+        nfe = (cell.nfe, cell.nfe_logical)
+        where = (condition.task, condition.label, *condition.budget)
+        rows.append((*where, *nfe, value.value, value.low, value.high))
     columns = ("task", "label", "particles", "branching", "nfe", "nfe_logical", "accuracy")
     return Table("accuracy_nfe", (*columns, "low", "high"), tuple(rows))
 
@@ -114,13 +107,9 @@ def accuracy_nfe(run: Evaluation) -> Table:
 def block_length(run: Evaluation) -> Table:
     """Accuracy over block lengths at the main comparison's budget."""
     rows = []
-    swept = [c for c in _sweep(run, "block_length") if _at_main_budget(run, c)]
-    for condition, cell in _on_common_problems(run, swept):
-        accuracy = cell.accuracy
-        length = condition.settings.block_length
-        rows.append(
-            (condition.task, condition.label, length, accuracy.value, accuracy.low, accuracy.high)
-        )
+    for condition, cell in _on_common_problems(run, list(_sweep(run, "block_length"))):
+        where = (condition.task, condition.label, condition.settings.block_length)
+        rows.append((*where, cell.accuracy.value, cell.accuracy.low, cell.accuracy.high))
     lengths = {label: {row[2] for row in rows if row[1] == label} for label in run.labels()}
     rows = [row for row in rows if len(lengths[row[1]]) > 1]  # only what was swept
     order = [*run.tasks, *run.labels()]
@@ -134,7 +123,7 @@ def confidence(run: Evaluation) -> Table:
     rows: list[tuple[object, ...]] = []
     for task in run.tasks:
         for label, condition in run.main(task).items():
-            curves = [r.curve for r in run.records[condition.spec] if r.curve]
+            curves = [r.curve for r in run.records[condition] if r.curve]
             length = max((len(curve) for curve in curves), default=0)
             for step in range(length):
                 values = [curve[step] for curve in curves if step < len(curve)]
@@ -144,7 +133,7 @@ def confidence(run: Evaluation) -> Table:
 
 def _scored(run: Evaluation, task: str, label: str = "s3") -> list[Record]:
     condition = run.main(task).get(label)
-    return [r for r in run.records[condition.spec] if r.scores] if condition else []
+    return [r for r in run.records[condition] if r.scores] if condition else []
 
 
 def _at(record: Record, progress: float) -> tuple[int, ...]:
@@ -195,16 +184,16 @@ def score_heat(run: Evaluation) -> Table:
 
 
 def direct(run: Evaluation, task: str, score: Score, mark: Mark) -> list[Direct]:
-    """The survivors of best-of-K (of the baseline where that was not run), scored and graded."""
+    """The survivors of best-of-K (of the baseline if that was not run), scored and graded."""
     condition = run.main(task).get("best_of_k") or run.main(task).get("baseline")
     problems = {sample.id: sample for sample in run.samples[task]}
     found = []
-    for record in run.records[condition.spec] if condition else ():
+    for record in run.records[condition] if condition else ():
         sample = problems[record.sample]
         for one in record.survivors:
-            right = mark(task, sample, one.text) if one.answer is not None else 0.0
+            correct = mark(task, sample, one.text) if one.answer is not None else 0.0
             value = score(task, sample.question, one)
-            found.append(Direct(sample.id, -one.nll, value, right))
+            found.append(Direct(sample.id, -one.nll, value, correct))
     return found
 
 
@@ -212,12 +201,14 @@ def density_quality(run: Evaluation, samples: Samples) -> Table:
     """Where the model puts its samples, how the verifier rates them, and the tilted target."""
     rows: list[tuple[object, ...]] = []
     for task in run.tasks:
+        tilted = run.main(task).get("s3")
+        lam = tilted.value("lam") if tilted else 1.0
         for problem, some in _by_problem(samples[task]).items():
-            tilt = np.exp(run.base.lam * np.array([one.score for one in some]))
+            tilt = np.exp(lam * np.array([one.score for one in some]))
             for one, weight in zip(some, tilt / tilt.sum(), strict=True):
-                what = (one.log_density, one.score, one.right)
+                what = (one.log_density, one.score, one.correct)
                 rows.append((task, problem, *what, 1 / len(some), float(weight)))
-    columns = ("task", "problem", "log_density", "score", "right", "base", "tilted")
+    columns = ("task", "problem", "log_density", "score", "correct", "base", "tilted")
     return Table("density_quality", columns, tuple(rows))
 
 

@@ -1,7 +1,8 @@
-"""The few statistics a comparison of methods needs, without a dependency.
+"""The few statistics that a comparison of methods needs, without a dependency.
 
-Methods meet on the same problems, so differences are tested in pairs. Several seeds of one problem
-are not independent: intervals count problems, and the bootstrap draws problems with all their seeds.
+Methods are compared on the same problems, so differences are paired. Several seeds of one problem are
+not independent: everything here counts problems, and the bootstrap draws problems with all their
+seeds. Over several tasks the figure is the mean of the tasks, and problems are drawn within each.
 """
 
 from __future__ import annotations
@@ -28,12 +29,11 @@ class Interval:
 class Comparison:
     """Method a against method b on the same problems: positive differences favour a."""
 
-    pairs: int
-    wins: int  # a right, b wrong
-    losses: int  # a wrong, b right
+    problems: int
+    wins: int  # problems on which a is better, as the mean over the seeds
+    losses: int
     difference: Interval  # of accuracies, bootstrap over problems
-    p_mcnemar: float
-    p_bootstrap: float
+    p: float  # the larger of the bootstrap's and the exact sign test's over problems
 
 
 def wilson(share: float, n: int) -> Interval:
@@ -48,7 +48,10 @@ def wilson(share: float, n: int) -> Interval:
 
 
 def mcnemar(wins: int, losses: int) -> float:
-    """Exact two-sided McNemar test: could a fair coin have split the disagreements so unevenly?"""
+    """McNemar's exact two-sided test, the sign test: would a fair coin split the wins so unevenly?
+
+    Each win or loss must be an independent trial: a problem, never a problem and seed.
+    """
     n, k = wins + losses, min(wins, losses)
     if n == 0:
         return 1.0
@@ -60,37 +63,36 @@ def mcnemar(wins: int, losses: int) -> float:
     return min(1.0, 2 * math.exp(top) * sum(math.exp(value - top) for value in logs))
 
 
-def bootstrap(differences: Sequence[float], draws: int = 10_000) -> tuple[Interval, float]:
-    """Mean of one difference a problem, its percentile interval and a two-sided p-value."""
-    values = np.asarray(differences, dtype=np.float64)
-    if values.size == 0:
+def bootstrap(tasks: Sequence[Sequence[float]], draws: int = 10_000) -> tuple[Interval, float]:
+    """The mean over tasks of one value per problem, its percentile interval, a two-sided p-value."""
+    groups = [np.asarray(values, dtype=np.float64) for values in tasks if len(values)]
+    if not groups:
         return Interval(math.nan, math.nan, math.nan), 1.0
     rng = np.random.default_rng(0)  # the same records give the same interval
-    means = np.empty(draws)
-    for start in range(0, draws, 500):  # in slices, so that memory stays small
-        count = min(500, draws - start)
-        index = rng.integers(0, values.size, size=(count, values.size))
-        means[start : start + count] = values[index].mean(axis=1)
+    means = np.zeros(draws)
+    for values in groups:
+        for start in range(0, draws, 500):  # in slices, so that memory stays small
+            count = min(500, draws - start)
+            index = rng.integers(0, values.size, size=(count, values.size))
+            means[start : start + count] += values[index].mean(axis=1) / len(groups)
     low, high = np.quantile(means, [0.025, 0.975])
-    tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    tail = min(int((means <= 1e-12).sum()), int((means >= -1e-12).sum()))
     p_value = min(1.0, 2 * (tail + 1) / (draws + 1))
-    return Interval(float(values.mean()), float(low), float(high)), p_value
+    value = float(np.mean([values.mean() for values in groups]))
+    return Interval(value, float(low), float(high)), p_value
 
 
-def compare(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Comparison:
-    """Paired comparison; each problem brings one mark a seed, in the same order on both sides."""
-    pairs = [
-        (x, y)
-        for first, second in zip(ours, theirs, strict=True)
-        for x, y in zip(first, second, strict=True)
-    ]
-    wins = sum(x > y for x, y in pairs)
-    losses = sum(x < y for x, y in pairs)
-    per_problem = [
-        float(np.mean(first) - np.mean(second)) for first, second in zip(ours, theirs, strict=True)
-    ]
-    difference, p_bootstrap = bootstrap(per_problem)
-    return Comparison(len(pairs), wins, losses, difference, mcnemar(wins, losses), p_bootstrap)
+Pairs = Sequence[tuple[Sequence[float], Sequence[float]]]  # per problem: grades by seed of a and b
+
+
+def compare(tasks: Sequence[Pairs]) -> Comparison:
+    """A paired comparison over one task or several."""
+    gaps = [[float(np.mean(a) - np.mean(b)) for a, b in pairs] for pairs in tasks]
+    every = [gap for task in gaps for gap in task]
+    wins, losses = sum(gap > 1e-12 for gap in every), sum(gap < -1e-12 for gap in every)
+    difference, p_bootstrap = bootstrap(gaps)
+    p = max(p_bootstrap, mcnemar(wins, losses))
+    return Comparison(len(every), wins, losses, difference, p)
 
 
 def expected_maximum(values: Sequence[float], k: int) -> float:

@@ -1,4 +1,4 @@
-"""The tables of a report, as plain text cells: written once, rendered as Markdown and as HTML."""
+"""The tables of a report as plain text cells, rendered as Markdown, HTML and in the terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from s3dlm import tasks as benchmarks
 from s3dlm.evaluation import paper, series
-from s3dlm.evaluation.plan import ALIASES
-from s3dlm.evaluation.statistics import Comparison, Interval
-from s3dlm.evaluation.summary import Cell, Evaluation, cells, paired
+from s3dlm.evaluation.plan import ALIASES, method_of
+from s3dlm.evaluation.statistics import Interval
+from s3dlm.evaluation.summary import Cell, Evaluation, cells, mean_accuracy
 from s3dlm.search.methods import METHODS
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
-RIVALS = ("best_of_k", "baseline")  # the verdict's opponents
-LEVEL = 0.05
+LISTED = 100  # failed samples in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
-    late: bool = False  # stands behind the figures
+    late: bool = False  # printed after the figures
 
 
 def title_of(task: str) -> str:
@@ -45,15 +44,11 @@ def number(value: float, digits: int = 1) -> str:
     return "–" if math.isnan(value) else f"{value:,.{digits}f}"
 
 
-def p_value(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
 def _main_cells(run: Evaluation) -> dict[str, dict[str, Cell]]:
     """Cells of the main comparison by task and label."""
     every = cells(run)
     return {
-        task: {label: every[c.spec] for label, c in run.main(task).items() if c.spec in every}
+        task: {label: every[c] for label, c in run.main(task).items() if c in every}
         for task in run.tasks
     }
 
@@ -74,13 +69,13 @@ def _best_marked(
 
 def accuracy(run: Evaluation) -> Grid:
     """Table 1: accuracy of the main methods."""
-    labels = [label for label in MAIN if label in run.labels()]
+    labels = [label for label in MAIN if label in run.labels()] or run.labels()
     rows = []
     for task, row in _main_cells(run).items():
         count = max((cell.problems for cell in row.values()), default=0)
         rows.append((title_of(task), str(count), *_best_marked(row, labels)))
     note = (
-        "Accuracy in per cent with Wilson's 95 % interval over problems; the mean over seeds. "
+        "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems. "
         "The highest of a row is emphasised. greedy is the baseline at temperature 0."
     )
     return Grid("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), tuple(rows), note)
@@ -96,83 +91,41 @@ def ablation(run: Evaluation) -> Grid:
     }
     rows = []
     for label in labels:
-        method = METHODS.get(str(ALIASES.get(label, {}).get("method", label)))
+        known = label in METHODS or label in ALIASES
+        method = METHODS[method_of(label)] if known else None
         ahead = "✓" if method and method.scored == "every step" else "×"
         tilt = "✓" if method and method.weight in ("tilt", "twist") else "×"
         rows.append((label, ahead, tilt, *(marked[task][label] for task in found)))
     columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
-    budget = run.base.particles * run.base.branching
-    note = f"All methods but the baseline have the budget K = N·b = {budget} rows a step."
+    note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
     return Grid("ablation", "Ablation (Table 2)", columns, tuple(rows), note)
 
 
 def brief(run: Evaluation) -> Grid:
     """Accuracy of every method on every task, narrow enough for a terminal."""
-    found = _main_cells(run)
-    marked = {
-        task: dict(zip(run.labels(), _best_marked(row, run.labels(), _plus_minus), strict=True))
-        for task, row in found.items()
-    }
-    rows = tuple((label, *(marked[task][label] for task in found)) for label in run.labels())
-    columns = ("Method", *(title_of(task) for task in found))
-    return Grid("brief", "Accuracy in per cent, ± half the 95 % interval", columns, rows)
+    found, labels = _main_cells(run), run.labels()
+    several = len(found) > 1
+    write = _plain if several else _short
+    columns = [_best_marked(row, labels, write) for row in found.values()]
+    names = [title_of(task) for task in found]
+    if several:
+        columns.append([_short(mean_accuracy(run, label)) for label in labels])
+        names.append("Mean [95 %]")
+    title = "Accuracy in per cent" if several else "Accuracy in per cent [95 % interval]"
+    return Grid("brief", title, ("Method", *names), tuple(zip(labels, *columns, strict=True)))
 
 
-def _plus_minus(interval: Interval) -> str:
-    return f"{100 * interval.value:.1f} ±{50 * (interval.high - interval.low):.1f}"
+def _plain(interval: Interval) -> str:
+    return number(100 * interval.value)
 
 
-def comparisons(run: Evaluation, ours: str = "s3") -> Grid:
-    """Paired tests of one method against every other on the same problems and seeds."""
-    rows = []
-    for task in run.tasks:
-        main = run.main(task)
-        for label, condition in main.items():
-            if ours not in main or label == ours:
-                continue
-            found = paired(run, main[ours], condition)
-            rows.append((title_of(task), f"{ours} − {label}", *_comparison(found)))
-    columns = ("Task", "Difference of", "Points [95 %]", "Wins : losses")
-    note = (
-        "Wins: problems and seeds that only the first method solved. McNemar's exact test counts "
-        "every (problem, seed) pair as independent, the bootstrap draws problems with all their "
-        "seeds (10,000 draws); trust the larger p-value."
-    )
-    full = (*columns, "p (McNemar)", "p (bootstrap)")
-    return Grid("comparisons", f"{ours} against the others, in pairs", full, tuple(rows), note)
-
-
-def duels(run: Evaluation, ours: str = "s3") -> Grid:
-    """The comparison in short, for a terminal: differences to the verdict's opponents."""
-    rows = []
-    for task in run.tasks:
-        main, cells_ = run.main(task), []
-        for rival in RIVALS:
-            if ours in main and rival in main:
-                found = paired(run, main[ours], main[rival])
-                worse = max(found.p_mcnemar, found.p_bootstrap)
-                cells_ += [_comparison(found)[0], p_value(worse)]
-        if cells_:
-            rows.append((title_of(task), *cells_))
-    columns = [name for rival in RIVALS for name in (f"{ours} − {rival}", "p")]
-    width = max((len(row) for row in rows), default=1)
-    return Grid("duels", "Differences in points [95 %]", ("Task", *columns)[:width], tuple(rows))
-
-
-def _comparison(found: Comparison) -> tuple[str, ...]:
-    gap = found.difference
-    points = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
-    significant = max(found.p_mcnemar, found.p_bootstrap) < LEVEL
-    return (
-        f"*{points}" if significant else points,
-        f"{found.wins} : {found.losses}",
-        p_value(found.p_mcnemar),
-        p_value(found.p_bootstrap),
-    )
+def _short(interval: Interval) -> str:
+    low, high = number(100 * interval.low, 0), number(100 * interval.high, 0)
+    return f"{_plain(interval)} [{low}, {high}]"
 
 
 def cost(run: Evaluation) -> Grid:
-    """Table 3: tokens, latency, rows."""
+    """Table 3: tokens and latency."""
     rows = [
         (
             title_of(task),
@@ -189,18 +142,18 @@ def cost(run: Evaluation) -> Grid:
     ]
     columns = ("Task", "Method", "Output tokens", "Answer tokens", "Timed")
     note = (
-        f"Tokens by {run.manifest.token_counter}; the paper's “effective tokens” of 3 to 6 are "
-        "those of the extracted answer. Total latency is the wall-clock of the timed samples, all "
-        "of them unless rows were remembered from one method to the next, without loading the "
-        "model; the paper's wall time is the mean of the stamps at which samples end, about half "
-        "of it. Conditions ran one after another in full batches."
+        f"Tokens counted by {run.manifest.token_counter}; the paper's “effective tokens” (3 to 6) "
+        "are those of the extracted answer. Total latency is the wall-clock time of the timed "
+        "samples without loading the model; with a row cache only the first samples are timed. The "
+        "paper's wall time is the mean of the times at which samples finish, about half of it. "
+        "Conditions ran one after another, batched."
     )
     full = (*columns, "Total latency (s)", "Wall time (s)", "s per sample")
     return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note, late=True)
 
 
 def search_figures(run: Evaluation) -> Grid:
-    """What the search did: rows, effective sample size, confidence."""
+    """What the search did: NFE, effective sample size, confidence."""
     rows = [
         (
             title_of(task),
@@ -215,18 +168,18 @@ def search_figures(run: Evaluation) -> Grid:
         for task, row in _main_cells(run).items()
         for label, cell in row.items()
     ]
-    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Rows saved", "ESS share")
+    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Saved", "ESS share")
     note = (
-        "NFE: rows really forwarded for one problem. Rows are saved where children are equal token "
-        "for token and where a text is finished early. ESS share: effective sample size of a "
-        "step's weights, divided by its children. Unanswered: no answer could be extracted."
+        "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
+        "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
+        "step's weights divided by the number of children. Unanswered: no answer was found."
     )
     full = (*columns, "Mean confidence", "Unanswered")
     return Grid("search", "What the search did", full, tuple(rows), note, late=True)
 
 
 def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
-    """Accuracy over particles and branching, where a run has swept them."""
+    """Accuracy over particles and branching, if a run has swept them."""
     found: dict[tuple[int, int], dict[str, str]] = {}
     for row in series.accuracy_nfe(run).where(label=label):
         point = (int(str(row["particles"])), int(str(row["branching"])))
@@ -240,68 +193,63 @@ def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
         for n, b in sorted(found)
     )
     columns = ("N", "b", *(title_of(task) for task in run.tasks))
-    note = "Accuracy [95 %] @ NFE, on the problems and seeds that every point of the sweep has."
+    note = "Accuracy [95 %] @ NFE, on the problems and seeds that all points of the sweep share."
     title = f"{label} over particles N and branching b"
     return Grid("sweep", title, columns, rows, note, late=True)
 
 
-def beside_paper(run: Evaluation) -> Grid | None:
-    """The paper's numbers beside ours; None unless model and setting are the paper's."""
-    if not paper.same_setting(run.manifest.model, run.base):
-        return None
-    rows = []
+def beside_paper(run: Evaluation) -> list[Grid]:
+    """The paper's Tables 1 to 3 beside ours; nothing unless model and settings are the paper's."""
+    s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
+    if not s3 or not all(paper.same_setting(run.manifest.model, c.settings) for c in s3):
+        return []
+    found, cost_rows = [], []
     for task, row in _main_cells(run).items():
         for label, printed in paper.ACCURACY.get(task, {}).items():
-            if label in row:
-                ours = row[label].accuracy
-                inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
-                rows.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
-    columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
-    return Grid("paper", "The paper's numbers beside ours", columns, tuple(rows))
-
-
-def verdict(run: Evaluation, ours: str = "s3") -> list[str]:
-    """One sentence a rival: where `ours` wins, loses, and where nothing can be said."""
-    lines = []
-    for rival in RIVALS:
-        won: list[str] = []
-        lost: list[str] = []
-        open_: list[str] = []
-        for task in run.tasks:
-            main = run.main(task)
-            if ours not in main or rival not in main:
+            if label not in row:
                 continue
-            found = paired(run, main[ours], main[rival])
-            clear = max(found.p_mcnemar, found.p_bootstrap) < LEVEL
-            name = f"{title_of(task)} ({100 * found.difference.value:+.1f})"
-            (open_ if not clear else won if found.difference.value > 0 else lost).append(name)
-        total = len(won) + len(lost) + len(open_)
-        if total:
-            lines.append(_sentence(ours, rival, won, lost, open_, total))
-    return lines
+            cell, ours = row[label], row[label].accuracy
+            inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
+            found.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
+            figures = zip(
+                paper.COST[task][label], (cell.answer_tokens, cell.latency, cell.wall), strict=True
+            )
+            cost_rows.append((title_of(task), label, *(number(v, 2) for p in figures for v in p)))
+    columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
+    pairs = [f"{name}, {whose}" for name in ("Tokens", "Latency (s)", "Wall time (s)")
+             for whose in ("paper", "ours")]  # fmt: skip
+    return [
+        Grid("paper", "The paper's accuracy beside ours", columns, tuple(found)),
+        Grid("paper_cost", "The paper's Table 3 beside ours", ("Task", "Method", *pairs),
+             tuple(cost_rows), late=True),
+    ]  # fmt: skip
 
 
-def _sentence(
-    ours: str, rival: str, won: list[str], lost: list[str], open_: list[str], total: int
-) -> str:
-    parts = [f"{ours} beats {rival} on {len(won)} of {total} tasks"]
-    parts[0] += f": {', '.join(won)}" if won else ""
-    if lost:
-        parts.append(f"loses on {', '.join(lost)}")
-    if open_:
-        parts.append(f"no significant difference on {', '.join(open_)}")
-    return "; ".join(parts) + f" (percentage points; both tests at p < {LEVEL})."
+def failures(run: Evaluation) -> Grid:
+    """The samples that failed, with their reasons."""
+    labels = {c.spec: (title_of(c.task), c.label) for c in run.manifest.conditions}
+    rows = tuple(
+        (*labels[one.spec], one.sample, str(one.seed), f"{one.error}: {one.reason}")
+        for one in run.failures[:LISTED]
+    )
+    more = len(run.failures) - len(rows)
+    note = "Failed samples count in no table. `s3dlm eval … --retry-failed` runs them again."
+    note += f" {more} more are not listed." if more else ""
+    columns = ("Task", "Method", "Sample", "Seed", "Reason")
+    return Grid("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)
 
 
-def all_tables(run: Evaluation) -> list[Grid]:
-    """Every table the run has data for, in reading order."""
-    maybe = (
+def all_tables(run: Evaluation, compared: Grid) -> list[Grid]:
+    """Every table the run has data for, in reading order; `compared` is made by comparisons.py."""
+    swept = sweep(run)
+    found = [
         accuracy(run),
-        comparisons(run),
+        compared,
         ablation(run),
-        beside_paper(run),
+        *beside_paper(run),
         cost(run),
         search_figures(run),
-        sweep(run),
-    )
-    return [grid for grid in maybe if grid is not None and grid.rows]
+        *([swept] if swept else []),
+        failures(run),
+    ]
+    return [grid for grid in found if grid.rows]

@@ -1,13 +1,15 @@
-"""Commands of this folder and its neighbours: parse, call, print."""
+"""The commands `estimate` and `export-generate`: parse, call, print."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from s3dlm.options import with_settings
 
 if TYPE_CHECKING:
     from s3dlm.estimate import Estimate
@@ -19,29 +21,31 @@ def register(app: typer.Typer) -> None:
     app.command("export-generate")(export_command)
 
 
+@with_settings
 def estimate_command(
+    overrides: dict[str, Any],
     model: Annotated[
         str, typer.Option(help="A hub id of the LLaDA or Dream family.")
     ] = "GSAI-ML/LLaDA-8B-Instruct",
-    task: Annotated[str, typer.Option(help="Says how many problems there are.")] = "gsm8k",
-    method: Annotated[str, typer.Option(help="A row of `s3dlm methods`.")] = "s3",
-    limit: Annotated[int | None, typer.Option(min=1, help="Problems, instead of all.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of every problem.")] = 1,
-    particles: Annotated[int, typer.Option("--particles", "-N", help="Kept a step.")] = 4,
-    branching: Annotated[int, typer.Option("--branching", "-b", help="Children of each.")] = 2,
-    gen_length: Annotated[int, typer.Option(help="Tokens of the answer's canvas.")] = 128,
-    steps: Annotated[int, typer.Option(help="Denoising steps.")] = 64,
-    gpu: Annotated[str, typer.Option(help="A100, H100, L40S or RTX4090.")] = "H100",
-    gpus: Annotated[str, typer.Option(help="Numbers of cards, with commas.")] = "1,8,64",
-    dollars: Annotated[float | None, typer.Option(help="What a card costs an hour.")] = None,
-    prompt_tokens: Annotated[int, typer.Option(help="Of a prompt, on average.")] = 256,
-    utilisation: Annotated[float, typer.Option(help="Share of the peak that is reached.")] = 0.3,
-    run: Annotated[
-        Path | None, typer.Option(help="A recorded run that says how many rows are really needed.")
+    task: Annotated[str, typer.Option(help="Task, which sets the number of problems.")] = "gsm8k",
+    method: Annotated[str, typer.Option(help="Method: `s3dlm methods` lists them.")] = "s3",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Number of problems. Default: all.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds per problem.")] = 1,
+    gpu: Annotated[str, typer.Option(help="GPU: A100, H100, L40S or RTX4090.")] = "H100",
+    gpus: Annotated[str, typer.Option(help="Numbers of GPUs, separated by commas.")] = "1,8,64",
+    dollars: Annotated[float | None, typer.Option(help="Price of a GPU per hour.")] = None,
+    prompt_tokens: Annotated[int, typer.Option(help="Mean length of a prompt in tokens.")] = 256,
+    utilisation: Annotated[
+        float, typer.Option(help="Share of the GPU's peak that is reached.")
+    ] = 0.3,
+    run: Annotated[
+        Path | None, typer.Option(help="A recorded run whose measured NFE is used.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what a run will cost before it starts: rows, time and dollars.
+    """Estimate what a run will cost: forward passes, time and dollars.
 
     s3dlm estimate --model GSAI-ML/LLaDA-8B-Instruct --task gsm8k --method s3
 
@@ -51,14 +55,13 @@ def estimate_command(
     from s3dlm.errors import SettingsError
     from s3dlm.settings import Settings
 
-    settings = Settings(
-        method=method, particles=particles, branching=branching, gen_length=gen_length,
-        steps=steps, block_length=min(64, gen_length),
-    )  # fmt: skip
+    settings = Settings(method, **_fitting(method, overrides))
     try:
         cards = [int(part) for part in gpus.split(",")]
     except ValueError as error:
-        raise SettingsError(f"gpus={gpus!r} is no list of whole numbers, as in 1,8,64") from error
+        raise SettingsError(
+            f"gpus={gpus!r} is not a list of whole numbers; write for example 1,8,64"
+        ) from error
     found = costs.estimate(
         model, settings, _problems(task, limit) * seeds, card=gpu, gpus=cards,
         prompt_tokens=prompt_tokens, utilisation=utilisation, dollars=dollars,
@@ -67,8 +70,19 @@ def estimate_command(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(found)))
     else:
-        measured = "at most" if run is None else f"by the share of {run}, about"
+        measured = "at most" if run is None else f"about (measured in {run})"
         _print(found, f"{method} on {task}, {model}, {gpu}", measured)
+
+
+def _fitting(method: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Blocks no longer than a short answer, unless they were given."""
+    from s3dlm.search.methods import find_method
+    from s3dlm.settings import declarations, only_used
+
+    usual = declarations()["block_length"].default
+    length = overrides.get("gen_length", usual)
+    block = only_used(find_method(method), {"block_length": min(usual, length)})
+    return {**block, **overrides}
 
 
 def _problems(task: str, limit: int | None) -> int:
@@ -82,16 +96,16 @@ def _problems(task: str, limit: int | None) -> int:
 
 def _print(found: Estimate, title: str, how: str) -> None:
     typer.echo(title)
-    typer.echo(f"{found.samples:,} samples of {how} {found.rows_per_sample:,.0f} rows each")
+    typer.echo(f"{found.samples:,} samples, {how} {found.nfe_per_sample:,.0f} NFE each")
     typer.echo(
-        f"{found.operations_per_row / 1e12:.2f} TFLOP a row, "
-        f"{found.rows_per_second:,.1f} rows a second on one card"
+        f"{found.operations_per_pass / 1e12:.2f} TFLOP per forward pass, "
+        f"{found.passes_per_second:,.1f} forward passes per second on one GPU"
     )
     if not found.fits:
         typer.echo(
-            f"the weights take {found.weights_bytes / 1e9:.0f} GB in bfloat16: more than a card has"
+            f"the weights need {found.weights_bytes / 1e9:.0f} GB in bfloat16: more than one GPU has"
         )
-    typer.echo(f"{'cards':>6} {'time':>10} {'dollars':>9}")
+    typer.echo(f"{'GPUs':>6} {'time':>10} {'dollars':>9}")
     for cost in found.costs:
         typer.echo(f"{cost.gpus:>6} {_time(cost.seconds):>10} {cost.dollars:>9,.2f}")
 
@@ -103,9 +117,11 @@ def _time(seconds: float) -> str:
 
 
 def export_command(
-    folder: Annotated[Path, typer.Argument(help="Where `custom_generate/generate.py` goes.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write `custom_generate/generate.py` to.")
+    ],
 ) -> None:
-    """Write the folder that makes `model.generate` of transformers search.
+    """Write a folder with which `model.generate` of transformers runs a search.
 
     s3dlm export-generate search
 

@@ -1,8 +1,7 @@
 """The search behind `model.generate(..., custom_generate=FOLDER)` of transformers.
 
-Whoever holds a masked diffusion model in transformers calls the search the way they call everything
-else: token ids in, token ids out, in transformers' own output class, with its streamers.
-`s3dlm export-generate FOLDER` writes the few lines transformers loads; they call `generate` here.
+Token ids in, token ids out, in transformers' own output class, with its streamers.
+`s3dlm export-generate FOLDER` writes the few lines that transformers loads; they call `generate` here.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from transformers.generation import GenerateDecoderOnlyOutput
 from s3dlm import engine
 from s3dlm.errors import ModelError, PromptError, SettingsError, unknown_name
 from s3dlm.models.base import Model
+from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.hf import LogitsModel
-from s3dlm.search.loop import Step
-from s3dlm.settings import Settings
+from s3dlm.search.step import Step
+from s3dlm.settings import Settings, declarations
 
-# What `generate` of transformers always hands on, and what has no meaning for a search.
+# Arguments of transformers that do not apply to a search: refused, or ignored without harm.
 UNUSED = frozenset(
     {
         "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "assistant_model",
@@ -34,14 +34,14 @@ HARMLESS = frozenset({"synced_gpus", "do_sample", "use_cache", "pad_token_id"})
 
 @dataclasses.dataclass
 class SearchOutput(GenerateDecoderOnlyOutput):  # type: ignore[misc]
-    """transformers' output for one sequence a prompt, with the search's own results beside it."""
+    """The output class of transformers, with the results of the searches."""
 
     sequences: Tensor  # (prompts, prompt + gen_length)
     results: tuple[engine.Result, ...] | None = None
 
 
 class PromptText(str):
-    """A prompt's text that remembers its ids, so that nothing is lost by decoding."""
+    """A prompt's text together with its ids, so that nothing is lost by decoding."""
 
     ids: list[int]
 
@@ -54,7 +54,7 @@ class PromptText(str):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdsTokenizer:
-    """transformers' tokenizer, for prompts that already are ids."""
+    """The tokenizer of transformers, for prompts that are already ids."""
 
     inner: Any
 
@@ -89,16 +89,17 @@ def generate(
     max_rows: int = 64,
     **others: Any,
 ) -> Tensor | SearchOutput:
-    """Search for the answer to every row of ids; settings of the search are keyword arguments."""
+    """Search for the answer to every prompt; settings of the search are keyword arguments."""
     ids = _input_ids(inputs, input_ids)
-    settings = _settings(others, max_new_tokens or getattr(generation_config, "max_new_tokens", 0))
+    length = max_new_tokens or getattr(generation_config, "max_new_tokens", 0)
+    settings = _settings(model, task, others, length)
     if tokenizer is None:
         raise SettingsError("the verifier reads text: pass tokenizer=… to generate")
     if eos_token_id is None:
         eos_token_id = model.config.eos_token_id
     wrapped = as_model(model, tokenizer, eos_token_id, mask_token_id, shift_logits)
     prompts = [PromptText.of(row, tokenizer) for row in _rows(ids, attention_mask)]
-    jobs = [engine.Job(text, task, settings, repr(text.ids), verifier) for text in prompts]
+    jobs = [engine.Job(text, task, settings, verifier=verifier) for text in prompts]
     canvas, results = _drain(wrapped, jobs, ids, streamer, max_rows)
     sequences = torch.cat([ids, canvas.to(ids.device)], dim=1)
     wanted = getattr(generation_config, "return_dict_in_generate", False)
@@ -114,14 +115,14 @@ def as_model(
     mask_token_id: int | None = None,
     shift_logits: bool | None = None,
 ) -> Model:
-    """A model that transformers holds, as ours; rows of one length run together, unpadded."""
+    """A model of transformers as one of ours; prompts of one length are batched without padding."""
     config = model.config
     mask = mask_token_id
     mask = getattr(config, "mask_token_id", None) if mask is None else mask
     mask = getattr(tokenizer, "mask_token_id", None) if mask is None else mask
     if mask is None:
         raise ModelError(
-            f"{type(model).__name__} names no mask token, so it is no masked diffusion model; if "
+            f"{type(model).__name__} has no mask token, so it is not a masked diffusion model; if "
             "it is one, pass mask_token_id=…"
         )
     shift = str(config.model_type).lower() == "dream" if shift_logits is None else shift_logits
@@ -129,13 +130,15 @@ def as_model(
     def logits(tokens: Tensor) -> Tensor:
         output = model(tokens)
         found: Tensor = output.logits if hasattr(output, "logits") else output[0]
-        # Dream says at one position what it thinks of the next.
+        # Dream predicts the token at the next position.
         return torch.cat((found[:, :1], found[:, :-1]), dim=1) if shift else found
 
     denoiser = LogitsModel(logits, int(mask), int(config.vocab_size), _context(config))
-    denoiser.device = model.device  # type: ignore[attr-defined]
+    denoiser.device = model.device
     ends = {eos_token_id} if isinstance(eos_token_id, int) else {*(eos_token_id or ())}
-    bare = "tiny"  # the preset that adds nothing: these prompts are already worded
+    bare = Defaults(
+        prompt_style="tiny"
+    )  # the prompt style that adds nothing: these prompts are complete
     return Model(type(model).__name__, denoiser, IdsTokenizer(tokenizer), frozenset(ends), bare)
 
 
@@ -155,25 +158,29 @@ def _input_ids(inputs: Tensor | None, input_ids: Tensor | None) -> Tensor:
 
 
 def _rows(ids: Tensor, mask: Tensor | None) -> Iterator[list[int]]:
-    """Prompts without their padding, on whichever side it is."""
+    """Prompts without their padding, on either side."""
     for index, row in enumerate(ids):
         yield row[mask[index].bool()].tolist() if mask is not None else row.tolist()
 
 
-def _settings(others: Mapping[str, Any], length: int | None) -> Settings:
-    """Settings by name; `max_new_tokens` alone means the paper's pace of two tokens a step."""
-    fields = {field.name for field in dataclasses.fields(Settings)}
+def _settings(
+    model: Any, task: str | None, others: Mapping[str, Any], length: int | None
+) -> Settings:
+    """Settings by name over what the checkpoint recommends; `max_new_tokens` alone means the
+    paper's two tokens per step."""
+    fields = {"method", *declarations()}
     given: dict[str, Any] = {}
     for name, value in others.items():
         if name in fields:
             given[name] = value
         elif name in UNUSED and value is not None:
-            raise SettingsError(f"{name} has no meaning for a search; leave it out")
+            raise SettingsError(f"{name} is not supported by a search; leave it out")
         elif name not in UNUSED | HARMLESS:
             raise SettingsError(unknown_name("generate's argument", name, fields))
     if length and "gen_length" not in given:
         given = {"gen_length": length, **_pace(length, given), **given}
-    return Settings.from_json(given)
+    defaults = defaults_of(str(getattr(model.config, "_name_or_path", "")))
+    return Settings.recommended(defaults, given.pop("method", "s3"), task, **given)
 
 
 def _pace(length: int, given: Mapping[str, Any]) -> dict[str, int]:
@@ -184,7 +191,7 @@ def _pace(length: int, given: Mapping[str, Any]) -> dict[str, int]:
 def _drain(
     model: Model, jobs: Sequence[engine.Job], ids: Tensor, streamer: Any, max_rows: int
 ) -> tuple[Tensor, list[engine.Result]]:
-    """Run the jobs, show their drafts, and find the ids of the chosen texts."""
+    """Run the jobs, stream their drafts, and find the ids of the chosen texts."""
     if streamer is not None:
         streamer.put(ids.cpu())
     last: dict[int, Step] = {}
@@ -215,7 +222,7 @@ def _chosen(model: Model, step: Step, result: engine.Result) -> Tensor:
     for row, survivor in zip(step.survivor.tolist(), result.survivors, strict=True):
         if survivor.text == result.text:
             return torch.from_numpy(step.tokens[row].copy())
-    # A method may choose a text it saw on the way; its canvas is gone, but its text is not.
+    # A method may choose a text of an earlier step, whose canvas is gone: encode its text.
     length = step.tokens.shape[1]
     ids = model.tokenizer.encode(result.text)[:length]
     fill = min(model.end_ids, default=model.denoiser.mask_id)

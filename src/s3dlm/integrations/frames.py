@@ -1,7 +1,4 @@
-"""Results, traces and runs as lists of flat dictionaries, one a row: `pandas.DataFrame(rows(...))`.
-
-pandas itself is not needed here; whatever reads a list of dictionaries reads these.
-"""
+"""Results, traces and runs as lists of flat dictionaries, ready for `pandas.DataFrame(...)`."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 
 from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
-from s3dlm.search.loop import Step
+from s3dlm.search.step import Step
 
 
 def survivors(result: Result) -> list[dict[str, Any]]:
@@ -42,7 +39,7 @@ def steps(events: Iterable[Step | Result]) -> list[dict[str, Any]]:
     return [
         {
             "step": event.index,
-            "rows": event.rows,
+            "nfe": event.nfe,
             "ess": event.ess,
             "unique_ancestors": event.unique_ancestors,
             "resampled": event.resampled,
@@ -56,7 +53,7 @@ def steps(events: Iterable[Step | Result]) -> list[dict[str, Any]]:
 
 
 def children(events: Iterable[Step | Result]) -> Iterator[dict[str, Any]]:
-    """One row per child of every step: who its parent was, what it scored, how often it survived."""
+    """One row per child of every step: parent, score, and number of offspring."""
     for event in events:
         if not isinstance(event, Step):
             continue

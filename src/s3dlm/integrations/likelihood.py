@@ -3,8 +3,7 @@
 A masked diffusion model has no left-to-right likelihood; what it has is the bound it was trained on
 (LLaDA, Nie et al. 2025): mask l of the L answer tokens, l uniform on 1…L, and average
 (L/l)·Σ log p(masked token). The mask counts are stratified over the samples, which takes most of the
-noise out, and masks that come up twice are forwarded once: a one-letter answer costs one row and is
-exact.
+noise out, and equal masks are evaluated once: a one-letter answer costs one forward pass and is exact.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
 
 SAMPLES = 128  # LLaDA's number
-MAX_TOKENS = 16384  # of one forward
+MAX_TOKENS = 16384  # per forward pass
 POSITIONS = 4096  # whose logits are held at once
 
 Masks = NDArray[np.bool_]
@@ -57,7 +56,7 @@ def log_likelihood(
 
 
 def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> bool:
-    """Whether filling in the surest token first, one a step, writes exactly this answer."""
+    """Whether greedy decoding, one token per step, gives exactly this answer."""
     known = np.full(len(answer), model.denoiser.mask_id, dtype=np.int64)
     wanted = np.asarray(answer, dtype=np.int64)
     for _ in wanted:
@@ -115,7 +114,7 @@ def _logp(
     for first in range(0, row.size, POSITIONS):
         at = slice(first, first + POSITIONS)
         logits = model.denoiser.head(features[row[at], column[at] + start]).float()
-        logits[:, model.denoiser.mask_id] = -torch.inf  # the mask itself is never an answer
+        logits[:, model.denoiser.mask_id] = -torch.inf  # the mask is never an answer
         logp = logits.log_softmax(dim=1)
         if wanted is not None:
             tokens = torch.from_numpy(wanted[column[at]]).to(logp.device)
@@ -125,6 +124,6 @@ def _logp(
 
 
 def _stream(seed: int, prompt: Sequence[int], answer: Sequence[int]) -> np.random.Generator:
-    """A random stream of the item's own, so that a value depends on nothing but the item."""
+    """A random stream per item, so that a value depends on nothing else."""
     digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
     return np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])

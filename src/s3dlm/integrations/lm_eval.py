@@ -1,9 +1,8 @@
 """Our models as a model of lm-evaluation-harness, so that its tasks and tables work with a search.
 
-Texts come from the engine, packed; likelihoods from the Monte Carlo bound (likelihood.py). What the
-harness wants of a request is honoured where it has a meaning for diffusion: stop strings, a limit on
-new tokens, the chat template. How to decode is said once, in `--model_args`: a task's own
-`temperature: 0` would switch the search off.
+Texts come from the engine, batched; likelihoods from the Monte Carlo bound (likelihood.py). Of a
+request's options, stop strings, the limit on new tokens and the chat template are applied. Decoding
+is set in `--model_args` alone: a task's own `temperature: 0` would switch the search off.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from s3dlm import engine, tasks
 from s3dlm.errors import MissingExtraError, SettingsError, unknown_name
 from s3dlm.integrations import likelihood
 from s3dlm.models.base import Model
-from s3dlm.search.methods import Plan
-from s3dlm.settings import Settings
-from s3dlm.tasks import recommended
+from s3dlm.models.defaults import Defaults, defaults_of
+from s3dlm.settings import Settings, declarations
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score
 
@@ -30,22 +28,22 @@ try:
 except ImportError as error:
     raise MissingExtraError("lm-eval", "eval") from error
 
-log = logging.getLogger("lm_eval.s3dlm")  # the harness shows what stands under its own name
+log = logging.getLogger("lm_eval.s3dlm")  # the harness shows loggers below its own name
 
-# Whose verifier and answers fit a task of the harness; all else is judged as general text.
+# Our task for a task of the harness: sets verifier and answer format; others are general text.
 KNOWN_TASKS = {
     "gsm8k": "gsm8k", "gsm8k_cot": "gsm8k", "gsm8k_cot_zeroshot": "gsm8k",
     "gsm8k_platinum": "gsm8k", "minerva_math500": "math500", "hendrycks_math500": "math500",
     "arc_challenge_chat": "arc", "aime24": "aime24",
 }  # fmt: skip
-OWN = "s3dlm_"  # tasks we ship are called so, followed by our own name for them
+OWN = "s3dlm_"  # prefix of our bundled tasks
 QUESTION_FIELDS = ("question", "problem", "query", "input")
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RenderedTokenizer:
-    """A tokenizer for prompts that are already rendered: their text is all there is to encode."""
+    """A tokenizer for prompts to which the chat template was already applied."""
 
     inner: Any
 
@@ -63,7 +61,7 @@ class RenderedTokenizer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskedVerifier:
-    """Shows a verifier the bare question instead of the rendered prompt with its examples."""
+    """Gives a verifier the question alone instead of the rendered prompt with its examples."""
 
     inner: Verifier
     question: str
@@ -93,21 +91,23 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         **settings: Any,
     ) -> None:
         super().__init__()
-        name = model if isinstance(model, str) else model.name
-        self.settings = _settings(name, settings)
+        defaults = defaults_of(model) if isinstance(model, str) else model.defaults
+        self.settings = _settings(defaults, settings)
         self.given_task, self.given_verifier = task, verifier
         self.mc_samples, self.check_greedy = int(mc_samples), bool(check_greedy)
         self.max_rows = _max_rows(batch_size, self.settings, int(max_rows))
         self.model = _load(model, _device(device), dtype, trust_remote_code)
         rendered = RenderedTokenizer(self.model.tokenizer)
-        self.rendered = dataclasses.replace(self.model, tokenizer=rendered, preset="tiny")
+        self.rendered = dataclasses.replace(
+            self.model, tokenizer=rendered, defaults=Defaults(prompt_style="tiny")
+        )
         self._templated = False
 
-    # What the harness asks about a model
+    # Properties that the harness reads
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of transformers, where there is one."""
+        """The tokenizer of transformers, if there is one."""
         return getattr(self.model.tokenizer, "inner", None)
 
     @property
@@ -124,7 +124,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def batch_size(self) -> int:
-        return max(1, self.max_rows // (self.settings.particles * self.settings.branching))
+        return max(1, self.max_rows // _children(self.settings))
 
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
@@ -140,7 +140,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """A conversation as the model writes it; without the prompt, its last turn stays open."""
+        """A conversation with the chat template; without a generation prompt its last turn stays open."""
         self._templated = True
         if self.tokenizer is not None and self.tokenizer.chat_template:
             text: str = self.tokenizer.apply_chat_template(
@@ -155,16 +155,16 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     # Texts
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """One search per request, all of them packed; each is cached when it is done."""
+        """One search per request, batched; each result is cached when it is done."""
         self._warn_if_bare()
         found: list[str] = [""] * len(requests)
         bar = _progress(len(requests), disable_tqdm)
         for index, event in engine.run(self.rendered, self._jobs(requests), max_rows=self.max_rows):
             if not isinstance(event, engine.Result):
                 continue
-            context, wishes = requests[index].args
-            found[index] = _until(event.text, wishes.get("until"))
-            self.cache_hook.add_partial("generate_until", (context, wishes), found[index])
+            context, options = requests[index].args
+            found[index] = _until(event.text, options.get("until"))
+            self.cache_hook.add_partial("generate_until", (context, options), found[index])
             bar.update(1)
         bar.close()
         return found
@@ -172,16 +172,16 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     def _jobs(self, requests: Sequence[Any]) -> Iterator[engine.Job]:
         seen: collections.Counter[str] = collections.Counter()
         for request in requests:
-            context, wishes = request.args
+            context, options = request.args
             repeat = seen[context]
             seen[context] += 1
             task = self._task(request.task_name)
             yield engine.Job(
                 question=context,
                 task=task,
-                settings=_limited(self.settings, wishes),
-                # A task's `repeats` asks the same thing again and wants another sample.
-                sample_id=context if not repeat else f"{context}#{repeat}",
+                settings=_limited(self.settings, options),
+                # A task's `repeats` sends the same prompt again for another sample.
+                sample_id=f"{context}#{repeat}" if repeat else None,
                 verifier=AskedVerifier(self._verifier(task), _question(request, context)),
             )
 
@@ -195,7 +195,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         if self.given_verifier is not None:
             return as_verifier(self.given_verifier)
         profile = tasks.get(task).profile if task is not None else "general"
-        return for_task(profile, Plan.of(self.settings).profile)
+        return for_task(profile, self.settings.method.verifier)
 
     def _warn_if_bare(self) -> None:
         if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:
@@ -221,7 +221,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         return found
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        """Whole texts, in windows of the model's context that know nothing of each other."""
+        """Whole texts, in independent windows of the model's context."""
         found = []
         for request in requests:
             (text,) = request.args
@@ -237,25 +237,29 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         )
 
 
-def _settings(model: str, given: Mapping[str, Any]) -> Settings:
-    fields = {field.name for field in dataclasses.fields(Settings)}
+def _settings(defaults: Defaults, given: Mapping[str, Any]) -> Settings:
+    fields = {"method", *declarations()}
     others = {"model", "task", "verifier", "mc_samples", "check_greedy", "max_rows", "dtype"}
     for key in given:
         if key not in fields:
             raise SettingsError(unknown_name("model_args", key, fields | others))
-    method = given.get("method", Settings().method)
-    return Settings.from_json({**recommended.settings(model, method), **given})
+    return Settings.recommended(defaults, **given)
 
 
 def _max_rows(batch_size: int | str | None, settings: Settings, default: int) -> int:
-    """A batch size above 1 counts prompts; packing is exact, so it decides speed alone."""
+    """A batch size above 1 counts prompts; results do not depend on it."""
     text = str(batch_size or "")
     prompts = int(text) if text.isdigit() else 1
-    return prompts * settings.particles * settings.branching if prompts > 1 else default
+    return prompts * _children(settings) if prompts > 1 else default
+
+
+def _children(settings: Settings) -> int:
+    """Canvases per step."""
+    return settings.method.size * settings.method.children
 
 
 def _device(name: str | None) -> str | None:
-    """The harness says cuda:0 when the user says nothing; a machine without one uses its CPU."""
+    """The harness passes cuda:0 by default; a machine without one uses its CPU."""
     import torch
 
     if name == "cuda:0" and not torch.cuda.is_available():
@@ -272,12 +276,12 @@ def _load(model: str | Model, device: str | None, dtype: str | None, trusted: bo
 
 
 def _plain_chat(model: Model, history: list[dict[str, str]]) -> str:
-    """For tokenizers of one's own: the protocol knows one user turn and the assistant's start."""
+    """For tokenizers without a template: one user turn and the start of the assistant's."""
     user, *rest = history
     if user["role"] != "user" or len(rest) > 1 or any(one["role"] != "assistant" for one in rest):
         raise SettingsError(
             f"{model.name} has no chat template for the turns "
-            f"{', '.join(one['role'] for one in history)}; it takes one user turn: leave out "
+            f"{', '.join(one['role'] for one in history)}; it supports one user turn: leave out "
             "--system_instruction and use --fewshot_as_multiturn false"
         )
     prefill = rest[0]["content"] if rest else ""
@@ -285,7 +289,7 @@ def _plain_chat(model: Model, history: list[dict[str, str]]) -> str:
 
 
 def _question(request: Any, context: str) -> str:
-    """The question without examples and template, where the document shows it."""
+    """The question without examples and template, if the document has it."""
     doc = request.doc if isinstance(request.doc, Mapping) else {}
     for field in QUESTION_FIELDS:
         text = doc.get(field)
@@ -294,9 +298,9 @@ def _question(request: Any, context: str) -> str:
     return context
 
 
-def _limited(settings: Settings, wishes: Mapping[str, Any]) -> Settings:
-    """A shorter canvas when the request allows fewer tokens, revealed at the same pace."""
-    limit = next((int(wishes[name]) for name in LIMITS if wishes.get(name) is not None), None)
+def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
+    """A shorter canvas if the request allows fewer tokens, with as many tokens per step."""
+    limit = next((int(options[name]) for name in LIMITS if options.get(name) is not None), None)
     if limit is None or limit >= settings.gen_length:
         return settings
     block = min(settings.block_length, limit)

@@ -1,97 +1,66 @@
-"""The reference of settings, written from the code: `python -m s3dlm.integrations.reference FILE`.
+"""The reference of settings and methods: `python -m s3dlm.integrations.reference docs/settings.md`.
 
-What a setting means stands beside it in settings.py as a comment; a test compares the page with what
-this writes, so that neither can fall behind the other.
+Everything is read off the declarations, and a test compares the page with what this writes.
 """
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import inspect
-import io
 import sys
-import tokenize
 from pathlib import Path
 
-from s3dlm import settings as source
+from s3dlm.declare import Declaration
 from s3dlm.search.methods import METHODS
-from s3dlm.settings import Settings
-
-CHOICES = {
-    "method": "METHODS", "policy": "POLICIES", "resampling": "RESAMPLERS",
-    "selection": "SELECTIONS", "tilt": "TILTS", "siblings": "SIBLINGS",
-}  # fmt: skip
-
-PLAIN = {"method": "a row of the last table", "seed": "same seed, same answer"}  # need no comment
+from s3dlm.settings import declarations
 
 HEAD = """\
 # Settings
 
-All that decides a run's result, apart from the model, the prompt and the verifier. The same names are
-fields of `s3dlm.Settings`, keys of `--model_args` in lm-evaluation-harness, arguments of transformers'
-`generate` and fields of a request to the server; the common ones are flags of `s3dlm generate` and
-`s3dlm eval`. This page is written by `python -m s3dlm.integrations.reference docs/settings.md`.
+Everything that decides a run's result, apart from the model, the prompt and the verifier. The same names
+are keywords of `s3dlm.generate` and `s3dlm.Settings`, options of `s3dlm generate` (with `-` for `_`), keys
+of `--model_args` in lm-evaluation-harness, arguments of transformers' `generate`, and fields of a request
+to the server. A setting that is left out has the value that the model recommends for the method
+(`s3dlm.json` beside the weights), else the method's own, else the default below. A setting that a method
+does not use is refused, with the reason.
+
+This page is written by `python -m s3dlm.integrations.reference docs/settings.md`.
 """
 
 METHOD_HEAD = """\
 ## Methods
-The knobs are the settings that change a method besides those of every decoding (lengths, steps, policy,
-temperature, seed). Rows are what it forwards at most in T steps; equal and finished ones are saved, and what
-is left of them on tiny is in [beyond.md](beyond.md).
+`method` names a row of this table; `s3dlm.register_method` adds one (examples/own_method.py). "Search
+settings" are those that change what the method does. NFE is the most it can take in T steps; equal and
+finished answers are not forwarded again.
 
-| method | what it is | paper | knobs | rows at most |
+| method | description | paper | search settings | NFE at most |
 |---|---|---|---|---|
 """
+
+GROUPS = {"method": "Search", "decoding": "Decoding"}
 
 
 def page() -> str:
     """The whole page as Markdown."""
-    meanings = {**_comments(), **PLAIN}
-    rows = [
-        f"| `{field.name}` | {_value(field.default)} | {meanings[field.name]} |"
-        for field in dataclasses.fields(Settings)
-    ]
-    lists = [
-        f"- `{name}`: " + ", ".join(f"`{one}`" for one in getattr(source, table))
-        for name, table in CHOICES.items()
+    tables = [
+        f"## {title}\n| setting | default | meaning | allowed |\n|---|---|---|---|\n"
+        + "".join(_row(one) for one in declarations().values() if one.group == group)
+        for group, title in GROUPS.items()
     ]
     methods = [
-        f"| `{name}` | {method.summary} | {method.source} | {_names(method.knobs())} | "
-        f"{method.most_rows()} |"
-        for name, method in METHODS.items()
+        f"| `{name}` | {row.summary} | {row.source} | {_names(list(row.settings()))} | "
+        f"{row.most_nfe()} |\n"
+        for name, row in METHODS.items()
     ]
-    parts = [
-        HEAD,
-        "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n",
-        "## Names that are allowed\n" + "\n".join(lists) + "\n",
-        METHOD_HEAD + "\n".join(methods) + "\n",
-    ]
-    return "\n".join(parts)
+    return "\n".join([HEAD, *tables, METHOD_HEAD + "".join(methods)])
 
 
-def _comments() -> dict[str, str]:
-    """The comment beside each field of `Settings`."""
-    code = inspect.getsource(source)
-    by_line: dict[int, str] = {}
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        if token.type == tokenize.COMMENT:
-            by_line[token.start[0]] = token.string.lstrip("# ").replace("|", "\\|")
-    found = {}
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            last = node.end_lineno or node.lineno
-            lines = [by_line[at] for at in range(node.lineno, last + 1) if at in by_line]
-            found[node.target.id] = " ".join(lines)
-    return found
+def _row(one: Declaration) -> str:
+    default = "–" if one.default is None else f"`{one.default}`"
+    allowed = _names(list(one.choices)) if one.choices else one.allowed
+    return f"| `{one.name}` | {default} | {one.help} | {allowed} |\n"
 
 
 def _names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "–"
-
-
-def _value(default: object) -> str:
-    return "–" if default is None else f"`{default}`"
 
 
 if __name__ == "__main__":

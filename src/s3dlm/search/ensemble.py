@@ -1,26 +1,98 @@
-"""Searches made of searches: members side by side on other schedules, sweeps one after another, and
-repairs of what the verifier's arithmetic contradicts.
+"""Searches made of searches: block lengths side by side, conditional sweeps, repairs afterwards.
 
 All speak the same language as one search (requests out, predictions in, steps, an outcome), so
-whoever drives a search drives these.
+whoever drives a search drives these. A method's row says which it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from s3dlm.search.loop import Outcome, Search, Step, search
-from s3dlm.search.methods import Plan
-from s3dlm.search.particles import Canvas, CleanText, Memory, Particles, Process
+from s3dlm.search.loop import Search, search
+from s3dlm.search.methods import Method
+from s3dlm.search.particles import Canvas, CleanText, Lineage, Particles, Prediction, Process
 from s3dlm.search.resample import effective_sample_size
-from s3dlm.search.score import Scorer
+from s3dlm.search.score import Scorer, Scores
+from s3dlm.search.step import Outcome, Step
 
 
-def side_by_side(members: Sequence[Search]) -> Search:
+def run_method(
+    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+) -> Search:
+    """The whole of a method: its ensemble of searches, then its repairs."""
+    outcome = yield from ENSEMBLES[method.ensemble](process, scorer, method, rng)
+    for _ in range(method.repairs):
+        again = yield from _repaired(outcome, process, scorer, method, rng)
+        if again is None:
+            break
+        outcome = again
+    return outcome
+
+
+def _block_lengths(
+    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+) -> Search:
+    """HEX: the particles are shared out over block lengths and searched in lockstep."""
+    processes = process.with_block_lengths()
+    shares = [len(range(first, method.size, len(processes))) for first in range(len(processes))]
+    members = [
+        search(one, scorer, replace(method, population="particles", particles=share), rng)
+        for one, share in zip(processes, shares, strict=True)
+        if share
+    ]
+    return (yield from _side_by_side(members))
+
+
+def _sweeps(process: Process, scorer: Scorer, method: Method, rng: np.random.Generator) -> Search:
+    """Particle Gibbs: after each sweep one trajectory, drawn by weight, is pinned in the next."""
+    pinned: list[Canvas] = []
+    nfe = nfe_logical = 0
+    for _ in range(method.sweeps):
+        history: list[Step] = []
+        running = search(process, scorer, method, rng, pinned=pinned)
+        outcome = yield from _recorded(running, history)
+        nfe, nfe_logical = nfe + outcome.nfe, nfe_logical + outcome.nfe_logical
+        weight = np.exp(outcome.particles.log_weight - outcome.particles.log_weight.max())
+        chosen = int(rng.choice(weight.size, p=weight / weight.sum()))
+        pinned = _trajectory(history, chosen)
+    return replace(outcome, nfe=nfe, nfe_logical=nfe_logical)
+
+
+ENSEMBLES: dict[str, Callable[[Process, Scorer, Method, np.random.Generator], Search]] = {
+    "none": search,
+    "block_lengths": _block_lengths,
+    "sweeps": _sweeps,
+}
+
+
+def _repaired(
+    outcome: Outcome, process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+) -> Generator[Any, Any, Outcome | None]:
+    """Survivors are hidden again from the first character that the verifier doubts and searched
+    anew; None if it doubts none."""
+    scores = outcome.scores
+    if np.isnan(scores.total).any():
+        scores = scorer(outcome.clean, "a repair")
+    doubt = [min((start for start, _ in spans), default=-1) for spans in scores.spans]
+    if max(doubt) < 0:
+        return None
+    start = process.hide(outcome.particles.canvas, np.array(doubt))
+    same_size = replace(
+        method, population="particles", particles=len(outcome.particles), pruned=False
+    )
+    again = yield from search(process.resumed(start), scorer, same_size, rng, start=start)
+    return replace(
+        again,
+        nfe=outcome.nfe + again.nfe,
+        nfe_logical=outcome.nfe_logical + again.nfe_logical,
+    )
+
+
+def _side_by_side(members: Sequence[Search]) -> Search:
     """Members with equally many steps in lockstep: their requests become one list, their steps one."""
     said = [next(member) for member in members]
     outcomes: list[Outcome] = []
@@ -60,7 +132,7 @@ def _merge_steps(steps: Sequence[Step]) -> Step:
         ),
         ess=effective_sample_size(weight),
         unique_ancestors=sum(step.unique_ancestors for step in steps),
-        rows=sum(step.rows for step in steps),
+        nfe=sum(step.nfe for step in steps),
     )
 
 
@@ -70,55 +142,29 @@ def _merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     def joined(arrays: list[Any]) -> Any:
         return np.concatenate(arrays)
 
+    score = joined([one.score for one in groups])
     particles = Particles(
         Canvas(
             joined([one.canvas.tokens for one in groups]),
             joined([one.canvas.logp for one in groups]),
         ),
-        None,
-        joined([one.row for one in groups]),
-        joined([one.score for one in groups]),
+        Prediction(None, np.full(score.size, -1), 0),
+        score,
         joined([one.log_weight for one in groups]),
-        Memory.fresh(joined([one.score for one in groups])),
+        Lineage.fresh(score),
     )
     clean = CleanText(
         joined([outcome.clean.tokens for outcome in outcomes]),
         joined([outcome.clean.logp for outcome in outcomes]),
         joined([outcome.clean.confidence for outcome in outcomes]),
     )
-    parts = [parts for outcome in outcomes for parts in outcome.parts]
-    return Outcome(particles, clean, parts, sum(outcome.rows for outcome in outcomes))
-
-
-def sweeps(process: Process, scorer: Scorer, plan: Plan, rng: np.random.Generator) -> Search:
-    """Particle Gibbs: after each sweep one trajectory, drawn by weight, is retraced by the next."""
-    reference: list[Canvas] = []
-    rows = 0
-    for _ in range(plan.sweeps):
-        history: list[Step] = []
-        running = search(process, scorer, plan, rng, reference=reference)
-        outcome = yield from _recorded(running, history)
-        rows += outcome.rows
-        weight = np.exp(outcome.particles.log_weight - outcome.particles.log_weight.max())
-        chosen = int(rng.choice(weight.size, p=weight / weight.sum()))
-        reference = _lineage(history, chosen)
-    return replace(outcome, rows=rows)
-
-
-def repaired(process: Process, scorer: Scorer, plan: Plan, rng: np.random.Generator) -> Search:
-    """A search whose survivors are hidden again from their first wrong equality on and searched
-    anew, as often as the plan says or until nothing is wrong."""
-    outcome = yield from search(process, scorer, plan, rng)
-    for _ in range(plan.repairs):
-        canvas = outcome.particles.canvas
-        doubt = scorer.first_doubt(canvas.tokens)
-        if (doubt < 0).all():
-            break
-        start = process.forget(canvas, doubt)
-        retry = process.resumed(start)
-        again = yield from search(retry, scorer, plan, rng, start=start)
-        outcome = replace(again, rows=outcome.rows + again.rows)
-    return outcome
+    scores = Scores(
+        joined([outcome.scores.total for outcome in outcomes]),
+        [parts for outcome in outcomes for parts in outcome.scores.parts],
+        [spans for outcome in outcomes for spans in outcome.scores.spans],
+    )
+    nfe = sum(outcome.nfe for outcome in outcomes)
+    return Outcome(particles, clean, scores, nfe, sum(one.nfe_logical for one in outcomes))
 
 
 def _recorded(running: Search, history: list[Step]) -> Generator[Any, Any, Outcome]:
@@ -134,7 +180,7 @@ def _recorded(running: Search, history: list[Step]) -> Generator[Any, Any, Outco
         reply = yield said
 
 
-def _lineage(history: Sequence[Step], survivor: int) -> list[Canvas]:
+def _trajectory(history: Sequence[Step], survivor: int) -> list[Canvas]:
     """The canvases of one survivor, from the first step to the last."""
     path: list[Canvas] = []
     for step in reversed(history):

@@ -2,244 +2,163 @@
 
 `search` is a generator that owns no model. It yields a request whenever it needs a prediction and is
 sent the answer; it yields a `Step` after every denoising step, which nobody can change; it returns
-the `Outcome`. Whoever drives it (engine.py) may run many searches side by side in one forward.
+the `Outcome`. Whoever drives it (engine.py) may run many searches side by side in one forward pass.
 
-The look-ahead forward on a child is the forward it is next expanded from, so a step costs at most
-N·b rows; canvases that are equal token for token are forwarded once and verified once.
+The look-ahead pass on a child is the pass it is next expanded from, so a step costs at most N·b
+forward passes; canvases that are equal token for token are forwarded once and verified once.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from s3dlm.search.expand import Children, expand
-from s3dlm.search.methods import Plan
+from s3dlm.search.expand import expand
+from s3dlm.search.methods import Method
 from s3dlm.search.particles import (
     Canvas,
-    CleanText,
+    Children,
     Floats,
-    Ints,
-    Memory,
+    Lineage,
     Particles,
+    Prediction,
     Process,
     distinct,
 )
 from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
-from s3dlm.search.score import Scorer
-from s3dlm.search.weigh import TILTS, WEIGHTS
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What an observer sees of one denoising step; arrays are read-only by convention."""
-
-    index: int  # from 0
-    total: int
-    tokens: Ints  # (children, length)
-    logp: Floats  # (children, length) of each known token when it became known
-    clean: Ints  # (children, length) the look-ahead
-    parent: Ints  # (children,) index into the previous step's survivors
-    score: Floats  # (children,) NaN where nothing was scored
-    parts: list[Mapping[str, float]]  # of each child's score
-    confidence: Floats  # (children,)
-    weight: Floats  # (children,) normalised
-    survivor: Ints  # (particles,) index into the children
-    ess: float  # effective sample size of the weights
-    unique_ancestors: int  # parents that still have offspring
-    log_normaliser: float  # log of the mean unnormalised weight
-    rows: int  # rows forwarded for this step
-    resampled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The population after the last step."""
-
-    particles: Particles
-    clean: CleanText
-    parts: list[Mapping[str, float]]
-    rows: int  # rows forwarded in all
-    resampling_seconds: float = 0.0
-
+from s3dlm.search.score import Scorer, Scores
+from s3dlm.search.step import Kept, Outcome, Step
+from s3dlm.search.weigh import weigh
 
 Search = Generator[Any, Any, Outcome]
-
-SURE = math.log(0.9)  # at least so probable is all that is hidden where a search may stop early
 
 
 def search(
     process: Process,
     scorer: Scorer,
-    plan: Plan,
+    method: Method,
     rng: np.random.Generator,
     *,
-    reference: Sequence[Canvas] = (),
     start: Canvas | None = None,
+    pinned: Sequence[Canvas] = (),
 ) -> Search:
     """Run one prompt's search; see the module's docstring for what is yielded and sent.
 
-    With a reference, the first particle retraces it step by step (conditional SMC). With a start,
-    the particles begin there and not on an empty canvas.
+    With a start, the particles begin there and not on an empty canvas. With a pinned trajectory, one
+    canvas per step, the first particle follows it and always survives (conditional SMC).
     """
-    if start is None:
-        start = process.start().take(np.zeros(plan.particles, dtype=np.int64))
-    prediction, row, total_rows = yield from _predict(process, start, 0, rng, plan.heat)
-    particles = _first(process, scorer, plan, start, prediction, row)
-    seconds, agreed = 0.0, 0
-    for index in range(process.steps):
-        due = process.is_due(plan.cadence, index)
-        branching = plan.branching if due else 1
-        children = expand(process, particles, branching, index, rng, siblings=plan.siblings)
-        if reference:
-            children = _retrace(children, reference[index])
-        prediction, row, rows = yield from _predict(
-            process, children.canvas, index + 1, rng, plan.heat
-        )
-        total_rows += rows
-        clean = process.look_ahead(children.canvas, prediction, row)
-        judged = _judge(process, scorer, plan, children, clean, index, due=due)
-        started = time.perf_counter()
-        kept, left_over, resampled = _resample(
-            children, judged, plan, rng, plan.survivors(index, process.steps), due, bool(reference)
-        )
-        seconds += time.perf_counter() - started
-        yield _step(index, process, children, clean, judged, kept, rows, resampled)
-        particles = Particles(
-            children.canvas.take(kept),
-            prediction,
-            row[kept],
-            judged.known[kept],
-            left_over,
-            judged.memory.take(kept),
-        )
-        last = clean.take(kept)
-        if plan.patience:
-            agreed = agreed + 1 if _settled(scorer, particles.canvas, last) else 0
-            if agreed == plan.patience:
-                particles = replace(particles, canvas=Canvas(last.tokens, last.logp))
-                break
-    parts = [judged.parts[index] for index in kept.tolist()]
-    return Outcome(particles, last, parts, total_rows, seconds)
-
-
-def _settled(scorer: Scorer, canvas: Canvas, clean: CleanText) -> bool:
-    """All survivors would say the same text now, and each is sure of all that it still hides: copies
-    of one early guess agree, too, and mean nothing."""
-    hidden = (clean.logp - canvas.logp).sum(axis=1)
-    return bool((hidden >= SURE).all()) and len({scorer.text(one) for one in clean.tokens}) == 1
-
-
-def _first(
-    process: Process, scorer: Scorer, plan: Plan, start: Canvas, prediction: Any, row: Ints
-) -> Particles:
-    """Particles that know the score of their first look-ahead; equal ones share one row."""
-    score = np.full(row.size, np.nan)
-    if plan.scored == "every step":
-        score, _ = scorer(process.look_ahead(start, prediction, row), "the first look-ahead")
-    return Particles(start, prediction, row, score, np.zeros(row.size), Memory.fresh(score))
-
-
-def _retrace(children: Children, reference: Canvas) -> Children:
-    children.canvas.tokens[0], children.canvas.logp[0] = reference.tokens[0], reference.logp[0]
-    return children
-
-
-def _predict(
-    process: Process, canvas: Canvas, step: int, rng: np.random.Generator, heat: float
-) -> Generator[Any, Any, tuple[Any, Ints, int]]:
-    """One row per distinct canvas that is not finished; row −1 stands for a finished one.
-
-    The heat is on while at least half of the canvases are copies of others.
-    """
-    first, kind = distinct(canvas.tokens)
-    open_ = process.is_open(canvas.tokens[first])
-    rows = int(open_.sum())
-    if not rows:
-        return None, np.full(kind.size, -1), 0
-    row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
-    collapsed = 2 * first.size <= kind.size
-    prediction = yield process.ask(
-        canvas.tokens[first[open_]], step, rng, heat if collapsed else 1.0
-    )
-    return prediction, row_of_kind[kind], rows
+    particles = yield from _begin(process, scorer, method, start, rng)
+    nfe, nfe_logical = particles.prediction.nfe, 1
+    for t in range(process.steps):
+        now = _Moment.of(t, process, method)
+        children = expand(process, particles, now.branching, method.child_sampling, t, rng)
+        if pinned:
+            _follow(children, pinned[t])
+        prediction = yield from _predict(process, children.canvas, t + 1, rng)
+        clean = process.look_ahead(children.canvas, prediction)
+        scores = scorer(clean, str(now)) if now.scored else Scores.missing(len(children))
+        log_weight, lineage = _weigh(method, children, scores, now)
+        kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
+        yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
+        nfe, nfe_logical = nfe + prediction.nfe, nfe_logical + len(particles) * now.branching
+        particles = _survive(children, prediction, scores, lineage, kept)
+    survivors = kept.index
+    return Outcome(particles, clean.take(survivors), scores.take(survivors), nfe, nfe_logical)
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """What a step thinks of its children."""
+class _Moment:
+    """What a method does at one step."""
 
-    score: Floats  # (children,) NaN where nothing was scored
-    known: Floats  # (children,) the score, or the last one known of the lineage
-    parts: list[Mapping[str, float]]
-    log_weight: Floats
-    memory: Memory
+    step: int
+    steps: int
+    acts: bool  # branches, and resamples if it ever does
+    last: bool
+    branching: int
+    scored: bool
+
+    @classmethod
+    def of(cls, step: int, process: Process, method: Method) -> _Moment:
+        last = step == process.steps - 1
+        acts = last or method.cadence == "step" or process.ends_block(step)
+        scored = {"never": False, "at the end": last, "every step": acts}[method.scored]
+        return cls(step, process.steps, acts, last, method.children if acts else 1, scored)
+
+    def __str__(self) -> str:
+        return f"step {self.step + 1} of {self.steps}"
 
 
-def _judge(
+def _begin(
     process: Process,
     scorer: Scorer,
-    plan: Plan,
-    children: Children,
-    clean: CleanText,
-    index: int,
-    *,
-    due: bool,
-) -> _Judged:
-    """Score the clean texts where the method does, and multiply the potentials in."""
-    last = index == process.steps - 1
-    if not ((plan.scored == "every step" and due) or (plan.scored == "at the end" and last)):
-        missing = np.full(len(clean.tokens), np.nan)
-        score, parts = missing, [_NO_PARTS] * len(clean.tokens)
-    else:
-        score, parts = scorer(clean, f"step {index + 1} of {process.steps}")
-    memory, log_weight = children.memory, children.log_weight
-    if plan.weight == "confidence" or not np.isnan(score).any():
-        progress = (index + 1) / process.steps
-        tilted, lam = TILTS[plan.tilt](score, plan.lam, progress, plan.ess_target)
-        memory = memory.after(tilted)
-        potential = WEIGHTS[plan.weight](children, memory, tilted, lam, last)
-        log_weight, memory = log_weight + potential, memory.pay(potential)
-    known = np.where(np.isnan(score), children.parent_score, score)
-    return _Judged(score, known, parts, log_weight, memory)
+    method: Method,
+    start: Canvas | None,
+    rng: np.random.Generator,
+) -> Generator[Any, Any, Particles]:
+    """Particles that know the score of their first look-ahead; equal ones share a forward pass."""
+    canvas = process.start().take(np.zeros(method.size, np.int64)) if start is None else start
+    prediction = yield from _predict(process, canvas, 0, rng)
+    score = np.full(len(canvas.tokens), np.nan)
+    if method.scored == "every step":
+        score = scorer(process.look_ahead(canvas, prediction), "the first look-ahead").total
+    return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.fresh(score))
 
 
-_NO_PARTS: Mapping[str, float] = {}
+def _follow(children: Children, pinned: Canvas) -> None:
+    """The first child is the pinned trajectory's next canvas."""
+    children.canvas.tokens[0], children.canvas.logp[0] = pinned.tokens[0], pinned.logp[0]
+
+
+def _predict(
+    process: Process, canvas: Canvas, step: int, rng: np.random.Generator
+) -> Generator[Any, Any, Prediction]:
+    """One forward pass per distinct canvas that is not finished."""
+    first, kind = distinct(canvas.tokens)
+    open_ = process.is_open(canvas.tokens[first])
+    nfe = int(open_.sum())
+    if not nfe:
+        return Prediction(None, np.full(kind.size, -1), 0)
+    row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
+    value = yield process.ask(canvas.tokens[first[open_]], step, rng)
+    return Prediction(value, row_of_kind[kind], nfe)
+
+
+def _weigh(
+    method: Method, children: Children, scores: Scores, now: _Moment
+) -> tuple[Floats, Lineage]:
+    """Log-weights after this step; a step that a scoring method leaves unscored changes none."""
+    if method.scored != "never" and not now.scored:
+        return children.log_weight, children.lineage
+    return weigh(method.weight, method.lam, children, scores.total, last=now.last)
 
 
 def _resample(
-    children: Children,
-    judged: _Judged,
-    plan: Plan,
+    method: Method,
+    log_weight: Floats,
+    particles: int,
+    now: _Moment,
     rng: np.random.Generator,
-    count: int,
-    due: bool,
+    *,
     pinned: bool,
-) -> tuple[Ints, Floats, bool]:
-    """Survivors' indices, the weights they carry on, and whether they were resampled; a pinned
-    first child survives for sure, and only the others are drawn."""
-    log_weight = judged.log_weight
-    if plan.resampling is None or not due:
-        return np.arange(log_weight.size), log_weight, False
-    if plan.ess_threshold is not None:
+) -> Kept:
+    """Who survives; a pinned first child does for sure, and only the others are drawn."""
+    if method.resampling is None or not now.acts:
+        return Kept(np.arange(log_weight.size), log_weight, resampled=False)
+    if method.ess_threshold is not None:
         ess = effective_sample_size(normalise(log_weight))
-        if ess >= plan.ess_threshold * log_weight.size:
-            kept, carried = _one_child_each(log_weight, int(children.parent[-1]) + 1, rng)
-            return kept, carried, False
-    offspring = RESAMPLERS[plan.resampling](log_weight, count - pinned, rng)
+        if ess >= method.ess_threshold * log_weight.size:
+            return _one_child_each(log_weight, particles, rng)
+    count = method.survivors(now.step, now.steps)
+    offspring = RESAMPLERS[method.resampling](log_weight, count - pinned, rng)
     offspring[0] += pinned
-    return np.repeat(np.arange(offspring.size), offspring), np.zeros(count), True
+    return Kept(np.repeat(np.arange(offspring.size), offspring), np.zeros(count), resampled=True)
 
 
-def _one_child_each(
-    log_weight: Floats, particles: int, rng: np.random.Generator
-) -> tuple[Ints, Floats]:
-    """Without resampling, every particle goes on as one of its own children, chosen by weight; it
+def _one_child_each(log_weight: Floats, particles: int, rng: np.random.Generator) -> Kept:
+    """Without resampling, every particle continues as one of its own children, chosen by weight; it
     carries their mean, which keeps the estimate unbiased."""
     family = log_weight.reshape(particles, -1)
     top = family.max(axis=1, keepdims=True)
@@ -247,36 +166,18 @@ def _one_child_each(
     edges = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
     chosen = (edges <= rng.random((particles, 1))).sum(axis=1)
     kept = np.arange(particles) * family.shape[1] + chosen
-    return kept, top[:, 0] + np.log(shares.mean(axis=1))
+    return Kept(kept, top[:, 0] + np.log(shares.mean(axis=1)), resampled=False)
 
 
-def _step(
-    index: int,
-    process: Process,
-    children: Children,
-    clean: CleanText,
-    judged: _Judged,
-    kept: Ints,
-    rows: int,
-    resampled: bool,
-) -> Step:
-    weight = normalise(judged.log_weight)
-    top = float(judged.log_weight.max())
-    return Step(
-        index=index,
-        total=process.steps,
-        tokens=children.canvas.tokens,
-        logp=children.canvas.logp,
-        clean=clean.tokens,
-        parent=children.parent,
-        score=judged.score,
-        parts=judged.parts,
-        confidence=clean.confidence,
-        weight=weight,
-        survivor=kept,
-        ess=effective_sample_size(weight),
-        unique_ancestors=len(set(children.parent[kept].tolist())),
-        log_normaliser=top - math.log(weight.size * float(weight.max())),
-        rows=rows,
-        resampled=resampled,
+def _survive(
+    children: Children, prediction: Prediction, scores: Scores, lineage: Lineage, kept: Kept
+) -> Particles:
+    """The survivors, with the last score known of each lineage."""
+    known = np.where(np.isnan(scores.total), children.parent_score, scores.total)
+    return Particles(
+        children.canvas.take(kept.index),
+        prediction.take(kept.index),
+        known[kept.index],
+        kept.log_weight,
+        lineage.take(kept.index),
     )

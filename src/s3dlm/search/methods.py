@@ -1,75 +1,226 @@
-"""The methods, side by side: a method is a row of data that the one loop reads."""
+"""The methods, side by side: a method is one frozen value, and the loop reads nothing else.
+
+A row fills the blanks of the loop and carries its own settings; overriding a setting replaces it in
+the row. A setting that a method would ignore is refused, with the reason, when the row is changed.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Literal
 
-from s3dlm.errors import SettingsError
-from s3dlm.settings import Settings
+from s3dlm.declare import Declaration, declared, setting
+from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.search.expand import CHILD_SAMPLINGS
+from s3dlm.search.resample import RESAMPLERS
+from s3dlm.search.select import SELECTIONS
+from s3dlm.search.weigh import WEIGHTS
 
-Population = Literal["one", "all", "particles"]
-Scored = Literal["never", "at the end", "every step"]
+UNVERIFIED = "it never calls the verifier"
+KEEPS = "it keeps all trajectories to the end"
+GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """How one method fills the blanks of the loop."""
+    """How one method fills the blanks of the loop, and the settings it runs with."""
 
-    summary: str
+    name: str = "custom"
+    summary: str = ""
     source: str = ""  # the paper it comes from
-    population: Population = "particles"  # 1, N·b or N particles
-    branches: bool = False  # b children a step, or one
-    scored: Scored = "every step"
+    population: Literal["one", "particles", "product"] = "particles"  # 1, N or N·b particles
+    branches: bool = False  # b children per particle, or one
+    scored: Literal["never", "at the end", "every step"] = "every step"
     weight: str = "none"  # a name in weigh.py
-    tilt: str = "fixed"  # a name in weigh.py
-    resampling: str | None = None  # a name in resample.py, or None: keep everyone
-    ess_threshold: float | None = None  # resample only below this share of ESS
-    cadence: str = "step"  # branch, score and resample at every step, k-th step or block's end
-    siblings: str = "independent"  # a name in expand.py
-    heat: float = 1.0  # temperature's factor while the children repeat each other
-    patience: int = 0  # steps of sure agreement after which the search stops; 0: never
-    selection: str = "majority"  # a name in select.py
-    profile: str = "paper"  # of the verifier
-    blocks: bool = False  # particles spread over block lengths (HEX)
-    sweeps: bool = False  # b conditional sweeps over N particles (particle Gibbs)
-    repairs: int = 0  # rounds in which contradicted texts are hidden again and retried
-    pruned: bool = False  # the population halves from N·b in the first half of the run (Prism)
+    ensemble: Literal["none", "block_lengths", "sweeps"] = "none"  # of searches; see ensemble.py
+    pruned: bool = False  # the population is halved again and again in the first half of the run
 
-    def knobs(self) -> list[str]:
-        """The settings that change it, besides those of every decoding."""
-        looks, many = self.scored == "every step", self.population != "one"
-        whole = not (self.sweeps or self.blocks)  # one population from start to end
-        asked = {
-            "particles": many,
-            "branching": self.population == "all" or self.branches or self.sweeps,
-            "lam": self.weight in {"tilt", "twist", "fk_max", "fk_sum"},
-            "tilt": looks and self.weight == "tilt",
-            "profile": self.scored != "never",
-            "resampling": self.resampling is not None,
-            "ess_threshold": self.resampling is not None and self.siblings != "filled",
-            "cadence": self.resampling is not None,
-            "siblings": many,
-            "heat": many,
-            "patience": looks and whole,
-            "repairs": whole,
-            "selection": many,
+    particles: int = setting(
+        4, "N: partly denoised answers kept after every step", low=1, high=65536
+    )
+    branching: int = setting(2, "b: children per particle and step", low=1, high=1024)
+    lam: float = setting(1.0, "λ: how strongly scores tilt the weights, exp(λ·score)", low=0)
+    verifier: str = setting(
+        "paper", "the verifier: paper, plus, a TOML file of weights, or an installed verifier"
+    )
+    resampling: str | None = setting(
+        None, "how survivors are drawn from the weights", choices=lambda: RESAMPLERS
+    )
+    ess_threshold: float | None = setting(
+        None, "resample only when the effective sample size falls below this share", low=0, high=1
+    )
+    cadence: str = setting(
+        "step",
+        "branch, score and resample at every step or only at the end of a block",
+        choices=lambda: ("step", "block"),
+    )
+    child_sampling: str = setting(
+        "independent", "whether the children of a step must differ", choices=lambda: CHILD_SAMPLINGS
+    )
+    selection: str = setting(
+        "majority", "how the answer is chosen among the survivors", choices=lambda: SELECTIONS
+    )
+    repairs: int = setting(
+        0, "rounds in which the parts that the verifier doubts are denoised again", low=0, high=100
+    )
+
+    def __post_init__(self) -> None:
+        for name, one in method_settings().items():
+            object.__setattr__(self, name, one.check(getattr(self, name)))
+        if self.weight not in WEIGHTS:
+            raise SettingsError(unknown_name("weight", self.weight, WEIGHTS))
+        if self.child_sampling == "filled" and self.ess_threshold is not None:
+            raise SettingsError(
+                f"child_sampling='filled' and ess_threshold={self.ess_threshold:g} exclude each "
+                "other: below the threshold every particle continues as one of its own children, "
+                "and 'filled' may leave it none; choose child_sampling='distinct' or no threshold"
+            )
+        if self.branches and self.resampling is None:
+            raise SettingsError(
+                f"resampling=None is not allowed in method={self.name!r}: it branches at every step "
+                f"and must choose survivors; choose one of: {', '.join(RESAMPLERS)}"
+            )
+        if SELECTIONS[self.selection].needs_scores and self.scored == "never":
+            raise SettingsError(
+                f"selection={self.selection!r} needs scores, and method={self.name!r} never calls "
+                "the verifier; choose another selection, or verified_best_of_k or s3 as method"
+            )
+
+    @property
+    def size(self) -> int:
+        """Particles at the start of a search."""
+        sizes = {
+            "one": 1,
+            "particles": self.particles,
+            "product": self.particles * self.branching,
         }
-        return [name for name, wanted in asked.items() if wanted]
+        return sizes[self.population]
 
-    def most_rows(self) -> str:
-        """What it forwards at most in T steps; equal and finished rows are saved from it."""
-        rows = "1 + T" if self.population == "one" else "1 + T·N·b"
-        if self.sweeps:
-            rows = "b·(1 + T·N)"
-        if self.blocks:
-            rows = "5 + T·N·b"
-        if self.repairs:
-            rows = f"{self.repairs + 1}·({rows})"
-        return f"under {rows}" if self.pruned else rows
+    @property
+    def children(self) -> int:
+        """Children of each particle in a step that branches."""
+        return self.branching if self.branches else 1
+
+    @property
+    def sweeps(self) -> int:
+        """How often the whole search is run."""
+        return self.branching if self.ensemble == "sweeps" else 1
+
+    def survivors(self, step: int, steps: int) -> int:
+        """Particles kept after a step, counted from 0."""
+        if not self.pruned:
+            return self.size
+        halvings = max(0, self.size.bit_length() - 2)  # at least two are left to vote
+        return self.size >> min(halvings, halvings * 2 * (step + 1) // steps)
+
+    def configure(self, **changes: Any) -> Method:
+        """The method with some settings changed; a setting that it ignores is refused."""
+        for name in changes:
+            if name not in method_settings():
+                raise SettingsError(unknown_name("setting", name, method_settings()))
+        changed = dataclasses.replace(self, **changes)
+        reasons = changed.unused()
+        if self.resampling is None:
+            reasons["resampling"] = KEEPS
+        for name, value in changes.items():
+            if name in reasons:
+                raise SettingsError(
+                    f"{name}={value!r} changes nothing in method={self.name!r}: {reasons[name]}; "
+                    "leave it out"
+                )
+        return changed
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that change what it does, with their values."""
+        unused = self.unused()
+        return {name: getattr(self, name) for name in method_settings() if name not in unused}
+
+    def unused(self) -> dict[str, str]:
+        """The settings that change nothing here, each with the reason."""
+        one = "it decodes one answer" if self.population == "one" else ""
+        keeps = "" if self.resampling else KEEPS
+        reasons = {
+            "particles": one,
+            "branching": "" if self._uses_branching() else "every particle has one child",
+            "lam": self._ignores_lam(),
+            "verifier": "" if self.scored != "never" or self.repairs else UNVERIFIED,
+            "resampling": keeps,
+            "ess_threshold": keeps or ("its population shrinks on schedule" if self.pruned else ""),
+            "cadence": keeps,
+            "child_sampling": one or self._ignores_child_sampling(),
+            "selection": one or self._ignores_selection(),
+        }
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    def _uses_branching(self) -> bool:
+        return self.branches or self.population == "product" or self.ensemble == "sweeps"
+
+    def _ignores_child_sampling(self) -> str:
+        if self.child_sampling == "filled" and self.children == 1:
+            return "only a method that branches can fill a step"
+        return ""
+
+    def _ignores_selection(self) -> str:
+        selection = SELECTIONS[self.selection]
+        carried = self.resampling is None or self.ess_threshold is not None
+        if selection.needs_weights and not (carried and self.weight != "none"):
+            return "its survivors carry equal weights"
+        if selection.from_all_seen and self.scored != "every step":
+            return "it scores no other texts than the survivors; 'verified' does the same"
+        return ""
+
+    def _ignores_lam(self) -> str:
+        if self.scored == "never":
+            return UNVERIFIED
+        if not WEIGHTS[self.weight].uses_lam:
+            return "its weights do not use λ"
+        if self.resampling is None and self.selection == "heaviest":
+            return "the heaviest text is the same for every λ"
+        return ""
+
+    def most_nfe(self) -> str:
+        """A formula for the most forward passes in T steps; equal and finished answers are saved."""
+        formula = {
+            "none": "1 + T" if self.size == 1 else "1 + T·N·b",
+            "sweeps": "b·(1 + T·N)",
+            "block_lengths": "5 + T·N·b",
+        }[self.ensemble]
+        return f"{self.repairs + 1}·({formula})" if self.repairs else formula
 
 
-METHODS: dict[str, Method] = {
+@cache
+def method_settings() -> dict[str, Declaration]:
+    """The settings that belong to a method, by name."""
+    return declared(Method, "method")
+
+
+_FK = Method(
+    source="FK steering, Singhal et al. 2025",
+    population="product",
+    resampling="multinomial",
+    ess_threshold=0.5,
+    selection="verified",
+)
+
+METHODS: dict[str, Method] = {}
+
+
+def register_method(name: str, method: Method) -> Method:
+    """Make a method known by name, to Python, the command line, the server and evaluation alike."""
+    if not isinstance(method, Method):
+        raise SettingsError(
+            f"register_method({name!r}, …) got a {type(method).__name__}; give a s3dlm.Method"
+        )
+    if not isinstance(name, str) or not name.isidentifier():
+        raise SettingsError(f"method name {name!r} is not allowed; use letters, digits and _")
+    METHODS[name] = dataclasses.replace(method, name=name)
+    return METHODS[name]
+
+
+for _name, _method in {
     "baseline": Method(
         summary="one trajectory, as the model's authors decode",
         population="one",
@@ -78,19 +229,19 @@ METHODS: dict[str, Method] = {
     ),
     "best_of_k": Method(
         summary="K = N·b independent trajectories, majority vote",
-        population="all",
+        population="product",
         scored="never",
     ),
     "tilting": Method(
         summary="K = N·b independent trajectories, the one with the heaviest exp(λ·score)",
         source="S³, ablation",
-        population="all",
+        population="product",
         scored="at the end",
         weight="tilt",
         selection="heaviest",
     ),
     "look_ahead": Method(
-        summary="search with look-ahead scores, the top N kept at every step",
+        summary="search with look-ahead scores; the N best are kept at every step",
         source="S³, ablation",
         branches=True,
         weight="rank",
@@ -104,7 +255,7 @@ METHODS: dict[str, Method] = {
         resampling="ssp",
     ),
     "twisted": Method(
-        summary="s3 with weights that divide by the parent's, so that it samples p·exp(λ·score)",
+        summary="s3 whose weights divide by the parent's, so that it samples p·exp(λ·score)",
         source="ours",
         branches=True,
         weight="twist",
@@ -113,41 +264,25 @@ METHODS: dict[str, Method] = {
     ),
     "verified_best_of_k": Method(
         summary="K = N·b independent trajectories, the one with the best score",
-        population="all",
+        population="product",
         scored="at the end",
         selection="verified",
     ),
-    "fk_difference": Method(
-        summary="Feynman–Kac steering of K particles by the gain in score",
-        source="FK steering, Singhal et al. 2025",
-        population="all",
-        weight="twist",
-        resampling="multinomial",
-        ess_threshold=0.5,
-        selection="verified",
+    "fk_difference": dataclasses.replace(
+        _FK, summary="Feynman–Kac steering of K particles by the gain in score", weight="twist"
     ),
-    "fk_max": Method(
+    "fk_max": dataclasses.replace(
+        _FK,
         summary="Feynman–Kac steering of K particles by the highest score so far",
-        source="FK steering, Singhal et al. 2025",
-        population="all",
         weight="fk_max",
-        resampling="multinomial",
-        ess_threshold=0.5,
-        selection="verified",
     ),
-    "fk_sum": Method(
-        summary="Feynman–Kac steering of K particles by the sum of scores",
-        source="FK steering, Singhal et al. 2025",
-        population="all",
-        weight="fk_sum",
-        resampling="multinomial",
-        ess_threshold=0.5,
-        selection="verified",
+    "fk_sum": dataclasses.replace(
+        _FK, summary="Feynman–Kac steering of K particles by the sum of scores", weight="fk_sum"
     ),
     "self_rewarding": Method(
         summary="K particles weighted by the model's own confidence, resampled at block ends",
         source="self-rewarding SMC, 2026",
-        population="all",
+        population="product",
         scored="never",
         weight="confidence",
         resampling="systematic",
@@ -160,104 +295,55 @@ METHODS: dict[str, Method] = {
         weight="twist",
         resampling="multinomial",
         selection="verified",
-        sweeps=True,
+        ensemble="sweeps",
     ),
     "hex": Method(
         summary="K trajectories spread over block lengths, majority vote",
         source="HEX, Lee et al. 2025",
-        population="all",
+        population="product",
         scored="never",
-        blocks=True,
+        ensemble="block_lengths",
     ),
     "prism": Method(
         summary="K trajectories, halved by score in the first half of the run",
         source="Prism-style pruning, Bai et al. 2026",
-        population="all",
+        population="product",
         weight="rank",
         resampling="top",
         pruned=True,
     ),
     "best": Method(
-        summary="s3 whose steps are filled with different children, the plus verifier, the best text seen",
+        summary="s3 with steps full of different children, the plus verifier, one round of repairs "
+        "and the best text seen",
         source="ours",
         branches=True,
         weight="tilt",
         resampling="ssp",
-        siblings="filled",
-        selection="pool_best",
-        profile="plus",
+        child_sampling="filled",
+        selection="best_seen",
+        verifier="plus",
         repairs=1,
     ),
-}
+}.items():
+    register_method(_name, _method)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A method with its blanks filled by the settings: all that the loop needs to know."""
+def all_methods() -> dict[str, Method]:
+    """The built-in methods, those registered, and those that installed packages offer."""
+    for entry in entry_points(group=GROUP):
+        if entry.name not in METHODS:
+            register_method(entry.name, entry.load())
+    return METHODS
 
-    particles: int
-    branching: int
-    scored: Scored
-    weight: str
-    lam: float
-    tilt: str
-    ess_target: float
-    resampling: str | None
-    ess_threshold: float | None
-    cadence: str
-    siblings: str
-    heat: float
-    patience: int
-    selection: str
-    profile: str
-    blocks: bool
-    sweeps: int
-    repairs: int
-    pruned: bool
 
-    def __post_init__(self) -> None:
-        if self.siblings == "filled" and self.ess_threshold is not None:
-            raise SettingsError(
-                "siblings='filled' lets children take the places of their cousins, so an "
-                f"ess_threshold ({self.ess_threshold:g}), under which every particle goes on as one "
-                "of its own children, cannot be kept; choose siblings='distinct' or no threshold"
-            )
-        if self.patience and (self.scored != "every step" or self.blocks or self.sweeps > 1):
-            raise SettingsError(
-                f"patience={self.patience} needs a method that looks ahead at every step, in one "
-                "population; choose patience=0, or a method such as 's3' or 'best'"
-            )
-
-    @classmethod
-    def of(cls, settings: Settings) -> Plan:
-        method = METHODS[settings.method]
-        budget = settings.particles * settings.branching
-        threshold = settings.ess_threshold
-        return cls(
-            particles={"one": 1, "all": budget, "particles": settings.particles}[method.population],
-            branching=settings.branching if method.branches else 1,
-            scored=method.scored,
-            weight=method.weight,
-            lam=settings.lam,
-            tilt=settings.tilt or method.tilt,
-            ess_target=settings.ess_target,
-            resampling=(settings.resampling or method.resampling) if method.resampling else None,
-            ess_threshold=method.ess_threshold if threshold is None else threshold,
-            cadence=settings.cadence or method.cadence,
-            siblings=settings.siblings or method.siblings,
-            heat=method.heat if settings.heat is None else settings.heat,
-            patience=method.patience if settings.patience is None else settings.patience,
-            selection=settings.selection or method.selection,
-            profile=settings.profile or method.profile,
-            blocks=method.blocks,
-            sweeps=settings.branching if method.sweeps else 1,
-            repairs=method.repairs if settings.repairs is None else settings.repairs,
-            pruned=method.pruned,
+def find_method(method: str | Method) -> Method:
+    """A method by name, or itself."""
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str):
+        raise SettingsError(
+            f"method={method!r} is not allowed; give a name such as 's3', or a s3dlm.Method"
         )
-
-    def survivors(self, index: int, steps: int) -> int:
-        """How many particles are kept after a step."""
-        if not self.pruned:
-            return self.particles
-        most = max(0, self.particles.bit_length() - 2)  # at least two are left to vote
-        return self.particles >> min(most, most * 2 * (index + 1) // steps)
+    if method not in METHODS and method not in all_methods():
+        raise SettingsError(unknown_name("method", method, METHODS))
+    return METHODS[method]

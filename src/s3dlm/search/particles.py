@@ -7,6 +7,7 @@ mask is, which tokenizer reads the text or which benchmark asked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,8 +49,8 @@ class Process(Protocol):
         """How many denoising steps make an answer."""
         ...
 
-    def is_due(self, cadence: str, step: int) -> bool:
-        """Whether a search of this cadence ("step", "block", or "k") acts at this step."""
+    def ends_block(self, step: int) -> bool:
+        """Whether the step is the last one of its block."""
         ...
 
     def start(self) -> Canvas:
@@ -60,37 +61,39 @@ class Process(Protocol):
         """Which canvases still have something to predict."""
         ...
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator, heat: float) -> Any:
-        """The request whose answer, a prediction, lets `step` expand these canvases; `heat`
-        multiplies the temperature of its draws."""
+    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Any:
+        """The request whose answer, a prediction, lets `step` expand these canvases."""
         ...
 
     def expand(
         self,
         canvas: Canvas,
-        prediction: Any,
-        row: Ints,
+        prediction: Prediction,
         draw: Ints,
         step: int,
         rng: np.random.Generator,
     ) -> Canvas:
-        """One child of each canvas, from the given row and draw of the prediction."""
+        """One child of each canvas, from the given draws of its prediction."""
         ...
 
-    def look_ahead(self, canvas: Canvas, prediction: Any, row: Ints) -> CleanText:
-        """The clean text of each canvas; `row` is −1 where nothing was left to predict."""
+    def look_ahead(self, canvas: Canvas, prediction: Prediction) -> CleanText:
+        """The clean text of each canvas."""
         ...
 
     def read(self, tokens: Ints) -> str:
         """The text of one clean canvas, up to its end."""
         ...
 
-    def forget(self, canvas: Canvas, start: Ints) -> Canvas:
+    def hide(self, canvas: Canvas, start: Ints) -> Canvas:
         """Each text hidden again from the character `start` on; −1 leaves it as it is."""
         ...
 
     def resumed(self, canvas: Canvas) -> Process:
         """The process that fills what is hidden on these canvases, at the same pace."""
+        ...
+
+    def with_block_lengths(self) -> Sequence[Process]:
+        """The same denoising under several block lengths, equally many steps each."""
         ...
 
     def nll(self, canvas: Canvas) -> Floats:
@@ -99,25 +102,37 @@ class Process(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What some potentials need to know of a lineage's past; each (particles,)."""
+class Prediction:
+    """What the model predicts for some canvases; equal ones share a row, finished ones have none."""
+
+    value: Any  # opaque to the search; distinct rows only
+    row: Ints  # (canvases,) of the value; −1 for a finished canvas
+    nfe: int  # forward passes it took
+
+    def take(self, canvases: Ints) -> Prediction:
+        return Prediction(self.value, self.row[canvases], self.nfe)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What some weightings need to know of the past; each (particles,)."""
 
     peak: Floats  # the highest score so far
     total: Floats  # the sum of scores
     paid: Floats  # the log-potentials already multiplied in
 
     @classmethod
-    def fresh(cls, score: Floats) -> Memory:
+    def fresh(cls, score: Floats) -> Lineage:
         return cls(score, score, np.zeros_like(score))
 
-    def take(self, rows: Ints) -> Memory:
-        return Memory(self.peak[rows], self.total[rows], self.paid[rows])
+    def take(self, rows: Ints) -> Lineage:
+        return Lineage(self.peak[rows], self.total[rows], self.paid[rows])
 
-    def after(self, score: Floats) -> Memory:
-        return Memory(np.fmax(self.peak, score), self.total + score, self.paid)
+    def after(self, score: Floats) -> Lineage:
+        return Lineage(np.fmax(self.peak, score), self.total + score, self.paid)
 
-    def pay(self, log_potential: Floats) -> Memory:
-        return Memory(self.peak, self.total, self.paid + log_potential)
+    def pay(self, log_potential: Floats) -> Lineage:
+        return Lineage(self.peak, self.total, self.paid + log_potential)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +140,28 @@ class Particles:
     """The population after a step."""
 
     canvas: Canvas
-    prediction: Any  # shared: distinct rows only
-    row: Ints  # (particles,) the prediction's row of each
+    prediction: Prediction
     score: Floats  # (particles,) the last known; NaN while nothing was scored
     log_weight: Floats  # (particles,) what resampling has not yet paid out
-    memory: Memory
+    lineage: Lineage
 
     def __len__(self) -> int:
-        return int(self.row.size)
+        return len(self.canvas.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """All children of one step, before they are scored."""
+
+    canvas: Canvas
+    parent: Ints  # (children,) index into the particles
+    parent_score: Floats
+    log_weight: Floats  # inherited
+    lineage: Lineage  # inherited
+    gained: Floats  # (children,) log-probability of what this step revealed
+
+    def __len__(self) -> int:
+        return len(self.canvas.tokens)
 
 
 def distinct(tokens: Ints) -> tuple[Ints, Ints]:

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-SHARPNESS = 20.0  # of verified votes: weight exp(SHARPNESS · score)
-
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
@@ -27,62 +25,42 @@ class Survivor:
     confidence: float
 
 
-Survivors = Sequence[Survivor]
-Select = Callable[[Survivors, Survivors], Survivor]
-"""(survivors, every complete text that was scored on the way) → the one that stands for the answer."""
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A choice among survivors, and what it needs to be a choice at all."""
+
+    choose: Callable[[Sequence[Survivor]], Survivor]
+    needs_scores: bool = False
+    needs_weights: bool = False  # that survivors carry; resampling makes them equal
+    from_all_seen: bool = False  # also among every complete text that was scored on the way
 
 
-def _first(survivors: Survivors, pool: Survivors) -> Survivor:
-    return survivors[0]
-
-
-def _heaviest(survivors: Survivors, pool: Survivors) -> Survivor:
-    return max(survivors, key=lambda one: (one.log_weight, -one.nll))
-
-
-def _majority(survivors: Survivors, pool: Survivors) -> Survivor:
+def _majority(survivors: Sequence[Survivor]) -> Survivor:
     return _vote(survivors, [1.0] * len(survivors))
 
 
-def _weighted(survivors: Survivors, pool: Survivors) -> Survivor:
+def _weighted(survivors: Sequence[Survivor]) -> Survivor:
     top = max(one.log_weight for one in survivors)
     return _vote(survivors, [math.exp(one.log_weight - top) for one in survivors])
 
 
-def _verified(survivors: Survivors, pool: Survivors) -> Survivor:
+def _heaviest(survivors: Sequence[Survivor]) -> Survivor:
+    return max(survivors, key=lambda one: (one.log_weight, -one.nll))
+
+
+def _verified(survivors: Sequence[Survivor]) -> Survivor:
     """The best score; a text with an answer before one without."""
     return max(survivors, key=lambda one: (one.answer is not None, one.score or 0.0, -one.nll))
 
 
-def _verified_vote(survivors: Survivors, pool: Survivors) -> Survivor:
-    return _vote(survivors, _sharpened(survivors))
-
-
-def _pool_best(survivors: Survivors, pool: Survivors) -> Survivor:
-    return _verified([*survivors, *pool], ())
-
-
-def _pool_vote(survivors: Survivors, pool: Survivors) -> Survivor:
-    everyone = [*survivors, *pool]
-    return _vote(everyone, _sharpened(everyone))
-
-
-SELECTIONS: dict[str, Select] = {
-    "first": _first,
-    "heaviest": _heaviest,
-    "majority": _majority,
-    "weighted": _weighted,
-    "verified": _verified,
-    "verified_vote": _verified_vote,
-    "pool_best": _pool_best,
-    "pool_vote": _pool_vote,
+SELECTIONS: dict[str, Selection] = {
+    "first": Selection(lambda survivors: survivors[0]),
+    "majority": Selection(_majority),
+    "weighted": Selection(_weighted, needs_weights=True),
+    "heaviest": Selection(_heaviest, needs_weights=True),
+    "verified": Selection(_verified, needs_scores=True),
+    "best_seen": Selection(_verified, needs_scores=True, from_all_seen=True),
 }
-
-
-def _sharpened(survivors: Survivors) -> list[float]:
-    """Votes that count by score: a tenth of score outvotes almost eight to one."""
-    top = max(one.score or 0.0 for one in survivors)
-    return [math.exp(SHARPNESS * ((one.score or 0.0) - top)) for one in survivors]
 
 
 def _vote(survivors: Sequence[Survivor], weights: Sequence[float]) -> Survivor:

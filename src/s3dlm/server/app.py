@@ -1,7 +1,8 @@
-"""The endpoints. Each is a few lines: understand the body, watch its searches, word the answer."""
+"""The endpoints. Each is a few lines: parse the body, run its searches, format the answer."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -16,11 +17,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
-from s3dlm.server import openai, service, understand
-from s3dlm.server.guard import Guard
-from s3dlm.server.options import options
-from s3dlm.server.page import CONTENT_POLICY, viewer_files
-from s3dlm.server.refusals import Refusal, malformed, refusal
+from s3dlm.server import openai, parse, service
+from s3dlm.server.declared import method_name, most_nfe
+from s3dlm.server.errors import ApiError, as_api_error, malformed
+from s3dlm.server.middleware import Middleware
+from s3dlm.server.parse import Parsed
 from s3dlm.server.scheduler import Started
 from s3dlm.server.schemas import (
     ChatCompletion,
@@ -34,9 +35,9 @@ from s3dlm.server.schemas import (
     SearchRequest,
 )
 from s3dlm.server.service import Service
-from s3dlm.server.understand import Asked
 from s3dlm.server.watch import Watch, unless_gone
 from s3dlm.trace import TraceEncoder
+from s3dlm.viewer.page import CONTENT_POLICY, viewer_files
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse}
@@ -56,19 +57,19 @@ def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         shared.scheduler.start()
         yield
-        shared.scheduler.stop()
+        await asyncio.to_thread(shared.scheduler.stop)
 
     app = FastAPI(
         title="s3dlm",
         version=__version__,
-        summary="Diffusion language models with inference-time search, OpenAI's way.",
+        summary="Inference-time search for diffusion language models behind an OpenAI-compatible API.",
         lifespan=lifespan,
         docs_url=None,  # the interactive pages load scripts from elsewhere
         redoc_url=None,
     )
     app.state.service = shared
     app.include_router(router)
-    app.add_middleware(Guard, service=shared)
+    app.add_middleware(Middleware, service=shared)
     if cors:
         app.add_middleware(
             CORSMiddleware,
@@ -76,24 +77,21 @@ def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) 
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    for kind in (RequestValidationError, HTTPException, Refusal, S3dlmError):
-        app.add_exception_handler(kind, _refuse)
+    for kind in (RequestValidationError, HTTPException, ApiError, S3dlmError):
+        app.add_exception_handler(kind, _error_response)
     return app
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    told = error if isinstance(error, Refusal) else _worded(error)
+async def _error_response(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError):
+        told = malformed(error.errors(), error.body)
+    elif isinstance(error, HTTPException):
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
+        told = ApiError(error.status_code, str(error.detail), code=code)
+    else:
+        told = as_api_error(error)
     request.state.note["error"] = told.body["error"]["code"]
     return JSONResponse(told.body, told.status, headers=told.headers)
-
-
-def _worded(error: Exception) -> Refusal:
-    if isinstance(error, RequestValidationError):
-        return malformed(error.errors(), error.body)
-    if isinstance(error, HTTPException):
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-        return Refusal(error.status_code, str(error.detail), code=code)
-    return refusal(error)
 
 
 def _service(request: Request) -> Service:
@@ -112,14 +110,12 @@ async def one_model(name: str, request: Request) -> dict[str, Any]:
     """The card of the served model."""
     shared = _service(request)
     if name != shared.name:
-        raise Refusal(404, f"the model {name[:80]!r} does not exist here", code="model_not_found")
+        raise ApiError(404, f"the model {name[:80]!r} does not exist here", code="model_not_found")
     return _card(shared)
 
 
 def _card(shared: Service) -> dict[str, Any]:
-    return {
-        "id": shared.name, "object": "model", "created": shared.created, "owned_by": "s3dlm",
-    }  # fmt: skip
+    return {"id": shared.name, "object": "model", "created": shared.created, "owned_by": "s3dlm"}
 
 
 @router.post(
@@ -129,8 +125,8 @@ def _card(shared: Service) -> dict[str, Any]:
 )
 async def chat(body: ChatRequest, request: Request) -> Response:
     """Answer a conversation."""
-    asked = understand.chat(_service(request), body)
-    return await _reply(request, body, asked, chat=True)
+    parsed = parse.chat(_service(request), body)
+    return await _reply(request, body, parsed, chat=True)
 
 
 @router.post(
@@ -139,16 +135,16 @@ async def chat(body: ChatRequest, request: Request) -> Response:
     responses={200: {"content": EVENT_STREAM}},
 )
 async def completion(body: CompletionRequest, request: Request) -> Response:
-    """Answer one prompt or several; each is asked as a user's turn."""
-    asked = understand.completion(_service(request), body)
-    return await _reply(request, body, asked, chat=False)
+    """Answer one prompt or several, each as a user's message."""
+    parsed = parse.completion(_service(request), body)
+    return await _reply(request, body, parsed, chat=False)
 
 
-async def _reply(request: Request, body: OpenAIRequest, asked: Asked, *, chat: bool) -> Response:
+async def _reply(request: Request, body: OpenAIRequest, parsed: Parsed, *, chat: bool) -> Response:
     shared = _service(request)
-    reply = openai.Reply(shared, asked, chat, body.n or 1)
-    _note(request, asked)
-    watch = Watch(shared.scheduler, asked.jobs, watched=bool(body.stream))
+    reply = openai.Reply(shared, parsed, chat, body.n or 1)
+    _note(request, parsed)
+    watch = _watch(request, parsed, watched=bool(body.stream))
     if not body.stream:
         try:
             whole = await unless_gone(request, reply.whole(watch))
@@ -163,23 +159,28 @@ async def _reply(request: Request, body: OpenAIRequest, asked: Asked, *, chat: b
 
 @router.post("/v1/search", response_class=StreamingResponse, responses={200: {"content": TRACE}})
 async def search(body: SearchRequest, request: Request) -> Response:
-    """Watch one search: a header, one event per denoising step, the result."""
+    """Stream one search: a header, one event per denoising step, the result."""
     shared = _service(request)
-    asked = understand.search(shared, body)
-    _note(request, asked)
-    watch = Watch(shared.scheduler, asked.jobs, watched=True)
+    parsed = parse.search(shared, body)
+    _note(request, parsed)
+    watch = _watch(request, parsed, watched=True)
     lines = body.format == "jsonl"
-    return await _stream(request, watch, _trace(shared, asked, watch, lines), lines=lines)
+    return await _stream(request, watch, _trace(shared, parsed, watch, lines), lines=lines)
 
 
-async def _trace(shared: Service, asked: Asked, watch: Watch, lines: bool) -> AsyncIterator[str]:
+def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
+    client = "" if request.client is None else request.client.host
+    return Watch(_service(request).scheduler, parsed.jobs, watched=watched, client=client)
+
+
+async def _trace(shared: Service, parsed: Parsed, watch: Watch, lines: bool) -> AsyncIterator[str]:
     """What `s3dlm generate --trace` writes, event by event."""
-    encoder, job = TraceEncoder.of(shared.model), asked.jobs[0]
-    word = _line if lines else openai.sse
-    yield word(encoder.header(shared.name, job.question, job.task, job.settings))
+    encoder, job = TraceEncoder.of(shared.model), parsed.jobs[0]
+    write = _line if lines else openai.sse
+    yield write(encoder.header(shared.name, job.question, job.task, job.settings))
     async for _, event in watch.events():
         if not isinstance(event, Started):
-            yield word(encoder.event(event))
+            yield write(encoder.event(event))
     if not lines:
         yield openai.DONE
 
@@ -196,7 +197,7 @@ async def _stream(
     lines: bool = False,
     reply: openai.Reply | None = None,
 ) -> Response:
-    """Send pieces as they come. Errors before the first are plain refusals, later ones events."""
+    """Send pieces as they come. Errors before the first are plain responses, later ones events."""
     try:
         await unless_gone(request, watch.begin())
     except BaseException:
@@ -207,10 +208,10 @@ async def _stream(
         try:
             async for piece in pieces:
                 yield piece
-        except (Refusal, S3dlmError) as error:
-            told, word = refusal(error).body, _line if lines else openai.sse
+        except (ApiError, S3dlmError) as error:
+            told, write = as_api_error(error).body, _line if lines else openai.sse
             request.state.note["error"] = told["error"]["code"]
-            yield word(told)
+            yield write(told)
         finally:
             watch.close()
             if reply is not None:
@@ -220,42 +221,48 @@ async def _stream(
     return StreamingResponse(body(), media_type=kind, headers={"Cache-Control": "no-store"})
 
 
-def _note(request: Request, asked: Asked) -> None:
-    """What the log may say of a request; the prompt only if the operator wants it."""
-    settings = asked.settings
+def _note(request: Request, parsed: Parsed) -> None:
+    """What the log says about a request; the prompt only if the operator wants it."""
+    settings = parsed.settings
     request.state.note.update(
-        searches=len(asked.jobs),
-        task=asked.jobs[0].task,
-        search=settings.method,
-        particles=settings.particles,
-        branching=settings.branching,
+        searches=len(parsed.jobs),
+        task=parsed.jobs[0].task,
+        search=method_name(settings),
+        particles=settings.method.particles,
+        branching=settings.method.branching,
         steps=settings.steps,
         gen_length=settings.gen_length,
         seed=settings.seed,
     )
     if _service(request).log_prompts:
-        request.state.note["prompts"] = [job.question for job in asked.jobs]
+        request.state.note["prompts"] = [job.question for job in parsed.jobs]
 
 
 def _count(request: Request, reply: openai.Reply) -> None:
-    usage, metrics = reply.tally.usage(reply.per_prompt), _service(request).metrics
+    usage, metrics = reply.usage.as_json(reply.per_prompt), _service(request).metrics
     metrics.tokens.labels("prompt").inc(usage["prompt_tokens"])
     metrics.tokens.labels("completion").inc(usage["completion_tokens"])
     request.state.note.update(usage)
 
 
 @router.get("/v1/options")
-async def what_is_offered(request: Request) -> dict[str, Any]:
-    """What the page offers: methods, tasks, examples, defaults and limits."""
-    return options(_service(request))
+async def options(request: Request) -> dict[str, Any]:
+    """What the page offers: settings, methods, tasks, examples and limits."""
+    return _service(request).options()
+
+
+@router.post("/v1/settings")
+async def settings(body: SearchRequest, request: Request) -> dict[str, Any]:
+    """The settings that a search would have, and the most forward passes that it could need."""
+    made = parse.search(_service(request), body).settings
+    return {"settings": made.to_json(), "most_nfe": most_nfe(made)}
 
 
 @router.get("/health")
 async def health(request: Request) -> Response:
-    """200 while requests are taken, 503 while the server is shutting down."""
-    draining = _service(request).scheduler.draining
-    status = "shutting down" if draining else "ok"
-    return JSONResponse({"status": status}, 503 if draining else 200)
+    """200 while the engine works and requests are accepted, else 503 with the reason."""
+    problem = _service(request).scheduler.problem
+    return JSONResponse({"status": problem or "ok"}, 503 if problem else 200)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -281,7 +288,7 @@ def _file(name: str) -> Response:
     """One of the page's own files, from a table in memory: no path reaches the disk."""
     found = viewer_files().get(name)
     if found is None:
-        raise Refusal(404, "no such file", code="not_found")
+        raise ApiError(404, "no such file", code="not_found")
     content, kind = found
     headers = {"Content-Security-Policy": CONTENT_POLICY, "Cache-Control": "no-cache"}
     return Response(content, media_type=kind, headers=headers)

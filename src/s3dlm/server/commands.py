@@ -18,39 +18,47 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    model: Annotated[str, typer.Option(help="tiny, a folder or a hub id.")] = "tiny",
-    host: Annotated[str, typer.Option(help="Address to bind to.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 picks a free one.", min=0, max=65535)] = 8000,
+    model: Annotated[str, typer.Option(help="tiny, a folder or a Hugging Face id.")] = "tiny",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)] = 8000,
     api_key: Annotated[
         str | None,
-        typer.Option(envvar="S3DLM_API_KEY", help="Required of every request.", show_envvar=True),
+        typer.Option(
+            envvar="S3DLM_API_KEY", help="Key that every request must send.", show_envvar=True
+        ),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Bind beyond this machine without a key.")
+        bool, typer.Option("--insecure", help="Allow other machines to connect without a key.")
     ] = False,
     cors: Annotated[
-        list[str] | None, typer.Option(help="An origin browsers may call from; repeatable.")
+        list[str] | None, typer.Option(help="Origin that browsers may call from; repeatable.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="Where a request names none.")] = None,
-    max_rows: Annotated[int, typer.Option(help="Rows that searches may fill together.")] = 128,
+    method: Annotated[
+        str | None, typer.Option(help="Search method for requests that name none.")
+    ] = None,
+    max_batch: Annotated[int, typer.Option(help="Canvases per forward pass.")] = 128,
     max_waiting: Annotated[int, typer.Option(help="Searches in the queue.")] = 128,
-    max_length: Annotated[int, typer.Option(help="gen_length of a request.")] = 1024,
-    max_children: Annotated[int, typer.Option(help="Particles × branching of a request.")] = 64,
-    max_steps: Annotated[int, typer.Option(help="Steps of a request.")] = 1024,
-    max_seconds: Annotated[float, typer.Option(help="From arrival to answer.")] = 300.0,
+    max_length: Annotated[int, typer.Option(help="Largest gen_length of a request.")] = 1024,
+    max_children: Annotated[
+        int, typer.Option(help="Largest particles × branching of a request.")
+    ] = 64,
+    max_steps: Annotated[int, typer.Option(help="Largest number of steps of a request.")] = 1024,
+    max_seconds: Annotated[
+        float, typer.Option(help="Seconds a request may take, queue included.")
+    ] = 300.0,
     grace: Annotated[
-        float, typer.Option(help="Seconds running requests have after SIGTERM.")
+        float, typer.Option(help="Seconds that running requests have after SIGTERM.")
     ] = 60.0,
     log_prompts: Annotated[
-        bool, typer.Option("--log-prompts", help="Write prompts into the log.")
+        bool, typer.Option("--log-prompts", help="Write prompts to the log.")
     ] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or mps.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")] = None,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run the checkpoint's own Python code.")
+        bool, typer.Option("--trust-remote-code", help="Run Python code of the checkpoint.")
     ] = False,
 ) -> None:
-    """Serve a model the OpenAI way, with a page at / to watch its searches.
+    """Serve a model behind an OpenAI-compatible API, with a page at / that shows its searches.
 
     s3dlm serve --model tiny --port 8000
     """
@@ -58,16 +66,16 @@ def serve(
     from s3dlm.models.registry import load
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
-    from s3dlm.server.run import allowed_hosts, check_exposure, open_door
+    from s3dlm.server.run import allowed_hosts, bind_socket, check_exposure
     from s3dlm.server.run import serve as run
 
     key = api_key or None
     check_exposure(host, key, insecure=insecure)
     limits = Limits(
-        rows=max_rows, waiting=max_waiting, length=max_length, children=max_children,
+        batch=max_batch, waiting=max_waiting, length=max_length, children=max_children,
         steps=max_steps, seconds=max_seconds,
     )  # fmt: skip
-    door = open_door(host, port)
+    bound = bind_socket(host, port)
     web = create_app(
         load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
         limits=limits,
@@ -79,27 +87,28 @@ def serve(
     )
     run(
         web,
-        door,
+        bound,
         grace=grace,
-        announce=lambda url: typer.echo(f"{url}/v1 speaks OpenAI's API, {url}/ shows the search"),
+        announce=lambda url: typer.echo(f"API: {url}/v1, viewer: {url}/"),
     )
 
 
 def view(
     traces: Annotated[
-        list[Path], typer.Argument(help="Recorded by `generate --trace`; two are compared.")
+        list[Path],
+        typer.Argument(help="Traces written by `generate --trace`; give two to compare them."),
     ],
-    out: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    out: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Make one self-contained page out of a recorded search, or out of two to compare.
+    """Write one self-contained HTML page that shows a recorded search, or compares two.
 
     s3dlm view trace.jsonl --out trace.html --open
     """
-    from s3dlm.server.page import standalone
+    from s3dlm.viewer.page import standalone
 
     if len(traces) > 2:
-        raise SettingsError(f"view compares at most two traces, got {len(traces)}")
+        raise SettingsError(f"view compares at most two traces; got {len(traces)}")
     path = out or traces[0].with_suffix(".html")
     page = standalone(traces)
     try:

@@ -1,31 +1,42 @@
-"""What one request may ask for and how much the server takes on: bounds as plain data."""
+"""How much one request may use and how much the server accepts: bounds as plain data."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 
-from s3dlm.errors import SettingsError
-from s3dlm.search.methods import Plan
+from s3dlm.errors import PromptError, SettingsError
+from s3dlm.models.base import Model
+from s3dlm.server.declared import batch_size
 from s3dlm.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The server's bounds; a request beyond one of them is refused by name."""
+    """The server's bounds; a request beyond one of them is refused with the limit's value."""
 
+    # one request
     length: int = 1024  # gen_length
-    children: int = 64  # rows a step: particles times branching
+    children: int = 64  # particles times branching
     steps: int = 1024
-    choices: int = 16  # searches of one request: prompts times n
+    choices: int = 16  # searches per request: prompts times n
+    characters: int = 16  # of a prompt, per token of the model's context
     seconds: float = 300.0  # from arrival to answer
-    verifier_seconds: float = 10.0  # one step of a registered verifier
-    stuck_verifiers: int = 4  # verifiers that may hang before no more are started
     body: int = 1 << 20  # bytes
     body_seconds: float = 30.0  # from the first to the last byte of a body
+    # all requests
     waiting: int = 128  # searches in the queue
-    rows: int = 128  # rows that running searches may fill at their widest
-    backlog: int = 512  # steps a slow reader may be behind
+    running: int = 64  # searches that take turns
+    batch: int = 128  # canvases per forward pass
+    unread: int = 8  # steps a search may be ahead of its reader before it pauses
+    verifier_seconds: float = 10.0  # one step of a registered verifier
+    verifier_calls: int = 4  # registered verifiers at work at once, hung ones included
+    stall_seconds: float = 120.0  # one round of the engine before /health reports it
+    # connections
+    connections: int = 512
+    header_seconds: float = 10.0  # from the first byte of a request to the end of its header
+    idle_seconds: float = 30.0  # between requests
+    send_seconds: float = 20.0  # without the client reading anything
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -36,22 +47,24 @@ class Limits:
                 )
 
     def check(self, settings: Settings) -> None:
-        """Refuse settings that ask for more than one request may have, or that no method takes."""
-        Plan.of(settings)
+        """Refuse settings beyond a limit, or that do not fit together."""
         asked = {
             "length": ("gen_length", settings.gen_length),
-            "children": ("particles × branching", settings.particles * settings.branching),
+            "children": ("particles × branching", batch_size(settings)),
             "steps": ("steps", settings.steps),
         }
         for limit, (name, value) in asked.items():
             most = getattr(self, limit)
             if value > most:
                 raise SettingsError(
-                    f"{name}={value} is more than this server's {most}; ask for less"
+                    f"{name}={value} is more than this server's limit of {most}; give a smaller value"
                 )
 
-
-def widest(settings: Settings) -> int:
-    """The most rows a search can fill in one forward."""
-    plan = Plan.of(settings)
-    return plan.particles * plan.branching
+    def check_prompt(self, model: Model, characters: int) -> None:
+        """Refuse a prompt that cannot fit before anyone spends time on tokenising it."""
+        most = self.characters * model.denoiser.context
+        if characters > most:
+            raise PromptError(
+                f"the prompt has {characters} characters, but {model.name} reads at most "
+                f"{model.denoiser.context} tokens; shorten the prompt to at most {most} characters"
+            )

@@ -1,4 +1,4 @@
-"""From results back to OpenAI's objects: whole answers and streamed pieces of them."""
+"""Results as OpenAI's objects: whole answers and streamed chunks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from s3dlm.engine import Result
-from s3dlm.search.loop import Step
 from s3dlm.search.select import Survivor
+from s3dlm.search.step import Step
+from s3dlm.server.parse import Parsed
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Service
-from s3dlm.server.settled import Settled, cut
-from s3dlm.server.understand import Asked
+from s3dlm.server.streaming import CertainText, cut
 from s3dlm.server.watch import Watch
 
 DONE = "data: [DONE]\n\n"
@@ -26,8 +26,8 @@ def sse(data: dict[str, Any]) -> str:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What the searches of one request cost."""
+class Usage:
+    """Tokens and forward passes of one request."""
 
     prompt: dict[int, int] = field(default_factory=dict)  # by search
     completion: int = 0
@@ -39,7 +39,7 @@ class Tally:
         self.nfe += result.nfe
         self.nfe_logical += result.nfe_logical
 
-    def usage(self, per_prompt: int) -> dict[str, int]:
+    def as_json(self, per_prompt: int) -> dict[str, int]:
         """Prompts are counted once, however many choices they have."""
         prompt = sum(count for index, count in self.prompt.items() if index % per_prompt == 0)
         return {
@@ -56,10 +56,10 @@ class Reply:
     """The answer to one request, in one of OpenAI's two shapes."""
 
     service: Service
-    asked: Asked
+    parsed: Parsed
     chat: bool
     per_prompt: int
-    tally: Tally = field(default_factory=Tally)
+    usage: Usage = field(default_factory=Usage)
     envelope: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Reply:
             "id": f"{kind}-{uuid.uuid4().hex}",
             "created": int(time.time()),
             "model": self.service.name,
-            "system_fingerprint": f"s3dlm-{self.asked.settings.replace(seed=0).hash()}",
+            "system_fingerprint": f"s3dlm-{self.parsed.settings.replace(seed=0).hash()}",
         }
 
     async def whole(self, watch: Watch) -> dict[str, Any]:
@@ -76,9 +76,9 @@ class Reply:
         choices: dict[int, dict[str, Any]] = {}
         async for index, event in watch.events():
             if isinstance(event, Started):
-                self.tally.prompt[index] = event.prompt_tokens
+                self.usage.prompt[index] = event.prompt_tokens
             elif isinstance(event, Result):
-                text, _ = cut(event.text, self.asked.stops)
+                text, _ = cut(event.text, self.parsed.stops)
                 content: dict[str, Any] = {"text": text}
                 if self.chat:
                     content = {"message": {"role": "assistant", "content": text, "refusal": None}}
@@ -87,29 +87,29 @@ class Reply:
             **self.envelope,
             "object": "chat.completion" if self.chat else "text_completion",
             "choices": [choices[index] for index in sorted(choices)],
-            "usage": self.tally.usage(self.per_prompt),
+            "usage": self.usage.as_json(self.per_prompt),
         }
 
     async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
         """Server-sent events: certain text as it becomes certain, the rest at the end."""
-        settled = [
-            Settled.of(self.service.model, job.settings, self.asked.stops)
-            for job in self.asked.jobs
+        certain = [
+            CertainText.of(self.service.model, job.settings, self.parsed.stops)
+            for job in self.parsed.jobs
         ]
         async for index, event in watch.events():
             if isinstance(event, Started):
-                self.tally.prompt[index] = event.prompt_tokens
+                self.usage.prompt[index] = event.prompt_tokens
                 if self.chat:
                     yield self._piece(index, "", role="assistant")
             elif isinstance(event, Step):
-                if new := settled[index].after(event):
+                if new := certain[index].after(event):
                     yield self._piece(index, new)
             else:
-                if rest := settled[index].rest(event.text):
+                if rest := certain[index].rest(event.text):
                     yield self._piece(index, rest)
                 yield self._piece(index, None, **self._end(event))
         if with_usage:
-            usage = self.tally.usage(self.per_prompt)
+            usage = self.usage.as_json(self.per_prompt)
             yield sse({**self._chunk(), "choices": [], "usage": usage})
         yield DONE
 
@@ -134,14 +134,14 @@ class Reply:
         tokens = len(self.service.model.tokenizer.encode(result.text))
         if chosen is not None:
             tokens = chosen.tokens
-        self.tally.add(result, tokens)
-        _, stopped = cut(result.text, self.asked.stops)
+        self.usage.add(result, tokens)
+        _, stopped = cut(result.text, self.parsed.stops)
         full = tokens >= result.settings.gen_length and not stopped
         return {
             "finish_reason": "length" if full else "stop",
             "search": {
-                "particles": result.settings.particles,
-                "branching": result.settings.branching,
+                "particles": result.settings.method.particles,
+                "branching": result.settings.method.branching,
                 "answer": result.answer,
                 "votes": _votes(result.survivors, result.answer),
                 "survivors": len(result.survivors),
@@ -153,7 +153,7 @@ class Reply:
 
 
 def _chosen(result: Result) -> Survivor | None:
-    """The survivor that stands for the answer; None if it was a text seen on the way."""
+    """The survivor with the answer's text; None if the answer is an earlier text."""
     return next((one for one in result.survivors if one.text == result.text), None)
 
 

@@ -1,34 +1,41 @@
-"""One thread owns the model: it admits searches, steps them together, and tells their owners.
+"""One thread owns the model: it starts searches, steps them together, and reports their events.
 
-Requests hand in jobs and get tickets; everything about a ticket is told through its `tell`, called
-from this thread. A search is admitted when the rows it can fill fit beside those already running,
-in order of arrival. What a ticket is told does not depend on who else is running.
+Requests hand in jobs and get tickets; everything about a ticket is reported through its `tell`,
+called from this thread. Which searches share a forward pass is decided by fairness.py and changes
+nobody's result. Time limits are kept by the request's own side (watch.py), so that they hold when
+this thread does not answer.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import queue
 import threading
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from s3dlm.engine import Job, Result
+from s3dlm.errors import VerifierError
+from s3dlm.jobs import Running
 from s3dlm.models.base import Model
-from s3dlm.search.loop import Step
-from s3dlm.server import refusals
-from s3dlm.server.limits import Limits, widest
-from s3dlm.server.logs import log
-from s3dlm.server.metrics import Metrics
-from s3dlm.server.patience import Event, PatientPacker
+from s3dlm.search.step import Step
+from s3dlm.server import errors
+from s3dlm.server.batching import TOKENIZER_THREADS, Event, Preparation, ServerBatcher
+from s3dlm.server.declared import method_name
+from s3dlm.server.fairness import Demand, FairShare
+from s3dlm.server.limits import Limits
+from s3dlm.server.telemetry import Metrics, log, reason
 
-IDLE_SECONDS = 60.0  # nothing to do: look up now and then all the same
+IDLE_SECONDS = 60.0  # longest wait without anything to do
+JOIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The first thing a ticket is told."""
+    """The first event of a ticket."""
 
     prompt_tokens: int
     queued: float  # seconds
@@ -40,11 +47,12 @@ class Ticket:
 
     job: Job
     tell: Callable[[Ticket, Event | Started], None]
-    watched: bool  # whether steps are told, or only the end
-    deadline: float
+    watched: bool  # whether steps are reported, or only the end
+    client: str
+    request: int
     arrived: float = field(default_factory=time.monotonic)
+    prepared: Running | Exception | None = None  # None: still being tokenised
     cancelled: bool = False
-    width: int = 0  # the most rows it can fill
     told: int = 0  # steps, counted by the scheduler
     read: int = 0  # steps, counted by the reader: two counters, since two threads count
 
@@ -52,46 +60,70 @@ class Ticket:
 class Scheduler:
     """The queue and the thread behind it."""
 
-    def __init__(self, model: Model, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, model: Model, limits: Limits, metrics: Metrics, *, log_prompts: bool = False
+    ) -> None:
         self.model, self.limits, self.metrics = model, limits, metrics
+        self.log_prompts = log_prompts
         self._changed = threading.Condition()
-        self._waiting: deque[Ticket] = deque()
+        self._waiting: list[Ticket] = []
         self._running: dict[int, Ticket] = {}
-        self._packer = PatientPacker(model, self._wake)
-        self._draining = self._stopped = False
-        self._rows = 0  # for observers, who must not look into the packer while it works
+        self._batcher = ServerBatcher(model, self._wake, limits.verifier_calls)
+        self._fair = FairShare(limits.batch)
+        self._requests = itertools.count()
+        self._unprepared: queue.SimpleQueue[Sequence[Ticket]] = queue.SimpleQueue()
+        self._draining = self._stopped = self._failed = False
+        self._busy_since: float | None = None
         self._latency = 1.0  # seconds a search took lately, for Retry-After
-        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        metrics.waiting.set_function(lambda: len(self._waiting))
+        metrics.running.set_function(lambda: len(self._running))
+        metrics.stuck.set_function(lambda: self._batcher.stuck)
 
     # --- called from any thread
 
     def start(self) -> None:
         self._thread.start()
+        for _ in range(TOKENIZER_THREADS):
+            Preparation(self.model, self._unprepared, self._wake).start()
 
     def submit(
-        self, jobs: Sequence[Job], tell: Callable[[Ticket, Event | Started], None], *, watched: bool
+        self,
+        jobs: Sequence[Job],
+        tell: Callable[[Ticket, Event | Started], None],
+        *,
+        watched: bool,
+        client: str = "",
     ) -> list[Ticket]:
-        """Queue some searches, all or none."""
-        deadline = time.monotonic() + self.limits.seconds
-        tickets = [Ticket(job, tell, watched, deadline, width=widest(job.settings)) for job in jobs]
+        """Queue the searches of a request, all or none."""
+        request = next(self._requests)
+        tickets = [Ticket(job, tell, watched, client, request) for job in jobs]
         with self._changed:
+            if self._failed:
+                raise errors.engine_failed()
             if self._draining:
-                raise refusals.shutting_down()
+                raise errors.shutting_down()
             if len(self._waiting) + len(tickets) > self.limits.waiting:
-                raise refusals.queue_full(len(self._waiting), math.ceil(self._latency))
+                raise errors.queue_full(len(self._waiting), math.ceil(self._latency))
             self._waiting.extend(tickets)
-            self._changed.notify()
+        self._unprepared.put(tickets)
         return tickets
 
     def cancel(self, tickets: Iterable[Ticket]) -> None:
-        """Give searches up: they leave the queue at once and the batch before its next forward."""
+        """End searches: they leave the queue at once and the batch before its next pass."""
         with self._changed:
             for ticket in tickets:
                 ticket.cancelled = True
             self._changed.notify()
 
+    def has_read(self, ticket: Ticket) -> None:
+        """Count a step that was read; a search that paused for its reader continues."""
+        ticket.read += 1
+        if ticket.told - ticket.read == self.limits.unread - 1:
+            self._wake()
+
     def drain(self) -> None:
-        """Take nothing new; what is queued or running goes on."""
+        """Accept nothing new; what is queued or running continues."""
         self._draining = True
 
     @property
@@ -99,129 +131,172 @@ class Scheduler:
         return self._draining
 
     @property
+    def failed(self) -> bool:
+        """Whether the engine's thread has ended by an error."""
+        return self._failed
+
+    @property
+    def problem(self) -> str | None:
+        """Why requests are not answered at present, if they are not."""
+        since = self._busy_since
+        if self._failed:
+            return "engine failed"
+        if since is not None and time.monotonic() - since > self.limits.stall_seconds:
+            return "engine stalled"
+        return "shutting down" if self._draining else None
+
+    @property
     def idle(self) -> bool:
         return not self._waiting and not self._running
 
     @property
     def load(self) -> dict[str, int]:
-        """Searches waiting and running, and rows for the next forward."""
-        return {
-            "waiting": len(self._waiting),
-            "running": len(self._running),
-            "rows": self._rows,
-        }
+        """Searches waiting and running."""
+        return {"waiting": len(self._waiting), "running": len(self._running)}
 
-    def stop(self) -> None:
-        """End the thread after its present step; searches still under way are told so."""
+    def stop(self, *, wait: bool = True) -> None:
+        """End the thread after its present round; searches that still run are told so."""
         with self._changed:
             self._draining = self._stopped = True
             self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join(timeout=30)
+        for _ in range(TOKENIZER_THREADS):
+            self._unprepared.put(())
+        if wait and self._thread.is_alive():
+            self._thread.join(JOIN_SECONDS)
 
-    # --- the thread
+    # --- the engine's thread
 
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify()
 
     def _run(self) -> None:
+        last = errors.shutting_down()
+        try:
+            self._serve()
+        except BaseException:  # whatever it is, nobody may go on waiting for this thread
+            log("engine failed", level=50, with_traceback=True)
+            last = errors.engine_failed()
+            self._failed = True
+        with self._changed:
+            left = [*self._waiting, *self._running.values()]
+            self._waiting, self._running = [], {}
+        for ticket in left:
+            ticket.tell(ticket, last)
+
+    def _serve(self) -> None:
         while True:
             with self._changed:
                 if not self._stopped and not self._has_work():
-                    self._changed.wait(self._patience())
+                    self._busy_since = None
+                    self._changed.wait(self._seconds_to_wait())
                 if self._stopped:
-                    break
-            self._turn()
-        for ticket in [*self._waiting, *self._running.values()]:
-            ticket.tell(ticket, refusals.shutting_down())
+                    return
+            self._busy_since = time.monotonic()
+            self._round()
 
     def _has_work(self) -> bool:
         return bool(
-            self._packer.rows
-            or self._packer.returned
-            or (self._waiting and self._room_for(self._waiting[0]))
+            self._batcher.has_news
+            or self._demands()
+            or self._next_ticket()
             or any(one.cancelled for one in (*self._waiting, *self._running.values()))
         )
 
-    def _patience(self) -> float:
-        """Seconds until the next deadline of anyone."""
-        ends = [ticket.deadline for ticket in (*self._waiting, *self._running.values())]
-        ends += [one.since + self.limits.verifier_seconds for one in self._packer.away.values()]
-        return min(max(min(ends) - time.monotonic(), 0.001), IDLE_SECONDS) if ends else IDLE_SECONDS
+    def _seconds_to_wait(self) -> float:
+        """Seconds until a verifier takes too long."""
+        limit, now = self.limits.verifier_seconds, time.monotonic()
+        left = [one.since + limit - now for one in self._batcher.calls.values()]
+        return min(max(min(left, default=IDLE_SECONDS), 0.001), IDLE_SECONDS)
 
-    def _turn(self) -> None:
-        """One round: who left, who came back, who is new, one forward for all."""
+    def _round(self) -> None:
+        """Drop who left, collect who came back, start who is new, one forward pass."""
         self._drop()
-        self._pass_on(self._packer.collect())
-        self._admit()
-        rows = self._packer.rows
-        if rows:
-            self.metrics.rows.observe(rows)
-            self.metrics.nfe.inc(rows)
-            self.metrics.forwards.inc()
-            self._forward()
-        self._gauge()
+        self._report(self._batcher.collect())
+        self._start_waiting()
+        if keys := self._fair.choose(self._demands()):
+            self._forward(keys)
 
-    def _forward(self) -> None:
+    def _demands(self) -> list[Demand]:
+        """Searches that are ready for a pass and whose reader keeps up."""
+        return [
+            Demand(key, ticket.client, ticket.request, size)
+            for key, size in self._batcher.sizes().items()
+            if (ticket := self._running[key]).told - ticket.read < self.limits.unread
+        ]
+
+    def _forward(self, keys: Sequence[int]) -> None:
+        sizes = self._batcher.sizes()
+        total = sum(sizes[key] for key in keys)
         try:
-            events = self._packer.step()
-        except Exception as error:  # the model failed, and with it everyone in the batch
-            log("forward failed", level=40, with_traceback=True)
-            for key in list(self._running):
-                self._end(key, error)
+            events = self._batcher.step(keys)
+        except Exception as error:
+            log("forward pass failed", level=40, with_traceback=True, searches=len(keys))
+            if len(keys) == 1:
+                self._end(keys[0], error)
+            else:  # one by one, so that each gets its own error or none
+                for key in keys:
+                    self._forward([key])
             return
-        self._pass_on(events)
+        self.metrics.batch.observe(total)
+        self.metrics.nfe.inc(total)
+        self.metrics.forwards.inc()
+        self._report(events)
 
     def _drop(self) -> None:
-        now = time.monotonic()
+        """End what was cancelled and what waits too long for its verifier."""
         with self._changed:
-            gone = [one for one in self._waiting if one.cancelled or now > one.deadline]
-            for ticket in gone:
-                self._waiting.remove(ticket)
-        for ticket in gone:
-            if not ticket.cancelled:
-                ticket.tell(ticket, refusals.too_late(self.limits.seconds))
-        patience = self.limits.verifier_seconds
+            self._waiting = [one for one in self._waiting if not one.cancelled]
+        now, limit = time.monotonic(), self.limits.verifier_seconds
         for key, ticket in list(self._running.items()):
-            errand = self._packer.away.get(key)
+            call = self._batcher.calls.get(key)
             if ticket.cancelled:
                 self._end(key, None)
-            elif now > ticket.deadline:
-                self._end(key, refusals.too_late(self.limits.seconds))
-            elif errand is not None and now > errand.since + patience:
-                self._end(key, refusals.verifier_hangs(patience))
-            elif ticket.told - ticket.read > self.limits.backlog:
-                self._end(key, refusals.slow_reader(self.limits.backlog))
+            elif call is not None and now > call.since + limit:
+                self._end(key, errors.verifier_hangs(limit))
 
-    def _admit(self) -> None:
+    def _next_ticket(self) -> Ticket | None:
+        """The next search to start: of the client with the fewest running, in order of arrival.
+
+        A client gets at most half of the places, so that others find some."""
+        if len(self._running) >= self.limits.running:
+            return None
+        held = Counter(one.client for one in self._running.values())
+        ready = [
+            one
+            for one in self._waiting
+            if one.prepared is not None and held[one.client] < max(1, self.limits.running // 2)
+        ]
+        return min(ready, key=lambda one: held[one.client], default=None)
+
+    def _start_waiting(self) -> None:
         while True:
             with self._changed:
-                if not self._waiting or not self._room_for(self._waiting[0]):
+                ticket = self._next_ticket()
+                if ticket is None:
                     return
-                ticket = self._waiting.popleft()
-            self._begin(ticket)
+                self._waiting.remove(ticket)
+            self._start(ticket)
 
-    def _room_for(self, ticket: Ticket) -> bool:
-        taken = sum(one.width for one in self._running.values())
-        return not taken or taken + ticket.width <= self.limits.rows
-
-    def _begin(self, ticket: Ticket) -> None:
-        stuck = self._packer.stuck
+    def _start(self, ticket: Ticket) -> None:
+        prepared = ticket.prepared
+        if ticket.cancelled or prepared is None:
+            return
+        if isinstance(prepared, Exception):
+            ticket.tell(ticket, prepared)
+            return
         try:
-            if ticket.job.verifier is not None and stuck >= self.limits.stuck_verifiers:
-                raise refusals.verifiers_stuck(stuck)
-            key = self._packer.add(ticket.job)
+            key = self._batcher.start(prepared)
         except Exception as error:
+            log("start failed", level=40, with_traceback=True)
             ticket.tell(ticket, error)
             return
         self._running[key] = ticket
         queued = time.monotonic() - ticket.arrived
         self.metrics.queued.observe(queued)
-        tokens = int(self._packer.running[key].process.prompt.size)
-        ticket.tell(ticket, Started(tokens, queued))
+        ticket.tell(ticket, Started(int(prepared.process.prompt.size), queued))
 
-    def _pass_on(self, events: Iterable[tuple[int, Event]]) -> None:
+    def _report(self, events: Iterable[tuple[int, Event]]) -> None:
         for key, event in events:
             ticket = self._running.get(key)
             if ticket is None:
@@ -233,21 +308,19 @@ class Scheduler:
                 ticket.tell(ticket, event)
 
     def _end(self, key: int, event: Result | Exception | None) -> None:
-        """Forget a search; its owner is told why unless it was the one to leave."""
+        """Forget a search; its owner is told why, unless it left first."""
         ticket = self._running.pop(key)
-        self._packer.remove(key)
+        self._batcher.remove(key)
+        self._fair.keep((one.client, one.request) for one in self._running.values())
         outcome = "cancelled" if event is None else "failed"
         if isinstance(event, Result):
             outcome = "finished"
             self._latency += 0.2 * (event.seconds - self._latency)
-            self.metrics.forward_seconds.inc(event.profile["forward"])
-            self.metrics.verifier_seconds.inc(event.profile["verifier"])
-        self.metrics.ended.labels(ticket.job.settings.method, outcome).inc()
+            self.metrics.forward_seconds.inc(event.timings["forward"])
+            self.metrics.verifier_seconds.inc(event.timings["verifier"])
+        if isinstance(event, VerifierError):
+            hidden = () if self.log_prompts else (ticket.job.question,)
+            log("verifier failed", level=40, reason=reason(event, hidden))
+        self.metrics.ended.labels(method_name(ticket.job.settings), outcome).inc()
         if event is not None:
             ticket.tell(ticket, event)
-
-    def _gauge(self) -> None:
-        self._rows = self._packer.rows
-        self.metrics.waiting.set(len(self._waiting))
-        self.metrics.running.set(len(self._running))
-        self.metrics.stuck.set(self._packer.stuck)

@@ -1,30 +1,21 @@
-"""The bodies that come in and go out: OpenAI's, plus the search's own settings as extra fields.
+"""Request and response bodies: OpenAI's, plus every setting of the search as an extra field.
 
-The search's settings are not written down a second time: any field of `Settings` may stand in a
-body, its value is checked by `Settings` itself, and the OpenAPI document lists them from there.
+Settings are not listed here: `declared.declarations()` names them, and `declared.check` checks them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from s3dlm import settings as choices
-from s3dlm.settings import Settings
-from s3dlm.verifier.lookup import PROFILES
+from s3dlm.server.declared import Declaration, declarations
 
-SEARCH_FIELDS = tuple(
-    field.name
-    for field in dataclasses.fields(Settings)
-    if field.name not in ("temperature", "seed")  # OpenAI has these two
-)
 LARGEST_SEED = 2**63 - 1
+# OpenAI's schema has temperature and seed, and ours below has verifier.
+SEARCH_FIELDS = frozenset(one.name for one in declarations()) - {"temperature", "seed", "verifier"}
 
-# What clients send by habit: without effect, or allowed only where it changes nothing.
+# What clients send by habit: without effect, or accepted only where it changes nothing.
 IGNORED = frozenset(
     {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 )
@@ -45,38 +36,30 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "echo": (False,),
     "suffix": ("",),
 }
-CHOICES: dict[str, tuple[str, ...]] = {  # settings that take one of a few names
-    "method": choices.METHODS,
-    "policy": choices.POLICIES,
-    "resampling": choices.RESAMPLERS,
-    "selection": choices.SELECTIONS,
-    "tilt": choices.TILTS,
-    "siblings": choices.SIBLINGS,
-    "profile": tuple(PROFILES),
-}
 _JSON_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
 
 def _document(schema: dict[str, Any]) -> None:
-    """List the search's settings among the properties, and nothing beyond them."""
-    hints = typing.get_type_hints(Settings)
-    for name in SEARCH_FIELDS:
-        schema["properties"][name] = _property(name, hints[name])
+    """List the settings among the properties of the OpenAPI schema, and allow no others."""
+    for one in declarations():
+        if one.name in SEARCH_FIELDS:
+            schema["properties"][one.name] = _property(one)
     schema["properties"] |= {name: {} for name in (*sorted(IGNORED), *NEUTRAL)}
     schema["additionalProperties"] = False
 
 
-def _property(name: str, hint: Any) -> dict[str, Any]:
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    names = [_JSON_TYPES[kind] for kind in kinds if kind in _JSON_TYPES]
-    described: dict[str, Any] = {"type": [*names, "null"], "title": name}
-    if name in CHOICES:
-        described["enum"] = [*CHOICES[name], None]
-    return described
+def _property(one: Declaration) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "type": [_JSON_TYPES[one.type], "null"], "title": one.name, "description": one.help,
+    }  # fmt: skip
+    if one.choices:
+        described["enum"] = [*one.choices, None]
+    bounds = {"minimum": one.low, "maximum": one.high}
+    return described | {name: value for name, value in bounds.items() if value is not None}
 
 
 class Request(BaseModel):
-    """What every request may say; extra fields are settings of the search."""
+    """What every request may contain; extra fields are settings of the search."""
 
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_document)
 
@@ -141,7 +124,7 @@ class CompletionRequest(OpenAIRequest):
 
 
 class SearchRequest(Request):
-    """One search, watched step by step."""
+    """One search, streamed step by step."""
 
     prompt: str
     model: str | None = None
@@ -156,13 +139,13 @@ class ErrorBody(BaseModel):
 
 
 class ErrorResponse(BaseModel):
-    """Every refusal."""
+    """The body of every error."""
 
     error: ErrorBody
 
 
 class Usage(BaseModel):
-    """Tokens, and what the search cost: rows really forwarded and what Algorithm 1 counts."""
+    """Tokens, and the cost of the search: canvases forwarded, and the count of Algorithm 1."""
 
     prompt_tokens: int
     completion_tokens: int

@@ -1,46 +1,78 @@
-"""All that the handlers of one server share, built once when it starts."""
+"""What the handlers of one server share, built once at the start, and what its page may offer."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from s3dlm import tasks
 from s3dlm.models.base import Model
+from s3dlm.search.methods import find_method
+from s3dlm.server import declared
 from s3dlm.server.limits import Limits
-from s3dlm.server.metrics import Metrics
 from s3dlm.server.scheduler import Scheduler
-from s3dlm.settings import Settings
-from s3dlm.tasks import recommended
+from s3dlm.server.telemetry import Metrics
+from s3dlm.settings import Settings, only_used
+from s3dlm.tasks.problems import GENERATORS, problems
 from s3dlm.verifier import Verifier, as_verifier
 from s3dlm.verifier.lookup import GROUP
+
+EXAMPLES_PER_TASK = 3
+GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
+    (
+        "gsm8k",
+        "Natalia sold clips to 48 friends in April, and half as many in May. How many in all?",
+    ),
+    ("math500", "What is the remainder when 7^100 is divided by 5?"),
+    ("countdown", "Target: 45 Numbers: 8, 7, 11"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """One model behind one queue, and the names requests may use: no others are ever looked up."""
+    """One model behind one queue, and the only names that requests may use."""
 
     model: Model
     name: str  # what clients call the model
-    defaults: Mapping[str, object]  # settings a request need not say
-    given: frozenset[str]  # those of them that the operator chose
+    method: str  # for requests that name none
+    given: Mapping[str, object]  # settings that the operator chose, for what a request leaves out
     limits: Limits
     verifiers: Mapping[str, Verifier]
     task_names: frozenset[str]
     metrics: Metrics
     scheduler: Scheduler
     api_key: str | None = None
-    hosts: frozenset[str] | None = None  # Host headers that are answered; None: any
+    hosts: frozenset[str] | None = None  # accepted Host headers; None: any
     log_prompts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def own_of(self, method: str) -> dict[str, object]:
-        """What a method named by a request is best asked with, less what the operator chose."""
-        tuned = recommended.tuned(self.model.name).get(method, {})
-        return {name: value for name, value in tuned.items() if name not in self.given}
+    def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
+        """The settings of a request: the model's, then the operator's, then its own."""
+        given = only_used(find_method(method), self.given)
+        return Settings.for_model(self.model, method, task, **{**given, **changes})
+
+    def options(self) -> dict[str, Any]:
+        """What the page may offer: settings, methods, tasks, examples and limits."""
+        first = [name for name in self.model.defaults.tasks if name in self.task_names]
+        return {
+            "model": self.name,
+            "method": self.method,
+            "methods": declared.summaries(),
+            "settings": [declared.as_json(one) for one in declared.declarations()],
+            "settings_of": {name: declared.settings_of(name) for name in declared.summaries()},
+            "defaults": {name: self.settings(name).to_json() for name in declared.summaries()},
+            "tasks": [*first, *(name for name in tasks.names() if name not in first)],
+            "verifiers": sorted(self.verifiers),
+            "examples": examples(self.model.defaults.tasks),
+            "limits": {
+                name: getattr(self.limits, name) for name in ("length", "children", "steps")
+            },
+        }
 
 
 def build(
@@ -56,30 +88,36 @@ def build(
     """A service around a model; registered verifiers are loaded here, never during a request."""
     limits, metrics = limits or Limits(), Metrics()
     given = dict(defaults or {})
-    method = str(given.get("method", Settings().method))
-    base = Settings.from_json({**recommended.settings(model.name, method), **given})
-    limits.check(base)
+    method = str(given.pop("method", "s3"))
+    limits.check(Settings.for_model(model, method, **only_used(find_method(method), given)))
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
+    installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
     return Service(
         model=model,
-        name=_public_name(model.name),
-        defaults=base.to_json(),
+        # Clients need not know the machine's paths.
+        name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
+        method=method,
+        given=given,
         limits=limits,
-        given=frozenset(given),
-        verifiers={**_registered(), **own},
+        verifiers={**installed, **own},
         task_names=frozenset(tasks.names()),
         metrics=metrics,
-        scheduler=Scheduler(model, limits, metrics),
+        scheduler=Scheduler(model, limits, metrics, log_prompts=log_prompts),
         api_key=api_key,
         hosts=hosts,
         log_prompts=log_prompts,
     )
 
 
-def _registered() -> dict[str, Verifier]:
-    return {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
-
-
-def _public_name(name: str) -> str:
-    """A folder is called by its last part: clients need not know the machine's paths."""
-    return Path(name).resolve().name if Path(name).is_dir() else name
+@cache
+def examples(names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Problems to try: for each generated task among a model's own, some of the test split."""
+    own = [task for task in names if task in GENERATORS]
+    if not own:
+        return [{"task": task, "prompt": prompt} for task, prompt in GENERAL_EXAMPLES]
+    drawn = [problems(task, "test", EXAMPLES_PER_TASK) for task in own]
+    return [  # one of each task first, so that the row shows every task
+        {"task": problem.task, "prompt": problem.question}
+        for row in zip(*drawn, strict=True)
+        for problem in row
+    ]

@@ -1,33 +1,21 @@
-"""The benchmarks: one short file each, looked up by name."""
+"""The benchmarks, looked up by name."""
 
 from __future__ import annotations
 
 from importlib.metadata import entry_points
 
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.tasks import (
-    aime,
-    arc,
-    arithmetic,
-    chain,
-    choice,
-    countdown,
-    gsm8k,
-    math500,
-    sudoku,
-    truthfulqa,
-)
-from s3dlm.tasks.base import PRESETS, Prompt, Sample, Task, default_preset
-from s3dlm.tasks.custom import from_file
-from s3dlm.tasks.data import Loaded, load
+from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
+from s3dlm.tasks.benchmarks import TASKS
+from s3dlm.tasks.code import TASKS as CODE_TASKS
+from s3dlm.tasks.data import Loaded, from_file, load
 
 __all__ = [
-    "PRESETS",
+    "PROMPT_STYLES",
     "Loaded",
     "Prompt",
     "Sample",
     "Task",
-    "default_preset",
     "get",
     "load",
     "names",
@@ -35,27 +23,11 @@ __all__ = [
 
 GROUP = "s3dlm.tasks"  # the entry-point group through which other packages add tasks
 
-_BUILT_IN = {
-    task.name: task
-    for task in (
-        gsm8k.TASK,
-        math500.TASK,
-        arc.TASK,
-        truthfulqa.TASK,
-        truthfulqa.MC,
-        aime.TASK,
-        countdown.TASK,
-        sudoku.TASK,
-        sudoku.NINE,
-        arithmetic.TASK,
-        choice.TASK,
-        chain.TASK,
-    )
-}
+_BUILT_IN = {task.name: task for task in (*TASKS, *CODE_TASKS)}
 
 
 def names() -> list[str]:
-    """Every task that `get` knows by name."""
+    """Every task that `get` finds by name."""
     return [*_BUILT_IN, *sorted(entry.name for entry in entry_points(group=GROUP))]
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark is to the rest of the package: problems, a way to ask them, a name to grade by.
+"""What a benchmark is to the rest of the package: problems, a prompt template and names to grade by.
 
 A task knows nothing of search, models or scoring. It names its verifier profile and its kind of
 answer by string, so that a task is a small piece of data, and gold answers stay with evaluation.
@@ -6,13 +6,13 @@ answer by string, so that a task is a small piece of data, and gold answers stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from s3dlm.errors import SettingsError, unknown_name
 
 PREFILL = "<reasoning>"  # d1 and HEX open the assistant's turn with this tag
-PRESETS = ("d1", "tiny")
+PROMPT_STYLES = ("d1", "tiny")
 
 FORMAT = (
     "Answer in exactly this form:\n"
@@ -22,7 +22,7 @@ FORMAT = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One problem. `gold` is read by evaluation alone: no prompt and no verifier ever sees it."""
+    """One problem. Only evaluation reads `gold`: no prompt and no verifier ever sees it."""
 
     id: str
     question: str
@@ -44,7 +44,7 @@ Parse = Callable[[Row, int], tuple[str, object] | None]
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where a data set lives on the Hugging Face hub."""
+    """Where a data set is on the Hugging Face hub."""
 
     path: str
     config: str
@@ -58,38 +58,35 @@ class Hub:
 class Source:
     """Where the rows of a benchmark come from and how a row becomes a problem.
 
-    `parse` gives (question, gold), or None for a row the benchmark leaves out.
+    `parse` returns (question, gold), or None for a row that the benchmark leaves out.
     """
 
     files: tuple[str, ...]  # names looked for in the user's data folder, first match wins
     parse: Parse
-    count: int | None = None  # problems of the published set; None: any number is right
+    count: int | None = None  # problems of the published set; None: any number is accepted
     hub: Hub | None = None
+    package: Callable[[], Iterable[Row]] | None = None  # rows that ship in an optional package
     subset: int | None = None  # d1 draws this many with numpy's legacy generator, seed 42
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A benchmark: how to ask, where the problems are, and by which names to verify and grade."""
+    """A benchmark: prompt template, source of problems, and names of verifier and answer format."""
 
     name: str
+    title: str
     profile: str  # the verifier profile, by name
     answer: str  # the kind of answer, as `s3dlm.answers` names it
-    instruction: str = ""  # the d1 preset's text before the question
+    instruction: str = ""  # the d1 style's text before the question
     source: Source | None = None
-    generated: bool = False  # `s3dlm.tasks.problems` can make problems of this task
-    title: str = ""
+    generated: bool = False  # whether `s3dlm.tasks.problems` generates problems of this task
+    prefill: str = PREFILL  # the first words of the assistant's turn, in the d1 style
 
-    def render(self, question: str, preset: str) -> Prompt:
-        """The prompt of one question: "d1" instructs and prefills, "tiny" asks barely."""
-        if preset == "tiny":
+    def render(self, question: str, prompt_style: str) -> Prompt:
+        """The prompt for a question: "d1" adds instruction and prefill, "tiny" adds nothing."""
+        if prompt_style == "tiny":
             return Prompt(question, "")
-        if preset == "d1":
+        if prompt_style == "d1":
             user = f"{self.instruction}\n\n{question}" if self.instruction else question
-            return Prompt(user, PREFILL)
-        raise SettingsError(unknown_name("preset", preset, PRESETS))
-
-
-def default_preset(model: str) -> str:
-    """The prompt preset that fits a model: the shipped model never learnt instructions."""
-    return "tiny" if model == "tiny" else "d1"
+            return Prompt(user, self.prefill)
+        raise SettingsError(unknown_name("prompt_style", prompt_style, PROMPT_STYLES))

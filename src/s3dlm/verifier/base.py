@@ -1,12 +1,13 @@
 """What a verifier is: one method that says how good a text looks, without knowing the answer.
 
-There is no field for gold anywhere here, so ground truth cannot reach the search.
+Nothing here has a field for a gold answer, so ground truth cannot reach the search. `search/` imports
+this file alone: everything else in the folder is one possible verifier.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -17,13 +18,17 @@ PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degenerac
 Judge = Callable[[str, str, float | None], float]
 """A user's own verifier: (prompt, text, confidence) -> score."""
 
+Spans = Sequence[tuple[int, int]]
+"""Character ranges of a text, in order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A verifier's judgement: the total that guides the search, and what it is made of."""
+    """A verifier's judgement: the total that guides the search, its parts, and what is in doubt."""
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    spans: Spans = ()  # where the text looks wrong; repairs start at the first
 
 
 @runtime_checkable
@@ -35,9 +40,29 @@ class Verifier(Protocol):
         ...
 
 
+@runtime_checkable
+class Rescoring(Verifier, Protocol):
+    """A verifier for which another confidence changes the score by a known formula."""
+
+    def rescore(self, known: Score, confidence: float | None) -> Score:
+        """The score of the same text at another confidence, without reading it again."""
+        ...
+
+
+@runtime_checkable
+class BatchVerifier(Verifier, Protocol):
+    """A verifier that judges many texts at once faster than one by one."""
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        """One score per text, in order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionVerifier:
-    """A plain function as a verifier; refuses what is no finite number, by the function's name."""
+    """A plain function as a verifier; an error about its value names the function."""
 
     judge: Judge
     name: str = "custom"
@@ -59,3 +84,15 @@ def checked(value: object, name: str) -> float:
             f"verifier {name!r} returned {value!r}; it must return one finite number"
         )
     return number
+
+
+def score_all(
+    verifier: Verifier,
+    prompts: Sequence[str],
+    texts: Sequence[str],
+    confidences: Sequence[float | None],
+) -> list[Score]:
+    """One score per text: in one batch where the verifier offers it, else one by one."""
+    if isinstance(verifier, BatchVerifier):
+        return verifier.score_batch(prompts, texts, confidences)
+    return [verifier.score(*row) for row in zip(prompts, texts, confidences, strict=True)]

@@ -16,8 +16,9 @@ from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS, Judge, Score, Verifier, checked
 from s3dlm.verifier.constraints import CONSTRAINTS
-from s3dlm.verifier.profiles import PAPER, Profile
+from s3dlm.verifier.equations import WrongEqualities
 from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.weights import PAPER, Row
 
 Part = Callable[[Reading], float]
 
@@ -34,29 +35,29 @@ class Composite:
     parts: tuple[tuple[str, Part, float], ...]
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The weighted sum of the parts, in [0, 1]."""
+        """The weighted sum of the parts, in [0, 1]; the equalities that do not hold are in doubt."""
         reading = Reading(prompt, text, confidence)
         total, values = 0.0, {}
         for name, part, weight in self.parts:
             values[name] = value = part(reading)
             total += weight * value
-        return Score(min(max(total, 0.0), 1.0), values)
-
-    @property
-    def built_in(self) -> bool:
-        """Whether only the confidence part looks at the confidence, as all our own parts do."""
-        return all(name in PARTS for name, _, _ in self.parts)
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        """The same text at another confidence, without reading it again; for built-in parts only."""
-        values = {**score.parts, "confidence": components.confidence(Reading("", "", confidence))}
-        total = sum(weight * values[name] for name, _, weight in self.parts)
-        return Score(min(max(total, 0.0), 1.0), values)
+        return Score(min(max(total, 0.0), 1.0), values, WrongEqualities(text))
 
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each part."""
         return {name: weight for name, _, weight in self.parts}
+
+
+@dataclass(frozen=True, slots=True)
+class RescoringComposite(Composite):
+    """A composite of bundled parts: only the confidence part looks at the confidence."""
+
+    def rescore(self, known: Score, confidence: float | None) -> Score:
+        """The score of the same text at another confidence, without reading it again."""
+        values = {**known.parts, "confidence": components.confidence(Reading("", "", confidence))}
+        total = sum(weight * values[name] for name, _, weight in self.parts)
+        return Score(min(max(total, 0.0), 1.0), values, known.spans)
 
 
 def compose(
@@ -82,7 +83,8 @@ def compose(
         if name not in table:
             raise SettingsError(unknown_name("part", name, table))
     _check(weights)
-    return Composite(tuple((name, part, weights.get(name, 0.0)) for name, part in table.items()))
+    made = Composite if judges else RescoringComposite  # a judge may read the confidence itself
+    return made(tuple((name, part, weights.get(name, 0.0)) for name, part in table.items()))
 
 
 def _built_in(form: Part, constraint: Part) -> dict[str, Part]:
@@ -121,11 +123,13 @@ def _check(weights: Mapping[str, float]) -> None:
         )
 
 
-def from_profile(profile: Profile, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
-    """The composite of one row of a profile table."""
-    _check(profile.by_part)
-    table = _built_in(FORMS[profile.form], constraints[profile.constraint])
-    return Composite(tuple((name, part, profile.by_part[name]) for name, part in table.items()))
+def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> RescoringComposite:
+    """The composite of one row of a table of weights."""
+    _check(row.by_part)
+    table = _built_in(FORMS[row.form], constraints[row.constraint])
+    return RescoringComposite(
+        tuple((name, part, row.by_part[name]) for name, part in table.items())
+    )
 
 
 def from_toml(path: str | Path, task: str | None = None) -> Composite:
@@ -133,21 +137,21 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
 
     A key the file leaves out is the task's own when a task is given.
     """
-    row = PAPER[task] if task is not None else Profile((0.0,) * len(PARTS))
+    row = PAPER[task] if task is not None else Row((0.0,) * len(PARTS))
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(
-            f"profile file {str(path)!r} cannot be read: {error.strerror}"
+            f"weights file {str(path)!r} cannot be read: {error.strerror}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"profile file {str(path)!r} is not TOML: {error}") from error
+        raise SettingsError(f"weights file {str(path)!r} is not TOML: {error}") from error
     allowed = {"weights", "form", "constraint"}
     for key in data:
         if key not in allowed:
             raise SettingsError(f"in {str(path)!r}: {unknown_name('key', key, allowed)}")
     weights = data.get("weights")
     if not isinstance(weights, dict):
-        raise SettingsError(f"profile file {str(path)!r} has no [weights] table; add one")
+        raise SettingsError(f"weights file {str(path)!r} has no [weights] table; add one")
     form, constraint = data.get("form", row.form), data.get("constraint", row.constraint)
     return compose(weights, form=str(form), constraint=str(constraint))

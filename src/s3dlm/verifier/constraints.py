@@ -1,6 +1,7 @@
 """What a task's own rules say about a text: Countdown, Sudoku and multiple choice.
 
-Everything is read from the question itself, never from a gold answer.
+The paper's rules, and the sharper ones of the `plus` verifier. Everything is read from the question
+itself, never from a gold answer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from s3dlm.answers import expressions, grids
-from s3dlm.answers.extract import expression_in, extract, last_expression
+from s3dlm.answers.extract import expression_in, extract, last_expression, options
 from s3dlm.verifier.components import keyword_share
 from s3dlm.verifier.reading import Reading
 
@@ -103,6 +104,59 @@ def choice(reading: Reading) -> float:
     return min(score + 0.2 * (len(reading.text) >= 30), 1.0)
 
 
+def plus_countdown(reading: Reading) -> float:
+    """As the paper's, but the numbers count in full only when each is used exactly once.
+
+    What cannot be read from the question counts as missed; if nothing can be read, it is 0.7.
+    """
+    parsed = countdown_expression(reading)
+    value = parsed.value() if parsed else None
+    if parsed is None or value is None:
+        return 0.0
+    target, pool = countdown_puzzle(reading.prompt)
+    if target is None and pool is None:
+        return 0.7
+    used = Counter(parsed.operands)
+    numbers = 0.1
+    if pool is not None:
+        numbers = 0.4 if used == pool else 0.25 if used <= pool else 0.1
+    if target is None:
+        return numbers + 0.1
+    distance = abs(value - target)
+    return numbers + (0.6 if distance <= 1e-6 else 0.1 + 0.2 / (1 + distance))
+
+
+def plus_sudoku(reading: Reading) -> float:
+    """The paper's share of complete units, and a share for units that at least hold no digit twice."""
+    cells, puzzle = extract("grid", reading.text), grids.puzzle_in(reading.prompt)
+    if cells is None or (puzzle is None and len(cells) not in grids.ORDERS):
+        return 0.0
+    if puzzle is not None:
+        whole = len(cells) == len(puzzle)
+        cells = cells[: len(puzzle)].ljust(len(puzzle), "0")
+        clues = grids.clues_kept(cells, puzzle)
+    else:
+        whole, clues = True, 1.0
+    return (
+        0.45 * grids.satisfied(cells)
+        + 0.25 * grids.free_of_doubles(cells)
+        + 0.25 * clues
+        + 0.05 * whole
+    )
+
+
+def plus_choice(reading: Reading) -> float:
+    """The paper's share, and more for a letter whose option the reasoning speaks of last."""
+    paper = choice(reading)
+    letter = extract("choice", reading.text, reading.prompt)
+    last = {letter: reading.lower.rfind(text.lower()) for letter, text in options(reading.prompt)}
+    spoken = max(last.values(), default=-1)
+    if letter not in last or spoken < 0:
+        return 0.5 * paper
+    named = 1.0 if last[letter] == spoken else 0.4 if last[letter] >= 0 else 0.0
+    return 0.5 * paper + 0.5 * named
+
+
 def none(reading: Reading) -> float:
     """The tasks without rules of their own, whose weight for this is 0."""
     return 0.0
@@ -113,4 +167,11 @@ CONSTRAINTS: dict[str, Callable[[Reading], float]] = {
     "countdown": countdown,
     "sudoku": sudoku,
     "choice": choice,
+}
+
+PLUS_CONSTRAINTS: dict[str, Callable[[Reading], float]] = {
+    "none": none,
+    "countdown": plus_countdown,
+    "sudoku": plus_sudoku,
+    "choice": plus_choice,
 }

@@ -9,8 +9,10 @@ variable, a power or a root has no value here, and nothing is said of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from s3dlm.answers.expressions import Token as Term
 from s3dlm.answers.expressions import from_tokens
@@ -20,7 +22,7 @@ MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
 MAX_WORDS = 4  # a unit such as "square feet of carpet"
 
 _SPOKEN = {"half": 0.5, "twice": 2.0, "double": 2.0, "triple": 3.0, "third": 1 / 3, "quarter": 0.25}
-_SPOKEN_SIGN = {"plus": "+", "minus": "-", "times": "*", "multiplied": "*", "divided": "/"}
+SPOKEN_SIGNS = {"plus": "+", "minus": "-", "times": "*", "multiplied": "*", "divided": "/"}
 _COUNTS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
     "twelve",
@@ -43,11 +45,14 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_BOUNDARY = re.compile(r"[.,:;!?](?=\s)|\n")
+_BOUNDARY = re.compile(r"(?<!\\)[.,:;!?](?=\s)|\n")
 _SIGN = {"×": "*", "·": "*", "x": "*", "X": "*", "\\times": "*", "\\cdot": "*", "÷": "/",
          "\\div": "/", "−": "-", "–": "-"}  # fmt: skip
 _FUNCTIONS = frozenset(("sqrt", "log", "ln", "sin", "cos", "tan", "binom", "mod"))
 _BINDING = _FUNCTIONS | set("^_!{}")
+_LEAD_IN = frozenset(
+    ("so", "that", "since", "because", "and", "then", "thus", "hence", "have", "get")
+)
 _HARMLESS = frozenset(("\\approx", "\\implies", "\\to", "\\rightarrow", "\\therefore", "\\ldots"))
 
 
@@ -106,6 +111,30 @@ def wrong_equalities(text: str) -> list[tuple[int, int]]:
     return [equation.span for equation in equations_in(text) if not equation.holds]
 
 
+class WrongEqualities(Sequence[tuple[int, int]]):
+    """`wrong_equalities(text)`, found when first looked at: few users of a score need it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The spans themselves."""
+        return tuple(wrong_equalities(self.text))
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.spans[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.spans == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(self.spans)
+
+
 def equations_in(text: str) -> list[Equation]:
     """Every equation of a text; only clauses with an `=` are read, since no side leaves its clause."""
     found: list[Equation] = []
@@ -141,14 +170,14 @@ def _token(kind: str, text: str, start: int, end: int) -> Token:
     elif kind == "operator":
         text = _SIGN.get(text, text)
     elif kind == "unit":
-        kind = "word"
+        kind, text = "word", text[text.index("{") + 1 : -1].strip()
     elif kind == "bullet":
         kind = "stop"
     elif kind == "word":
         if text in _SPOKEN:
             kind, value = "number", _SPOKEN[text]
-        elif text in _SPOKEN_SIGN:
-            kind, text = "operator", _SPOKEN_SIGN[text]
+        elif text in SPOKEN_SIGNS:
+            kind, text = "operator", SPOKEN_SIGNS[text]
         elif text in _FUNCTIONS or (len(text) == 1 and text not in "/-"):
             kind = "stop"  # a function or a variable
     return Token(kind, text, value, start, end)
@@ -170,13 +199,16 @@ def equations(tokens: list[Token]) -> list[Equation]:
 def _is_claim(tokens: list[Token], equals: int, left: Side, right: Side) -> bool:
     """Whether two sides say something that can be wrong.
 
-    "10 jars = 10 * $50" defines; "= 8 = 16 / 2" goes on. A quotient given as a whole number may be
-    rounded either way.
+    "10 jars = 10 * $50" and "20% of 80 = 0.2 * 80" define; "63 = 7 * 9" and "= 8 = 16 / 2" claim. A
+    quotient given as a whole number may be rounded either way.
     """
     if left.computed:
         rounded = left.divided and right.decimals == 0 and not right.computed
         return not (rounded and 0.01 < abs(left.value - right.value) < 1)
-    return right.computed and equals >= 2 and tokens[equals - 2].kind == "equals"
+    if not right.computed or left.percent or tokens[equals - 1].kind != "number":
+        return False
+    before = tokens[equals - 2] if equals >= 2 else None
+    return before is None or before.kind in ("equals", "stop") or before.text in _LEAD_IN
 
 
 def _left_side(tokens: list[Token], equals: int) -> Side | None:

@@ -1,4 +1,4 @@
-"""From a name to a verifier: a task and profile, another package's entry point, or a TOML file."""
+"""From a name to a verifier: bundled, a weights file, a learned one, or another package's entry point."""
 
 from __future__ import annotations
 
@@ -8,58 +8,73 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
-from s3dlm.verifier.base import FunctionVerifier, Verifier
-from s3dlm.verifier.composite import from_profile, from_toml
+from s3dlm.verifier.base import FunctionVerifier, Judge, Verifier
+from s3dlm.verifier.code import CodeVerifier
+from s3dlm.verifier.composite import from_row, from_toml
+from s3dlm.verifier.learned import SPELLINGS, is_learned, learned
 from s3dlm.verifier.plus import plus
-from s3dlm.verifier.profiles import PAPER
+from s3dlm.verifier.weights import PAPER
 
 GROUP = "s3dlm.verifiers"  # the entry-point group through which other packages add verifiers
+CODE = "code"  # the verifier of code tasks; it has no weights by name
+GENERAL = "general"  # judges a text that belongs to no task
 
 
 def _paper(task: str) -> Verifier:
-    return from_profile(PAPER[task])
+    return from_row(PAPER[task])
 
 
-PROFILES: dict[str, Callable[[str], Verifier]] = {"paper": _paper, "plus": plus}
+VERIFIERS: dict[str, Callable[[str], Verifier]] = {"paper": _paper, "plus": plus}
 
 
-def for_task(task: str, profile: str = "paper") -> Verifier:
-    """The verifier of a task, by a named profile or by the weights in a TOML file."""
-    if task not in PAPER:
-        raise SettingsError(unknown_name("task", task, PAPER))
-    if _is_toml(profile):
-        return from_toml(profile, task)
-    if profile not in PROFILES:
-        raise SettingsError(unknown_name("profile", profile, [*PROFILES, "FILE.toml"]))
-    return _built(task, profile)
+def for_task(task: str, verifier: str = "paper") -> Verifier:
+    """The verifier of a task: "paper", "plus", a TOML file with weights, or any other name.
+
+    Other names are those of entry points and of learned verifiers (`learned.py`).
+    """
+    if task == CODE and verifier in VERIFIERS:
+        return _code()
+    if task not in (*PAPER, CODE):
+        raise SettingsError(unknown_name("task", task, [*PAPER, CODE]))
+    if verifier in VERIFIERS:
+        return _built(task, verifier)
+    return _by_name(verifier, GENERAL if task == CODE else task)
+
+
+@lru_cache(maxsize=1)
+def _code() -> Verifier:
+    """One for the process: it remembers what it ran."""
+    return CodeVerifier()
 
 
 @lru_cache(maxsize=64)
-def _built(task: str, profile: str) -> Verifier:
-    return PROFILES[profile](task)
+def _built(task: str, verifier: str) -> Verifier:
+    return VERIFIERS[verifier](task)
 
 
-def as_verifier(
-    verifier: Verifier | Callable[[str, str, float | None], float] | str,
-) -> Verifier:
-    """Whatever a user may hand over as a verifier: one, a function, a name or a TOML file."""
+def as_verifier(verifier: Verifier | Judge | str, task: str | None = None) -> Verifier:
+    """Whatever a user may hand over as a verifier: an object, a function, a name or a TOML file.
+
+    The name of a task stands for that task's verifier of the paper.
+    """
     if isinstance(verifier, str):
-        return _by_name(verifier)
+        named = verifier in (*PAPER, CODE) and verifier not in VERIFIERS
+        return for_task(verifier) if named else for_task(task or GENERAL, verifier)
     if isinstance(verifier, Verifier) and not isinstance(verifier, type):
         return verifier
     if callable(verifier):
         return FunctionVerifier(verifier, getattr(verifier, "__name__", "custom"))
     raise SettingsError(
-        f"verifier={verifier!r} is no verifier; give a function (prompt, text, confidence) -> float, "
-        "an object with such a method `score`, the name of one, or a TOML file"
+        f"verifier={verifier!r} is not a verifier; give a function (prompt, text, confidence) -> "
+        "float, an object with such a method `score`, a name, or a TOML file"
     )
 
 
-def _by_name(name: str) -> Verifier:
-    if _is_toml(name):
-        return from_toml(name)
-    if name in PAPER:
-        return for_task(name)
+def _by_name(name: str, task: str) -> Verifier:
+    if Path(name).suffix == ".toml":
+        return from_toml(name, task)
+    if is_learned(name):
+        return learned(name)
     for entry in entry_points(group=GROUP, name=name):
         try:
             loaded = entry.load()
@@ -67,12 +82,7 @@ def _by_name(name: str) -> Verifier:
             raise VerifierError(
                 f"verifier {name!r} ({entry.value}) does not load: {error}"
             ) from error
-        if isinstance(loaded, type):
-            loaded = loaded()
-        return as_verifier(loaded)
+        return as_verifier(loaded() if isinstance(loaded, type) else loaded)
     installed = [entry.name for entry in entry_points(group=GROUP)]
-    raise SettingsError(unknown_name("verifier", name, [*PAPER, *installed, "FILE.toml"]))
-
-
-def _is_toml(name: str) -> bool:
-    return Path(name).suffix == ".toml"
+    known = [*VERIFIERS, *installed, "FILE.toml", *SPELLINGS]
+    raise SettingsError(unknown_name("verifier", name, known))

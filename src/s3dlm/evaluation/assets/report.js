@@ -13,7 +13,7 @@
     if (className) node.className = className;
     return node;
   };
-  const share = (row) => row.marks.reduce((a, b) => a + b, 0) / row.marks.length;
+  const share = (row) => row.grades.reduce((a, b) => a + b, 0) / row.grades.length;
   const find = (problem, label) => problem.rows.find((row) => row.label === label);
 
   const outcomes = {
@@ -35,12 +35,12 @@
     return outcomes[kind](problem, a, b);
   };
 
-  const marks = (row) => {
-    const cell = element("td", undefined, "marks");
-    row.marks.forEach((mark, seed) => {
-      const full = mark === 1, none = mark === 0;
-      const sign = element("span", full ? "✓" : none ? "✗" : mark.toFixed(2), full ? "right" : "wrong");
-      sign.title = "seed " + data.seeds[seed] + ": " + (full ? "right" : none ? "wrong" : "partly right");
+  const grades = (row) => {
+    const cell = element("td", undefined, "grades");
+    row.grades.forEach((grade, seed) => {
+      const full = grade === 1, none = grade === 0;
+      const sign = element("span", full ? "✓" : none ? "✗" : grade.toFixed(2), full ? "right" : "wrong");
+      sign.title = "seed " + data.seeds[seed] + ": " + (full ? "correct" : none ? "wrong" : "partly correct");
       cell.append(sign, " ");
     });
     return cell;
@@ -54,7 +54,7 @@
     const table = element("table");
     for (const row of problem.rows) {
       const line = element("tr");
-      line.append(element("td", row.label, "name"), marks(row), element("td", row.answer ?? "no answer"));
+      line.append(element("td", row.label, "name"), grades(row), element("td", row.answer ?? "no answer"));
       const more = element("td");
       const details = element("details");
       details.append(element("summary", "output and votes"), element("pre", row.text || "(empty)"));

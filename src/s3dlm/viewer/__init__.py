@@ -1,0 +1,1 @@
+"""The page that shows a search: its files, and one self-contained page for recorded traces."""

@@ -1,0 +1,106 @@
+"""The page as files for the server, and as one self-contained file for `s3dlm view`.
+
+The page is plain ES modules. A file opened from disk cannot import others, so for `view` the modules
+are joined into one in the order of their imports, and the trace is embedded as data. Top-level names
+must therefore differ between modules; a test loads the result.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from s3dlm.trace import read_trace
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_IMPORT = re.compile(r'^import\s[^;]*?from "\./([a-z_]+\.js)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class)\b)", re.MULTILINE)
+
+
+@cache
+def viewer_files() -> dict[str, tuple[bytes, str]]:
+    """Every file of the page by name, with its content type."""
+    folder = resources.files("s3dlm.viewer") / "static"
+    return {
+        file.name: (file.read_bytes(), KINDS[Path(file.name).suffix])
+        for file in folder.iterdir()
+        if Path(file.name).suffix in KINDS
+    }
+
+
+def standalone(traces: Sequence[str | Path]) -> str:
+    """One HTML file that shows recorded traces, side by side if there are two."""
+    recorded = []
+    for path in traces:
+        read_trace(path)  # raises if the file is not a trace
+        recorded.append({"name": Path(path).name, "text": Path(path).read_text(encoding="utf-8")})
+    # "<" cannot end the script element when it is written as an escape.
+    data = json.dumps(recorded, ensure_ascii=False).replace("<", "\\u003c")
+    style, script = f"\n{_text('style.css')}", f"\n{joined('main.js')}"
+    page = _text("index.html")
+    page = _replace(
+        page,
+        '<meta charset="utf-8">',
+        '<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script)}">',
+    )
+    page = _replace(
+        page, '<link rel="stylesheet" href="/viewer/style.css">', f"<style>{style}</style>"
+    )
+    return _replace(
+        page,
+        '<script type="module" src="/viewer/main.js"></script>',
+        f'<script type="application/json" id="recorded">{data}</script>\n'
+        f'<script type="module">{script}</script>',
+    )
+
+
+def content_policy(style: str, script: str) -> str:
+    """Only this style and this script: nothing is loaded, nothing is sent, no other code runs."""
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def joined(entry: str) -> str:
+    """A module and all it imports as one module, each once, imported ones first."""
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in order:
+            return
+        for imported in _IMPORT.findall(_text(name)):
+            visit(imported)
+        order.append(name)
+
+    visit(entry)
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", _text(name))) for name in order)
+
+
+def _text(name: str) -> str:
+    return viewer_files()[name][0].decode()
+
+
+def _replace(page: str, old: str, new: str) -> str:
+    assert page.count(old) == 1, old
+    return page.replace(old, new)

@@ -1,0 +1,149 @@
+// What to ask and how to search: examples, prompt, task, method, a second method to compare, and all
+// settings as the server declares them. A setting that is left empty keeps the method's default.
+import { resolved } from "./client.js";
+import { el } from "./dom.js";
+
+const LABELS = { lam: "λ", gen_length: "Length", block_length: "Block length", ess_threshold: "ESS threshold" };
+
+export class Form {
+  constructor(options, ask, stop) {
+    this.options = options;
+    const methods = Object.keys(options.methods);
+    this.prompt = el("textarea", { id: "prompt", rows: "2", spellcheck: "false", placeholder: "Type a question, or pick an example", "aria-label": "Prompt", required: true });
+    this.task = select("Task", [["", "none"], ...named(options.tasks)], "");
+    this.method = select("Method", named(methods), options.method);
+    this.against = select("Compare with", [["", "nothing"], ...named(methods)], "");
+    this.budget = control({ name: "budget", type: "int", low: 2, help: "Most forward passes; chooses particles and branching.", choices: [] }, "Budget (NFE)");
+    this.settings = options.settings.filter((one) => one.name !== "method").map((one) => ({ ...one, ...control(one, label(one.name)) }));
+    this.picked = el("p", { class: "soft picked", role: "status", hidden: true });
+    this.problem = el("p", { class: "failure", role: "alert", hidden: true });
+    this.go = el("button", { type: "submit", class: "go" }, "Search");
+    this.halt = el("button", { type: "button", class: "quiet", hidden: true, onclick: stop }, "Stop");
+    this.node = this.build(ask);
+    this.method.input.addEventListener("change", () => this.refresh());
+    this.prompt.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey) {
+        event.preventDefault();
+        this.node.requestSubmit();
+      }
+    });
+    this.refresh();
+  }
+
+  build(ask) {
+    const group = (name) => this.settings.filter((one) => one.group === name).map((one) => one.node);
+    return el(
+      "form",
+      { class: "ask", onsubmit: (event) => { event.preventDefault(); ask(); } },
+      el("div", { class: "examples", role: "group", "aria-label": "Examples" }, ...this.options.examples.map((one) => this.example(one))),
+      el(
+        "div",
+        { class: "line" },
+        this.prompt,
+        el("div", { class: "settings" }, this.task.node, this.method.node, this.against.node),
+        el("div", { class: "buttons" }, this.go, this.halt),
+      ),
+      el(
+        "details",
+        { oninput: () => this.refresh() },
+        el("summary", {}, "Settings"),
+        el("h3", {}, "Decoding"),
+        el("div", { class: "settings" }, ...group("decoding")),
+        el("h3", {}, "Method"),
+        el("div", { class: "settings" }, this.budget.node, ...group("method")),
+        this.picked,
+      ),
+      this.problem,
+    );
+  }
+
+  example({ task, prompt }) {
+    const short = prompt.replace(/\s+/g, " ");
+    return el(
+      "button",
+      { type: "button", class: "example", title: prompt, onclick: () => { this.prompt.value = prompt; this.task.input.value = task; this.node.requestSubmit(); } },
+      el("b", {}, task),
+      short.length > 44 ? `${short.slice(0, 42)}…` : short,
+    );
+  }
+
+  // Show the method's defaults, disable what it does not use, and say what a budget chooses.
+  refresh() {
+    const method = this.method.input.value;
+    const given = this.budget.input.value !== "";
+    for (const one of this.settings) {
+      one.suggest(this.options.defaults[method][one.name]);
+      one.input.disabled = !this.uses(method, one) || (given && ["particles", "branching"].includes(one.name));
+    }
+    this.picked.hidden = !given;
+    clearTimeout(this.asking);
+    if (given) this.asking = setTimeout(() => this.spend(), 200);
+  }
+
+  // The server says what it would choose, so that the rule is written down once.
+  async spend() {
+    const body = this.bodies()[0];
+    try {
+      const { settings, most_nfe: most } = await resolved({ ...body, prompt: body.prompt || "?" });
+      this.picked.textContent = `picks N = ${settings.particles}, b = ${settings.branching}: at most ${most} forward passes`;
+    } catch (problem) {
+      this.picked.textContent = problem.message;
+    }
+  }
+
+  uses(method, setting) {
+    return setting.group === "decoding" || this.options.settings_of[method].includes(setting.name);
+  }
+
+  // One body per method; each has only the settings that its method uses.
+  bodies() {
+    const base = { prompt: this.prompt.value, ...(this.task.input.value ? { task: this.task.input.value } : {}) };
+    const replaced = this.budget.input.value ? ["particles", "branching"] : [];
+    const filled = this.settings.filter((one) => one.input.value !== "" && !replaced.includes(one.name));
+    const body = (method) => ({
+      ...base,
+      method,
+      ...(this.budget.input.value ? { budget: this.budget.read() } : {}),
+      ...Object.fromEntries(filled.filter((one) => this.uses(method, one)).map((one) => [one.name, one.read()])),
+    });
+    return [this.method.input.value, this.against.input.value].filter(Boolean).map(body);
+  }
+
+  busy(is) {
+    this.halt.hidden = !is;
+  }
+
+  complain(message) {
+    this.problem.textContent = message ?? "";
+    this.problem.hidden = !message;
+  }
+}
+
+function label(name) {
+  const words = name.replaceAll("_", " ");
+  return LABELS[name] ?? words[0].toUpperCase() + words.slice(1);
+}
+
+function named(names) {
+  return names.map((name) => [name, name]);
+}
+
+function select(text, choices, value, title) {
+  const input = el("select", { "aria-label": text, title }, ...choices.map(([name, shown]) => el("option", { value: name, selected: name === value }, shown)));
+  return { input, node: el("label", {}, el("span", {}, text), input) };
+}
+
+// An input for one declared setting. `suggest` shows the default, `read` gives the value.
+function control({ name, type, help, choices, low, high }, text) {
+  if (choices.length || type === "bool") {
+    const known = choices.length ? choices : ["true", "false"];
+    const made = select(text, [["", "default"], ...named(known)], "", help);
+    made.input.name = name;
+    const suggest = (value) => { made.input.options[0].textContent = value === null || value === undefined ? "default" : `default: ${value}`; };
+    return { ...made, name, suggest, read: () => (type === "bool" ? made.input.value === "true" : made.input.value) };
+  }
+  const numeric = type === "int" || type === "float";
+  const input = el("input", { type: numeric ? "number" : "text", min: low, max: high, step: type === "int" ? 1 : "any", inputmode: numeric ? "decimal" : null, name, title: help, "aria-label": text });
+  const suggest = (value) => { input.placeholder = value ?? "default"; };
+  return { name, input, suggest, read: () => (numeric ? Number(input.value) : input.value), node: el("label", {}, el("span", {}, text), input) };
+}

@@ -1,0 +1,153 @@
+// The particles' texts: revealed tokens in ink, still masked ones as tiles that show faintly what the
+// look-ahead would write there.
+import { el, fixed, scoreColour } from "./dom.js";
+
+export function tokenSpans(run, step, child, ghosts) {
+  const one = run.steps[step];
+  const tokens = one.tokens[child];
+  const clean = one.clean[child];
+  const parent = run.parentChild(step, child);
+  const before = parent === null || parent === undefined ? null : run.steps[step - 1].tokens[parent];
+  const spans = [];
+  for (let i = 0; i < tokens.length; i += 1) {
+    const token = tokens[i];
+    if (run.isEnd(token)) {
+      spans.push(el("span", { class: "end", title: "end of the answer" }));
+      break;
+    }
+    if (token >= 0) {
+      const fresh = before ? before[i] < 0 : true;
+      spans.push(el("span", { class: fresh ? "t new" : "t" }, visible(run.piece(token))));
+    } else if (ghosts && clean[i] >= 0 && run.isEnd(clean[i])) {
+      spans.push(el("span", { class: "m stop" }));
+    } else {
+      const ghost = ghosts && clean[i] >= 0 ? visible(run.piece(clean[i])) : "";
+      spans.push(el("span", { class: ghost.trim() ? "m g" : "m" }, ghost));
+    }
+  }
+  return trimmed(spans);
+}
+
+// A long run of masked ends says no more than a short one.
+function trimmed(spans) {
+  let last = spans.length;
+  while (last > 0 && spans[last - 1].className === "m stop") last -= 1;
+  return spans.slice(0, Math.min(spans.length, last + 3));
+}
+
+function visible(text) {
+  return text.replaceAll("\n", "↵\n");
+}
+
+export function particleRow(run, step, child, options) {
+  const one = run.steps[step];
+  const score = one.score[child];
+  const copies = one.copies[child];
+  const fate = copies === 0 ? "died" : copies > 1 ? `×${copies}` : score === null ? "conf" : "";
+  const shown = score ?? one.confidence[child];
+  return el(
+    "li",
+    {
+      class: ["particle", copies ? "" : "dead", options.focused ? "focused" : "", options.wins ? "wins" : ""].join(" ").trim(),
+      "data-child": child,
+      tabindex: options.focused ? "0" : "-1",
+      "aria-label": `Particle ${child + 1}, ${copies ? "survives" : "dies"}, ${score === null ? "no score" : `score ${fixed(score)}`}`,
+      "--score": scoreColour(score, options.domain),
+    },
+    el("span", { class: "number" }, String(child + 1)),
+    el("p", { class: "canvas" }, ...tokenSpans(run, step, child, options.ghosts)),
+    el(
+      "span",
+      { class: "marks" },
+      el("span", { class: "value", title: score === null ? "confidence" : "score" }, fixed(shown)),
+      el("span", { class: "meter" }, el("i", { "--share": `${100 * (shown ?? 0)}%` })),
+      el("span", { class: "fate" }, fate),
+    ),
+  );
+}
+
+// One particle in detail: what the verifier saw in it, against its parent; and the final vote.
+
+export function inspector(run, { step, child }, domain) {
+  const one = run.steps[step];
+  const parent = run.parentChild(step, child);
+  const before = parent === null || parent === undefined ? null : run.steps[step - 1];
+  const parts = Object.entries(one.parts[child] ?? {});
+  const copies = one.copies[child];
+  const score = one.score[child];
+  return [
+    el(
+      "div",
+      { class: "headline", "--score": scoreColour(score, domain) },
+      el("strong", { class: "figure" }, fixed(score)),
+      el(
+        "div",
+        {},
+        el("b", {}, `Particle ${child + 1}, step ${step + 1}`),
+        el("span", {}, copies === 0 ? "died here" : copies > 1 ? `survived, ${copies} copies` : "survived"),
+      ),
+    ),
+    el(
+      "dl",
+      { class: "facts" },
+      ...fact("weight", fixed(one.weight[child], 3)),
+      ...fact("confidence", fixed(one.confidence[child], 3)),
+      ...fact("parent", before ? String(parent + 1) : "the empty canvas"),
+    ),
+    parts.length
+      ? el("ul", { class: "parts" }, ...parts.map(([name, value]) => part(name, value, before?.parts[parent]?.[name])))
+      : el("p", { class: "soft" }, "The verifier was not asked at this step."),
+  ];
+}
+
+function fact(name, value) {
+  return [el("dt", {}, name), el("dd", {}, value)];
+}
+
+function part(name, value, before) {
+  const change = before === undefined || before === null ? 0 : value - before;
+  const arrow = Math.abs(change) < 0.005 ? "" : change > 0 ? "▲" : "▼";
+  return el(
+    "li",
+    {},
+    el("span", { class: "name" }, name.replaceAll("_", "-")),
+    el(
+      "span",
+      { class: "track" },
+      el("i", { "--share": `${100 * value}%` }),
+      before === undefined || before === null ? null : el("em", { title: `parent ${fixed(before)}`, "--share": `${100 * before}%` }),
+    ),
+    el("span", { class: "value" }, fixed(value)),
+    el("span", { class: arrow === "▲" ? "change up" : "change", "aria-label": arrow ? `${change > 0 ? "up" : "down"} from the parent` : null }, arrow),
+  );
+}
+
+export function votes(run, domain) {
+  if (run.state === "failed") return [el("p", { class: "failure", role: "alert" }, run.error)];
+  if (!run.result) return [el("p", { class: "soft" }, "The survivors vote when the last step is done.")];
+  const { survivors, answer, text } = run.result;
+  const groups = new Map();
+  for (const one of survivors) {
+    if (!groups.has(one.answer)) groups.set(one.answer, []);
+    groups.get(one.answer).push(one);
+  }
+  const order = [...groups.entries()].sort((a, b) => (b[0] === answer) - (a[0] === answer) || b[1].length - a[1].length);
+  return [
+    el("ol", { class: "votes" }, ...order.map(([given, holders]) => group(given, holders, survivors.length, given === answer, domain))),
+    run.early ? el("p", { class: "soft" }, `The survivors agreed after ${run.steps.length} of ${run.planned} steps, so what was still masked was filled in at once.`) : null,
+    groups.has(answer) ? null : el("p", { class: "soft" }, "The answer comes from a text seen on the way, not from a survivor."),
+    el("blockquote", { class: "final" }, text || "(an empty text)"),
+  ].filter(Boolean);
+}
+
+function group(given, holders, all, wins, domain) {
+  const blocks = holders.map((one) =>
+    el("i", { "--score": scoreColour(one.score, domain), title: `score ${fixed(one.score)}, NLL ${fixed(one.nll)}` }));
+  return el(
+    "li",
+    { class: wins ? "wins" : "" },
+    el("code", {}, given === null ? "no answer" : given),
+    el("span", { class: "ballots" }, ...blocks),
+    el("span", { class: "count" }, `${holders.length} of ${all}`),
+  );
+}

@@ -1,0 +1,151 @@
+"""From text to program: every step that docs/code.md states, and texts that are not code at all."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from s3dlm import answers
+from s3dlm.answers.code import extract, normalise, parse, program, required
+
+HEAD = 'import math\n\n\ndef helper(x):\n    return x\n\n\ndef area(r: float) -> float:\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
+PROSE = (
+    "Write a function to add two numbers.\nYour code should pass this test:\nassert add(1, 2) == 3"
+)
+WHOLE = "def area(r):\n    return math.pi * r ** 2"
+BODY = "    return math.pi * r ** 2"
+
+
+def lines(source: str | None) -> list[str]:
+    return [line for line in (source or "").splitlines() if line.strip()]
+
+
+def test_what_a_question_requires() -> None:
+    wanted = required(HEAD)
+    assert wanted.name == "area"
+    assert wanted.before.endswith("return x\n\n\n")
+    assert wanted.head.startswith("def area(r")
+    assert required(PROSE).name == "add"
+    assert required("assert set(f(1)) == {1}").name == "f"
+    assert required("assert math.isclose(g(1), 1)").name == "g"
+    assert required("assert sum(10, 15) == 6").name == "sum"
+    assert required("What is 1 + 1?") == required("")
+    assert required(f"Complete this:\n```python\n{HEAD}```\nThanks.").name == "area"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHOLE,
+        BODY,
+        BODY.strip(),  # the first line lost its indentation
+        f"```python\n{WHOLE}\n```",
+        f"```\n{WHOLE}\n```",
+        f"~~~python\n{WHOLE}\n~~~",
+        f"```python\n{WHOLE}",  # never closed
+        f"{WHOLE}\n```\nThis works.",  # opened by the prompt
+        f"Sure! Here is the function:\n\n```python\n{WHOLE}\n```\nIt uses pi.",
+        f"Sure! Here is the function:\n\n{WHOLE}\n\nIt uses pi.",
+        f"import the module first, then\n\n{WHOLE}",  # prose that looks like code
+        f"First an example:\n```python\nprint(area(1))\n```\nand the function:\n```python\n{WHOLE}\n```",
+        f"{WHOLE}\n```\nUsage:\n```python\nprint(area(2))\n```",
+        "- the code:\n  ```python\n  def area(r):\n      return math.pi * r ** 2\n  ```",
+        f"{WHOLE}\n\nprint(area(1))\nassert area(0) == 0\nif __name__ == '__main__':\n    input()",
+        f"{BODY}\n\nprint(area(1))\n\ndef other():\n    pass",
+        f"{WHOLE}<|endoftext|><|endoftext|>",
+        f"{BODY}<|eot_id|>and then garbage def area(",
+        f"[BEGIN]\n{WHOLE}\n[DONE]\nanother task",
+        WHOLE.replace("\n", "\r\n"),
+    ],
+)
+def test_all_these_hold_the_same_function(text: str) -> None:
+    found = extract(text, HEAD)
+    assert found is not None
+    assert parse(found) is not None
+    assert lines(found)[-1] == BODY
+    assert lines(found)[0] == "import math"  # what the question gives is in front
+    assert "def helper" in found
+    assert "print(" not in found
+    assert "input(" not in found
+
+
+@pytest.mark.parametrize("text", ["", "   \n\t", "<|endoftext|>", "```python\n```", "```"])
+def test_no_code_is_no_program(text: str) -> None:
+    assert extract(text, HEAD) is None
+    assert answers.extract("code", text, HEAD) is None
+
+
+def test_a_question_without_code_needs_a_whole_function() -> None:
+    assert extract("I do not know.", PROSE) is None
+    assert (
+        extract("Well:\ndef add(a, b):\n    return a + b\n", PROSE)
+        == "def add(a, b):\n    return a + b\n"
+    )
+    assert lines(extract("def plus(a, b):\n    return a + b", PROSE))[0].startswith("def plus")
+    assert (
+        lines(extract("import os\nX = 1\n@dec\ndef add(a, b):\n    pass", PROSE))[0] == "import os"
+    )
+
+
+def test_the_longest_part_that_parses_is_kept() -> None:
+    found = program(
+        "def add(a, b):\n    c = a + b\n    return c\n\nThis is how it works (more or less", PROSE
+    )
+    assert found is not None
+    assert lines(found.source) == ["def add(a, b):", "    c = a + b", "    return c"]
+    assert not found.whole
+    assert 0.5 < found.share < 1
+    cut = program("def add(a, b):\n    c = a + b\n    return c +", PROSE)
+    assert cut is not None
+    assert lines(cut.source) == ["def add(a, b):", "    c = a + b"]
+
+
+def test_positions_lead_back_to_the_text() -> None:
+    for text in (
+        f"Sure:\n```python\n{WHOLE}\n```",
+        BODY,
+        BODY.strip(),
+        "x\n  def area(r):\n      return math.pi",
+    ):
+        found = program(text, HEAD)
+        assert found is not None
+        tree = parse(found.source)
+        assert tree is not None
+        value = tree.body[-1].body[-1].value  # type: ignore[attr-defined]
+        start = found.position(value.lineno, value.col_offset)
+        assert start is not None
+        assert text[start:].startswith("math.pi")
+        assert found.position(1) is None or found.given == 0
+
+
+def test_layout_comments_and_docstrings_make_no_difference() -> None:
+    one = 'def f(x):\n    """Doc."""\n    # comment\n    return (x+1)\n'
+    assert normalise(one) == normalise("def f(x):\n\n    return x + 1")
+    assert normalise(one) != normalise("def f(x):\n    return x + 2")
+    assert normalise("def f(x:\n\n  1") == "def f(x:\n  1"
+    assert answers.normalise("code", one) == normalise(one)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 20_000,
+        "-" * 20_000 + "1",
+        "def area(r):\n" + "\n".join(f"{' ' * i}if r:" for i in range(4, 400)),
+        "def area(r):\n    return " + "[" * 150 + "]" * 150,
+        "x = (\n" * 5000,
+        "```\n" * 5000,
+        "def area(r):\n    return '\\d \x00'",
+        "def area(r):\n    return '\\d'",  # an escape Python warns of
+        "é" * 30_000,
+        "def area(r): return " + "+".join(["r"] * 9000),
+        "\n".join("def area(" for _ in range(2000)),
+        "'''" * 3001,
+    ],
+)
+def test_odd_texts_are_read_in_bounded_time(text: str) -> None:
+    started = time.process_time()
+    found = extract(text, HEAD)
+    normalise(found or text)
+    assert time.process_time() - started < 5

@@ -1,0 +1,195 @@
+"""Every method of other papers against a small literal version of its own algorithm, or against what it must sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from s3dlm.schedule import Reveal, reveals
+from tests.laws.toy import (
+    LENGTH,
+    MASK,
+    STEPS,
+    base_distribution,
+    look_ahead,
+    propose,
+    reward,
+    tilted_distribution,
+    whole_run,
+)
+
+LAM = 3.0
+Canvas = tuple[int, ...]
+START: Canvas = (MASK,) * LENGTH
+
+
+def mean_reward(particles: list[Canvas], log_weight: np.ndarray) -> float:
+    weight = np.exp(log_weight - log_weight.max())
+    return float(np.dot([reward(x) for x in particles], weight) / weight.sum())
+
+
+def ours(method: str, runs: int, **options: object) -> np.ndarray:
+    found = []
+    for seed in range(runs):
+        tilt = {} if method in ("hex", "self_rewarding", "prism") else {"lam": LAM}
+        result = whole_run(seed, method=method, **tilt, **options)
+        particles = [tuple(map(int, one.text)) for one in result.survivors]
+        found.append(mean_reward(particles, np.array([one.log_weight for one in result.survivors])))
+    return np.array(found)
+
+
+def assert_agree(one: np.ndarray, other: np.ndarray) -> None:
+    error = math.sqrt(one.var() / one.size + other.var() / other.size)
+    assert abs(one.mean() - other.mean()) < 4 * error + 1e-9
+    assert error < 0.02  # else the comparison says nothing
+
+
+def place(reveal: Reveal) -> range:
+    return range(reveal.start, reveal.stop)
+
+
+def resample(
+    particles: list[Canvas], log_weight: np.ndarray, rng: np.random.Generator
+) -> list[Canvas]:
+    weight = np.exp(log_weight - log_weight.max())
+    chosen = rng.choice(len(particles), size=len(particles), p=weight / weight.sum())
+    return [particles[index] for index in chosen]
+
+
+def effective(log_weight: np.ndarray) -> float:
+    weight = np.exp(log_weight - log_weight.max())
+    return float(weight.sum() ** 2 / (weight**2).sum())
+
+
+def literal_fk(potential: str, count: int, rng: np.random.Generator) -> float:
+    """Singhal et al.: potentials from intermediate rewards, resampling when the ESS is below half."""
+    particles, history = [START] * count, [[look_ahead(START)] for _ in range(count)]
+    paid, log_weight = np.zeros(count), np.zeros(count)
+    for index, reveal in enumerate(reveals(LENGTH, STEPS, LENGTH)):
+        particles = [propose(x, place(reveal), reveal.count, rng)[0] for x in particles]
+        for past, x in zip(history, particles, strict=True):
+            past.append(look_ahead(x))
+        if potential == "difference":
+            gain = np.array([LAM * (past[-1] - past[-2]) for past in history])
+        elif index == STEPS - 1:
+            gain = np.array([LAM * past[-1] for past in history]) - paid
+        else:
+            summary: Callable[[list[float]], float] = max if potential == "max" else sum
+            gain = np.array([LAM * summary(past) for past in history])
+        paid, log_weight = paid + gain, log_weight + gain
+        if effective(log_weight) < 0.5 * count:
+            weight = np.exp(log_weight - log_weight.max())
+            chosen = rng.choice(count, size=count, p=weight / weight.sum())
+            particles = [particles[i] for i in chosen]
+            history = [list(history[i]) for i in chosen]
+            paid, log_weight = paid[chosen], np.zeros(count)
+    return mean_reward(particles, log_weight)
+
+
+@pytest.mark.parametrize("potential", ["difference", "max", "sum"])
+def test_fk_steering_is_its_papers_algorithm(potential: str) -> None:
+    rng = np.random.default_rng(1)
+    literal = np.array([literal_fk(potential, 6, rng) for _ in range(400)])
+    assert_agree(ours(f"fk_{potential}", 400, particles=3, branching=2), literal)
+
+
+def test_fk_difference_targets_the_tilt() -> None:
+    target = sum(reward(x) * p for x, p in tilted_distribution(LAM).items())
+    found = ours("fk_difference", 60, particles=64, branching=2)
+    assert abs(found.mean() - target) < 4 * found.std() / math.sqrt(found.size) + 4e-3
+
+
+def literal_self_rewarding(count: int, block_length: int, rng: np.random.Generator) -> float:
+    """Weights are the model's own probability of what was revealed; resampled at block ends."""
+    particles, log_weight = [START] * count, np.zeros(count)
+    schedule = reveals(LENGTH, LENGTH, block_length)
+    for index, reveal in enumerate(schedule):
+        children = [propose(x, place(reveal), reveal.count, rng) for x in particles]
+        particles = [child for child, _ in children]
+        log_weight = log_weight + np.array([gained for _, gained in children])
+        ends = index == len(schedule) - 1 or schedule[index + 1].start != reveal.start
+        if ends and effective(log_weight) < 0.5 * count:
+            points = (np.arange(count) + rng.random()) / count
+            edges = np.cumsum(np.exp(log_weight - log_weight.max()))
+            chosen = np.searchsorted(edges / edges[-1], points, side="right")
+            particles, log_weight = [particles[i] for i in chosen], np.zeros(count)
+    return mean_reward(particles, log_weight)
+
+
+def test_self_rewarding_is_its_papers_algorithm() -> None:
+    rng = np.random.default_rng(2)
+    literal = np.array([literal_self_rewarding(6, 2, rng) for _ in range(500)])
+    assert_agree(
+        ours("self_rewarding", 500, particles=3, branching=2, steps=LENGTH, block_length=2), literal
+    )
+
+
+def literal_gibbs(count: int, sweeps: int, rng: np.random.Generator) -> float:
+    """Conditional SMC: the first particle retraces the trajectory kept from the sweep before."""
+    kept: list[Canvas] = []
+    for _ in range(sweeps):
+        paths: list[list[Canvas]] = [[START] for _ in range(count)]
+        scores = np.full(count, look_ahead(START))
+        for index, reveal in enumerate(reveals(LENGTH, STEPS, LENGTH)):
+            for number, path in enumerate(paths):
+                retraced = kept and number == 0
+                child = (
+                    kept[index]
+                    if retraced
+                    else propose(path[-1], place(reveal), reveal.count, rng)[0]
+                )
+                path.append(child)
+            now = np.array([look_ahead(path[-1]) for path in paths])
+            weight = np.exp(LAM * (now - scores))
+            free = count - bool(kept)
+            chosen = [0] * bool(kept) + rng.choice(
+                count, size=free, p=weight / weight.sum()
+            ).tolist()
+            paths, scores = [list(paths[i]) for i in chosen], now[chosen]
+        kept = paths[int(rng.integers(count))][1:]
+    return float(np.mean([reward(path[-1]) for path in paths]))
+
+
+def test_particle_gibbs_is_its_papers_algorithm() -> None:
+    rng = np.random.default_rng(3)
+    literal = np.array([literal_gibbs(4, 3, rng) for _ in range(300)])
+    assert_agree(ours("particle_gibbs", 300, particles=4, branching=3), literal)
+
+
+def test_hex_is_a_mixture_over_block_lengths() -> None:
+    mixture = [
+        sum(reward(x) * p for x, p in base_distribution(LENGTH, block_length).items())
+        for block_length in (1, 2)
+    ]
+    found = ours("hex", 300, particles=2, branching=2, steps=LENGTH)
+    assert abs(found.mean() - np.mean(mixture)) < 4 * found.std() / math.sqrt(found.size)
+
+
+def literal_pruning(count: int, sizes: list[int], rng: np.random.Generator) -> float:
+    """After each step the best look-aheads are kept, as many as the schedule says."""
+    particles = [START] * count
+    for size, reveal in zip(sizes, reveals(LENGTH, STEPS, LENGTH), strict=True):
+        particles = [propose(x, place(reveal), reveal.count, rng)[0] for x in particles]
+        rng.shuffle(particles)
+        particles = sorted(particles, key=look_ahead, reverse=True)[:size]
+    return float(np.mean([reward(tuple(x)) for x in particles]))
+
+
+def test_prism_prunes_by_score() -> None:
+    rng = np.random.default_rng(4)
+    found = ours("prism", 400, particles=4, branching=2)
+    literal = np.array([literal_pruning(8, [4, 2, 2], rng) for _ in range(400)])
+    assert_agree(found, literal)
+
+
+def test_distinct_children_differ_while_they_can() -> None:
+    from tests.laws.toy import sample
+
+    _, steps = sample("best", 0, particles=4, branching=2, child_sampling="distinct")
+    first = {row.tobytes() for row in steps[0].tokens}
+    _, independent = sample("best", 0, particles=4, branching=2, child_sampling="independent")
+    assert len(first) > len({row.tobytes() for row in independent[0].tokens})
+    assert len(first) == 8

@@ -1,0 +1,136 @@
+"""Sockets that do nothing, send half a header or never read: bounded, and no outage for others."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+
+import httpx
+import pytest
+
+from s3dlm.server import connections
+from s3dlm.server.limits import Limits
+from tests.fakes import fake_model
+from tests.server.held import held_model
+from tests.server.live import (
+    raw_connection,
+    raw_post,
+    serve_process,
+    serving,
+    wait_for,
+)
+
+HALF = b"GET /health HTTP/1.1\r\nHost: local"
+WHOLE = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LARGE = {"gen_length": 400, "steps": 200, "block_length": 400, "particles": 32, "branching": 2}
+
+
+def is_cut(client: socket.socket) -> bool:
+    """Whether the server ends the connection; waits for it."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def was_cut(client: socket.socket) -> bool:
+    """Whether the server has ended the connection already."""
+    client.setblocking(False)
+    try:
+        return is_cut(client)
+    except BlockingIOError:
+        return False
+
+
+def test_a_connection_without_a_request_is_cut() -> None:
+    """New or after a request, silent or with half a header."""
+    limits = Limits(header_seconds=2, idle_seconds=2)
+    silent: list[socket.socket] = []
+    with serving(fake_model(), limits=limits) as live, contextlib.ExitStack() as stack:
+        for before in (b"", WHOLE):
+            for sent in (b"", HALF):
+                client = stack.enter_context(raw_connection(live.url))
+                client.sendall(before)
+                answer = b""
+                while before and not answer.endswith(b"}"):
+                    answer += client.recv(10_000)
+                client.sendall(sent)
+                silent.append(client)
+        assert all(is_cut(client) for client in silent)
+
+
+def test_idle_connections_make_room_for_new_ones() -> None:
+    limits = Limits(connections=4)
+    with serving(fake_model(), limits=limits) as live, contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(raw_connection(live.url)) for _ in range(10)]
+        for _ in range(3):
+            with live.http() as http:
+                assert http.get("/health").status_code == 200
+        assert is_cut(idle[0])
+
+
+def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
+    model, gate = held_model()
+    with (
+        serving(model, limits=Limits(connections=2)) as live,
+        raw_post(live, "/v1/completions", {"model": "fake", "prompt": "x"}) as busy,
+        contextlib.ExitStack() as stack,
+    ):
+        wait_for(lambda: live.service.scheduler.load["running"] == 1)
+        idle = [stack.enter_context(raw_connection(live.url)) for _ in range(10)]
+        assert all(is_cut(one) for one in idle[:9])
+        gate.set()
+        assert busy.recv(12) == b"HTTP/1.1 200"
+
+
+def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    for soft, limit in ((128, 16), (1024, 512), (resource.RLIM_INFINITY, 512), (20, 8)):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, soft=soft: (soft, soft))
+        assert connections.connection_limit(512) == limit
+
+
+def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
+    """140 idle sockets against a process that may open 128 files."""
+    with serve_process("--descriptors", "128") as (process, address):
+        with contextlib.ExitStack() as stack:
+            idle = [stack.enter_context(raw_connection(address)) for _ in range(140)]
+            # The kernel may hand over some of them late: wait until the server has seen them all.
+            wait_for(lambda: sum(was_cut(one) for one in idle) >= 140 - 16)
+            for _ in range(5):
+                with httpx.Client(base_url=address, timeout=60) as http:
+                    assert http.get("/health").status_code == 200
+                    body = {"model": "fake", "prompt": "x", "gen_length": 8, "steps": 2}
+                    answer = http.post("/v1/completions", json={**body, "block_length": 8})
+                    assert answer.status_code == 200
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len(log.splitlines()) < 30
+
+
+def test_clients_that_never_read_cannot_keep_the_process_alive() -> None:
+    with (
+        serve_process("--grace", "1") as (process, address),
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(8):
+            stack.enter_context(raw_post(address, "/v1/search", {"prompt": "x", **LARGE}))
+        with httpx.Client(base_url=address, timeout=60) as http:
+            wait_for(lambda: "s3dlm_searches_running 8.0" in http.get("/metrics").text)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=100)
+    assert process.returncode == 0
+
+
+def test_the_process_ends_with_its_engine() -> None:
+    with serve_process("--panic", "!") as (process, address):
+        with httpx.Client(base_url=address, timeout=60) as http:
+            answer = http.post("/v1/completions", json={"model": "fake", "prompt": "now!"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_failed")
+        _, log = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert '"event": "engine failed"' in log
+    assert "now!" not in log

@@ -1,0 +1,152 @@
+"""What a researcher meets in Python: short representations, and errors as good as the command line's."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import s3dlm
+from s3dlm.errors import PromptError, SettingsError
+from s3dlm.search.methods import METHODS
+from tests.fakes import fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+SMALL = {"gen_length": 32, "steps": 8, "block_length": 32, "temperature": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((5,), {}, ["prompt=5 is not a text", "as a string"]),
+        (([{"role": "user", "content": "hi"}],), {}, ["is not a text", "conversation"]),
+        (("",), {}, ["is empty"]),
+        (("x",), {"settings": {"particles": 3}}, ["not a s3dlm.Settings", "as keywords"]),
+        (("x",), {"particels": 3}, ["did you mean 'particles'"]),
+        (("x",), {"method": "best_off"}, ["did you mean 'best_of_k'"]),
+        (("x",), {"method": 7}, ["method=7", "a name such as"]),
+        (("x",), {"verifier": "pluss"}, ["did you mean 'plus'"]),
+        (("x",), {"verifier": 3}, ["is not a verifier", "a function"]),
+        (("x",), {"task": "countdwn"}, ["did you mean 'countdown'"]),
+        (("x",), {"settings": s3dlm.Settings(), "particles": 3}, ["were both given"]),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_is_allowed(
+    arguments: tuple[Any, ...], options: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises((SettingsError, PromptError)) as caught:
+        s3dlm.generate(fake_model(), *arguments, **options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_model_that_is_none() -> None:
+    with pytest.raises(SettingsError, match=r"model=3\.5 is not a model; give a name"):
+        s3dlm.generate(3.5, "x")  # type: ignore[arg-type]
+
+
+def test_a_verifier_by_name_is_a_setting() -> None:
+    result = s3dlm.generate(fake_model(), QUESTION, task="countdown", verifier="plus", **SMALL)
+    assert result.settings.method.verifier == "plus"
+    settings = s3dlm.Settings(**SMALL)
+    again = s3dlm.generate(
+        fake_model(), QUESTION, task="countdown", verifier="plus", settings=settings
+    )
+    assert again.text == result.text
+
+
+def test_keywords_override_what_the_model_recommends() -> None:
+    model = s3dlm.load("tiny")
+    settings = s3dlm.Settings.for_model(model, "best", particles=8)
+    assert (settings.method.particles, settings.method.branching) == (8, 2)
+    assert settings.gen_length == 64
+    assert s3dlm.Settings.for_model(model, "baseline").method.settings() == {"repairs": 0}
+
+
+def test_representations_are_short_and_say_what_matters() -> None:
+    *steps, result = s3dlm.stream(fake_model(), QUESTION, task="countdown", **SMALL)
+    for one in (steps[0], result, fake_model(), s3dlm.Settings(particles=8)):
+        assert len(repr(one).splitlines()) <= 2
+        assert len(repr(one)) < 300
+    assert re.search(r"Step\(1 of 8: 8 children, 4 survivors, ESS \d", repr(steps[0]))
+    assert f"NFE {result.nfe}" in repr(result)
+    assert repr(s3dlm.Settings(particles=8, seed=1)) == "Settings('s3', particles=8, seed=1)"
+
+
+def test_notebooks_get_html_without_the_models_markup() -> None:
+    model = fake_model(["<script>alert(1)</script> <answer>6 * 4</answer>"], push=30.0)
+    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", **SMALL)
+    for html in (result._repr_html_(), steps[-1]._repr_html_(), model._repr_html_()):
+        assert "<script>" not in html
+    assert "&lt;" in result._repr_html_()
+    assert "<th>offspring</th>" in steps[-1]._repr_html_()
+
+
+def test_a_result_draws_who_descends_from_whom() -> None:
+    *steps, result = s3dlm.stream(fake_model(), QUESTION, task="countdown", lam=50.0, **SMALL)
+    assert len(result.ancestry) == len(steps)
+    assert "<svg" in result._repr_html_()
+    assert "<line" in result._repr_html_()
+    alone = s3dlm.generate(fake_model(), QUESTION, method="baseline", **SMALL)
+    assert "<svg" not in alone._repr_html_()  # one answer has no genealogy
+
+
+def test_a_registered_method_is_known_everywhere(tmp_path: Path) -> None:
+    """By Python, the command line, the server and evaluation, from one file outside the package."""
+    file = Path(__file__).parents[1] / "examples" / "own_method.py"
+    code = (
+        "import runpy, sys; sys.argv = ['own_method.py']\n"
+        f"runpy.run_path({str(file)!r}, run_name='example')\n"
+        "from s3dlm.evaluation import plan\n"
+        "from s3dlm.server import declared\n"
+        "from s3dlm.settings import Settings\n"
+        "assert 'squared' in declared.summaries() and 'squared' in declared.by_name()['method'].choices\n"
+        "assert plan.uses('squared', 'lam')\n"
+        "assert Settings.from_json(Settings('squared').to_json()).method.weight == 'squared'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run(
+        [sys.executable, str(file), "methods"], capture_output=True, text=True, check=True
+    )
+    assert "squared" in listed.stdout
+
+
+def test_a_package_can_offer_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = s3dlm.Method(branches=True, weight="tilt", resampling="residual")
+    entry = importlib.metadata.EntryPoint("theirs", "package:ROW", "s3dlm.methods")
+    monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: row)
+    monkeypatch.setattr(
+        "s3dlm.search.methods.entry_points",
+        lambda group: [entry] if group == "s3dlm.methods" else [],
+    )
+    try:
+        assert s3dlm.Settings("theirs").method.resampling == "residual"
+    finally:
+        METHODS.pop("theirs", None)
+
+
+def test_a_method_must_be_a_method() -> None:
+    with pytest.raises(SettingsError, match=r"got a dict; give a s3dlm\.Method"):
+        s3dlm.register_method("mine", {"branches": True})  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="use letters, digits and _"):
+        s3dlm.register_method("my method", s3dlm.Method())
+
+
+def test_evaluate_gives_accuracy_by_task_and_method(tmp_path: Path) -> None:
+    def run() -> dict[str, dict[str, Any]]:
+        return s3dlm.evaluate(
+            "tiny", "countdown", ["baseline", "s3"], out=tmp_path / "run", limit=2, steps=8
+        )
+
+    first, again = run(), run()
+    assert set(first["countdown"]) == {"baseline", "s3"}
+    cell = first["countdown"]["s3"]
+    assert cell.problems == 2
+    assert 0 <= cell.accuracy.value <= 1
+    assert again["countdown"]["s3"].nfe == cell.nfe  # resumed: nothing was run again

@@ -1,0 +1,122 @@
+"""One prompt, six ways in, one answer: the model's own settings apply wherever a prompt comes from.
+
+The sixth way, the viewer's form, is in tests/server/test_viewer.py, where the browser is.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+import s3dlm
+from s3dlm import cli
+from s3dlm.integrations import custom_generate
+from s3dlm.models import registry
+from tests.server.live import Live, serving
+
+pytest.importorskip("lm_eval")
+
+QUESTION, TASK, METHOD = "Target: 15 Numbers: 10, 1, 6", "countdown", "best"
+
+
+@pytest.fixture(scope="module")
+def model() -> s3dlm.Model:
+    return s3dlm.load("tiny")
+
+
+@pytest.fixture(scope="module")
+def expected(model: s3dlm.Model) -> str:
+    return s3dlm.generate(model, QUESTION, task=TASK, method=METHOD).text
+
+
+@pytest.fixture(scope="module")
+def server(model: s3dlm.Model) -> Iterator[Live]:
+    with serving(model, defaults={}) as live:
+        yield live
+
+
+def test_python_by_name(expected: str) -> None:
+    assert s3dlm.generate("tiny", QUESTION, task=TASK, method=METHOD).text == expected
+
+
+def test_command_line(
+    expected: str,
+    model: s3dlm.Model,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(registry, "load", lambda name, **_: model)
+    words = ["s3dlm", "generate", QUESTION, "--task", TASK, "--method", METHOD, "--json"]
+    monkeypatch.setattr("sys.argv", words)
+    cli.main()
+    assert json.loads(capsys.readouterr().out)["text"] == expected
+
+
+def test_http(expected: str, server: Live) -> None:
+    reply = server.client().chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": QUESTION}],
+        extra_body={"task": TASK, "method": METHOD},
+    )
+    assert reply.choices[0].message.content == expected
+
+
+def test_lm_eval(expected: str, model: s3dlm.Model) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the harness and its packages warn about themselves
+        from s3dlm.integrations.lm_eval import S3dlmLM
+    lm = S3dlmLM(model, method=METHOD)
+    context = lm.apply_chat_template([{"role": "user", "content": QUESTION}])
+    asked = SimpleNamespace(
+        args=(context, {"until": []}), task_name=f"s3dlm_{TASK}", doc={"question": QUESTION}
+    )
+    assert lm.generate_until([asked], disable_tqdm=True) == [expected]
+
+
+class Config(transformers.PretrainedConfig):  # type: ignore[misc]
+    model_type = "held_tiny"
+
+
+class HeldTiny(transformers.PreTrainedModel):  # type: ignore[misc]
+    """The bundled network as a user of transformers would hold it."""
+
+    config_class = Config
+
+    def __init__(self, model: s3dlm.Model) -> None:
+        network = model.denoiser
+        super().__init__(
+            Config(
+                vocab_size=network.vocabulary,
+                mask_token_id=network.mask_id,
+                max_position_embeddings=network.context,
+                eos_token_id=sorted(model.end_ids),
+            )
+        )
+        self.config._name_or_path = "tiny"
+        self.nothing = torch.nn.Parameter(torch.zeros(1))
+        self.network = [network]  # a list: not a module of its own
+
+    def forward(self, input_ids: Tensor) -> tuple[Tensor]:
+        (network,) = self.network
+        features = network.encode(input_ids)
+        return (network.head(features.flatten(0, 1)).unflatten(0, input_ids.shape),)
+
+
+def test_transformers(expected: str, model: s3dlm.Model) -> None:
+    tokenizer = model.tokenizer.inner
+    output = custom_generate.generate(
+        HeldTiny(model),
+        torch.tensor([model.tokenizer.chat(QUESTION)]),
+        tokenizer=tokenizer,
+        task=TASK,
+        method=METHOD,
+        return_dict_in_generate=True,
+    )
+    assert output.results[0].text == expected

