@@ -1,17 +1,18 @@
-"""One thread for small tensors, and no look-ups on the network."""
+"""One thread for small tensors, no look-ups on the network, and tables as every test found them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-
-import pytest
-
-from s3dlm.search.methods import METHODS
-from s3dlm.search.weigh import WEIGHTS
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from collections.abc import Iterator  # noqa: E402  the libraries below read the environment
+
+import pytest  # noqa: E402
+
+from s3dlm.search.methods import METHODS  # noqa: E402
+from s3dlm.search.weigh import WEIGHTS  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
