@@ -94,5 +94,5 @@ def test_the_greedy_baseline_is_lladas_loop_token_for_token(
         block_length,
         drawn if policy == "random" else None,
     )
-    *steps_seen, _ = s3dlm.stream(model, "why?", settings=settings)
+    *steps_seen, _ = s3dlm.stream(model, "why?", settings=settings, sample_id="why?")
     assert steps_seen[-1].tokens[0].tolist() == expected

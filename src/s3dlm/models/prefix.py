@@ -67,7 +67,8 @@ class PrefixCache:
         for index, request in enumerate(requests):
             entries = self._entries(request.prompt)
             for row, canvas in enumerate(request.canvas):
-                start = 0 if request.masked[row, : request.start].any() else request.start
+                start = int(request.starts[row])
+                start = 0 if request.masked[row, :start].any() else start
                 key = (start, canvas[:start].tobytes())
                 entries.asked.add(key)
                 whole = np.concatenate((request.prompt, canvas))

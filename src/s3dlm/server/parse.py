@@ -126,7 +126,9 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
     """What the request says, over the server's defaults."""
     own = _own(service, body)
     method = _method(service, own, body.task)
-    merged = {**service.defaults_of(method, body.task), **own, "method": method}
+    usual = service.defaults_of(method, body.task)
+    usual = only_used(find_method(method), usual, reveal=own.get("reveal"))
+    merged = {**usual, **own, "method": method}
     if max_tokens is not None:
         shorten(merged, max_tokens, own)
     if body.budget is not None:
@@ -194,15 +196,16 @@ def _method(service: Service, own: dict[str, Any], task: str | None) -> str:
 
 def shorten(merged: dict[str, Any], max_tokens: int, own: dict[str, Any]) -> None:
     """At most `max_tokens` tokens, with steps in proportion unless the request names them."""
-    length, steps = merged["gen_length"], merged["steps"]
+    length = merged["gen_length"]
     if max_tokens >= length:
         return
     merged["gen_length"] = max_tokens
     if "block_length" not in own and "block_length" in merged:
         merged["block_length"] = min(merged["block_length"], max_tokens)
-    if "steps" not in own:
+    if "steps" not in own and "steps" in merged:
         blocks = -(-max_tokens // merged.get("block_length", max_tokens))
-        merged["steps"] = min(max(round(steps * max_tokens / length), blocks), max_tokens)
+        pace = round(merged["steps"] * max_tokens / length)
+        merged["steps"] = min(max(pace, blocks), max_tokens)
 
 
 def _spend(merged: dict[str, Any], own: dict[str, Any], budget: int, most: int) -> None:
@@ -230,12 +233,13 @@ def allot(merged: Mapping[str, Any], budget: int, *, most: int) -> tuple[int, in
         sizes = _used(merged, particles=children // branching, branching=branching)
         return declared.most_nfe(Settings.from_json({**merged, **sizes}))
 
-    children = min((budget - 1) // merged["steps"], most)
+    steps = merged.get("steps", merged["gen_length"])  # without a schedule, at most one per token
+    children = min((budget - 1) // steps, most)
     while children >= 1 and cost(children) > budget:
         children -= 1
     if children < 1:
         raise SettingsError(
-            f"budget={budget} is too small for {merged['steps']} steps of method="
+            f"budget={budget} is too small for {steps} steps of method="
             f"{merged['method']!r}; give at least {cost(1)} per choice, or fewer steps"
         )
     branching = 2 if children >= 4 else 1
