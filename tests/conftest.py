@@ -7,12 +7,12 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Iterator  # noqa: E402  the libraries below read the environment
+from collections.abc import Iterator
 
-import pytest  # noqa: E402
+import pytest
 
-from s3dlm.search.methods import METHODS  # noqa: E402
-from s3dlm.search.weigh import WEIGHTS  # noqa: E402
+from s3dlm.search.methods import METHODS
+from s3dlm.search.weigh import WEIGHTS
 
 
 @pytest.fixture(autouse=True)
