@@ -1,7 +1,9 @@
 """Masked diffusion as a process the search can drive: the only file that knows what a mask is.
 
 A canvas starts fully masked; every step samples the open block from the prediction, reveals the most
-eager positions and leaves the rest masked. A revealed token never changes. An answer whose first end
+eager positions and leaves the rest masked. The open block of a canvas is that of its first masked
+position, so canvases that reveal at their own pace also open their next block on their own. A
+revealed token never changes. An answer whose first end
 token is known together with all before it is finished: what follows cannot change its text, so the
 rest is filled with that end token and the canvas is never forwarded again.
 """
@@ -15,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.models.forward import Rows
-from s3dlm.schedule import POLICIES, Draw, Reveal, block_lengths, choose, reveals
+from s3dlm.schedule import (
+    POLICIES,
+    REVEAL_RULES,
+    SCHEDULE,
+    Draw,
+    Reveal,
+    block_lengths,
+    choose,
+    reveals,
+)
 from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction
 
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
@@ -24,7 +35,7 @@ POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})
 
 @dataclass(frozen=True, slots=True)
 class MaskedDiffusion:
-    """One prompt's denoising under LLaDA's schedule."""
+    """One prompt's denoising, under LLaDA's schedule or a reveal rule."""
 
     prompt: Ints  # (prompt,)
     schedule: list[Reveal]
@@ -36,14 +47,28 @@ class MaskedDiffusion:
     end_ids: Ints
     decode: Callable[[list[int]], str]
     label: str  # names the prompt in errors
+    reveal: str = SCHEDULE  # or a reveal rule; the schedule's counts are then not used
+    reveal_number: float = 0.0  # of the rule
 
     @property
     def steps(self) -> int:
         return len(self.schedule)
 
+    @property
+    def adaptive(self) -> bool:
+        return self.reveal != SCHEDULE
+
     def ends_block(self, step: int) -> bool:
         following = self.schedule[step + 1 : step + 2]
         return not following or following[0].start != self.schedule[step].start
+
+    def blocks_done(self, tokens: Ints) -> int:
+        masked = tokens == self.mask_id
+        first = np.where(masked.any(axis=1), masked.argmax(axis=1), tokens.shape[1])
+        return int(first.min()) // self.block_length
+
+    def known(self, tokens: Ints) -> int:
+        return int((tokens != self.mask_id).sum(axis=1).min())
 
     def start(self) -> Canvas:
         shape = (1, self.schedule[-1].stop)
@@ -54,18 +79,18 @@ class MaskedDiffusion:
         return result
 
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
-        reveal = self.schedule[step]
+        start, stop = self._open_block(tokens)
         draws = self.draws if self.temperature > 0 else 1
         return Rows(
             prompt=self.prompt,
             canvas=tokens,
             masked=tokens == self.mask_id,
-            start=reveal.start,
-            stop=reveal.stop,
-            uniforms=rng.random((len(tokens), reveal.stop - reveal.start, draws)),
+            start=start,
+            stop=stop,
+            uniforms=rng.random((len(tokens), int((stop - start).max()), draws)),
             temperature=self.temperature,
             look_ahead=self.look_ahead_wanted,
-            statistics=self.policy in POLICIES_WITH_STATISTICS,
+            statistics=self._needs_statistics(),
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
         )
 
@@ -77,8 +102,7 @@ class MaskedDiffusion:
         step: int,
         rng: np.random.Generator,
     ) -> Canvas:
-        reveal, predicted, row = self.schedule[step], prediction.value, prediction.row
-        block = slice(reveal.start, reveal.stop)
+        predicted, row = prediction.value, prediction.row
         draw = draw if self.temperature > 0 else np.zeros_like(draw)
         sampled = Draw(
             tokens=predicted.draws[row, :, draw],
@@ -86,13 +110,42 @@ class MaskedDiffusion:
             margin=None if predicted.margin is None else predicted.margin[row],
             entropy=None if predicted.entropy is None else predicted.entropy[row],
         )
-        masked = canvas.tokens[:, block] == self.mask_id
-        chosen = choose(POLICIES[self.policy](sampled, rng), masked, reveal.count)
+        start, stop = self._open_block(canvas.tokens)
+        place = start[:, None] + np.arange(sampled.tokens.shape[1])
+        masked = place < stop[:, None]
+        masked &= np.take_along_axis(canvas.tokens, place * masked, axis=1) == self.mask_id
+        chosen = self._choose(sampled, masked, step, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
-        tokens[:, block][chosen] = sampled.tokens[chosen]
-        logp[:, block][chosen] = sampled.logp[chosen]
+        where = chosen.nonzero()[0], place[chosen]
+        tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
         self._finish(tokens)
         return Canvas(tokens, logp)
+
+    def _choose(
+        self, sampled: Draw, masked: NDArray[np.bool_], step: int, rng: np.random.Generator
+    ) -> NDArray[np.bool_]:
+        """What a step reveals of the open blocks."""
+        if not self.adaptive:
+            eagerness = POLICIES[self.policy](sampled, rng)
+            return choose(eagerness, masked, self.schedule[step].count)
+        rank = REVEAL_RULES[self.reveal].rank
+        eagerness, counts = rank(sampled, masked, self.reveal_number)
+        return choose(eagerness, masked, counts)
+
+    def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
+        """Each canvas's block with its first masked position: where it begins and ends."""
+        first = (tokens == self.mask_id).argmax(axis=1)
+        start = first // self.block_length * self.block_length
+        return start, np.minimum(start + self.block_length, tokens.shape[1])
+
+    @property
+    def block_length(self) -> int:
+        return self.schedule[0].stop
+
+    def _needs_statistics(self) -> bool:
+        if self.adaptive:
+            return REVEAL_RULES[self.reveal].needs_statistics
+        return self.policy in POLICIES_WITH_STATISTICS
 
     def _finish(self, tokens: Ints) -> None:
         """Fill what follows a known end whose past is known too."""

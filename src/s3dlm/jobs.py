@@ -88,6 +88,8 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
         decode=model.tokenizer.decode,
         label=repr(job.question if len(job.question) <= 60 else job.question[:57] + "..."),
+        reveal=settings.reveal,
+        reveal_number=settings.reveal_number,
     )
 
 

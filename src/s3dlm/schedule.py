@@ -1,8 +1,9 @@
-"""When which positions are revealed: LLaDA's semi-autoregressive blocks and the remasking policies.
+"""When which positions are revealed: LLaDA's semi-autoregressive blocks, or as many as are sure.
 
 A schedule is a list with one entry per denoising step: the block that is open and how many of its
 masked positions the step reveals. A policy is a function that says how eager a position is to be
-revealed; the most eager ones go first. Nothing here knows a model or a token.
+revealed; the most eager ones go first. A reveal rule needs no schedule: it looks at what was sampled
+and reveals all that is sure enough, at least one position. Nothing here knows a model or a token.
 """
 
 from __future__ import annotations
@@ -102,9 +103,61 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def choose(eagerness: Floats, masked: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-    """The `count` most eager masked positions of every row; ties go to the left."""
-    ranked = np.where(masked, -eagerness, np.inf).argsort(axis=1, kind="stable")[:, :count]
+def choose(
+    eagerness: Floats, masked: NDArray[np.bool_], count: int | NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """The `count` most eager masked positions of every row, at least one; ties go to the left.
+    The count is one for all rows, or each row has its own."""
+    ranked = np.where(masked, -eagerness, np.inf).argsort(axis=1, kind="stable")
     chosen = np.zeros(masked.shape, dtype=np.bool_)
-    chosen[np.arange(len(masked))[:, None], ranked] = True
+    first = np.arange(masked.shape[1]) < np.maximum(np.atleast_1d(count), 1)[:, None]
+    np.put_along_axis(chosen, ranked, np.broadcast_to(first, ranked.shape), axis=1)
     return chosen & masked
+
+
+@dataclass(frozen=True, slots=True)
+class RevealRule:
+    """Which masked positions a step reveals when no schedule says how many."""
+
+    # (draw, masked, the rule's number) → how eager each position is, and how many of each row go
+    rank: Callable[[Draw, NDArray[np.bool_], float], tuple[Floats, NDArray[np.int64]]]
+    setting: str  # that holds the rule's number
+    needs_statistics: bool = False
+
+
+def _threshold(
+    draw: Draw, masked: NDArray[np.bool_], least: float
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Fast-dLLM: every sampled token of at least this probability."""
+    sure = masked & (np.exp(draw.logp) >= least)
+    return draw.logp, sure.sum(axis=1)
+
+
+def _factor(
+    draw: Draw, masked: NDArray[np.bool_], factor: float
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Fast-dLLM: the most n whose n-th most probable token has at least 1 − factor/(n + 1)."""
+    falling = -np.sort(-np.where(masked, np.exp(draw.logp), -np.inf), axis=1)
+    count = np.arange(1, masked.shape[1] + 1)
+    return draw.logp, (count * (falling >= 1 - factor / (count + 1))).max(axis=1)
+
+
+def _entropy_bound(
+    draw: Draw, masked: NDArray[np.bool_], bound: float
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Entropy-bounded unmasking (Ben-Hamu et al. 2025): the most positions, in order of entropy,
+    whose entropies without the largest add up to at most the bound."""
+    assert draw.entropy is not None
+    rising = np.sort(np.where(masked, draw.entropy, np.inf), axis=1)
+    before = np.cumsum(np.where(np.isinf(rising), 0.0, rising), axis=1)
+    before = np.concatenate([np.zeros((len(rising), 1)), before[:, :-1]], axis=1)
+    return -draw.entropy, (before <= bound).sum(axis=1)
+
+
+REVEAL_RULES: dict[str, RevealRule] = {
+    "threshold": RevealRule(_threshold, "reveal_threshold"),
+    "factor": RevealRule(_factor, "reveal_factor"),
+    "entropy": RevealRule(_entropy_bound, "reveal_bound", needs_statistics=True),
+}
+SCHEDULE = "schedule"  # not a rule: the counts are fixed in advance
+REVEALS = (SCHEDULE, *REVEAL_RULES)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from s3dlm.declare import Declaration, declared, setting
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.schedule import POLICIES, block_lengths
+from s3dlm.schedule import POLICIES, REVEAL_RULES, REVEALS, SCHEDULE, block_lengths
 from s3dlm.search.methods import METHODS, Method, find_method, method_settings
 
 if TYPE_CHECKING:
@@ -43,6 +43,20 @@ class Settings:
     policy: str = setting(
         "low_confidence", "which masked positions are revealed first", choices=lambda: POLICIES
     )
+    reveal: str = setting(
+        SCHEDULE,
+        "how many positions a step reveals: as scheduled, or all that a rule finds sure",
+        choices=lambda: REVEALS,
+    )
+    reveal_threshold: float = setting(
+        0.98, "reveal='threshold': the least probability of a sampled token", low=0, high=1
+    )
+    reveal_factor: float = setting(
+        1.0, "reveal='factor': the n-th token needs a probability of 1 − factor/(n + 1)", low=0
+    )
+    reveal_bound: float = setting(
+        0.1, "reveal='entropy': what the entropies of one step may add up to, in nats", low=0
+    )
     seed: int = setting(0, "same seed, same answer", low=0, high=2**63 - 1)
 
     def __init__(self, method: str | Method = "s3", **given: Any) -> None:
@@ -54,7 +68,7 @@ class Settings:
         object.__setattr__(self, "method", row.configure(**own))
         for name, one in _decoding().items():
             object.__setattr__(self, name, one.check(given.get(name, one.default)))
-        self._check_block_length(given)
+        self._check_decoding(given)
         if self.temperature == 0 and self.method.size > 1:
             warnings.warn(
                 f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
@@ -63,15 +77,17 @@ class Settings:
                 stacklevel=2,
             )
 
-    def _check_block_length(self, given: Mapping[str, Any]) -> None:
-        if self.method.ensemble == "block_lengths":
-            if "block_length" in given:
+    def _check_decoding(self, given: Mapping[str, Any]) -> None:
+        unused = _unused_decoding(self.method, self.reveal)
+        for name in given:
+            if name in unused:
                 raise SettingsError(
-                    f"block_length={self.block_length} changes nothing in method="
-                    f"{self.method.name!r}: it decodes with several block lengths of its own; "
-                    "leave it out"
+                    f"{name}={given[name]!r} changes nothing in method={self.method.name!r}: "
+                    f"{unused[name]}; leave it out"
                 )
-            object.__setattr__(self, "block_length", self.gen_length)
+        for name in ("block_length", "steps"):  # the largest that can occur
+            if name in unused:
+                object.__setattr__(self, name, self.gen_length)
         blocks = -(-self.gen_length // self.block_length)
         if not blocks <= self.steps <= self.gen_length:
             raise SettingsError(
@@ -98,7 +114,8 @@ class Settings:
         """As `for_model`, for a model that is not loaded."""
         row = find_method(method)
         # A recommendation for all methods leaves out what this one has no use for.
-        usual = only_used(row, defaults.for_method(row.name, task))
+        usual = {**defaults.for_method(row.name, task)}
+        usual = only_used(row, usual, reveal=overrides.get("reveal"))
         return cls(row, **{**usual, **overrides})
 
     def to_json(self) -> dict[str, Any]:
@@ -124,9 +141,12 @@ class Settings:
     def replace(self, **changes: Any) -> Settings:
         """A copy with some settings changed; another method starts from its own settings."""
         if "method" in changes:
-            other = self.replace_method(find_method(changes.pop("method")))
-            return other.replace(**changes) if changes else other
-        return Settings.from_json({**self.to_json(), **changes})
+            decoding = {name: getattr(self, name) for name in _decoding()}
+            row = find_method(changes.pop("method"))
+            usual = only_used(row, decoding, reveal=changes.get("reveal"))
+            return Settings(row, **{**usual, **changes})
+        usual = only_used(self.method, self.to_json(), reveal=changes.get("reveal"))
+        return Settings.from_json({**usual, **changes})
 
     def replace_method(self, method: Method) -> Settings:
         """A copy that runs another method, or the same with other settings, and decodes alike."""
@@ -137,6 +157,13 @@ class Settings:
         """Twelve hex digits that are equal for equal settings, on every machine."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def reveal_number(self) -> float:
+        """The number that the reveal rule needs; 0 for the schedule, which needs none."""
+        if self.reveal == SCHEDULE:
+            return 0.0
+        return float(getattr(self, REVEAL_RULES[self.reveal].setting))
 
     @property
     def most_nfe(self) -> int:
@@ -172,12 +199,28 @@ def _registered(method: Method) -> bool:
     return known is not None and all(getattr(known, n) == getattr(method, n) for n in _ROW)
 
 
-def only_used(method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the settings that change something in the method."""
-    unused = {**method.unused()}
-    if method.ensemble == "block_lengths":
-        unused["block_length"] = "it has its own"
+def only_used(
+    method: Method, settings: Mapping[str, Any], *, reveal: str | None = None
+) -> dict[str, Any]:
+    """Those of the settings that change something in the method, under the given reveal rule or the
+    one among them; where neither names one, those that do under some rule."""
+    unused = {**method.unused(), **_unused_decoding(method, reveal or settings.get("reveal"))}
     return {name: value for name, value in settings.items() if name not in unused}
+
+
+def _unused_decoding(method: Method, reveal: str | None) -> dict[str, str]:
+    """The decoding settings that change nothing, each with the reason; None is any reveal rule."""
+    reasons = {
+        rule.setting: f"reveal={reveal!r} does not use it"
+        for name, rule in REVEAL_RULES.items()
+        if reveal not in (name, None)
+    }
+    if reveal not in (SCHEDULE, None):
+        reasons["steps"] = f"with reveal={reveal!r} an answer takes as many steps as it needs"
+        reasons["policy"] = f"reveal={reveal!r} chooses the positions"
+    if method.ensemble == "block_lengths":
+        reasons["block_length"] = "it decodes with several block lengths of its own"
+    return reasons
 
 
 @cache

@@ -77,7 +77,7 @@ def test_the_greedy_baseline_is_lladas_loop_token_for_token(
     policy: str, block_length: int, steps: int
 ) -> None:
     denoiser = network()
-    model = Model("random", denoiser, ByteTokenizer(), frozenset(), "tiny")
+    model = Model("random", denoiser, ByteTokenizer(), frozenset())
     settings = Settings(
         method="baseline", temperature=0, gen_length=LENGTH, steps=steps, block_length=block_length, policy=policy
     )  # fmt: skip
@@ -94,5 +94,5 @@ def test_the_greedy_baseline_is_lladas_loop_token_for_token(
         block_length,
         drawn if policy == "random" else None,
     )
-    *steps_seen, _ = s3dlm.stream(model, "why?", settings=settings)
+    *steps_seen, _ = s3dlm.stream(model, "why?", settings=settings, sample_id="why?")
     assert steps_seen[-1].tokens[0].tolist() == expected

@@ -28,6 +28,9 @@ VALUES: dict[str, list[object]] = {
     "gen_length": [30],
     "steps": [12],
     "block_length": [24],
+    "reveal_threshold": [0.2],
+    "reveal_factor": [3.0],
+    "reveal_bound": [4.0],
     "seed": [1],
 }
 SEEDS = 40  # most pairs differ on the first

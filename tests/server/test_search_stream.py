@@ -24,12 +24,13 @@ def events(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines]
 
 
-def test_the_stream_is_what_the_library_records(live: Live) -> None:
+@pytest.mark.parametrize("rule", [{}, {"reveal": "threshold", "reveal_threshold": 0.12}])
+def test_the_stream_is_what_the_library_records(live: Live, rule: dict[str, object]) -> None:
     with live.http() as http:
-        answer = http.post("/v1/search", json=ASK)
+        answer = http.post("/v1/search", json={**ASK, **rule})
     assert answer.headers["content-type"].startswith("text/event-stream")
     told = events(answer.text)
-    settings = Settings(**SMALL, seed=2)
+    settings = Settings(**SMALL, seed=2).replace(**rule)
     model = fake_model()
     encoder = TraceEncoder.of(model)
     expected = [encoder.header("fake", str(ASK["prompt"]), "countdown", settings)]

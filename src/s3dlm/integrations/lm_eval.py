@@ -18,7 +18,7 @@ from s3dlm.errors import MissingExtraError, SettingsError, unknown_name
 from s3dlm.integrations import likelihood
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import Defaults, defaults_of
-from s3dlm.settings import Settings, declarations
+from s3dlm.settings import Settings, declarations, only_used
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score
 
@@ -306,7 +306,8 @@ def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
     block = min(settings.block_length, limit)
     pace = -(-settings.steps * limit // settings.gen_length)
     steps = max(pace, -(-limit // block))
-    return settings.replace(gen_length=limit, block_length=block, steps=steps)
+    sizes = {"gen_length": limit, "block_length": block, "steps": steps}
+    return settings.replace(**only_used(settings.method, sizes, reveal=settings.reveal))
 
 
 def _until(text: str, stops: str | Sequence[str] | None) -> str:

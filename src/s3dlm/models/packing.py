@@ -23,8 +23,8 @@ class Rows:
     prompt: Ints  # (prompt,)
     canvas: Ints  # (rows, length)
     masked: NDArray[np.bool_]  # (rows, length) positions not yet known
-    start: int  # the open block, sampled next
-    stop: int
+    start: int | Ints  # the open block, sampled next: one for all rows, or each row its own
+    stop: int | Ints
     uniforms: Floats  # (rows, block, draws) in [0, 1): one for each sample of each position
     temperature: float
     look_ahead: bool  # whether positions outside the open block are predicted too
@@ -35,6 +35,18 @@ class Rows:
     tempered: bool = False  # temper reported probabilities too, as Dream does
     suppressed: tuple[int, ...] = field(default=())  # ids that are never predicted
     guidance: float = 0.0  # classifier-free guidance; above 0 a row costs two forward passes
+
+    @property
+    def starts(self) -> Ints:
+        """(rows,) where the open block of each row begins."""
+        return np.broadcast_to(np.asarray(self.start), len(self.canvas))
+
+    def is_in_block(self) -> NDArray[np.bool_]:
+        """(rows, length) which positions belong to the open block of their row."""
+        place = np.arange(self.canvas.shape[1])
+        stops = np.broadcast_to(np.asarray(self.stop), len(self.canvas))
+        inside: NDArray[np.bool_] = (place >= self.starts[:, None]) & (place < stops[:, None])
+        return inside
 
     @property
     def filtered(self) -> bool:
@@ -162,8 +174,7 @@ def groups(
     first = 0
     for part in batch:
         request, result = requests[part.request], results[part.request]
-        rest = request.stop - request.start < request.canvas.shape[1]
-        for sampled in (True, False) if request.look_ahead and rest else (True,):
+        for sampled in (True, False) if request.look_ahead else (True,):
             place = _wanted(request, result, part, first, width, sampled)
             if place.feature.size:
                 found.setdefault(_kind(request, sampled), []).append(place)
@@ -184,20 +195,13 @@ def _wanted(
     request: Rows, result: Prediction, part: Part, first: int, width: int, sampled: bool
 ) -> Place:
     """Masked positions of the open block, or those outside it."""
-    masked = request.masked[part.start : part.stop]
-    if sampled:
-        rows, within = masked[:, request.start : request.stop].nonzero()
-        position = within + request.start
-    else:
-        masked = masked.copy()
-        masked[:, request.start : request.stop] = False
-        rows, position = masked.nonzero()
-        within = position
+    chosen = request.masked & (request.is_in_block() == sampled)
+    rows, position = chosen[part.start : part.stop].nonzero()
     row, length = rows + part.start, request.canvas.shape[1]
     return Place(
         request,
         result,
         row * length + position,
-        row * (request.stop - request.start) + within,
+        row * request.uniforms.shape[1] + position - request.starts[row],
         (rows + first) * width + position + request.prompt.size,
     )

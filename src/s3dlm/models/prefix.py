@@ -92,7 +92,8 @@ class PrefixCache:
         for index, request in enumerate(requests):
             entries = self._entries(request.prompt)
             for row, canvas in enumerate(request.canvas):
-                start = 0 if request.masked[row, : request.start].any() else request.start
+                start = int(request.starts[row])
+                start = 0 if request.masked[row, :start].any() else start
                 self.rows[index, row] = self._row(entries, request.prompt, canvas, start)
         asked: dict[int, set[Key]] = {}
         for one in self.rows.values():

@@ -93,22 +93,47 @@ def _repaired(
 
 
 def _side_by_side(members: Sequence[Search]) -> Search:
-    """Members with equally many steps in lockstep: their requests become one list, their steps one."""
+    """Members in lockstep: their requests become one list, their steps one. A member that ends
+    before others stays in their steps as it is."""
     said = [next(member) for member in members]
-    outcomes: list[Outcome] = []
-    while not outcomes:
+    outcomes: dict[int, Outcome] = {}
+    while len(outcomes) < len(members):
         waiting = [index for index, one in enumerate(said) if not isinstance(one, Step)]
         if waiting:
             replies = yield [said[index] for index in waiting]
         else:
             yield _merge_steps(said)
-            waiting, replies = list(range(len(members))), [None] * len(members)
+            waiting = [index for index in range(len(members)) if index not in outcomes]
+            replies = [None] * len(waiting)
         for index, reply in zip(waiting, replies, strict=True):
             try:
                 said[index] = members[index].send(reply)
             except StopIteration as end:
-                outcomes.append(end.value)
-    return _merge_outcomes(outcomes)
+                outcomes[index] = end.value
+                said[index] = _resting(said[index])
+    return _merge_outcomes([outcomes[index] for index in range(len(members))])
+
+
+def _resting(step: Step) -> Step:
+    """What an observer sees of a search after its last step: its survivors, unchanged."""
+    kept = step.survivor
+    weight = step.weight[kept] / step.weight[kept].sum()
+    return replace(
+        step,
+        tokens=step.tokens[kept],
+        logp=step.logp[kept],
+        clean=step.clean[kept],
+        parent=np.arange(kept.size),
+        score=step.score[kept],
+        parts=[step.parts[one] for one in kept.tolist()],
+        confidence=step.confidence[kept],
+        weight=weight,
+        survivor=np.arange(kept.size),
+        ess=effective_sample_size(weight),
+        unique_ancestors=kept.size,
+        nfe=0,
+        resampled=False,
+    )
 
 
 def _merge_steps(steps: Sequence[Step]) -> Step:
@@ -116,7 +141,7 @@ def _merge_steps(steps: Sequence[Step]) -> Step:
     children = np.cumsum([0, *(step.parent.size for step in steps)])
     weight = np.concatenate([step.weight for step in steps]) / len(steps)
     return replace(
-        steps[0],
+        max(steps, key=lambda step: step.index),
         tokens=np.concatenate([step.tokens for step in steps]),
         logp=np.concatenate([step.logp for step in steps]),
         clean=np.concatenate([step.clean for step in steps]),

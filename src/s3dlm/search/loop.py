@@ -6,6 +6,9 @@ the `Outcome`. Whoever drives it (engine.py) may run many searches side by side 
 
 The look-ahead pass on a child is the pass it is next expanded from, so a step costs at most N·b
 forward passes; canvases that are equal token for token are forwarded once and verified once.
+
+A process has a schedule, and then every search takes all its steps; or it is adaptive: every canvas
+is filled at its own pace, and the search ends with the step after which all are finished.
 """
 
 from __future__ import annotations
@@ -48,44 +51,65 @@ def search(
     """Run one prompt's search; see the module's docstring for what is yielded and sent.
 
     With a start, the particles begin there and not on an empty canvas. With a pinned trajectory, one
-    canvas per step, the first particle follows it and always survives (conditional SMC).
+    canvas per step, the first particle follows it to its end and always survives (conditional SMC).
     """
     particles = yield from _begin(process, scorer, method, start, rng)
     nfe, nfe_logical = particles.prediction.nfe, 1
+    blocks = 0
     for t in range(process.steps):
-        now = _Moment.of(t, process, method)
-        children = expand(process, particles, now.branching, method.child_sampling, t, rng)
+        before, blocks = blocks, process.blocks_done(particles.canvas.tokens)
+        acts = _acts(process, method, t, blocks > before)
+        branching = method.children if acts else 1
+        children = expand(process, particles, branching, method.child_sampling, t, rng)
         if pinned:
-            _follow(children, pinned[t])
+            _follow(children, pinned[min(t, len(pinned) - 1)])
+        now = _Moment.of(t, process, method, children, acts)
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
         clean = process.look_ahead(children.canvas, prediction)
         scores = scorer(clean, str(now)) if now.scored else Scores.missing(len(children))
         log_weight, lineage = _weigh(method, children, scores, now)
         kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
         yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
-        nfe, nfe_logical = nfe + prediction.nfe, nfe_logical + len(particles) * now.branching
+        nfe, nfe_logical = nfe + prediction.nfe, nfe_logical + len(particles) * branching
         particles = _survive(children, prediction, scores, lineage, kept)
+        if now.last:
+            break
     survivors = kept.index
     return Outcome(particles, clean.take(survivors), scores.take(survivors), nfe, nfe_logical)
 
 
+def _acts(process: Process, method: Method, step: int, entered: bool) -> bool:
+    """Whether a method branches at this step, and then scores and resamples if it ever does. With
+    cadence='block' it does where a block ends; without a schedule nobody knows that in advance, so
+    it does when all particles have left a block."""
+    if method.cadence == "step":
+        return True
+    return entered if process.adaptive else process.ends_block(step)
+
+
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What a method does at one step."""
+    """What a method does at one step, once the children are known."""
 
     step: int
     steps: int
-    acts: bool  # branches, and resamples if it ever does
+    acts: bool
     last: bool
-    branching: int
+    survivors: int
     scored: bool
 
     @classmethod
-    def of(cls, step: int, process: Process, method: Method) -> _Moment:
-        last = step == process.steps - 1
-        acts = last or method.cadence == "step" or process.ends_block(step)
+    def of(
+        cls, step: int, process: Process, method: Method, children: Children, acts: bool
+    ) -> _Moment:
+        done, whole = step + 1, process.steps
+        if process.adaptive:
+            tokens = children.canvas.tokens
+            done, whole = process.known(tokens), tokens.shape[1]
+        last = done == whole or step == process.steps - 1
+        acts = acts or last
         scored = {"never": False, "at the end": last, "every step": acts}[method.scored]
-        return cls(step, process.steps, acts, last, method.children if acts else 1, scored)
+        return cls(step, process.steps, acts, last, method.survivors(done - 1, whole), scored)
 
     def __str__(self) -> str:
         return f"step {self.step + 1} of {self.steps}"
@@ -151,7 +175,7 @@ def _resample(
         ess = effective_sample_size(normalise(log_weight))
         if ess >= method.ess_threshold * log_weight.size:
             return _one_child_each(log_weight, particles, rng)
-    count = method.survivors(now.step, now.steps)
+    count = now.survivors
     offspring = RESAMPLERS[method.resampling](log_weight, count - pinned, rng)
     offspring[0] += pinned
     return Kept(np.repeat(np.arange(offspring.size), offspring), np.zeros(count), resampled=True)

@@ -46,11 +46,24 @@ class Process(Protocol):
 
     @property
     def steps(self) -> int:
-        """How many denoising steps make an answer."""
+        """How many denoising steps make an answer, or can at most."""
+        ...
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether every canvas is filled at its own pace, and not by a schedule."""
         ...
 
     def ends_block(self, step: int) -> bool:
-        """Whether the step is the last one of its block."""
+        """Whether the step is the last one of its block, by the schedule."""
+        ...
+
+    def blocks_done(self, tokens: Ints) -> int:
+        """Blocks that all of these canvases have filled."""
+        ...
+
+    def known(self, tokens: Ints) -> int:
+        """Positions known on the canvas of which least is known."""
         ...
 
     def start(self) -> Canvas:

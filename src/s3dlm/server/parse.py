@@ -200,7 +200,8 @@ def shorten(settings: Settings, max_tokens: int, changes: Mapping[str, Any]) -> 
     blocks = -(-max_tokens // changes.get("block_length", block))
     steps = round(settings.steps * max_tokens / settings.gen_length)
     fitting = {"block_length": block, "steps": min(max(steps, blocks), max_tokens)}
-    return {**only_used(settings.method, fitting), **changes, "gen_length": max_tokens}
+    used = only_used(settings.method, fitting, reveal=settings.reveal)
+    return {**used, **changes, "gen_length": max_tokens}
 
 
 def _spend(

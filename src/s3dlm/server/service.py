@@ -53,7 +53,7 @@ class Service:
 
     def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
         """The settings of a request: the model's, then the operator's, then its own."""
-        given = only_used(find_method(method), self.given)
+        given = only_used(find_method(method), self.given, reveal=changes.get("reveal"))
         return Settings.for_model(self.model, method, task, **{**given, **changes})
 
     def options(self) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""What adaptive reveal costs and saves: accuracy and NFE of one greedy answer, rule by rule.
+
+`python -m benchmarks.reveal [problems per task] [split]` prints a table for the bundled model.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from typing import Any
+
+import s3dlm
+
+RULES: list[dict[str, Any]] = [
+    {"reveal": "schedule"},
+    {"reveal": "threshold", "reveal_threshold": 0.98},
+    {"reveal": "threshold", "reveal_threshold": 0.9},
+    {"reveal": "factor", "reveal_factor": 0.1},
+    {"reveal": "entropy", "reveal_bound": 0.1},
+]
+
+
+def measure(model: s3dlm.Model, rule: dict[str, Any], limit: int, split: str) -> str:
+    """One line of the table: accuracy @ mean NFE of every task, and their means."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = s3dlm.evaluate(
+            model, methods="baseline", out=folder, limit=limit, split=split, temperature=0, **rule
+        )
+    cells = [found[task]["baseline"] for task in found]
+    accuracy = [100 * one.accuracy for one in cells]
+    nfe = [one.nfe for one in cells]
+    pairs = [*zip(accuracy, nfe, strict=True), (sum(accuracy) / len(cells), sum(nfe) / len(cells))]
+    name = ", ".join(str(value) for value in rule.values())
+    return " | ".join([name, *(f"{right:.1f} @ {cost:.1f}" for right, cost in pairs)])
+
+
+def main(limit: int = 100, split: str = "validation") -> None:
+    model = s3dlm.load("tiny")
+    print(" | ".join(["rule", *model.defaults.tasks, "mean"]))
+    for rule in RULES:
+        print(measure(model, rule, limit, split), flush=True)
+
+
+if __name__ == "__main__":
+    main(*(int(one) if one.isdigit() else one for one in sys.argv[1:]))  # type: ignore[arg-type]

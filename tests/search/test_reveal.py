@@ -1,0 +1,305 @@
+"""Adaptive reveal: the rules against literal versions, and every method at its particles' own pace."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+import s3dlm
+from s3dlm.board import pieces_of, show
+from s3dlm.errors import SettingsError
+from s3dlm.models.base import Model
+from s3dlm.models.forward import Forward, Rows
+from s3dlm.search.methods import METHODS
+from s3dlm.settings import Settings, only_used
+from tests.fakes import END, MASK, fake_model
+from tests.models.test_prefix_cache import model as network_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+QUESTIONS = [QUESTION, "Target: 22 Numbers: 6, 4, 12", "Target: 42 Numbers: 12, 4, 6 please"]
+# 3 blocks, the last one shorter.
+SMALL = {
+    "gen_length": 56,
+    "block_length": 24,
+    "temperature": 1.0,
+    "reveal": "threshold",
+    "reveal_threshold": 0.22,
+}
+
+
+def unsure(**options: float) -> Model:
+    """A model whose confidence differs from step to step."""
+    return fake_model(push=7.0, noise=4.0, **options)
+
+
+def small(method: str, **options: object) -> Settings:
+    return Settings(method, **{**only_used(METHODS[method], SMALL), **options})
+
+
+def plain(result: s3dlm.Result) -> dict[str, object]:
+    data = dataclasses.asdict(result)
+    del data["seconds"], data["timings"]
+    return data
+
+
+# --- the rules, written down from their descriptions
+
+
+def threshold(confidence: list[float], entropy: list[float], least: float) -> list[int]:
+    """Fast-dLLM: all from the threshold up, and the most confident one in any case."""
+    order = sorted(range(len(confidence)), key=lambda place: -confidence[place])
+    return [order[0], *(place for place in order[1:] if confidence[place] >= least)]
+
+
+def factor(confidence: list[float], entropy: list[float], f: float) -> list[int]:
+    """Fast-dLLM: the largest n with conf_n ≥ 1 − f/(n + 1)."""
+    order = sorted(range(len(confidence)), key=lambda place: -confidence[place])
+    fitting = [n for n in range(1, len(order) + 1) if confidence[order[n - 1]] >= 1 - f / (n + 1)]
+    return order[: max(fitting, default=1)]
+
+
+def entropy_bound(confidence: list[float], entropy: list[float], bound: float) -> list[int]:
+    """In order of entropy, while all but the largest add up to at most the bound."""
+    order = sorted(range(len(entropy)), key=lambda place: entropy[place])
+    chosen: list[int] = []
+    for place in order:
+        together = [entropy[one] for one in (*chosen, place)]
+        if sum(together) - max(together) > bound:
+            break
+        chosen.append(place)
+    return chosen
+
+
+def literal(model: Model, rule: object, number: float, length: int, block: int) -> tuple[str, int]:
+    """Greedy decoding block by block; the text and the forward passes it took."""
+    prompt = model.tokenizer.chat(QUESTION)
+    canvas, passes = [MASK] * length, 0
+    for start in range(0, length, block):
+        places = range(start, min(start + block, length))
+        while hidden := [place for place in places if canvas[place] == MASK]:
+            known = canvas[: canvas.index(MASK)]
+            if END in known:
+                break  # the text is complete
+            logits = model.denoiser.encode(torch.tensor([prompt + canvas]))[0, len(prompt) :]
+            logits[:, MASK] = -torch.inf
+            p = logits.double().softmax(-1)
+            passes += 1
+            best = p.max(-1)
+            confidence = [float(best.values[place]) for place in hidden]
+            entropy = [float(torch.special.entr(p[place]).sum()) for place in hidden]
+            for index in rule(confidence, entropy, number):  # type: ignore[operator]
+                canvas[hidden[index]] = int(best.indices[hidden[index]])
+    text = canvas[: canvas.index(END)] if END in canvas else canvas
+    return model.tokenizer.decode(text), passes
+
+
+@pytest.mark.parametrize("block", [8, 24, 56])
+@pytest.mark.parametrize(
+    ("name", "rule", "number"),
+    [
+        ("threshold", threshold, 0.22),
+        ("threshold", threshold, 0.4),
+        ("factor", factor, 1.1),
+        ("factor", factor, 4.0),
+        ("entropy", entropy_bound, 0.5),
+        ("entropy", entropy_bound, 8.0),
+    ],
+)
+def test_greedy_is_the_literal_rule_token_for_token(
+    name: str, rule: object, number: float, block: int
+) -> None:
+    numbers = {"threshold": "reveal_threshold", "factor": "reveal_factor"}
+    settings = Settings(
+        "baseline",
+        temperature=0,
+        gen_length=56,
+        block_length=block,
+        reveal=name,
+        **{numbers.get(name, "reveal_bound"): number},  # type: ignore[arg-type]
+    )
+    result = s3dlm.generate(unsure(), QUESTION, settings=settings)
+    assert (result.text, result.nfe) == literal(unsure(), rule, number, 56, block)
+    assert result.nfe < 56
+
+
+# --- every method
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_ends_when_all_are_finished(method: str) -> None:
+    model, settings = unsure(), small(method, repairs=0)
+    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    assert isinstance(result, s3dlm.Result)
+    assert len(steps) < settings.steps * settings.method.sweeps
+    assert result.nfe == model.denoiser.rows_seen <= settings.most_nfe  # type: ignore[attr-defined]
+    assert result.nfe <= result.nfe_logical <= settings.most_nfe
+    previous = settings.method.size
+    for before, step in zip([None, *steps], steps, strict=False):
+        begins = step.index == 0
+        assert begins or (before is not None and step.index == before.index + 1)
+        previous = settings.method.size if begins else previous
+        assert step.parent.max() < previous
+        assert step.survivor.max() < len(step.tokens)
+        assert step.weight.sum() == pytest.approx(1)
+        assert math.isfinite(step.log_normaliser)
+        previous = step.survivor.size
+    lasts = [one for one, after in zip(steps, [*steps[1:], None], strict=True)
+             if after is None or after.index == 0]  # fmt: skip
+    assert len(lasts) == settings.method.sweeps
+    assert all(not (step.tokens[step.survivor] == MASK).any() for step in lasts)
+    if settings.method.scored != "never":
+        assert not np.isnan(lasts[-1].score).any()
+    if settings.method.pruned:
+        assert len(result.survivors) == 2  # halved until two are left to vote
+
+
+def test_particles_reveal_at_their_own_pace_and_open_their_own_blocks() -> None:
+    settings = small("best_of_k", gen_length=48)
+    *steps, _ = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    hidden = [(step.tokens == MASK).sum(axis=1) for step in steps]
+    assert any(len(set(one.tolist())) > 2 for one in hidden)
+    opened = [{int(row.argmax()) // 24 for row in step.tokens == MASK} for step in steps]
+    assert any(len(one) > 1 for one in opened)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_batched_is_unbatched(method: str) -> None:
+    settings = small(method)
+    batched = s3dlm.generate_batch(
+        unsure(), QUESTIONS, task="countdown", settings=settings, max_rows=1000
+    )
+    alone = [
+        s3dlm.generate(unsure(), question, task="countdown", settings=settings)
+        for question in QUESTIONS
+    ]
+    assert [plain(one) for one in batched] == [plain(one) for one in alone]
+
+
+@pytest.mark.parametrize("causal_block", [None, 16])
+def test_batched_is_unbatched_with_the_prefix_cache(causal_block: int | None) -> None:
+    cached = network_model(causal_block, cache=True)
+    settings = Settings(
+        "s3", gen_length=48, block_length=16, reveal="threshold", reveal_threshold=0.3
+    )
+    batched = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)
+    alone = [s3dlm.generate(cached, question, settings=settings) for question in QUESTIONS]
+    assert [plain(one) for one in batched] == [plain(one) for one in alone]
+    if causal_block is not None:  # where the cache is exact
+        exact = network_model(causal_block, cache=False)
+        without = [s3dlm.generate(exact, question, settings=settings) for question in QUESTIONS]
+        assert [one.text for one in without] == [one.text for one in alone]
+
+
+def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
+    settings = small("hex")
+    *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    assert isinstance(result, s3dlm.Result)
+    busy = [(step.tokens == MASK).any(axis=1) for step in steps]
+    assert any(one.any() and not one.all() for one in busy)
+    assert {len(step.tokens) for step in steps} == {settings.method.size}
+    assert steps[-1].tokens.shape[0] == len(result.survivors)
+    for survivor, tokens in zip(result.survivors, steps[-1].tokens, strict=True):
+        ends = np.flatnonzero(tokens == END)
+        assert survivor.tokens == (ends[0] if ends.size else tokens.size)
+
+
+def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> None:
+    settings = small("particle_gibbs", branching=6)
+    *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    assert isinstance(result, s3dlm.Result)
+    starts = [index for index, step in enumerate(steps) if step.index == 0]
+    lengths = np.diff([*starts, len(steps)])
+    assert len(set(lengths.tolist())) > 1
+    for start, length in zip(starts[1:], lengths[1:], strict=True):
+        pinned = steps[start + length - 1].tokens[0]
+        kept = steps[start - 1].tokens[steps[start - 1].survivor]
+        assert any((pinned == one).all() for one in kept)
+
+
+def test_a_repair_reveals_adaptively_too() -> None:
+    settings = small("s3", repairs=2)
+    *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    assert isinstance(result, s3dlm.Result)
+    assert sum(step.index == 0 for step in steps) > 1
+    assert not (steps[-1].tokens == MASK).any()
+
+
+def test_a_trace_and_the_board_show_the_steps_there_were(tmp_path: Path) -> None:
+    model, settings, out = unsure(), small("s3"), io.StringIO()
+    events = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    events = s3dlm.write_trace(
+        tmp_path / "run.jsonl", model, events, question=QUESTION, settings=settings
+    )
+    *steps, result = show(events, pieces_of(model), console=Console(file=out, width=100))
+    assert isinstance(result, s3dlm.Result)
+    assert out.getvalue().count("step ") == len(steps) < settings.steps
+    *again, recorded = s3dlm.read_trace(tmp_path / "run.jsonl")
+    assert [step.tokens.tolist() for step in again] == [
+        np.where(step.tokens == MASK, -1, step.tokens).tolist() for step in steps
+    ]
+    assert isinstance(recorded, s3dlm.Result)
+    assert recorded.settings == settings
+
+
+# --- one forward pass
+
+
+def test_rows_of_one_request_may_have_different_open_blocks() -> None:
+    canvas = np.full((2, 12), MASK)
+    canvas[1, :5] = ord("6")
+    prompt = np.array([*b"x\n"])
+    uniforms = np.random.default_rng(0).random((2, 5, 3))
+    shared = {"temperature": 1.0, "look_ahead": True, "statistics": True, "label": "x"}
+
+    def predicted(rows: list[int], start: object, stop: object) -> object:
+        request = Rows(
+            prompt, canvas[rows], canvas[rows] == MASK, start, stop, uniforms[rows], **shared
+        )  # type: ignore[arg-type]
+        return Forward(unsure().denoiser)([request])[0]
+
+    both = predicted([0, 1], np.array([0, 5]), np.array([5, 10]))
+    for row, (start, stop) in enumerate([(0, 5), (5, 10)]):
+        alone = predicted([row], start, stop)
+        for name in ("top", "top_logp", "draws", "draws_logp", "margin", "entropy"):
+            np.testing.assert_array_equal(getattr(both, name)[[row]], getattr(alone, name))
+
+
+# --- settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reveal_threshold": 0.9}, "reveal='schedule' does not use it"),
+        ({"reveal": "factor", "reveal_threshold": 0.9}, "reveal='factor' does not use it"),
+        ({"reveal": "threshold", "steps": 16}, "as many steps as it needs"),
+        ({"reveal": "entropy", "policy": "margin"}, "reveal='entropy' chooses the positions"),
+        ({"reveal": "all"}, "reveal='all'"),
+        ({"reveal": "threshold", "reveal_threshold": 1.5}, "from 0 to 1"),
+    ],
+)
+def test_a_number_that_the_rule_does_not_use_is_refused(
+    changes: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        Settings("s3", **changes)
+
+
+def test_settings_change_from_one_rule_to_another() -> None:
+    scheduled = Settings("s3", steps=32, gen_length=64, policy="margin")
+    adaptive = scheduled.replace(reveal="threshold", reveal_threshold=0.9)
+    assert adaptive.steps == 64  # the most
+    assert "steps" not in adaptive.to_json()
+    assert adaptive.to_json()["reveal_threshold"] == 0.9
+    assert Settings.from_json(adaptive.to_json()) == adaptive
+    assert "reveal_threshold" not in adaptive.replace(reveal="factor").to_json()
+    assert adaptive.replace(method="hex").reveal == "threshold"
+    tiny = Settings.for_model(s3dlm.load("tiny"), "s3", reveal="threshold")
+    assert tiny.reveal == "threshold"
