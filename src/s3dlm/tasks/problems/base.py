@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SPLITS = ("train", "validation", "test")
+# The bundled weights were trained on a split of these tasks by wording, so that other wordings of a
+# test problem may have been in training. Weights that are trained anew use the key: empty this then.
+BY_WORDING = frozenset({"arithmetic", "sudoku", "choice"})
 
 # One problem in twenty is a test problem and one in twenty a validation problem.
 _PARTS = 20
@@ -31,7 +34,8 @@ class Problem:
     @property
     def split(self) -> str:
         """Where this problem belongs, for ever."""
-        return split_of(f"{self.task}|{self.key}")
+        asked = self.question if self.task in BY_WORDING else self.key
+        return split_of(f"{self.task}|{asked}")
 
 
 def split_of(key: str) -> str:
