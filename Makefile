@@ -15,7 +15,7 @@ demo: $(VENV)/ready
 	$(BIN)/s3dlm demo
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(VENV)/ready
 	$(BIN)/ruff format --check .

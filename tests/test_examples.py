@@ -13,8 +13,9 @@ from tests.integrations.stand_in import provide
 
 FOLDER = Path(__file__).parents[1] / "examples"
 SAYS = {
-    "own_verifier.py": r"chosen: ",
-    "own_task.py": r"\d of 3 right",
+    "own_verifier.py": r"chosen: \(10-1\)\+6",
+    "own_method.py": r"answer: \(10-1\)\+6",
+    "own_task.py": r"2 of 2 right",
     "own_model.py": r"s3 +1\.00 ",
     "score_outputs.py": r"total +weight 1\.00 +AUC 1\.00",
     "sweep_and_plot.py": r"12 records; .*sweep\.svg",

@@ -56,8 +56,16 @@ def generate(
         bool, _flag("Compile the network with torch.compile.", "--compile")
     ] = False,
     prefix_cache: Annotated[
-        bool, _flag("Encode the prompt and finished blocks once per block.", "--prefix-cache")
-    ] = False,
+        bool | None,
+        _flag(
+            "Encode the prompt and finished blocks once per block. Default: where it is exact.",
+            "--prefix-cache/--no-prefix-cache",
+        ),
+    ] = None,
+    revision: Annotated[str | None, _flag("The hub's commit, branch or tag to load.")] = None,
+    mask_id: Annotated[
+        int | None, _flag("The mask token's id, if the model's files do not state it.")
+    ] = None,
     as_json: Annotated[bool, _flag("Print the result as JSON.", "--json")] = False,
     trace: Annotated[Path | None, _flag("Write every step to this file, as JSON lines.")] = None,
     timings: Annotated[bool, _flag("Print where the time went.", "--timings")] = False,
@@ -77,7 +85,7 @@ def generate(
     Settings.recommended(defaults_of(model), method, task, **overrides)  # before a long load
     loaded = load(
         model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled,
-        prefix_cache=prefix_cache,
+        prefix_cache=prefix_cache, revision=revision, mask_id=mask_id,
     )  # fmt: skip
     settings = Settings.for_model(loaded, method, task, **overrides)
     result = _search(loaded, prompt, task, settings, trace, board=not (as_json or quiet))
@@ -170,17 +178,36 @@ def models(as_json: AsJson = False) -> None:
     """List the known models, how each is supported and which are on this disk."""
     import dataclasses
 
-    from s3dlm.models.registry import known
+    from s3dlm.models.registry import families, known
 
-    rows = known()
+    rows, kinds = known(), families()
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(row) for row in rows]))
+        plain = {
+            "models": [dataclasses.asdict(row) for row in rows],
+            "families": [dataclasses.asdict(one) for one in kinds],
+        }
+        typer.echo(json.dumps(plain))
         return
     _table(
         ["model", "family", "size", "support", "on disk", "notes"],
         [
-            [row.name, row.family, row.size, row.support, "yes" if row.cached else "", row.notes]
+            [
+                row.name,
+                row.family,
+                row.size,
+                row.support,
+                (row.revision or "yes")[:12] if row.cached else "",
+                row.notes,
+            ]
             for row in rows
+        ],
+    )
+    typer.echo()
+    _table(
+        ["family", "model types", "attention", "mask id from", "what was proven"],
+        [
+            [one.family, ", ".join(one.model_types), one.attention, one.mask_id, one.proven]
+            for one in kinds
         ],
     )
 

@@ -141,12 +141,15 @@ class Settings:
     def replace(self, **changes: Any) -> Settings:
         """A copy with some settings changed; another method starts from its own settings."""
         if "method" in changes:
-            decoding = {name: getattr(self, name) for name in _decoding()}
-            row = find_method(changes.pop("method"))
-            usual = only_used(row, decoding, reveal=changes.get("reveal"))
-            return Settings(row, **{**usual, **changes})
+            other = self.replace_method(find_method(changes.pop("method")))
+            return other.replace(**changes) if changes else other
         usual = only_used(self.method, self.to_json(), reveal=changes.get("reveal"))
         return Settings.from_json({**usual, **changes})
+
+    def replace_method(self, method: Method) -> Settings:
+        """A copy that runs another method, or the same with other settings, and decodes alike."""
+        decoding = {name: getattr(self, name) for name in _decoding()}
+        return Settings(method, **only_used(method, decoding))
 
     def hash(self) -> str:
         """Twelve hex digits that are equal for equal settings, on every machine."""

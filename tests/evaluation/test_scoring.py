@@ -25,7 +25,7 @@ def write(path, rows):
 @pytest.fixture
 def file(tmp_path):
     rows = []
-    for n in range(12):
+    for n in range(20):
         for text, length in ((RIGHT, 128), (WRONG, 256)):
             rows.append(
                 {
@@ -43,13 +43,15 @@ def file(tmp_path):
 def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
     report = score_file(file, "gsm8k")
     whole, short, long = report.sections
-    assert (whole.outputs, whole.questions, whole.pairs, report.skipped) == (24, 12, 12, 1)
+    assert (whole.outputs, whole.questions, whole.pairs, report.skipped) == (40, 20, 20, 1)
     assert whole.accuracy == {"fixed": 0.5, "d1": 0.5, "hex": 0.5}
     total = whole.components[0]
     assert (total.name, total.auc.value, total.pair_accuracy.value) == ("total", 1.0, 1.0)
     assert (short.name, long.name) == ("gen_length=128", "gen_length=256")
     assert (short.accuracy["fixed"], long.accuracy["fixed"]) == (1.0, 0.0)
-    assert sum(row.outputs for row in report.calibration) == 24
+    assert sum(row.count for row in report.calibration) == 40
+    assert report.certainty.brier < report.certainty.brier_of_mean == 0.25
+    assert report.certainty.coverage["50%"] == 1.0
     assert any("confidence is constant" in warning for warning in report.warnings)
 
 
@@ -91,6 +93,7 @@ def test_without_gold_there_are_means_only(tmp_path):
     assert section.components[0].auc.value is None
     assert {c.name: c.mean for c in section.components}["confidence"] == 0.75
     assert report.calibration == []
+    assert report.certainty is None
     assert any("no gold" in warning for warning in report.warnings)
 
 
@@ -102,8 +105,8 @@ def test_the_tables_show_what_is_in_the_report(file):
     for word in (
         "gsm8k",
         "reachability",
-        "24 outputs",
-        "12 pairs",
+        "40 outputs",
+        "20 pairs",
         "50.00 %",
         "0 outputs are judged differently",
     ):

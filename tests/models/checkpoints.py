@@ -93,7 +93,7 @@ def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
     shapes[f"{root}ln_f.weight"] = (width,)
     if not config["weight_tying"]:
         shapes[f"{root}ff_out.weight"] = (vocabulary, width)
-    return _random(shapes, seed)
+    return random_tensors(shapes, seed)
 
 
 def dream_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
@@ -116,10 +116,10 @@ def dream_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
     shapes["model.norm.weight"] = (width,)
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (config["vocab_size"], width)
-    return _random(shapes, seed)
+    return random_tensors(shapes, seed)
 
 
-def _random(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Tensor]:
+def random_tensors(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, shape in shapes.items():

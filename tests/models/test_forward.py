@@ -124,7 +124,7 @@ def test_samples_follow_the_tempered_softmax(vocabulary: int, temperature: float
     logits[0, MASK] = -torch.inf
     count = 200_000
     uniforms = torch.from_numpy(np.random.default_rng(2).random((1, count))).float()
-    drawn = shift(logits.clone(), temperature, at_hand=1).sample(uniforms)
+    drawn = shift(logits.clone(), temperature, chunk=1).sample(uniforms)
     exact = torch.softmax(logits[0].double() / temperature, 0).numpy()
     seen = np.bincount(drawn[0].numpy(), minlength=vocabulary) / count
     assert seen[MASK] == 0
@@ -137,7 +137,7 @@ def test_extreme_uniforms_never_draw_an_impossible_token() -> None:
         logits = torch.full((1, vocabulary), -torch.inf)
         logits[0, [2, vocabulary // 2]] = torch.tensor([0.0, -1e-3])
         uniforms = torch.tensor([[0.0, 1.0, 1 - 2**-24, 0.5, 1e-38]])
-        drawn = shift(logits, 1.0, at_hand=1).sample(uniforms)
+        drawn = shift(logits, 1.0, chunk=1).sample(uniforms)
         assert set(drawn[0].tolist()) == {2, vocabulary // 2}
 
 
@@ -147,7 +147,7 @@ def test_the_coldest_samples_are_the_best_token(vocabulary: int, temperature: fl
     random = torch.Generator().manual_seed(6)
     logits = 9 * torch.randn(5, vocabulary, generator=random)
     logits[:, MASK] = -torch.inf
-    drawn = shift(logits.clone(), temperature, at_hand=2).sample(torch.rand(5, 20))
+    drawn = shift(logits.clone(), temperature, chunk=2).sample(torch.rand(5, 20))
     assert torch.equal(drawn, logits.argmax(1)[:, None].expand(-1, 20))
 
 
@@ -159,17 +159,17 @@ def test_rows_far_from_zero_are_read_as_exactly_as_others_and_touch_no_neighbour
     plain = torch.randn(6, 8 * GROUP, generator=random)
     far = plain + torch.tensor([0.0, 99.0, -99.0, 30.0, 0.0, 41.0])[:, None]
     uniforms = torch.rand(6, 50, generator=random)
-    read = shift(far.clone(), temperature, at_hand=4)
+    read = shift(far.clone(), temperature, chunk=4)
     drawn = read.sample(uniforms)
     exact = torch.log_softmax(far.double(), 1)
     torch.testing.assert_close(read.best_logp.double(), exact.amax(1), atol=2e-5, rtol=0)
     torch.testing.assert_close(read.logp(drawn).double(), exact.gather(1, drawn), atol=2e-5, rtol=0)
     assert torch.equal(read.best, far.argmax(1))
-    near = shift(plain.clone(), temperature, at_hand=4)
+    near = shift(plain.clone(), temperature, chunk=4)
     agree = (near.sample(uniforms) == drawn).float().mean()
     assert agree > 0.95  # the same draws but for rounding of the far ones
     for row in range(6):
-        alone = shift(far[row : row + 1].clone(), temperature, at_hand=4)
+        alone = shift(far[row : row + 1].clone(), temperature, chunk=4)
         assert torch.equal(alone.best_logp, read.best_logp[row : row + 1])
         assert torch.equal(alone.sample(uniforms[row : row + 1]), drawn[row : row + 1])
 

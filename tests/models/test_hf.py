@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
-from s3dlm.models.hf import LogitsModel
+from s3dlm.models.forward import Forward
+from s3dlm.models.hf import LogitsModel, TransformersModel, tokens_that_fit
 from s3dlm.models.registry import load
 from tests.models.checkpoints import write_tokenizer
 
@@ -23,8 +26,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 class FixedConfig(PretrainedConfig):
     model_type = "fixed"
 
-    def __init__(self, vocab_size=300, mask_token_id=259, **other):
-        self.vocab_size, self.mask_token_id = vocab_size, mask_token_id
+    def __init__(self, vocab_size=300, mask_token_id=259, mode="both", **other):
+        self.vocab_size, self.mask_token_id, self.mode = vocab_size, mask_token_id, mode
         super().__init__(**other)
 
 
@@ -37,7 +40,13 @@ class FixedModel(PreTrainedModel):
         self.post_init()
 
     def forward(self, input_ids, attention_mask=None):
-        return (self.table(input_ids),)
+        own = self.table(input_ids)
+        if self.config.mode == "causal":
+            return (own.cumsum(1),)
+        weight = attention_mask[..., None].to(own.dtype)
+        if self.config.mode == "careless":
+            weight = torch.ones_like(weight)
+        return (own + (own * weight).sum(1, keepdim=True),)
 """
 
 
@@ -63,23 +72,49 @@ def test_a_function_never_hears_padding() -> None:
         assert torch.equal(features[row, :length], sums(tokens[row : row + 1, :length])[0])
 
 
-def bert(folder: Path) -> transformers.BertForMaskedLM:
-    config = transformers.BertConfig(
-        vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=64, max_position_embeddings=64,
-    )  # fmt: skip
-    inner = transformers.BertForMaskedLM(config).eval()
-    inner.save_pretrained(folder)
+SMALL = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+
+
+def masked_lm(kind: str, folder: Path) -> Any:
+    """A small random masked language model of transformers in a folder."""
+    torch.manual_seed(0)
+    if kind == "bert":
+        config = transformers.BertConfig(**SMALL, max_position_embeddings=64)
+        inner = transformers.BertForMaskedLM(config)
+    elif kind == "roberta":
+        config = transformers.RobertaConfig(
+            **SMALL, max_position_embeddings=66, pad_token_id=1, eos_token_id=None
+        )
+        inner = transformers.RobertaForMaskedLM(config)
+    else:
+        config = transformers.ModernBertConfig(
+            **SMALL, max_position_embeddings=64, local_attention=8, global_attn_every_n_layers=2,
+            pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3,
+        )  # fmt: skip
+        inner = transformers.ModernBertForMaskedLM(config)
+    with torch.no_grad():
+        for parameter in inner.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, 0.2)
+    inner.eval().save_pretrained(folder)
     write_tokenizer(folder, None)
     return inner
 
 
-def test_whatever_transformers_loads_is_a_denoiser(tmp_path: Path) -> None:
-    inner = bert(tmp_path)
+@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert"])
+def test_masked_language_models_of_transformers_load(kind: str, tmp_path: Path) -> None:
+    inner = masked_lm(kind, tmp_path)
     model = load(str(tmp_path))
     assert isinstance(model.denoiser, Denoiser)
     stated = (model.denoiser.mask_id, model.denoiser.vocabulary, model.denoiser.context)
-    assert stated == (259, 300, 64)
+    assert stated == (259, 300, 64)  # also of RoBERTa, whose table has 66 positions
+    assert 257 in model.end_ids  # the tokenizer's, whatever config.json says
     row = torch.tensor([[5, 6, 259, 7]])
     with torch.inference_mode():
         expected = inner(input_ids=row).logits
@@ -87,50 +122,111 @@ def test_whatever_transformers_loads_is_a_denoiser(tmp_path: Path) -> None:
         padded = torch.tensor([[5, 6, 259, 7, 8, 8]])
         features = model.denoiser.encode(padded, torch.tensor([[1, 1, 1, 1, 0, 0]]).bool())
         assert torch.allclose(model.denoiser.head(features[:, :4]), expected, atol=1e-5)
+        longest = torch.full((1, model.denoiser.context), 259)
+        assert model.denoiser.encode(longest).shape == (1, 64, 300)
+
+
+def test_chat_versions_of_masked_language_models_have_their_own_format(tmp_path: Path) -> None:
+    for name, expected in (
+        ("modernbert-base", "Why?"),
+        ("modernbert-base-chat", "[Question]\nWhy?\n[/Question]\n\n[Answer]\n"),
+    ):
+        folder = tmp_path / name
+        masked_lm("bert", folder)
+        tokenizer = load(str(folder)).tokenizer
+        assert tokenizer.decode(tokenizer.chat("Why?")) == expected
 
 
 def test_pickled_weights_are_refused_here_too(tmp_path: Path) -> None:
-    inner = bert(tmp_path)
+    inner = masked_lm("bert", tmp_path)
     (tmp_path / "model.safetensors").unlink()
     torch.save(inner.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelError, match="pickled weights"):
         load(str(tmp_path))
 
 
-def foreign(folder: Path) -> torch.Tensor:
-    from safetensors.torch import save_file
-
+def foreign(folder: Path, mode: str) -> torch.Tensor:
     table = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
     save_file({"table.weight": table}, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "modeling_fixed.py").write_text(CODE)
     names = {"AutoConfig": "modeling_fixed.FixedConfig", "AutoModel": "modeling_fixed.FixedModel"}
-    config = {"model_type": "fixed", "auto_map": names, "vocab_size": 300, "mask_token_id": 259}
+    stated = {"vocab_size": 300, "mask_token_id": 259, "mode": mode}
+    config = {"model_type": "fixed", "auto_map": names} | stated
     (folder / "config.json").write_text(json.dumps(config))
     write_tokenizer(folder, None)
     return table
 
 
-def test_foreign_code_runs_only_when_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules")
     )
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_foreign_code_runs_only_when_allowed(tmp_path: Path) -> None:
     folder = tmp_path / "fixed"
     folder.mkdir()
-    table = foreign(folder)
-    with pytest.raises(ModelError, match="trust_remote_code=True"):
+    table = foreign(folder, "both")
+    with pytest.raises(ModelError, match=r"'fixed', which is not supported; supported are llada"):
         load(str(folder))
     model = load(str(folder), trust_remote_code=True)
-    assert torch.equal(model.denoiser.encode(torch.tensor([[4, 259]]))[0], table[[4, 259]])
+    own = table[[4, 259]]
+    found = model.denoiser.encode(torch.tensor([[4, 259]]))[0]
+    torch.testing.assert_close(found, own + own.sum(0))
 
 
-def test_a_model_without_a_mask_is_no_diffusion_model(tmp_path: Path) -> None:
-    config = transformers.GPT2Config(vocab_size=300, n_embd=32, n_layer=1, n_head=2, n_positions=64)
-    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
-    write_tokenizer(tmp_path, None)
-    stated = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    del stated["mask_token"]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(stated))
-    with pytest.raises(ModelError, match="no mask token"):
+@pytest.mark.usefixtures("own_modules")
+@pytest.mark.parametrize(
+    ("mode", "reason"), [("causal", "is a causal model"), ("careless", "when a row is padded")]
+)
+def test_foreign_code_is_checked_at_load(mode: str, reason: str, tmp_path: Path) -> None:
+    folder = tmp_path / "fixed"
+    folder.mkdir()
+    foreign(folder, mode)
+    with pytest.raises(ModelError, match=reason):
+        load(str(folder), trust_remote_code=True)
+
+
+def causal_model(folder: Path) -> None:
+    config = transformers.Qwen2Config(
+        vocab_size=300, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, intermediate_size=32, max_position_embeddings=64,
+    )  # fmt: skip
+    transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
+    write_tokenizer(folder, None)
+
+
+def test_a_plain_causal_checkpoint_never_loads(tmp_path: Path) -> None:
+    causal_model(tmp_path)
+    with pytest.raises(ModelError, match="'qwen2', a plain causal model"):
         load(str(tmp_path))
+    with pytest.raises(ModelError, match="is a causal model"):
+        load(str(tmp_path), trust_remote_code=True)
+
+
+def test_tensors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    masked_lm("bert", tmp_path)
+    weights = tmp_path / "model.safetensors"
+    tensors = load_file(weights)
+    name = next(key for key in tensors if key.endswith("query.weight"))
+    save_file({k: v for k, v in tensors.items() if k != name}, weights, {"format": "pt"})
+    with pytest.raises(ModelError, match=r"1 tensors are missing .* would be random"):
+        load(str(tmp_path))
+    config = json.loads((tmp_path / "config.json").read_text())
+    save_file(tensors, weights, {"format": "pt"})
+    (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 48}))
+    with pytest.raises(ModelError, match=r"cannot load|wrong shape"):
+        load(str(tmp_path))
+
+
+def test_the_transformers_path_knows_its_device_and_bounds_its_batch(tmp_path: Path) -> None:
+    masked_lm("bert", tmp_path)
+    denoiser = load(str(tmp_path)).denoiser
+    assert isinstance(denoiser, TransformersModel)
+    assert denoiser.device == torch.device("cpu")
+    assert denoiser.tokens_at_once * 300 * 4 <= 1 << 28
+    assert Forward(denoiser).max_tokens == denoiser.tokens_at_once
+    large = tokens_that_fit(250_000, torch.device("cpu"))
+    assert large * 250_000 * 4 <= 1 << 28

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models import llada, registry
+from s3dlm.models import checkpoint, llada, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer
+from s3dlm.models.checkpoint import fingerprint
 from s3dlm.models.family import export
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
@@ -61,6 +63,15 @@ def test_a_sharded_llada_folder_loads_and_predicts(folder: Path) -> None:
 def test_one_file_and_three_hold_the_same_model(folder: Path, tmp_path: Path) -> None:
     whole = write_folder(tmp_path / "whole", LLADA, llada_tensors(LLADA))
     assert torch.equal(logits(load(str(whole)), ROW), logits(load(str(folder)), ROW))
+
+
+@pytest.mark.parametrize("size", [1, 700, 5000])
+def test_weights_are_read_in_pieces_of_any_size(
+    size: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = logits(load(str(folder)), ROW)
+    monkeypatch.setattr(checkpoint, "PIECE_BYTES", size)
+    assert torch.equal(logits(load(str(folder)), ROW), whole)
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
@@ -111,7 +122,8 @@ def test_a_config_we_write_is_read_back_as_it_was() -> None:
         vocabulary=512, width=96, layers=5, heads=6, hidden=200, mask_id=7, context=300,
         key_value_heads=3, rope_theta=123.0, norm_epsilon=1e-6, qkv_bias=True, tied=True,
     )  # fmt: skip
-    assert llada.read(json.loads(json.dumps(llada.write(config, end_id=2)))) == config
+    stored = json.loads(json.dumps(llada.write(config, end_id=2)))
+    assert llada.read(stored, llada.FAMILY, stored["mask_token_id"]) == config
 
 
 # The tokenizer
@@ -192,7 +204,7 @@ def test_an_index_may_not_point_outside_its_folder(folder: Path) -> None:
 
 def test_a_damaged_file_is_named(folder: Path) -> None:
     (folder / "model-00001-of-00003.safetensors").write_bytes(b"\xff" * 100)
-    with pytest.raises(ModelError, match=r"model-00001-of-00003.safetensors is no readable"):
+    with pytest.raises(ModelError, match=r"model-00001-of-00003.safetensors is not a readable"):
         load(str(folder))
 
 
@@ -242,6 +254,96 @@ def test_a_row_longer_than_the_context_is_refused(folder: Path) -> None:
         load(str(folder)).denoiser.encode(torch.zeros(1, 65, dtype=torch.int64))
 
 
+# Broken and hostile files
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100_000,
+        '{"model_type": "llada", "d_model": ' + "9" * 5000 + "}",
+        '{"model_type": {"a": 1}}',
+        '{"model_type": "llada", "architectures": {"a": 1}}',
+        "\x00\x01",
+    ],
+    ids=["empty", "cut", "list", "null", "deep", "digits", "object", "architectures", "bytes"],
+)
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json"],
+)
+def test_a_broken_file_gives_one_clear_line(content: str, name: str, folder: Path) -> None:
+    (folder / name).write_text(content)
+    if name == "tokenizer_config.json" and content.startswith('{"'):
+        return  # unknown fields of a tokenizer's config mean nothing
+    with pytest.raises(ModelError) as error:
+        load(str(folder))
+    assert len(str(error.value)) < 700
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(name: str, folder: Path) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(ModelError, match="not a regular file"):
+        load(str(folder))
+
+
+def test_every_number_of_a_config_may_be_hostile(folder: Path) -> None:
+    numbers = [key for key, value in LLADA.items() if type(value) in (int, float)]
+    for key in numbers:
+        for value in (-1, 0, 10**12, 10**400, 1e308, -0.5, True, "x", [], {}, None):
+            (folder / "config.json").write_text(json.dumps(LLADA | {key: value}))
+            said = ""
+            try:
+                load(str(folder), progress=False)
+            except (ModelError, SettingsError) as error:
+                said = str(error)
+            assert len(said) < 700, (key, value)
+
+
+# Fingerprints and revisions
+
+
+def test_a_fingerprint_covers_every_value_of_every_tensor(folder: Path) -> None:
+    network = load(str(folder)).denoiser
+    assert isinstance(network, Transformer)
+    original = fingerprint(network.state_dict().items())
+    assert fingerprint(load(str(folder)).denoiser.state_dict().items()) == original  # type: ignore[attr-defined]
+    for name, tensor in network.state_dict().items():
+        flat = tensor.view(-1)
+        middle = len(flat) // 2
+        flat[middle] += 1.0
+        assert fingerprint(network.state_dict().items()) != original, name
+        flat[middle] -= 1.0
+    other = {name: tensor.bfloat16() for name, tensor in network.state_dict().items()}
+    assert fingerprint(other.items()) != original
+
+
+def test_a_revision_pins_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    home = tmp_path / "models--some--llada"
+    for commit, seed in (("a" * 40, 0), ("b" * 40, 1)):
+        write_folder(home / "snapshots" / commit, LLADA, llada_tensors(LLADA, seed))
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text("b" * 40)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub._snapshot_download.constants, "HF_HUB_CACHE", str(tmp_path))
+    newest, pinned = load("some/llada"), load("some/llada", revision="a" * 40)
+    assert (newest.revision, pinned.revision) == ("b" * 40, "a" * 40)
+    assert not torch.equal(logits(newest, ROW), logits(pinned, ROW))
+    with pytest.raises(ModelError, match="some/llada at revision cccc"):
+        load("some/llada", revision="c" * 40)
+    with pytest.raises(SettingsError, match="is a folder"):
+        load(str(home / "snapshots" / ("a" * 40)), revision="a" * 40)
+
+
 # Names
 
 
@@ -289,6 +391,7 @@ def test_tiny_is_a_llada_folder_with_its_own_defaults(
 ) -> None:
     (folder / "model.safetensors.index.json").unlink()
     save_file(llada_tensors(LLADA), folder / "model.safetensors")
+    (folder / "s3dlm.json").write_text(json.dumps({"prompt_style": "tiny"}))
     monkeypatch.setattr(registry, "TINY", folder)
     model = load("tiny")
     assert (model.name, model.defaults.prompt_style) == ("tiny", "tiny")

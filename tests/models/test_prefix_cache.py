@@ -1,4 +1,4 @@
-"""The prefix cache: exact where prefixes see nothing behind them, and nobody's business elsewhere."""
+"""The prefix cache: exact for block-causal models, an option for others, the same in any batch."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SETTINGS = Settings(gen_length=48, steps=24, block_length=BLOCK, temperature=1.0
 QUESTIONS = [f"What is {i} + {i * i}?" + " Think." * (i % 3) for i in range(5)]
 
 
-def network(causal_block: int | None, *, cache: bool) -> Transformer:
+def network(causal_block: int | None, *, cache: bool, shift: bool = False) -> Transformer:
     config = TransformerConfig(
         vocabulary=258, width=64, layers=3, heads=4, hidden=96, mask_id=MASK, context=256,
-        key_value_heads=2, qk_norm=True, causal_block=causal_block,
+        key_value_heads=2, qk_norm=True, causal_block=causal_block, shift=shift,
     )  # fmt: skip
     built = Transformer(config)
     random = torch.Generator().manual_seed(3)
@@ -62,9 +62,13 @@ def revealing(seed: int, prompt: np.ndarray) -> list[Rows]:
     return found
 
 
+@pytest.mark.parametrize("shift", [False, True])
+@pytest.mark.parametrize("block", [4, BLOCK])
 @pytest.mark.parametrize("prompt_length", [16, 23, 37])
-def test_in_a_block_causal_model_the_cache_changes_nothing(prompt_length: int) -> None:
-    cached, plain = (Forward(network(BLOCK, cache=cache)) for cache in (True, False))
+def test_in_a_block_causal_model_the_cache_changes_nothing(
+    prompt_length: int, block: int, shift: bool
+) -> None:
+    cached, plain = (Forward(network(block, cache=cache, shift=shift)) for cache in (True, False))
     for rows in revealing(1, np.arange(prompt_length) + 40):
         (one,), (other,) = cached([rows]), plain([rows])
         np.testing.assert_array_equal(one.top, other.top)
@@ -103,6 +107,41 @@ def test_only_what_follows_the_prefix_is_forwarded() -> None:
         forward([rows])
     whole = 37 + 48
     assert seen == [length for start in (48, 32, 16) for length in (whole, *[start] * 7)]
+
+
+@pytest.mark.parametrize("prompt_length", [32, 37])
+def test_cost_grows_with_the_open_block_of_a_block_causal_model(prompt_length: int) -> None:
+    """The process asks up to the open block's end; finished blocks are never run again."""
+    denoiser = network(BLOCK, cache=True)
+    seen: list[int] = []
+    inner = denoiser.body
+
+    def body(tokens: torch.Tensor, *rest: object) -> torch.Tensor:
+        seen.append(tokens.shape[1])
+        return inner(tokens, *rest)  # type: ignore[arg-type]
+
+    denoiser.body = body  # type: ignore[method-assign,assignment]
+    forward, plain = Forward(denoiser), Forward(network(BLOCK, cache=False))
+    first = -prompt_length % BLOCK or BLOCK  # the answer's first block is what the prompt leaves
+    prompt, random = np.arange(prompt_length), np.random.default_rng(0)
+    canvas = np.full((2, first + 2 * BLOCK), MASK)
+    for start, stop in ((0, first), (first, first + BLOCK), (first + BLOCK, first + 2 * BLOCK)):
+        for place in range(start, stop, 2):
+            size = stop - start
+            rows = Rows(
+                prompt, canvas[:, :stop].copy(), canvas[:, :stop] == MASK, start, stop,
+                np.random.default_rng(place).random((2, size, 2)), 1.0,
+                look_ahead=True, statistics=False, label="a test",
+            )  # fmt: skip
+            (one,), (other,) = forward([rows]), plain([rows])
+            np.testing.assert_array_equal(one.draws, other.draws)
+            np.testing.assert_allclose(one.top_logp, other.top_logp, atol=1e-5)
+            canvas[:, place : place + 2] = random.integers(
+                0, 255, canvas[:, place : place + 2].shape
+            )
+    assert seen[0] == prompt_length + first  # the prompt, once
+    assert max(seen[1:]) <= 2 * BLOCK  # then the open block, or with the one that has just ended
+    assert sum(size > BLOCK for size in seen[1:]) <= 2
 
 
 def plain(result: Result) -> tuple[object, ...]:
@@ -148,7 +187,7 @@ def test_a_search_leaves_nothing_behind() -> None:
     assert len(forward.prefixes.searches) == 1
 
 
-def test_the_cache_is_off_unless_asked_for_and_refused_where_it_cannot_be() -> None:
+def test_the_cache_is_off_by_default_and_refused_where_it_cannot_work() -> None:
     tiny = s3dlm.load("tiny")
     assert Forward(tiny.denoiser).prefixes is None
     assert Forward(s3dlm.load("tiny", prefix_cache=True).denoiser).prefixes is not None

@@ -16,7 +16,7 @@ import pytest
 from s3dlm.errors import SandboxError, SettingsError
 from s3dlm.sandbox import Limits, Outcome, Sandbox, configure, shared
 from s3dlm.sandbox.confine import MECHANISMS
-from s3dlm.sandbox.runner import PROTECTIONS
+from s3dlm.sandbox.runner import PROTECTIONS, UNSAFE
 from s3dlm.sandbox.values import decode, encode, same
 
 
@@ -267,6 +267,16 @@ def test_the_shared_sandbox_can_be_configured() -> None:
         assert shared().allow_unprotected
     finally:
         configure(before.limits, before.allow_unprotected)
+
+
+@pytest.mark.parametrize("value", ["1", "0"])
+def test_the_environment_can_accept_the_risk(value: str) -> None:
+    code = "from s3dlm.sandbox import shared; print(int(shared().allow_unprotected))"
+    environment = {**os.environ, UNSAFE: value}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == value
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import pytest
 
 import s3dlm
 from s3dlm.errors import ModelError, PromptError, SettingsError, VerifierError
 from s3dlm.settings import Settings
+from s3dlm.verifier.base import Score
 from tests.fakes import FakeDenoiser, fake_model
 
 SMALL = Settings(gen_length=16, steps=8, block_length=16)
@@ -88,3 +90,42 @@ def test_one_bad_search_does_not_harm_its_neighbours() -> None:
         events += batcher.step()
     assert [key for key, event in events if isinstance(event, VerifierError)] == [1]
     assert [key for key, event in events if isinstance(event, s3dlm.Result)] == [0]
+
+
+class Batched:
+    """A verifier that is called with all texts of a step at once."""
+
+    def __init__(self, lost: int = 0) -> None:
+        self.sizes: list[int] = []
+        self.lost = lost
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return Score(min(len(text), 50) / 50)
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        self.sizes.append(len(texts))
+        assert len(set(zip(texts, confidences, strict=True))) == len(texts)
+        scores = [self.score(*one) for one in zip(prompts, texts, confidences, strict=True)]
+        return scores[self.lost :]
+
+
+class OneByOne:
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return Score(min(len(text), 50) / 50)
+
+
+def test_a_batch_verifier_is_called_once_per_step_and_changes_nothing() -> None:
+    batched = Batched()
+    many = s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=batched)
+    single = s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=OneByOne())
+    assert many.text == single.text
+    assert many.nfe == single.nfe
+    assert 0 < len(batched.sizes) <= SMALL.steps + 1
+    assert max(batched.sizes) > 1
+
+
+def test_a_batch_verifier_that_loses_a_text() -> None:
+    with pytest.raises(VerifierError, match=r"returned \d+ scores for \d+ texts"):
+        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=Batched(lost=1))

@@ -16,11 +16,7 @@ from tests.fakes import fake_model
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 # Two blocks, so that a block's end is not the end; texts short enough for many runs.
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 12, "temperature": 1.0, "lam": 8.0}
-TEXTS = (
-    "6*4=24. <answer>6*4</answer>",
-    "6+4=11. <answer>6</answer>",
-    "12+4=16 <answer>12</answer>",
-)
+TEXTS = ("6+4=11. <answer>6+4<", "6*4=25. <answer>6*4<", "12+4=15 <answer>12-4<")
 VALUES: dict[str, list[object]] = {
     "particles": [7],
     "branching": [5],
@@ -37,14 +33,14 @@ VALUES: dict[str, list[object]] = {
     "reveal_bound": [4.0],
     "seed": [1],
 }
-SEEDS = 24  # most pairs differ on the first; a repair needs a readable wrong equality
+SEEDS = 40  # most pairs differ on the first
 
 
 @cache
 def outcome(method: str, seed: int, setting: str = "", value: object = None) -> dict[str, object]:
     given = {"seed": seed, **only_used(METHODS[method], SMALL)}
     settings = Settings(method, **{**given, setting: value} if setting else given)
-    model = fake_model(TEXTS, noise=4.0)
+    model = fake_model(TEXTS, noise=2.0, push=6.5)
     result = s3dlm.generate(model, QUESTION, task="countdown", settings=settings)
     data = dataclasses.asdict(result)
     return {name: data[name] for name in ("text", "survivors", "nfe")}

@@ -79,7 +79,7 @@ def fuzz(live: Live, count: int, seed: int) -> set[int]:
 
 
 def test_300_mutated_bodies(small: Live) -> None:
-    assert fuzz(small, 300, seed=0) >= {200, 400, 404}
+    assert fuzz(small, 300, seed=0) >= {200, 400}
 
 
 @pytest.mark.slow

@@ -161,7 +161,9 @@ def test_temperature_zero_is_greedy(live: Live) -> None:
 def test_budget_chooses_the_largest_population(live: Live, budget: int) -> None:
     reply = live.client().chat.completions.create(**ASK, extra_body={"budget": budget})
     most = live.service.limits.children
-    particles, branching = allot(live.service.defaults, budget, most=most)
+    children = allot(live.service.settings("s3"), budget, most)
+    branching = 2 if children >= 4 else 1
+    particles = children // branching
     told = reply.choices[0].search
     assert (told["particles"], told["branching"]) == (particles, branching)
     assert reply.usage.nfe <= reply.usage.nfe_logical == 1 + 6 * particles * branching <= budget
@@ -176,7 +178,8 @@ def test_budget_chooses_the_largest_population(live: Live, budget: int) -> None:
 def test_budget_is_a_hard_limit_for_every_method(
     live: Live, method: str, own: dict[str, int]
 ) -> None:
-    settings = {**LONG, "method": method, "task": "countdown", "policy": "left_to_right", **own}
+    used = only_used(METHODS[method], LONG)
+    settings = {**used, "method": method, "task": "countdown", "policy": "left_to_right", **own}
     with live.http() as http:
         for budget in (31, 65, 130):
             body = {"model": "fake", "prompt": QUESTION, "budget": budget, **settings}

@@ -24,7 +24,7 @@ from s3dlm.evaluation.plan import Condition, Plan
 from s3dlm.evaluation.records import Candidate, Failure, Record, to_line, write_atomic
 from s3dlm.evaluation.run import Request
 from s3dlm.models.base import Model
-from s3dlm.models.remember import Remembering
+from s3dlm.models.row_cache import RowCache
 from s3dlm.search.step import Step
 from s3dlm.tasks import Sample
 from s3dlm.trace import TraceEncoder
@@ -145,7 +145,7 @@ class LocalRunner:
 
     def _cached(self, gigabytes: float) -> Model:
         if self.cached is None:
-            memory = Remembering(self.model.denoiser, int(gigabytes * 2**30))
+            memory = RowCache(self.model.denoiser, int(gigabytes * 2**30))
             self.cached = replace(self.model, denoiser=memory)
         return self.cached
 

@@ -8,15 +8,26 @@ from wrong, a calibration table, and warnings. Needs no model and no torch.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from s3dlm.answers import GRADINGS, TASK_KINDS, disagreement, grade, kind_of, notes
+from s3dlm.answers import (
+    GRADINGS,
+    TASK_KINDS,
+    disagreement,
+    extract,
+    grade,
+    kind_of,
+    normalise,
+    notes,
+)
 from s3dlm.errors import RecordError, SettingsError, unknown_name
+from s3dlm.evaluation.scoring_report import Change, ComponentReport, Report, Section
 from s3dlm.verifier import Score, Verifier, as_verifier
 from s3dlm.verifier.base import Judge, score_all
+from s3dlm.verifier.calibration import Answer, Certainty, ReliabilityBin, certainty, reliability
 from s3dlm.verifier.ranking import Estimate, Resamples, auc, pair_accuracy
 
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
@@ -25,77 +36,6 @@ ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called mi
 QUESTION_KEYS = ("question", "prompt", "problem", "input")
 OUTPUT_KEYS = ("output", "text", "generation", "generations", "response", "completion")
 GOLD_KEYS = ("gold", "answer", "ground_truth", "target", "solution")
-
-
-@dataclass(frozen=True, slots=True)
-class ComponentReport:
-    """What one part of the verifier, or the total, is worth on one set of outputs."""
-
-    name: str
-    weight: float | None
-    mean: float
-    constant: bool
-    auc: Estimate
-    pair_accuracy: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A set of outputs: all of them, or those of one group."""
-
-    name: str
-    outputs: int
-    questions: int
-    pairs: int
-    decided: int  # the smaller of the counts of right and of wrong outputs
-    accuracy: dict[str, float]  # by grading
-    components: list[ComponentReport]
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """A row of the calibration table: outputs whose total lies in [low, high)."""
-
-    low: float
-    high: float
-    outputs: int
-    mean_total: float
-    accuracy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An output that the gradings `d1` and `fixed` judge differently, and why."""
-
-    line: int
-    question: str
-    gold: object
-    d1: float
-    fixed: float
-    d1_answer: str | None
-    fixed_answer: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All that `s3dlm score` prints, as plain data."""
-
-    file: str
-    task: str
-    verifier: str
-    grading: str
-    graded: int
-    skipped: int
-    sections: list[Section]
-    calibration: list[Bin]
-    changes: list[Change]
-    warnings: list[str]
-    notes: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as data that `json.dumps` takes."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +98,7 @@ def score_file(
         skipped=skipped,
         sections=sections,
         calibration=_calibration(graded, grading),
+        certainty=_certainty(graded, task, grading),
         changes=_changes(graded, task),
         warnings=_warnings(sections[0]),
         notes=notes() if kind_of(task) == "math" else [],
@@ -264,22 +205,28 @@ def _section(
     return Section(name, len(items), len(set(question)), pairs, decided, accuracy, components)
 
 
-def _calibration(graded: list[_Judged], grading: str, bins: int = 10) -> list[Bin]:
-    """Accuracy in each tenth of the score's range; empty tenths are left out."""
-    groups: dict[int, list[_Judged]] = {}
-    for item in graded:
-        total = min(max(item.score.total, 0.0), 1.0)
-        groups.setdefault(min(int(total * bins), bins - 1), []).append(item)
-    return [
-        Bin(
-            low=number / bins,
-            high=(number + 1) / bins,
-            outputs=len(items),
-            mean_total=sum(item.score.total for item in items) / len(items),
-            accuracy=sum(item.grades[grading] == 1.0 for item in items) / len(items),
+def _calibration(graded: list[_Judged], grading: str) -> list[ReliabilityBin]:
+    """Accuracy in each tenth of the score's range."""
+    right = [item.grades[grading] == 1.0 for item in graded]
+    return reliability([item.score.total for item in graded], right)
+
+
+def _certainty(graded: list[_Judged], task: str, grading: str) -> Certainty | None:
+    given = [extract(task, item.row.output, item.row.question) for item in graded]
+    answers = [None if answer is None else normalise(task, answer) for answer in given]
+    pairs = [(item.question, answer) for item, answer in zip(graded, answers, strict=True)]
+    same, outputs = Counter(pairs), Counter(item.question for item in graded)
+    known = [
+        Answer(
+            score=item.score.total,
+            agreement=same[pair] / outputs[item.question] if pair[1] is not None else 0.0,
+            confidence=item.row.confidence,
+            right=item.grades[grading] == 1.0,
+            question=item.row.question,
         )
-        for number, items in sorted(groups.items())
+        for item, pair in zip(graded, pairs, strict=True)
     ]
+    return certainty(known)
 
 
 def _changes(graded: list[_Judged], task: str) -> list[Change]:

@@ -1,13 +1,77 @@
-"""A scoring report on the terminal: the tables of `s3dlm score`."""
+"""The report of `s3dlm score`: as data, and as tables on the terminal."""
 
 from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from s3dlm.evaluation.scoring import Report, Section
+from s3dlm.verifier.calibration import Certainty, ReliabilityBin
 from s3dlm.verifier.ranking import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentReport:
+    """What one part of the verifier, or the total, is worth on one set of outputs."""
+
+    name: str
+    weight: float | None
+    mean: float
+    constant: bool
+    auc: Estimate
+    pair_accuracy: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A set of outputs: all of them, or those of one group."""
+
+    name: str
+    outputs: int
+    questions: int
+    pairs: int
+    decided: int  # the smaller of the counts of right and of wrong outputs
+    accuracy: dict[str, float]  # by grading
+    components: list[ComponentReport]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An output that the gradings `d1` and `fixed` judge differently, and why."""
+
+    line: int
+    question: str
+    gold: object
+    d1: float
+    fixed: float
+    d1_answer: str | None
+    fixed_answer: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that `s3dlm score` prints, as plain data."""
+
+    file: str
+    task: str
+    verifier: str
+    grading: str
+    graded: int
+    skipped: int
+    sections: list[Section]
+    calibration: list[ReliabilityBin]  # of the total
+    certainty: Certainty | None  # None when there are too few graded outputs
+    changes: list[Change]
+    warnings: list[str]
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as data that `json.dumps` takes."""
+        return asdict(self)
 
 
 def render(report: Report, console: Console, *, explain: bool = False) -> None:
@@ -20,7 +84,9 @@ def render(report: Report, console: Console, *, explain: bool = False) -> None:
     for section in report.sections:
         console.print(_components(section))
     if report.calibration:
-        console.print(_calibration(report))
+        console.print(_bins("calibration of the total", "total", report.calibration))
+    if report.certainty:
+        console.print(_certainty(report.certainty))
     if explain:
         console.print(_changes(report))
     for warning in report.warnings:
@@ -57,17 +123,29 @@ def _cells(estimate: Estimate) -> tuple[str, str]:
     return f"{estimate.value:.3f}", interval
 
 
-def _calibration(report: Report) -> Table:
-    table = Table(title="calibration of the total")
-    for heading in ("total", "outputs", "mean total", "accuracy"):
+def _bins(title: str, value: str, bins: list[ReliabilityBin]) -> Table:
+    table = Table(title=title)
+    for heading in (value, "outputs", f"mean {value}", "accuracy"):
         table.add_column(heading, justify="right")
-    for row in report.calibration:
+    for row in bins:
         table.add_row(
             f"{row.low:.1f}–{row.high:.1f}",
-            str(row.outputs),
-            f"{row.mean_total:.3f}",
+            str(row.count),
+            f"{row.mean:.3f}",
             f"{100 * row.accuracy:.1f} %",
         )
+    return table
+
+
+def _certainty(certainty: Certainty) -> Table:
+    table = _bins("p_correct, cross-fitted over questions", "p_correct", certainty.bins)
+    surest = ", ".join(
+        f"surest {share}: {100 * accuracy:.1f} %" for share, accuracy in certainty.coverage.items()
+    )
+    table.caption = (
+        f"Brier score {certainty.brier:.3f} (mean accuracy alone: {certainty.brier_of_mean:.3f}); "
+        f"accuracy on the {surest}"
+    )
     return table
 
 

@@ -134,7 +134,7 @@ def as_model(
         return torch.cat((found[:, :1], found[:, :-1]), dim=1) if shift else found
 
     denoiser = LogitsModel(logits, int(mask), int(config.vocab_size), _context(config))
-    denoiser.device = model.device  # type: ignore[attr-defined]
+    denoiser.device = model.device
     ends = {eos_token_id} if isinstance(eos_token_id, int) else {*(eos_token_id or ())}
     bare = Defaults(
         prompt_style="tiny"

@@ -1,8 +1,8 @@
 """The seam between any diffusion language model and the rest of the package.
 
-A denoiser is split in two so that nobody pays for logits nobody asked for: `encode` runs the body
-on whole rows, `head` turns the features of chosen positions into logits. A model that only gives
-logits is a denoiser whose features *are* its logits and whose head is the identity.
+A denoiser is split in two so that no logits are computed that are not needed: `encode` runs the
+body on whole rows, `head` turns the features of chosen positions into logits. A model that only
+gives logits is a denoiser whose features *are* its logits and whose head is the identity.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ if TYPE_CHECKING:  # listing models must not wait for torch
 
 @runtime_checkable
 class Denoiser(Protocol):
-    """Tokens in, logits out, and the id that stands for "not yet known"."""
+    """Tokens in, logits out, and the id that stands for "not yet known".
+
+    A denoiser may also have: `device` (else CPU), `tokens_at_once` (the largest batch), `causal_block`
+    (blocks of this size, counted from the start of the row, do not see later ones) and
+    `text_vocabulary` (ids from here on are never predicted).
+    """
 
     mask_id: int
-    vocabulary: int  # how many logits a position has
+    vocabulary: int  # logits per position
     context: int  # the most tokens a row may have
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
@@ -72,8 +77,8 @@ class Conversational(Protocol):
 
 
 def quoted(turns: Sequence[Turn]) -> str:
-    """A conversation as one user turn, for models that know no more: instructions first, then the
-    question, after a transcript if there were other turns before it."""
+    """A conversation as one user turn, for models without conversations: instructions first, then
+    the question, after a transcript if there were other turns before it."""
     instructions = [one.text for one in turns if one.role == "system"]
     said = [one for one in turns if one.role != "system"]
     if len(said) == 1:
@@ -90,6 +95,7 @@ class Model:
     tokenizer: Tokenizer
     end_ids: frozenset[int]  # tokens that end an answer: end of text, end of turn
     defaults: Defaults = field(default_factory=Defaults)  # what it recommends
+    revision: str | None = None  # the hub's commit, if it came from there
 
     def __repr__(self) -> str:
         weights: Any = getattr(self.denoiser, "parameters", None)

@@ -1,24 +1,30 @@
 """What sets one family of models apart: numbers in config.json and names of tensors.
 
-A family is a row of data. The network stacks query, key and value (and both halves of SwiGLU) into
-one matrix each, so a stored tensor goes to a *slot*: some rows of one parameter.
+A family is a row of data (families.py). The network stacks query, key and value (and both halves of
+SwiGLU) into one matrix each, so a stored tensor goes to a *slot*: some rows of one parameter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.models.config import Experts, TransformerConfig, short
+
+if TYPE_CHECKING:  # families are listed without waiting for torch
+    from torch import Tensor
+
+    from s3dlm.models.transformer import Transformer
+
+LARGEST = 1e30  # no number of a config.json is larger
+Config: TypeAlias = Mapping[str, Any]  # the contents of config.json
 
 
 @dataclass(frozen=True, slots=True)
 class TensorNames:
-    """How a family's checkpoints call each part; `block` is a prefix, parts of it have a suffix."""
+    """What a family's checkpoints call each part; parts of a block follow the `block` prefix."""
 
     embedding: str
     norm: str
@@ -33,8 +39,13 @@ class TensorNames:
     gate: str
     up: str
     down: str
+    fused: str | None = None  # query, key and value in one tensor, in place of the three above
     query_norm: str = "q_norm.weight"
     key_norm: str = "k_norm.weight"
+    router: str = "mlp.gate.weight"
+    router_bias: str = "mlp.gate.expert_bias"
+    expert: str = "mlp.experts.{expert}."  # then gate_proj, up_proj and down_proj
+    shared: str = "mlp.shared_experts."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +53,40 @@ class Family:
     """Everything a loader needs to know about a family."""
 
     name: str
-    network: type[Transformer]
-    read: Callable[[Mapping[str, Any]], TransformerConfig]  # config.json to our numbers
+    model_types: tuple[str, ...]  # in config.json, compared in lower case
+    read: Callable[[Config, Family, int], TransformerConfig]
     names: TensorNames
     end_tokens: tuple[str, ...]  # tokens that end an answer, beside the config's end of text
+    mask_tokens: tuple[str, ...] = ()  # how the tokenizer may write the mask
+    mask_id: int | None = None  # known from the authors' code, if no file states it
+    architectures: tuple[str, ...] = ()  # tell families apart that share a model_type
+    block: int | None = None  # block-causal with blocks of this size, unless config.json says
+    shift: bool = False
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    context: int | None = None  # what it was trained on, where config.json promises more
+    examples: str = ""
+    parity: str = ""  # the reference that our logits were compared with
+    checked: bool = True  # False: tensor names were never seen in a published checkpoint
+
+    @property
+    def attention(self) -> str:
+        return "bidirectional" if self.block is None else f"block-causal, {self.block}"
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a stored tensor goes: rows `start`.. of a parameter."""
+    """Where a stored tensor goes: rows `start`.. of a parameter, or of one expert's part of it."""
 
     parameter: str
     shape: tuple[int, ...]
     start: int = 0
+    expert: int | None = None
+
+    def of(self, state: Mapping[str, Tensor]) -> Tensor:
+        whole = state[self.parameter]
+        part = whole if self.expert is None else whole[self.expert]
+        return part[self.start : self.start + self.shape[0]]
 
 
 def layout(config: TransformerConfig, names: TensorNames) -> dict[str, Slot]:
@@ -67,30 +99,41 @@ def layout(config: TransformerConfig, names: TensorNames) -> dict[str, Slot]:
     if not config.tied:
         slots[names.output] = Slot("output.weight", matrix)
     for index in range(config.layers):
-        stored = names.block.format(index=index)
-        for name, slot in _block(config, names):
-            slots[stored + name] = Slot(f"blocks.{index}.{slot.parameter}", slot.shape, slot.start)
+        prefix = names.block.format(index=index)
+        for name, slot in _block(config, names, index):
+            parameter = f"blocks.{index}.{slot.parameter}"
+            slots[prefix + name] = Slot(parameter, slot.shape, slot.start, slot.expert)
     return slots
 
 
-def _block(config: TransformerConfig, names: TensorNames) -> Iterator[tuple[str, Slot]]:
-    width, hidden = config.width, config.hidden
+def tensor_count(config: TransformerConfig) -> int:
+    """About how many tensors `layout` names, without naming them."""
+    experts = 0 if config.experts is None else 3 * config.experts.count
+    return config.layers * (9 + experts)
+
+
+def _block(config: TransformerConfig, names: TensorNames, index: int) -> Iterator[tuple[str, Slot]]:
+    width = config.width
     yield names.attention_norm, Slot("attention_norm", (width,))
     yield from _attention(config, names)
     yield names.out, Slot("out.weight", (width, config.heads * config.head_size))
     yield names.feed_norm, Slot("feed_norm", (width,))
-    yield names.gate, Slot("gate_up.weight", (hidden, width))
-    yield names.up, Slot("gate_up.weight", (hidden, width), start=hidden)
-    yield names.down, Slot("down.weight", (width, hidden))
+    if config.experts is not None and config.is_mixture(index):
+        yield from _mixture(config.experts, width, names)
+    else:
+        parts = (names.gate, names.up, names.down)
+        yield from _feed(parts, "gate_up.weight", "down.weight", config.hidden, width)
 
 
 def _attention(config: TransformerConfig, names: TensorNames) -> Iterator[tuple[str, Slot]]:
     queries, keys = config.heads * config.head_size, config.kv_heads * config.head_size
-    parts = (
+    parts = [
         (names.query, queries, 0),
         (names.key, keys, queries),
         (names.value, keys, queries + keys),
-    )
+    ]
+    if names.fused is not None:
+        parts = [(names.fused, queries + 2 * keys, 0)]
     for name, size, start in parts:
         yield f"{name}.weight", Slot("qkv.weight", (size, config.width), start)
         if config.qkv_bias:
@@ -100,13 +143,45 @@ def _attention(config: TransformerConfig, names: TensorNames) -> Iterator[tuple[
         yield names.key_norm, Slot("key_norm", (config.head_size,))
 
 
+def _mixture(experts: Experts, width: int, names: TensorNames) -> Iterator[tuple[str, Slot]]:
+    yield names.router, Slot("mixture.router", (experts.count, width))
+    if experts.sigmoid:
+        yield names.router_bias, Slot("mixture.router_bias", (experts.count,))
+    for expert in range(experts.count):
+        prefix = names.expert.format(expert=expert)
+        parts = _projections(prefix)
+        yield from _feed(
+            parts, "mixture.gate_up", "mixture.down", experts.hidden, width, expert=expert
+        )
+    if experts.shared:
+        parts = _projections(names.shared)
+        inner = ("mixture.shared_gate_up", "mixture.shared_down")
+        yield from _feed(parts, *inner, experts.shared, width)
+
+
+def _projections(prefix: str) -> tuple[str, str, str]:
+    gate, up, down = (f"{prefix}{name}_proj.weight" for name in ("gate", "up", "down"))
+    return gate, up, down
+
+
+def _feed(
+    names: tuple[str, str, str],
+    gate_up: str,
+    down: str,
+    hidden: int,
+    width: int,
+    expert: int | None = None,
+) -> Iterator[tuple[str, Slot]]:
+    yield names[0], Slot(gate_up, (hidden, width), expert=expert)
+    yield names[1], Slot(gate_up, (hidden, width), start=hidden, expert=expert)
+    yield names[2], Slot(down, (width, hidden), expert=expert)
+
+
 def export(network: Transformer, names: TensorNames) -> dict[str, Tensor]:
     """The network's weights under the family's own names, as a checkpoint stores them."""
     state = network.state_dict()
-    return {
-        name: state[slot.parameter][slot.start : slot.start + slot.shape[0]].contiguous()
-        for name, slot in layout(network.config, names).items()
-    }
+    slots = layout(network.config, names)
+    return {name: slot.of(state).contiguous() for name, slot in slots.items()}
 
 
 def build_config(**numbers: Any) -> TransformerConfig:
@@ -117,23 +192,42 @@ def build_config(**numbers: Any) -> TransformerConfig:
         raise ModelError(f"config.json does not describe a network: {error}") from error
 
 
-def required(config: Mapping[str, Any], key: str, kind: type = int) -> Any:
-    """A number the config must have."""
-    value = config.get(key)
-    if isinstance(value, bool) or not isinstance(value, (kind, int)):
-        raise ModelError(f"config.json needs a number {key!r}; it has {value!r}")
+def build_experts(**numbers: Any) -> Experts:
+    try:
+        return Experts(**numbers)
+    except SettingsError as error:
+        raise ModelError(f"config.json does not describe a mixture of experts: {error}") from error
+
+
+def required(config: Config, key: str, kind: type = int) -> Any:
+    """A number that config.json must have; integers beyond any float are none."""
+    value: Any = config.get(key)
+    usable = isinstance(value, (kind, int)) and not isinstance(value, bool)
+    if not usable or (kind is float and not -LARGEST < value < LARGEST):
+        raise ModelError(f"config.json needs a number {key!r}; it has {short(value)}")
     return value
 
 
-def refuse_unless(
-    config: Mapping[str, Any], family: str, allowed: Mapping[str, tuple[Any, ...]]
-) -> None:
+def optional(config: Config, key: str, default: Any, kind: type = int) -> Any:
+    """A number that config.json may have; null counts as absent."""
+    return default if config.get(key) is None else required(config, key, kind)
+
+
+def flag(config: Config, key: str, default: bool = False) -> bool:
+    """A truth value that config.json may have."""
+    value = config.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise ModelError(f"config.json needs true or false as {key!r}; it has {short(value)}")
+    return default if value is None else value
+
+
+def refuse_unless(config: Config, family: str, allowed: Mapping[str, tuple[Any, ...]]) -> None:
     """Name every option that our network does not have; an absent key means its usual value."""
     wrong = {
         key: config[key] for key in allowed if key in config and config[key] not in allowed[key]
     }
     if wrong:
-        told = ", ".join(
-            f"{key}={value!r} (needs {allowed[key][0]!r})" for key, value in wrong.items()
+        stated = ", ".join(
+            f"{key}={short(value)} (supported: {allowed[key][0]!r})" for key, value in wrong.items()
         )
-        raise ModelError(f"this {family} config asks for what the native network has not: {told}")
+        raise ModelError(f"the native network does not support this {family} config: {stated}")

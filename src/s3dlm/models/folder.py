@@ -1,4 +1,4 @@
-"""What a model folder must hold, told without opening a single weight.
+"""What a model folder must hold, checked without opening a single weight.
 
 Kept free of torch, so that listing what is on disk stays instant. Weights are safetensors: a pickle
 runs code when it is opened, and is refused.
@@ -14,14 +14,19 @@ from s3dlm.errors import ModelError
 
 INDEX = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+LARGEST_JSON = 64 * 2**20  # bytes; the index of a 1 T model has fewer
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ModelError(f"{path.parent} has no {path.name}, so it is not a model folder")
+    if not path.is_file():
+        raise ModelError(f"{path} is not a regular file")
+    if path.stat().st_size > LARGEST_JSON:
+        raise ModelError(f"{path} has {path.stat().st_size} bytes; at most {LARGEST_JSON} are read")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{path.parent} has no {path.name}; it is no model folder") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path} must hold a JSON object, not a {type(value).__name__}")

@@ -1,12 +1,13 @@
-"""Models we have not written ourselves: any function to logits, and whatever transformers loads.
+"""Models that are not native: any function to logits, and masked language models of transformers.
 
 Their features are their logits and their head is the identity. Code from a model's repository runs
-only when the caller says so.
+only when the caller allows it. A checkpoint that is not native is checked when it is loaded: a plain
+causal model, random weights or attention to padding would else give bad answers without an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,15 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Model
+from s3dlm.models.families import FAMILIES
+from s3dlm.models.family import Config
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.tokenizer import TextTokenizer, load_tokenizer
+from s3dlm.models.mask import find_mask_id
+from s3dlm.models.tokenizer import MASKED_LM_CHAT, TextTokenizer, load_tokenizer
 
-SDPA = {None: None, "auto": None, "math": "eager", "eager": "eager", "sdpa": "sdpa"}
+ATTENTION = {None: None, "auto": None, "math": "eager", "eager": "eager", "sdpa": "sdpa"}
+CPU_LOGITS, GPU_LOGITS = 1 << 28, 1 << 30  # bytes of logits of one forward pass
+TOLERANCE = 1e-2  # between a row and the same row padded, relative to its largest logit
 
 
 class LogitsModel:
@@ -28,18 +34,27 @@ class LogitsModel:
     """
 
     def __init__(
-        self, function: Callable[[Tensor], Tensor], mask_id: int, vocabulary: int, context: int
+        self,
+        function: Callable[[Tensor], Tensor],
+        mask_id: int,
+        vocabulary: int,
+        context: int,
+        device: torch.device | str = "cpu",
     ) -> None:
-        self.function = function
+        self.function, self.device = function, torch.device(device)
         self.mask_id, self.vocabulary, self.context = mask_id, vocabulary, context
+
+    @property
+    def tokens_at_once(self) -> int:
+        return tokens_that_fit(self.vocabulary, self.device)
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         if keys is None or bool(keys.all()):
             return self.function(tokens)
-        lengths = keys.sum(1)
+        lengths = keys.sum(1).tolist()
         logits: Tensor | None = None
-        for length in sorted(set(lengths.tolist())):
-            rows = (lengths == length).nonzero()[:, 0]
+        for length in sorted(set(lengths)):
+            rows = [row for row, own in enumerate(lengths) if own == length]
             part = self.function(tokens[rows, :length])
             if logits is None:
                 logits = part.new_zeros(*tokens.shape, self.vocabulary)
@@ -58,14 +73,29 @@ class TransformersModel:
         self.inner = inner
         self.mask_id, self.vocabulary, self.context = mask_id, vocabulary, context
 
+    @property
+    def device(self) -> torch.device:
+        return next(self.inner.parameters()).device  # type: ignore[no-any-return]
+
+    @property
+    def tokens_at_once(self) -> int:
+        return tokens_that_fit(self.vocabulary, self.device)
+
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
-        mask = None if keys is None else keys.long()
+        # Without a mask some models of transformers guess one from the ids of the tokens.
+        mask = torch.ones_like(tokens) if keys is None else keys.long()
         output = self.inner(input_ids=tokens, attention_mask=mask)
         logits: Tensor = output.logits if hasattr(output, "logits") else output[0]
         return logits
 
     def head(self, features: Tensor) -> Tensor:
         return features
+
+
+def tokens_that_fit(vocabulary: int, device: torch.device) -> int:
+    """The largest batch whose logits, all of them in float32, fit the room for them."""
+    room = CPU_LOGITS if device.type == "cpu" else GPU_LOGITS
+    return max(16, room // (4 * vocabulary))
 
 
 def load_with_transformers(
@@ -76,38 +106,67 @@ def load_with_transformers(
     dtype: torch.dtype,
     attention: str | None = None,
     trust_remote_code: bool = False,
+    mask_id: int | None = None,
 ) -> Model:
     """A model of a family that is not native."""
     config = read_json(folder / "config.json")
-    if attention not in SDPA:
+    if attention not in ATTENTION:
         raise SettingsError(f"attention={attention!r} is for native models; here: eager or sdpa")
-    _refuse_foreign_code(name, config, trust_remote_code)
+    refuse_unknown(name, config, trust_remote_code)
     shards(folder)  # refuses pickles
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    mask_id = find_mask_id(config, name, tokenizer=tokenizer.inner, family=None, given=mask_id)
     options: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
-    if SDPA[attention] is not None:
-        options["attn_implementation"] = SDPA[attention]
-    loader = _loader(config, trust_remote_code)
+    if ATTENTION[attention] is not None:
+        options["attn_implementation"] = ATTENTION[attention]
+    inner = _from_pretrained(name, folder, config, trust_remote_code, options)
+    return _model(name, inner.to(device).eval(), tokenizer, mask_id)
+
+
+def refuse_unknown(name: str, config: Config, trusted: bool) -> None:
+    """Only masked language models of transformers load without their own code."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    kind = str(config.get("model_type"))[:60]
+    if trusted or kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return
+    native = ", ".join(kind for family in FAMILIES for kind in family.model_types)
+    what = f"{name} is of model_type {kind!r}, which is not supported"
+    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        what = f"{name} is of model_type {kind!r}, a plain causal model and not a diffusion model"
+    raise ModelError(
+        f"{what}; supported are {native}, and masked language models of transformers (bert, "
+        "roberta, modernbert, …); trust_remote_code=True runs the repository's own code"
+    )
+
+
+def _from_pretrained(
+    name: str, folder: Path, config: Config, trusted: bool, options: dict[str, Any]
+) -> Any:
+    loader = _loader(config, trusted)
     try:
-        inner = loader.from_pretrained(folder, trust_remote_code=trust_remote_code, **options)
-    except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:
-        raise ModelError(f"transformers cannot load {name}: {error}") from error
-    return _model(name, inner.to(device).eval(), tokenizer)
-
-
-def _refuse_foreign_code(name: str, config: Mapping[str, Any], trusted: bool) -> None:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    kind = config.get("model_type")
-    if not trusted and kind not in CONFIG_MAPPING_NAMES:
-        raise ModelError(
-            f"{name} is of model_type {kind!r}, which is neither native (llada, Dream) nor part of "
-            "transformers; pass trust_remote_code=True if you want to run its repository's own code"
+        inner, info = loader.from_pretrained(
+            folder, trust_remote_code=trusted, output_loading_info=True, **options
         )
+    except Exception as error:  # the configs and the code of others fail in any way
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise ModelError(f"transformers cannot load {name}: {reason}") from error
+    missing = [str(key) for key in info.get("missing_keys", ())]
+    wrong = [str(key) for key in info.get("mismatched_keys", ())]
+    if missing or wrong:
+        first = ", ".join([*missing, *wrong][:5])
+        raise ModelError(
+            f"the weights of {name} do not fit its config.json: {len(missing)} tensors are missing "
+            f"and {len(wrong)} have the wrong shape, first {first}; they would be random"
+        )
+    return inner
 
 
-def _loader(config: Mapping[str, Any], trusted: bool) -> Any:
-    """The auto class that gives logits: the repository's own choice, else masked, else causal."""
+def _loader(config: Config, trusted: bool) -> Any:
+    """The auto class that gives logits: the repository's own choice, else the masked one."""
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
@@ -120,23 +179,51 @@ def _loader(config: Mapping[str, Any], trusted: bool) -> Any:
     return transformers.AutoModelForCausalLM
 
 
-def _model(name: str, inner: Any, tokenizer: TextTokenizer) -> Model:
+def _model(name: str, inner: Any, tokenizer: TextTokenizer, mask_id: int) -> Model:
     config = inner.config
-    mask_id = getattr(config, "mask_token_id", None)
-    mask_id = tokenizer.inner.mask_token_id if mask_id is None else mask_id
-    if mask_id is None:
-        raise ModelError(
-            f"{name} names no mask token, so it is no masked diffusion model; if it is one, wrap it "
-            "yourself: s3dlm.models.hf.LogitsModel(function, mask_id, vocabulary, context)"
-        )
-    context = next(
-        (
-            int(value)
-            for key in ("max_position_embeddings", "max_sequence_length", "n_positions")
-            if isinstance(value := getattr(config, key, None), int)
-        ),
-        2048,
-    )
-    denoiser = TransformersModel(inner, int(mask_id), int(config.vocab_size), context)
+    if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
+        tokenizer.inner.chat_template = MASKED_LM_CHAT
+    denoiser = TransformersModel(inner, mask_id, int(config.vocab_size), _context(inner))
+    check_denoiser(name, denoiser)
     ends = tokenizer.end_ids(getattr(config, "eos_token_id", None), ())
     return Model(name, denoiser, tokenizer, ends)
+
+
+def _context(inner: Any) -> int:
+    """The most positions a row may have; RoBERTa's table of positions begins with unused rows."""
+    for name, module in inner.named_modules():
+        reserved = getattr(module, "padding_idx", None)
+        if name.endswith("position_embeddings") and reserved is not None:
+            return int(module.num_embeddings) - int(reserved) - 1
+    names = ("max_position_embeddings", "max_sequence_length", "n_positions")
+    stated = (getattr(inner.config, name, None) for name in names)
+    return next((value for value in stated if isinstance(value, int)), 2048)
+
+
+@torch.inference_mode()
+def check_denoiser(name: str, denoiser: TransformersModel) -> None:
+    """Refuse a model whose predictions ignore later tokens, or change with padding."""
+    length = min(12, denoiser.context - 4)
+    usable = [i for i in range(denoiser.vocabulary) if i != denoiser.mask_id][4 : 4 + length + 2]
+    if length < 3 or len(usable) < length + 2:
+        raise ModelError(f"{name} has too small a vocabulary or context to be checked")
+    row = torch.tensor([usable[:length]], device=denoiser.device)
+    row[0, 1] = denoiser.mask_id
+    other = row.clone()
+    other[0, -1] = usable[-1]
+    logits, changed = denoiser.encode(row).float(), denoiser.encode(other).float()
+    if not bool(logits.isfinite().all()):
+        raise ModelError(f"{name} returns NaN or infinite logits; check the weights and dtype")
+    if torch.equal(logits[:, :-1], changed[:, :-1]):
+        raise ModelError(
+            f"{name} is a causal model: its predictions do not depend on later tokens, so it "
+            "cannot fill masks; diffusion models are listed by `s3dlm models`"
+        )
+    padded = torch.cat((row, row[:, :4]), 1)
+    keys = torch.arange(padded.shape[1], device=row.device)[None] < length
+    kept = denoiser.encode(padded, keys).float()[:, :length]
+    if bool((kept - logits).abs().max() > TOLERANCE * logits.abs().max().clamp(min=1.0)):
+        raise ModelError(
+            f"{name} gives other predictions when a row is padded, so its results would depend on "
+            "the batch; its code does not use the attention mask that it is given"
+        )

@@ -1,15 +1,23 @@
-"""LLaDA (8B Base and Instruct, 1.5, and the shipped `tiny`): a Llama without the causal mask."""
+"""LLaDA (8B Base and Instruct, 1.5, MMaDA's text side, the bundled `tiny`): OLMo's field names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from s3dlm.errors import ModelError
-from s3dlm.models.family import Family, TensorNames, build_config, refuse_unless, required
-from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.models.config import TransformerConfig
+from s3dlm.models.family import (
+    Config,
+    Family,
+    TensorNames,
+    build_config,
+    flag,
+    optional,
+    refuse_unless,
+    required,
+)
 
-MASK_ID = 126336  # when config.json does not say
+MASK_ID = 126336
 
 NAMES = TensorNames(
     embedding="model.transformer.wte.weight",
@@ -42,34 +50,34 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def read(config: Mapping[str, Any]) -> TransformerConfig:
-    if "num_experts" in config:
-        raise ModelError(
-            "this LLaDA is a mixture of experts, which the native network has not; "
-            "load it with trust_remote_code=True"
-        )
-    refuse_unless(config, "LLaDA", ALLOWED)
+def read(config: Config, family: Family, mask_id: int) -> TransformerConfig:
+    refuse_unless(config, family.name, ALLOWED)
     width, heads = required(config, "d_model"), required(config, "n_heads")
-    hidden = config.get("mlp_hidden_size") or required(config, "mlp_ratio") * width
-    few = 1 if config.get("multi_query_attention") else heads
+    hidden = optional(config, "mlp_hidden_size", None) or required(config, "mlp_ratio") * width
+    few = 1 if flag(config, "multi_query_attention") else heads
+    sizes = ("new_vocab_size", "embedding_size", "vocab_size")  # MMaDA's first: with image tokens
+    vocabulary = next((name for name in sizes if config.get(name) is not None), sizes[-1])
     return build_config(
-        vocabulary=config.get("embedding_size") or required(config, "vocab_size"),
+        vocabulary=required(config, vocabulary),
+        text_vocabulary=optional(config, "llm_vocab_size", None),
         width=width,
         layers=required(config, "n_layers"),
         heads=heads,
-        key_value_heads=config.get("n_kv_heads") or few,
+        key_value_heads=optional(config, "n_kv_heads", None) or few,
         hidden=hidden,
-        mask_id=config.get("mask_token_id", MASK_ID),
+        mask_id=mask_id,
         context=required(config, "max_sequence_length"),
         rope_theta=float(required(config, "rope_theta", float)),
-        norm_epsilon=float(config.get("rms_norm_eps", 1e-5)),
-        qkv_bias=bool(config.get("include_qkv_bias", False)),
-        tied=bool(config.get("weight_tying", False)),
+        norm_epsilon=float(optional(config, "rms_norm_eps", 1e-5, float)),
+        qkv_bias=flag(config, "include_qkv_bias"),
+        tied=flag(config, "weight_tying"),
     )
 
 
 def write(config: TransformerConfig, end_id: int) -> dict[str, Any]:
     """The config.json that `read` turns into `config`: how a model we train is stored."""
+    if config.qk_norm or config.shift or config.experts or config.causal_block:
+        raise ModelError("LLaDA's config.json cannot describe this network")
     return {
         "model_type": "llada",
         "architectures": ["LLaDAModelLM"],
@@ -90,4 +98,14 @@ def write(config: TransformerConfig, end_id: int) -> dict[str, Any]:
     } | {key: values[0] for key, values in ALLOWED.items()}
 
 
-FAMILY = Family("LLaDA", Transformer, read, NAMES, end_tokens=("<|endoftext|>", "<|eot_id|>"))
+FAMILY = Family(
+    "LLaDA", ("llada",), read, NAMES, ("<|endoftext|>", "<|eot_id|>"),
+    mask_tokens=("<|mdm_mask|>",), mask_id=MASK_ID,
+    examples="LLaDA 8B, LLaDA 1.5, tiny",
+    parity="definition written out in tests/models/checkpoints.py",
+)  # fmt: skip
+MMADA = Family(
+    "MMaDA (text)", ("mmada",), read, NAMES, ("<|endoftext|>", "<|eot_id|>"),
+    mask_tokens=("<|mdm_mask|>",), mask_id=MASK_ID,
+    examples="MMaDA 8B Base, MixCoT", parity=FAMILY.parity, checked=False,
+)  # fmt: skip

@@ -1,12 +1,14 @@
-"""Prompt and finished blocks read once per block: an option, because it is not always exact.
+"""Prompt and finished blocks read once: exact for block-causal models, an approximation for others.
 
-In a bidirectional model the features of the prompt change with every token that is revealed behind
-it. This cache pretends they do not: their keys and values are taken from the forward that opened
-the block, and later forwards of the block run from its first position on. In a block-causal model
-(`TransformerConfig.causal_block`) nothing behind a block is seen from it, and the cache is exact.
+In a block-causal model (`TransformerConfig.causal_block`) nothing behind a block is seen from it, so
+keys and values of finished blocks never change: the cache is exact, always on, and grows block by
+block. In a bidirectional model the features of the prompt change with every token that is revealed
+behind it. There the cache is an option that pretends they do not: keys and values are those of the
+forward pass that opened the block, and later passes of the block run from its first position on.
 
-A search's results must not depend on its company, so every search has its own entries (its prompt
-array is its identity), and it alone decides which are kept: those its latest request could use.
+A search's results must not depend on what it shares a batch with, so every search has its own
+entries (its prompt array is its identity), and it alone decides which are kept: those that its
+latest request could use.
 """
 
 from __future__ import annotations
@@ -21,35 +23,56 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from s3dlm.models.transformer import Past, Transformer
+from s3dlm.models.block import KeysValues
+from s3dlm.models.transformer import LENGTH_MULTIPLE, Past, Transformer, shift_right
 
 if TYPE_CHECKING:
     from s3dlm.models.forward import Rows
 
-SEARCH_BYTES = 1 << 30  # one search's entries together; rows beyond are forwarded whole
-MULTIPLE = 16  # entries are padded to it, so that bits do not depend on company (transformer.py)
+SEARCH_BYTES = 1 << 30  # one search's entries together; rows beyond are run whole
 
-Key = tuple[int, bytes]  # where the open block begins, and the tokens before it
+Key = tuple[int, bytes]  # where the open block begins, and the canvas before it
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is known of a prefix."""
+
+    layers: Tensor  # (layers, 2, heads, padded length, head)
+    length: int
+    last: Tensor  # (width,) features of its last position, for models that shift
 
 
 @dataclass(slots=True)
 class _Entries:
-    """Keys and values of one search's prefixes, (layers, 2, heads, padded length, head) each."""
+    """The prefixes of one search."""
 
     prompt: weakref.ref[np.ndarray]
-    kept: dict[Key, Tensor] = field(default_factory=dict)
-    asked: set[Key] = field(default_factory=set)
+    kept: dict[Key, _Entry] = field(default_factory=dict)
+
+    def longest(self, canvas: np.ndarray, start: int) -> _Entry | None:
+        """The longest known prefix of a canvas that ends before its open block."""
+        fitting = [
+            entry
+            for (known, tokens), entry in self.kept.items()
+            if known < start and tokens == canvas[:known].tobytes()
+        ]
+        return max(fitting, key=lambda entry: entry.length, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of a call: what is forwarded of it, and from where."""
+    """One row of a call: what is run of it, and from where."""
 
     entries: _Entries
     key: Key
     tokens: np.ndarray  # (length,) prompt and canvas
-    cut: int  # positions before it are in the cache
-    entry: Tensor | None  # None: not before this call, the row is forwarded whole
+    cut: int  # positions before it are worth keeping
+    entry: _Entry | None  # what it continues from; None: the row is run whole
+
+    @property
+    def known(self) -> int:
+        return 0 if self.entry is None else self.entry.length
 
 
 class PrefixCache:
@@ -59,6 +82,8 @@ class PrefixCache:
         self.network = network
         self.searches: dict[int, _Entries] = {}
         self.rows: dict[tuple[int, int], _Row] = {}  # by request and row, of the present call
+        # On CPU entries are padded, so that bits do not depend on the batch; see transformer.py.
+        self.multiple = LENGTH_MULTIPLE if network.device.type == "cpu" else 1
 
     def begin(self, requests: Sequence[Rows]) -> None:
         """Decide for every row of a call before any is run, so that batches do not matter."""
@@ -69,14 +94,13 @@ class PrefixCache:
             for row, canvas in enumerate(request.canvas):
                 start = int(request.starts[row])
                 start = 0 if request.masked[row, :start].any() else start
-                key = (start, canvas[:start].tobytes())
-                entries.asked.add(key)
-                whole = np.concatenate((request.prompt, canvas))
-                cut = self.network.prefix_end(request.prompt.size + start)
-                self.rows[index, row] = _Row(entries, key, whole, cut, entries.kept.get(key))
+                self.rows[index, row] = self._row(entries, request.prompt, canvas, start)
+        asked: dict[int, set[Key]] = {}
+        for one in self.rows.values():
+            asked.setdefault(id(one.entries), set()).add(one.key)
         for entries in {id(one.entries): one.entries for one in self.rows.values()}.values():
-            entries.kept = {key: kv for key, kv in entries.kept.items() if key in entries.asked}
-            entries.asked = set()
+            wanted = asked[id(entries)]
+            entries.kept = {key: kv for key, kv in entries.kept.items() if key in wanted}
 
     def _entries(self, prompt: np.ndarray) -> _Entries:
         found = self.searches.get(id(prompt))
@@ -84,50 +108,72 @@ class PrefixCache:
             found = self.searches[id(prompt)] = _Entries(weakref.ref(prompt))
         return found
 
+    def _row(self, entries: _Entries, prompt: np.ndarray, canvas: np.ndarray, start: int) -> _Row:
+        key = (start, canvas[:start].tobytes())
+        entry = entries.kept.get(key)
+        if entry is None and self.network.causal_block is not None:
+            entry = entries.longest(canvas, start)
+        cut = self.network.prefix_end(prompt.size + start)
+        return _Row(entries, key, np.concatenate((prompt, canvas)), cut, entry)
+
     def encode(self, places: Sequence[tuple[int, int]], width: int) -> Tensor:
-        """Features (rows, width, …) of rows named by request and row; zero before their cut."""
+        """Features (rows, width, …) of rows named by request and row; zero where they are known."""
         rows = [self.rows[place] for place in places]
         groups: dict[int, list[int]] = {}
         for index, row in enumerate(rows):
-            groups.setdefault(0 if row.entry is None else row.entry.shape[3], []).append(index)
+            groups.setdefault(0 if row.entry is None else row.entry.layers.shape[3], []).append(
+                index
+            )
         features: Tensor | None = None
-        for padded, group in groups.items():
+        for group in groups.values():
             chosen = [rows[index] for index in group]
-            found = self._rest(chosen) if padded else self._whole(chosen)
+            found = self._run(chosen)
             if features is None:
                 features = found.new_zeros(len(rows), width, found.shape[2])
             for index, row, one in zip(group, chosen, found, strict=True):
-                first = row.cut if padded else 0
-                features[index, first : row.tokens.size] = one[: row.tokens.size - first]
+                features[index, row.known : row.tokens.size] = one[: row.tokens.size - row.known]
         assert features is not None
         return features
 
-    def _whole(self, rows: list[_Row]) -> Tensor:
-        """Rows whose prefix is new; the first with each prefix leaves its keys and values."""
-        tokens, keys = self._padded([row.tokens for row in rows])
-        features, layers = self.network.encode_after(tokens, keys)
+    def _run(self, rows: list[_Row]) -> Tensor:
+        """Rows whose entries have one padded length; new prefixes leave their keys and values."""
+        tokens, keys = self._padded([row.tokens[row.known :] for row in rows])
+        past = self._past(rows)
+        features, layers = self.network.encode_after(tokens, keys, past)
         for index, row in enumerate(rows):
-            if row.key in row.entries.kept or not row.cut:
-                continue
-            entry = torch.stack([torch.stack((k[index], v[index])) for k, v in layers])
-            entry = F.pad(entry[..., : row.cut, :], (0, 0, 0, -row.cut % MULTIPLE))
-            held = sum(kv.nbytes for kv in row.entries.kept.values())
-            if held + entry.nbytes <= SEARCH_BYTES:
-                row.entries.kept[row.key] = entry
-        return features
+            if row.cut > row.known and row.key not in row.entries.kept:
+                self._keep(row, features[index], [(k[index], v[index]) for k, v in layers])
+        if not self.network.config.shift:
+            return features
+        before = [row.entry.last for row in rows if row.entry is not None]
+        return shift_right(features, torch.stack(before) if before else None)
 
-    def _rest(self, rows: list[_Row]) -> Tensor:
-        """Rows from their cut on, with entries of one padded length."""
-        tokens, keys = self._padded([row.tokens[row.cut :] for row in rows])
-        stacked = torch.stack([row.entry for row in rows if row.entry is not None], dim=2)
-        lengths = torch.tensor([row.cut for row in rows], device=tokens.device)
-        features, _ = self.network.encode_after(tokens, keys, Past(stacked, lengths))
-        return features
+    def _past(self, rows: list[_Row]) -> Past | None:
+        entries = [row.entry for row in rows if row.entry is not None]
+        if not entries:
+            return None
+        stacked = torch.stack([entry.layers for entry in entries], dim=2)
+        lengths = torch.tensor([entry.length for entry in entries], device=self.network.device)
+        padded = any(entry.length < stacked.shape[4] for entry in entries)
+        return Past(stacked, lengths, padded)
 
-    def _padded(self, rows: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+    def _keep(self, row: _Row, features: Tensor, layers: list[KeysValues]) -> None:
+        """Keys and values up to the cut: those of the entry, then those that were just computed."""
+        fresh = row.cut - row.known
+        new = torch.stack([torch.stack((k[:, :fresh], v[:, :fresh])) for k, v in layers])
+        if row.entry is not None:
+            new = torch.cat((row.entry.layers[:, :, :, : row.known], new), 3)
+        new = F.pad(new, (0, 0, 0, -row.cut % self.multiple))
+        held = sum(entry.layers.nbytes for entry in row.entries.kept.values())
+        if held + new.nbytes <= SEARCH_BYTES:
+            row.entries.kept[row.key] = _Entry(new, row.cut, features[fresh - 1].clone())
+
+    def _padded(self, rows: list[np.ndarray]) -> tuple[Tensor, Tensor | None]:
         sizes = np.array([row.size for row in rows])
         tokens = np.zeros((len(rows), int(sizes.max())), dtype=np.int64)
         keys = np.arange(tokens.shape[1]) < sizes[:, None]
         tokens[keys] = np.concatenate(rows)
         device = self.network.device
+        if keys.all() and device.type != "cpu":
+            return torch.from_numpy(tokens).to(device), None
         return torch.from_numpy(tokens).to(device), torch.from_numpy(keys).to(device)

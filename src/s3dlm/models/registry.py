@@ -1,13 +1,12 @@
 """Which models there are, and how a name becomes one.
 
-A name is `tiny` (shipped with the package), a name another package registered under the entry point
-group `s3dlm.models`, a local folder, or a hub id. Nothing heavy is imported before `load` is
-called, so that listing names stays instant.
+A name is `tiny` (bundled with the package), a name another package registered under the entry point
+group `s3dlm.models`, a local folder, or a hub id. Nothing heavy is imported before `load` is called,
+so that listing names stays instant.
 """
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -16,54 +15,101 @@ from typing import TYPE_CHECKING, Any
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import TINY, defaults_in
+from s3dlm.models.families import FAMILIES, find_family
+from s3dlm.models.family import Family
 from s3dlm.models.folder import read_json
-from s3dlm.models.hub import cached_folder, find_folder
+from s3dlm.models.hub import cached_folder, find_folder, revision_of
+from s3dlm.models.mask import find_mask_id, mask_id_source
 
 if TYPE_CHECKING:
     import torch
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
-NATIVE = {"llada": "s3dlm.models.llada", "dream": "s3dlm.models.dream"}  # by model_type
+BD3LM_BLOCK = 32
 DTYPES = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One line of `s3dlm models`."""
+    """One model of `s3dlm models`."""
 
     name: str
     family: str
     size: str
     notes: str
-    support: str = "native"  # or: remote code, plugin
+    support: str = "native"  # or: transformers, plugin
     cached: bool = False
+    revision: str | None = None  # the commit on this disk
 
 
 KNOWN: dict[str, Known] = {
     row.name: row
     for row in (
-        Known("tiny", "LLaDA", "1–3 M", "shipped with the package; four small tasks"),
+        Known("tiny", "LLaDA", "1–3 M", "bundled; four small tasks"),
         Known("GSAI-ML/LLaDA-8B-Instruct", "LLaDA", "8 B", "the paper's model"),
         Known("GSAI-ML/LLaDA-8B-Base", "LLaDA", "8 B", "no chat template"),
         Known("GSAI-ML/LLaDA-1.5", "LLaDA", "8 B", "LLaDA after preference optimisation"),
+        Known("GSAI-ML/iLLaDA-8B-Instruct", "iLLaDA", "8 B", "tensor names never seen here"),
         Known("Dream-org/Dream-v0-Instruct-7B", "Dream", "7 B", "from Qwen2.5; shifted by one"),
         Known("Dream-org/Dream-v0-Base-7B", "Dream", "7 B", "from Qwen2.5; shifted by one"),
+        Known("Dream-org/Dream-Coder-v0-Instruct-7B", "Dream", "7 B", "code"),
         Known("apple/DiffuCoder-7B-Instruct", "Dream", "7 B", "code"),
         Known("apple/DiffuCoder-7B-cpGRPO", "Dream", "7 B", "code, after reinforcement learning"),
-        Known(
-            "inclusionAI/LLaDA-MoE-7B-A1B-Instruct",
-            "LLaDA-MoE",
-            "7 B",
-            "needs --trust-remote-code",
-            support="remote code",
-        ),
+        Known("dllm-hub/Qwen3-0.6B-diffusion-mdlm-v0.1", "A2D Qwen3", "0.6 B", "for a laptop"),
+        Known("dllm-hub/Qwen3-0.6B-diffusion-bd3lm-v0.1", "A2D Qwen3", "0.6 B", "in blocks of 32"),
+        Known("JetLM/SDAR-1.7B-Chat", "SDAR", "1.7 B", "in blocks of 4"),
+        Known("JetLM/SDAR-8B-Chat", "SDAR", "8 B", "in blocks of 4"),
+        Known("Gen-Verse/TraDo-8B-Instruct", "SDAR", "8 B", "SDAR after reinforcement learning"),
+        Known("Efficient-Large-Model/Fast_dLLM_v2_7B", "Fast-dLLM v2", "7 B", "in blocks of 32"),
+        Known("Gen-Verse/MMaDA-8B-MixCoT", "MMaDA (text)", "8 B", "tensor names never seen here"),
+        Known("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", "LLaDA-MoE", "7 B", "1.4 B active"),
+        Known("inclusionAI/LLaDA2.0-mini", "LLaDA2", "16 B", "1.4 B active; in blocks of 32"),
     )
 }
 
 
+@dataclass(frozen=True, slots=True)
+class FamilyRow:
+    """One family of `s3dlm models`: what is supported and what was proven."""
+
+    family: str
+    model_types: tuple[str, ...]
+    attention: str
+    mask_id: str  # where it comes from
+    support: str
+    proven: str  # what our logits were compared with
+    examples: str
+
+
+def families() -> list[FamilyRow]:
+    """Every supported family; no real weights of any have been run, except of `tiny`."""
+    rows = [
+        FamilyRow(
+            family.name,
+            family.model_types,
+            family.attention,
+            mask_id_source(family),
+            "native",
+            f"logits: {family.parity}" + ("" if family.checked else "; tensor names are assumed"),
+            family.examples,
+        )
+        for family in FAMILIES
+    ]
+    masked = FamilyRow(
+        "masked language models",
+        ("bert", "roberta", "modernbert", "…"),
+        "bidirectional",
+        "config.json, else tokenizer",
+        "transformers",
+        "logits: transformers itself; checked at load",
+        "BERT, RoBERTa, ModernBERT and their chat versions",
+    )
+    return [*rows, masked]
+
+
 def known() -> list[Known]:
     """The known models, what others have registered, and which of them are on this disk."""
-    rows = [replace(row, cached=_cached(row.name)) for row in KNOWN.values()]
+    rows = [_with_cache(row) for row in KNOWN.values()]
     for name, entry in sorted(_registered().items()):
         package = entry.dist.name if entry.dist else entry.value
         rows.append(Known(name, "", "", f"from {package}", support="plugin", cached=True))
@@ -78,33 +124,50 @@ def load(
     attention: str | None = None,
     trust_remote_code: bool = False,
     compile: bool = False,
-    prefix_cache: bool = False,
+    prefix_cache: bool | None = None,
     progress: bool = True,
+    revision: str | None = None,
+    mask_id: int | None = None,
+    block: int | None = None,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
     `attention` picks PyTorch's kernel: auto, math, flash, efficient or cudnn. `compile` hands the
-    network's body to torch.compile: the first forwards are slow, and rows may differ in their last
-    bits from those of the plain network. `prefix_cache` reads prompt and finished blocks once per
-    block, which is exact for block-causal models only.
+    network's body to torch.compile: the first forward passes are slow, and rows may differ in their
+    last bits from those of the plain network. `prefix_cache` reads prompt and finished blocks once;
+    it is exact, and on by default, for block-causal models only. `revision` pins a commit of the
+    hub. `mask_id` is for models whose files do not state it. `block` makes a model block-causal with
+    blocks of this size (bd3lm checkpoints of A2D do not state theirs); 0 makes it bidirectional.
     """
-    model = _load(name, device, dtype, attention, trust_remote_code, progress)
-    if prefix_cache:
-        _cache_prefixes(model, compile)
+    options = _Options(device, dtype, attention, trust_remote_code, progress, mask_id, block)
+    model = _load(name, options, revision)
+    if prefix_cache is not None or compile:
+        _set_prefix_cache(model, prefix_cache, compile)
     return _compiled(model) if compile else model
 
 
-def _cache_prefixes(model: Model, compile: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    device: str | None
+    dtype: str | None
+    attention: str | None
+    trusted: bool
+    progress: bool
+    mask_id: int | None
+    block: int | None
+
+
+def _set_prefix_cache(model: Model, wanted: bool | None, compile: bool) -> None:
     from s3dlm.models.transformer import Transformer
 
     network = model.denoiser
-    # A subclass that encodes otherwise (Dream shifts by one) needs features from before the block.
-    if compile or getattr(type(network), "encode", None) is not Transformer.encode:
+    if wanted and (compile or not isinstance(network, Transformer)):
         raise SettingsError(
-            f"prefix_cache=True is not allowed for {model.name!r} with compile={compile}; it works "
-            "with native LLaDA networks that are not compiled: leave one of the two out"
+            f"prefix_cache=True is not supported for {model.name!r} with compile={compile}; it "
+            "works with native models that are not compiled: leave one of the two out"
         )
-    network.prefix_cache = True  # type: ignore[attr-defined]
+    if isinstance(network, Transformer):
+        network.prefix_cache = bool(wanted)
 
 
 def _compiled(model: Model) -> Model:
@@ -115,59 +178,76 @@ def _compiled(model: Model) -> Model:
     return model
 
 
-def _load(
-    name: str,
-    device: str | None,
-    dtype: str | None,
-    attention: str | None,
-    trust_remote_code: bool,
-    progress: bool,
-) -> Model:
+def _load(name: str, options: _Options, revision: str | None) -> Model:
     plugins = _registered()
     if name in plugins and name not in KNOWN:
-        return _from_plugin(name, plugins[name], device, dtype)
+        return _from_plugin(name, plugins[name], options.device, options.dtype)
     if name == "tiny":
-        return _load_folder(name, _tiny(), device, dtype, attention, progress=progress)
+        return _load_folder(name, _tiny(), options)
     if "/" not in name and not Path(name).is_dir():
         raise ModelError(
             unknown_name("model", name, [*KNOWN, *plugins]) + "; or a folder, or a hub id"
         )
-    folder = find_folder(name, code=trust_remote_code)
-    return _load_folder(
-        name, folder, device, dtype, attention, progress=progress, trusted=trust_remote_code
-    )
+    folder = find_folder(name, revision=revision, code=options.trusted)
+    return _load_folder(name, folder, options)
 
 
-def _load_folder(
+def _load_folder(name: str, folder: Path, options: _Options) -> Model:
+    family = find_family(read_json(folder / "config.json"))
+    device = _device(options.device)
+    dtype = _dtype(options.dtype, device)
+    if family is None:
+        from s3dlm.models.hf import load_with_transformers
+
+        model = load_with_transformers(
+            name,
+            folder,
+            device=device,
+            dtype=dtype,
+            attention=options.attention,
+            trust_remote_code=options.trusted,
+            mask_id=options.mask_id,
+        )
+    else:
+        model = _load_native(name, folder, family, device, dtype, options)
+    return replace(model, defaults=defaults_in(folder), revision=revision_of(folder))
+
+
+def _load_native(
     name: str,
     folder: Path,
-    device: str | None,
-    dtype: str | None,
-    attention: str | None,
-    *,
-    progress: bool,
-    trusted: bool = False,
+    family: Family,
+    device: torch.device,
+    dtype: torch.dtype,
+    options: _Options,
 ) -> Model:
     from s3dlm.models.checkpoint import load_network
     from s3dlm.models.tokenizer import load_tokenizer
 
     config = read_json(folder / "config.json")
-    where = _device(device)
-    kind = _dtype(dtype, where)
-    module = NATIVE.get(str(config.get("model_type")).lower())
-    if module is None or "num_experts" in config:
-        from s3dlm.models.hf import load_with_transformers
-
-        return load_with_transformers(
-            name, folder, device=where, dtype=kind, attention=attention, trust_remote_code=trusted
-        )
-    family = importlib.import_module(module).FAMILY
-    tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
+    tokenizer = load_tokenizer(folder, trust_remote_code=options.trusted)
+    mask_id = find_mask_id(
+        config, name, tokenizer=tokenizer.inner, family=family, given=options.mask_id
+    )
     network = load_network(
-        folder, family, device=where, dtype=kind, attention=attention or "auto", progress=progress
+        folder,
+        family,
+        device=device,
+        dtype=dtype,
+        mask_id=mask_id,
+        block=_block(name, family, options.block),
+        attention=options.attention or "auto",
+        progress=options.progress,
     )
     ends = tokenizer.end_ids(config.get("eos_token_id"), family.end_tokens)
-    return Model(name, network, tokenizer, ends, defaults_in(folder))
+    return Model(name, network, tokenizer, ends)
+
+
+def _block(name: str, family: Family, given: int | None) -> int | None:
+    """Blocks that no file states: A2D's bd3lm checkpoints are told by their names alone."""
+    if given is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
+        return BD3LM_BLOCK
+    return given
 
 
 def _tiny() -> Path:
@@ -205,10 +285,13 @@ def _dtype(name: str | None, device: torch.device) -> torch.dtype:
     return kind
 
 
-def _cached(name: str) -> bool:
-    if name == "tiny":
-        return (TINY / "model.safetensors").is_file()
-    return cached_folder(name) is not None
+def _with_cache(row: Known) -> Known:
+    if row.name == "tiny":
+        return replace(row, cached=(TINY / "model.safetensors").is_file())
+    folder = cached_folder(row.name)
+    if folder is None:
+        return row
+    return replace(row, cached=True, revision=revision_of(folder))
 
 
 def _registered() -> dict[str, EntryPoint]:

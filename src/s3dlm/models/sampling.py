@@ -1,8 +1,8 @@
-"""What a search wants of logits, in as few passes as it takes: best token, its probability, samples.
+"""What a search needs of logits, in as few passes as possible: best token, its probability, samples.
 
-Samples are exact, by inverse CDF with one uniform each, never |V| draws a position. A cumulative sum
-over a large vocabulary would cost more than the softmax, so there tokens stand in groups: the best
-one and the drawn ones are looked for among the groups first, then inside one.
+Samples are exact, by inverse CDF with one uniform each, never |V| draws per position. A cumulative
+sum over a large vocabulary would cost more than the softmax, so there tokens form groups: the best
+one and the drawn ones are searched among the groups first, then inside one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-GROUP = 256  # tokens that stand together when the vocabulary is large
+GROUP = 256  # tokens per group when the vocabulary is large
 MODERATE = 40.0  # the exponentials of a row whose largest logit is within ±40 add up in float32
-COLDEST = 1e-30  # a lower temperature than this is this: its inverse must be a float32
+COLDEST = 1e-30  # lower temperatures are raised to this: its inverse must be a float32
 BELOW_ONE = 1 - 2**-24  # the largest float32 under 1: its product with a total stays under that
 
 
@@ -32,13 +32,13 @@ class Shifted:
     masses: Tensor | None  # (rows, groups) Σ exp(shifted / temperature), if there are groups
 
     def sample(self, uniforms: Tensor) -> Tensor:
-        """Exact samples, one for each of the uniforms (rows, draws); siblings share the weights."""
+        """Exact samples, one for each of the uniforms (rows, draws)."""
         if self.temperature == 0.0:
             return self.best[:, None].expand(-1, uniforms.shape[1])
         if self.masses is None:
             edges = self._weights(self.logits).cumsum(dim=1)
             points = uniforms.clamp(max=BELOW_ONE).mul_(edges[:, -1:])
-            return torch.searchsorted(edges, points, right=True)
+            return _first_above(edges, points)
         group, rest = _invert(self.masses, uniforms)
         chosen = group[:, :, None].expand(-1, -1, GROUP)
         inner = self._weights(_groups(self.logits).gather(1, chosen))
@@ -48,10 +48,10 @@ class Shifted:
         """Untempered log-probabilities of tokens (rows, any)."""
         return self.logits.gather(1, tokens).sub_(self.log_sum[:, None])
 
-    def statistics(self, at_hand: int) -> list[Tensor]:
-        """Margin between the two best tokens and entropy, so many rows at a time."""
+    def statistics(self, chunk: int) -> list[Tensor]:
+        """Margin between the two best tokens and entropy, `chunk` rows at a time."""
         margin, entropy = torch.empty_like(self.log_sum), torch.empty_like(self.log_sum)
-        for few in _slices(len(margin), at_hand):
+        for few in _slices(len(margin), chunk):
             logp = self.logits[few] - self.log_sum[few, None]
             two = logp.topk(2, dim=1).values.exp()
             margin[few], entropy[few] = two[:, 0] - two[:, 1], sums(torch.special.entr(logp.exp()))
@@ -63,10 +63,10 @@ class Shifted:
         )
 
 
-def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
-    """Read logits, so many rows at a time that a core's cache holds them.
+def shift(logits: Tensor, temperature: float, chunk: int) -> Shifted:
+    """Read logits, `chunk` rows at a time, so that on CPU a core's cache holds them.
 
-    A temperature of 0 says that nothing will be sampled but the best.
+    A temperature of 0 means that only the best token will be drawn.
     """
     if temperature:
         temperature = max(temperature, COLDEST)
@@ -80,13 +80,14 @@ def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
     peaks = logits.new_empty(groups.shape[:2])
     largest, log_sum = logits.new_empty(len(logits)), logits.new_empty(len(logits))
     masses = torch.empty_like(peaks) if temperature else None
-    scratch = torch.empty_like(logits[:at_hand])
+    scratch = torch.empty_like(logits[:chunk])
     farthest = MODERATE * min(1.0, temperature or 1.0)
-    for few in _slices(len(logits), at_hand):
+    for few in _slices(len(logits), chunk):
         part = logits[few]
         torch.amax(groups[few], 2, out=peaks[few])
         torch.amax(peaks[few], 1, out=largest[few])
-        if float(largest[few].abs().max()) > farthest:
+        # On a GPU looking first would make it wait for the host.
+        if part.device.type != "cpu" or float(largest[few].abs().max()) > farthest:
             part.sub_(_far(largest[few], farthest)[:, None])
         weights = torch.exp(part, out=scratch[: len(part)])
         log_sum[few] = sums(weights)
@@ -102,13 +103,13 @@ def shift(logits: Tensor, temperature: float, at_hand: int) -> Shifted:
 
 
 def _far(largest: Tensor, farthest: float) -> Tensor:
-    """What rows are shifted by: their largest logit, if it is far from zero."""
+    """What rows are shifted by: their largest logit, where it is far from zero."""
     return largest.where(largest.abs() > farthest, 0.0)
 
 
 def sums(rows: Tensor) -> Tensor:
-    """Each row's sum; a row alone goes twice, because PyTorch would share it out among threads and
-    add in another order than in company."""
+    """Each row's sum; a single row goes twice, because PyTorch would divide it among threads and add
+    in another order than in a batch."""
     return rows.sum(dim=1) if len(rows) > 1 else rows.expand(2, -1).sum(dim=1)[:1]
 
 
@@ -117,26 +118,51 @@ def _groups(logits: Tensor) -> Tensor:
 
 
 def _first_largest(rows: Tensor) -> Tensor:
-    """The first place of each row's maximum, or of a NaN; PyTorch's own is not vectorised on CPU."""
+    """Index of each row's first maximum, or of a NaN; PyTorch's own is not vectorised on CPU."""
     if rows.device.type != "cpu":
         return rows.max(dim=1).indices
     return torch.from_numpy(rows.numpy().argmax(axis=1))
 
 
 def _invert(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """The index into whose share of the weights each uniform falls, and how far into it."""
+    """The index in whose share of the weights each uniform falls, and how far into it."""
     edges = weights.cumsum(dim=1)
     points = uniforms.clamp(max=BELOW_ONE).mul_(edges[:, -1:])
-    place = torch.searchsorted(edges, points, right=True)
+    place = _first_above(edges, points)
     before = edges.gather(1, place) - weights.gather(1, place)
     return place, (points - before).clamp_(min=0)
 
 
 def _place(edges: Tensor, points: Tensor) -> Tensor:
-    """First edge above each point; rounding never carries a point past the last weight."""
+    """First edge above each point; rounding never moves a point past the last weight."""
     total = edges[..., -1:]
     below = torch.nextafter(total, torch.zeros_like(total))
-    return torch.searchsorted(edges, torch.minimum(points, below), right=True)
+    return _first_above(edges, torch.minimum(points, below))
+
+
+def _first_above(edges: Tensor, points: Tensor) -> Tensor:
+    """Index of the first edge above each point; in range even for NaN, which is reported later."""
+    return torch.searchsorted(edges, points, right=True).clamp_(max=edges.shape[-1] - 1)
+
+
+def restrict(
+    logits: Tensor, temperature: float, top_k: int | None = None, top_p: float | None = None
+) -> Tensor:
+    """Tempered logits of the tokens that may be drawn, −∞ elsewhere; top-p first, as Dream does.
+
+    Of top-p the first token that passes the threshold stays; ties with the k-th best stay too.
+    """
+    logits = logits / max(temperature, COLDEST) if temperature else logits.clone()
+    if top_p is not None and top_p < 1.0:
+        ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+        before = torch.softmax(ordered, -1).cumsum(-1).roll(1, -1)
+        before[..., 0] = 0.0
+        beyond = torch.zeros_like(before, dtype=torch.bool).scatter_(-1, order, before > top_p)
+        logits = logits.masked_fill_(beyond, -torch.inf)
+    if top_k is not None and top_k < logits.shape[-1]:
+        least = logits.topk(top_k, -1).values[..., -1:]
+        logits = logits.masked_fill_(logits < least, -torch.inf)
+    return logits
 
 
 def _slices(total: int, size: int) -> Iterator[slice]:

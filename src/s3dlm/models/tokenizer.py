@@ -1,18 +1,29 @@
 """Text and ids: a thin wrapper around a fast tokenizer of transformers.
 
 Nothing of a model's own code is needed for this: a tokenizer.json, or the vocab.json and merges.txt
-of the Qwen family, says everything. The chat template is rendered to text and then encoded, since
-what `apply_chat_template` returns otherwise changed between transformers 4 and 5.
+of the Qwen family, contains everything. The chat template is rendered to text and then encoded,
+since what `apply_chat_template` returns otherwise changed between transformers 4 and 5.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import ModelError, PromptError
 from s3dlm.models.base import Turn, quoted
+from s3dlm.models.config import short
+
+LARGEST = 256 * 2**20  # bytes of a tokenizer file
+
+# How chat versions of BERT, RoBERTa and ModernBERT were trained to read a conversation.
+MASKED_LM_CHAT = (
+    "{% for message in messages %}{% set name = {'system': 'SYS', 'user': 'Question', "
+    "'assistant': 'Answer'}[message['role']] %}[{{ name }}]\n{{ message['content'] | trim }}\n"
+    "[/{{ name }}]\n\n{% endfor %}{% if add_generation_prompt %}[Answer]\n{% endif %}"
+)
 
 
 class TextTokenizer:
@@ -46,36 +57,82 @@ class TextTokenizer:
         messages = [{"role": one.role, "content": one.text} for one in turns]
         try:
             text: str = self.inner.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
+                messages,
+                tokenize=False,
+                add_generation_prompt=True,
+                enable_thinking=False,  # Qwen3's templates else open a thought that was not trained
             )
-        except TemplateError as error:  # some models have no system role, or want strict turns
+        except TemplateError as error:  # some models have no system role, or need strict turns
             roles = ", ".join(one.role for one in turns)
             raise PromptError(
-                f"the model's chat template cannot write turns of {roles}: {error}; ask in one "
+                f"the model's chat template does not support turns of {roles}: {error}; ask in one "
                 "user message"
             ) from error
         return text
 
-    def end_ids(self, stated: int | list[int] | None, tokens: Iterable[str]) -> frozenset[int]:
-        """Ids that end an answer: those config.json states, and those of `tokens` that exist."""
-        ids = [stated] if isinstance(stated, int) else list(stated or ())
+    def end_ids(self, stated: object, tokens: Iterable[str]) -> frozenset[int]:
+        """Ids that end an answer: those config.json states, those of `tokens` that exist, and the
+        tokenizer's own end of text, or else its separator."""
+        ids: list[Any] = stated if isinstance(stated, list) else [] if stated is None else [stated]
+        for value in ids:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ModelError(f"config.json: eos_token_id={short(stated)} is not a token id")
         known = self.inner.get_vocab()
-        return frozenset(ids) | {known[token] for token in tokens if token in known}
+        own = self.inner.eos_token_id
+        own = self.inner.sep_token_id if own is None else own
+        found = frozenset(ids) | {known[token] for token in tokens if token in known}
+        return found if own is None else found | {int(own)}
 
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextTokenizer:
     """The tokenizer of a model folder, from its data files alone unless its code is trusted."""
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"):
+        _check_file(folder / name)
+    try:
+        inner = _load(folder, trust_remote_code)
+    except Exception as error:  # transformers raises whatever it stumbles over in a broken file
+        raise ModelError(f"the tokenizer in {folder} cannot be read: {_line(error)}") from error
+    except BaseException as error:  # a panic of the Rust library is none of Python's exceptions
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"the tokenizer in {folder} cannot be read: {_line(error)}") from None
+    if inner is None:
+        raise ModelError(f"{folder} has no tokenizer.json, nor vocab.json with merges.txt")
+    return TextTokenizer(inner)
+
+
+def _load(folder: Path, trusted: bool) -> Any:
     import transformers
 
-    try:
-        if (folder / "tokenizer.json").is_file():
-            return TextTokenizer(transformers.PreTrainedTokenizerFast.from_pretrained(folder))
-        if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-            return TextTokenizer(transformers.Qwen2TokenizerFast.from_pretrained(folder))
-        if trust_remote_code:
-            return TextTokenizer(
-                transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-            )
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"the tokenizer in {folder} cannot be read: {error}") from error
-    raise ModelError(f"{folder} has no tokenizer.json, nor vocab.json with merges.txt")
+    if (folder / "tokenizer.json").is_file():
+        return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return transformers.Qwen2TokenizerFast.from_pretrained(folder)
+    if (folder / "vocab.txt").is_file():
+        return transformers.BertTokenizerFast.from_pretrained(folder)
+    if trusted:
+        return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    return None
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what cannot be a tokenizer file before a library tries to read it."""
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise ModelError(f"{path} is not a regular file")
+    if path.stat().st_size > LARGEST:
+        raise ModelError(f"{path} has {path.stat().st_size} bytes; at most {LARGEST} are read")
+    if path.suffix == ".json":
+        try:
+            value = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ModelError(f"{path} cannot be read as JSON: {_line(error)}") from None
+        if not isinstance(value, dict):
+            raise ModelError(f"{path} must hold a JSON object, not a {type(value).__name__}")
+
+
+def _line(error: BaseException) -> str:
+    """The first line of a message, for one clear line of ours."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

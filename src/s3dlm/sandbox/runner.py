@@ -30,6 +30,7 @@ PROTECTIONS = {  # each is given by any one of these mechanisms
     "no writing and no reading of files": ("namespaces", "landlock"),
     "no dangerous system calls": ("seccomp",),
 }
+UNSAFE = "S3DLM_UNSAFE_CODE"
 _START_SECONDS = 20.0
 _MAIN = "import sys; sys.path.append(sys.argv[3]); from s3dlm.sandbox.launcher import launch; launch(int(sys.argv[1]), sys.argv[2])"
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
@@ -228,11 +229,12 @@ def _refusal(missing: dict[str, str]) -> str:
     return (
         f"code is not run, because this machine does not offer: {listed}. Use Linux 5.13 or newer, "
         "where containers may use user namespaces or Landlock, or accept the risk with "
-        "allow_unprotected=True (--unsafe-code)"
+        f"allow_unprotected=True, or with {UNSAFE}=1 in the environment"
     )
 
 
-_shared = Sandbox()
+# An environment variable reaches commands, servers and workers on other machines alike.
+_shared = Sandbox(allow_unprotected=os.environ.get(UNSAFE) == "1")
 # A fork may happen while another thread holds the lock; the copy gets a fresh sandbox.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: configure(_shared.limits, _shared.allow_unprotected))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from s3dlm.errors import VerifierError
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
-from s3dlm.verifier.base import Rescoring, Score, Spans, Verifier
+from s3dlm.verifier.base import BatchVerifier, Rescoring, Score, Spans, Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Scores:
 
 
 _NO_PARTS: Mapping[str, float] = {}
+Key = tuple[str, float]  # a text and the model's confidence in it
 
 
 @dataclass(slots=True)
@@ -57,13 +58,16 @@ class Scorer:
     process: Process
     seconds: float = 0.0
     texts: dict[bytes, str] = field(default_factory=dict)
-    scores: dict[tuple[str, float], Score] = field(default_factory=dict)
+    scores: dict[Key, Score] = field(default_factory=dict)
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
     rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
+    batched: BatchVerifier | None = None  # the verifier, if it takes many texts at once
 
     def __post_init__(self) -> None:
         if isinstance(self.verifier, Rescoring):
             self.rescoring = self.verifier
+        if isinstance(self.verifier, BatchVerifier):
+            self.batched = self.verifier
 
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
@@ -74,15 +78,25 @@ class Scorer:
     def __call__(self, clean: CleanText, where: str) -> Scores:
         """Scores of clean texts; `where` names the moment in an error."""
         started = time.perf_counter()
-        known: dict[tuple[bytes, float], Score] = {}  # children are mostly copies of each other
-        scores = []
-        for tokens, confidence in zip(clean.tokens, clean.confidence.tolist(), strict=True):
-            key = (tokens.tobytes(), confidence)
-            if key not in known:
-                known[key] = self._one(self.text(tokens), confidence, where)
-            scores.append(known[key])
+        texts = map(self.text, clean.tokens)
+        keys = list(zip(texts, clean.confidence.tolist(), strict=True))
+        self._learn(dict.fromkeys(keys), where)
         self.seconds += time.perf_counter() - started
-        return Scores.of(scores)
+        return Scores.of([self.scores[key] for key in keys])
+
+    def _learn(self, keys: Iterable[Key], where: str) -> None:
+        """Scores of all that is new among these, each text read once if that is enough."""
+        new = [key for key in keys if key not in self.scores]
+        if self.rescoring is None:
+            fresh = new
+        else:
+            unread = {key[0]: key for key in reversed(new) if key[0] not in self.read}
+            fresh = list(unread.values())[::-1]
+        for key, score in zip(fresh, self._verify_all(fresh, where), strict=True):
+            self.scores[key] = self.read[key[0]] = score
+        for key in new:
+            if key not in self.scores and self.rescoring is not None:
+                self.scores[key] = self.rescoring.rescore(self.read[key[0]], key[1])
 
     def best(self) -> dict[str, tuple[Score, float]]:
         """Every text scored so far with its highest score and the confidence it had then."""
@@ -92,31 +106,37 @@ class Scorer:
                 found[text] = (score, confidence)
         return found
 
-    def _one(self, text: str, confidence: float, where: str) -> Score:
-        key = (text, confidence)
-        if key not in self.scores:
-            known = self.read.get(text)
-            if known is not None and self.rescoring is not None:
-                self.scores[key] = self.rescoring.rescore(known, confidence)
-            else:
-                self.scores[key] = self.read[text] = self._verify(text, confidence, where)
-        return self.scores[key]
+    def _verify_all(self, keys: Sequence[Key], where: str) -> list[Score]:
+        """One call for all texts where the verifier offers that, else one for each."""
+        if self.batched is not None and len(keys) > 1:
+            return self._verify(keys, where)
+        return [self._verify([key], where)[0] for key in keys]
 
-    def _verify(self, text: str, confidence: float, where: str) -> Score:
+    def _verify(self, keys: Sequence[Key], where: str) -> list[Score]:
         culprit = getattr(self.verifier, "name", type(self.verifier).__name__)
-        place = f"{where}, prompt {self.label}"
+        place = f"{where}, prompt {self.label}; the text was {keys[0][0][:80]!r}"
         try:
-            score = self.verifier.score(self.question, text, confidence)
+            scores = self._call(keys)
         except VerifierError as error:
-            raise VerifierError(f"{error}; at {place}; the text was {text[:80]!r}") from error
+            raise VerifierError(f"{error}; at {place}") from error
         except Exception as error:
             raise VerifierError(
-                f"verifier {culprit!r} raised {type(error).__name__}: {error} at {place}; "
-                f"the text was {text[:80]!r}"
+                f"verifier {culprit!r} raised {type(error).__name__}: {error} at {place}"
             ) from error
-        if not (math.isfinite(score.total) and 0.0 <= score.total <= 1.0):
+        if len(scores) != len(keys):
             raise VerifierError(
-                f"verifier {culprit!r} returned {score.total!r} at {place}; a score must be a "
-                f"number from 0 to 1; the text was {text[:80]!r}"
+                f"verifier {culprit!r} returned {len(scores)} scores for {len(keys)} texts at {place}"
             )
-        return score
+        for score in scores:
+            if not (math.isfinite(score.total) and 0.0 <= score.total <= 1.0):
+                raise VerifierError(
+                    f"verifier {culprit!r} returned {score.total!r} at {place}; a score must be a "
+                    "number from 0 to 1"
+                )
+        return scores
+
+    def _call(self, keys: Sequence[Key]) -> list[Score]:
+        if self.batched is None or len(keys) == 1:
+            return [self.verifier.score(self.question, *key) for key in keys]
+        texts, confidences = zip(*keys, strict=True)
+        return self.batched.score_batch([self.question] * len(keys), texts, confidences)

@@ -5,6 +5,7 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models.base import Turn
-from s3dlm.search.methods import find_method
 from s3dlm.server import declared
 from s3dlm.server.errors import ApiError
 from s3dlm.server.schemas import (
@@ -124,16 +124,14 @@ def _job(
 
 def _settings(service: Service, body: Request, max_tokens: int | None, count: int) -> Settings:
     """What the request says, over the server's defaults."""
-    own = _own(service, body)
-    method = _method(service, own, body.task)
-    usual = service.defaults_of(method, body.task)
-    usual = only_used(find_method(method), usual, reveal=own.get("reveal"))
-    merged = {**usual, **own, "method": method}
+    changes = _own(service, body)
+    method = _method(service, changes, body.task)
+    changes.pop("method", None)
     if max_tokens is not None:
-        shorten(merged, max_tokens, own)
+        changes = shorten(service.settings(method, body.task, **changes), max_tokens, changes)
     if body.budget is not None:
-        _spend(merged, own, body.budget // count, service.limits.children)
-    settings = Settings.from_json(merged)
+        changes = _spend(service, method, body.task, changes, body.budget // count)
+    settings = service.settings(method, body.task, **changes)
     service.limits.check(settings)
     return settings
 
@@ -183,7 +181,7 @@ def _unknown(what: str, name: str, allowed: Any) -> str:
 def _method(service: Service, own: dict[str, Any], task: str | None) -> str:
     """The method of a request; at temperature 0 there is nothing to search: one greedy answer."""
     method: str = own.get("method", service.method)
-    temperature = {**service.defaults_of(method, task), **own}["temperature"]
+    temperature = own.get("temperature", service.settings(method, task).temperature)
     if temperature != 0 or not declared.compares_children(method):
         return method
     if "method" in own:
@@ -194,56 +192,52 @@ def _method(service: Service, own: dict[str, Any], task: str | None) -> str:
     return "baseline"
 
 
-def shorten(merged: dict[str, Any], max_tokens: int, own: dict[str, Any]) -> None:
+def shorten(settings: Settings, max_tokens: int, changes: Mapping[str, Any]) -> dict[str, Any]:
     """At most `max_tokens` tokens, with steps in proportion unless the request names them."""
-    length = merged["gen_length"]
-    if max_tokens >= length:
-        return
-    merged["gen_length"] = max_tokens
-    if "block_length" not in own and "block_length" in merged:
-        merged["block_length"] = min(merged["block_length"], max_tokens)
-    if "steps" not in own and "steps" in merged:
-        blocks = -(-max_tokens // merged.get("block_length", max_tokens))
-        pace = round(merged["steps"] * max_tokens / length)
-        merged["steps"] = min(max(pace, blocks), max_tokens)
+    if max_tokens >= settings.gen_length:
+        return dict(changes)
+    block = min(settings.block_length, max_tokens)
+    blocks = -(-max_tokens // changes.get("block_length", block))
+    steps = round(settings.steps * max_tokens / settings.gen_length)
+    fitting = {"block_length": block, "steps": min(max(steps, blocks), max_tokens)}
+    fitting = only_used(settings.method, fitting, reveal=settings.reveal)
+    return {**fitting, **changes, "gen_length": max_tokens}
 
 
-def _spend(merged: dict[str, Any], own: dict[str, Any], budget: int, most: int) -> None:
-    if "particles" in own or "branching" in own:
+def _spend(
+    service: Service, method: str, task: str | None, changes: Mapping[str, Any], budget: int
+) -> dict[str, Any]:
+    if "particles" in changes or "branching" in changes:
         raise SettingsError(
             "budget chooses particles and branching itself; give either the budget or those two"
         )
-    particles, branching = allot(merged, budget, most=most)
-    merged.update(_used(merged, particles=particles, branching=branching))
+    settings = service.settings(method, task, **changes)
+    return {**changes, **_sizes(settings, allot(settings, budget, service.limits.children))}
 
 
-def _used(merged: Mapping[str, Any], **sizes: int) -> dict[str, Any]:
-    """The sizes as far as the method has them."""
-    return only_used(find_method(merged["method"]), sizes)
+def _sizes(settings: Settings, children: int) -> dict[str, Any]:
+    """Particles and branching for so many children per step, as far as the method has them; the
+    paper's b = 2 as soon as two particles can have two children each."""
+    branching = 2 if children >= 4 else 1
+    return only_used(settings.method, {"particles": children // branching, "branching": branching})
 
 
-def allot(merged: Mapping[str, Any], budget: int, *, most: int) -> tuple[int, int]:
-    """The largest (particles, branching) whose search can never need more than `budget` NFE.
-
-    The paper's b = 2 is used as soon as two particles can have two children each.
-    """
+def allot(settings: Settings, budget: int, most: int) -> int:
+    """The most children per step whose search can never need more than `budget` NFE."""
 
     def cost(children: int) -> int:
-        branching = 2 if children >= 4 else 1
-        sizes = _used(merged, particles=children // branching, branching=branching)
-        return declared.most_nfe(Settings.from_json({**merged, **sizes}))
+        method = dataclasses.replace(settings.method, **_sizes(settings, children))
+        return settings.replace_method(method).most_nfe
 
-    steps = merged.get("steps", merged["gen_length"])  # without a schedule, at most one per token
-    children = min((budget - 1) // steps, most)
+    children = min((budget - 1) // settings.steps, most)
     while children >= 1 and cost(children) > budget:
         children -= 1
     if children < 1:
         raise SettingsError(
-            f"budget={budget} is too small for {steps} steps of method="
-            f"{merged['method']!r}; give at least {cost(1)} per choice, or fewer steps"
+            f"budget={budget} is too small for {settings.steps} steps of method="
+            f"{settings.method.name!r}; give at least {cost(1)} per choice, or fewer steps"
         )
-    branching = 2 if children >= 4 else 1
-    return children // branching, branching
+    return children
 
 
 def conversation(messages: Sequence[Message]) -> tuple[tuple[Turn, ...], str]:

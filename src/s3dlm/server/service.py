@@ -51,10 +51,10 @@ class Service:
     log_prompts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def defaults_of(self, method: str, task: str | None = None) -> dict[str, Any]:
-        """The settings of a request that names this method and task and nothing else."""
-        given = only_used(find_method(method), self.given)
-        return Settings.for_model(self.model, method, task, **given).to_json()
+    def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
+        """The settings of a request: the model's, then the operator's, then its own."""
+        given = only_used(find_method(method), self.given, reveal=changes.get("reveal"))
+        return Settings.for_model(self.model, method, task, **{**given, **changes})
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""
@@ -65,7 +65,7 @@ class Service:
             "methods": declared.summaries(),
             "settings": [declared.as_json(one) for one in declared.declarations()],
             "settings_of": {name: declared.settings_of(name) for name in declared.summaries()},
-            "defaults": {name: self.defaults_of(name) for name in declared.summaries()},
+            "defaults": {name: self.settings(name).to_json() for name in declared.summaries()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
             "examples": examples(self.model.defaults.tasks),

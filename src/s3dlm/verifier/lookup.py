@@ -1,4 +1,4 @@
-"""From a name to a verifier: a bundled one, a weights file, or another package's entry point."""
+"""From a name to a verifier: bundled, a weights file, a learned one, or another package's entry point."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.verifier.base import FunctionVerifier, Judge, Verifier
 from s3dlm.verifier.code import CodeVerifier
 from s3dlm.verifier.composite import from_row, from_toml
+from s3dlm.verifier.learned import SPELLINGS, is_learned, learned
 from s3dlm.verifier.plus import plus
 from s3dlm.verifier.weights import PAPER
 
@@ -27,7 +28,10 @@ VERIFIERS: dict[str, Callable[[str], Verifier]] = {"paper": _paper, "plus": plus
 
 
 def for_task(task: str, verifier: str = "paper") -> Verifier:
-    """The verifier of a task: "paper", "plus", a TOML file with weights, or any other name."""
+    """The verifier of a task: "paper", "plus", a TOML file with weights, or any other name.
+
+    Other names are those of entry points and of learned verifiers (`learned.py`).
+    """
     if task == CODE and verifier in VERIFIERS:
         return _code()
     if task not in (*PAPER, CODE):
@@ -69,6 +73,8 @@ def as_verifier(verifier: Verifier | Judge | str, task: str | None = None) -> Ve
 def _by_name(name: str, task: str) -> Verifier:
     if Path(name).suffix == ".toml":
         return from_toml(name, task)
+    if is_learned(name):
+        return learned(name)
     for entry in entry_points(group=GROUP, name=name):
         try:
             loaded = entry.load()
@@ -78,4 +84,5 @@ def _by_name(name: str, task: str) -> Verifier:
             ) from error
         return as_verifier(loaded() if isinstance(loaded, type) else loaded)
     installed = [entry.name for entry in entry_points(group=GROUP)]
-    raise SettingsError(unknown_name("verifier", name, [*VERIFIERS, *installed, "FILE.toml"]))
+    known = [*VERIFIERS, *installed, "FILE.toml", *SPELLINGS]
+    raise SettingsError(unknown_name("verifier", name, known))

@@ -1,4 +1,4 @@
-"""A denoiser that remembers what it has seen, for evaluations.
+"""A denoiser that keeps the features of rows it has encoded, for evaluations.
 
 Methods and seeds that are compared on the same problems mostly meet the same canvases, because the
 most confident positions are revealed first. A row's features depend on the row alone, so they can be
@@ -14,8 +14,8 @@ from torch import Tensor
 from s3dlm.models.base import Denoiser
 
 
-class Remembering:
-    """Encodes each distinct row once while `capacity` bytes of features suffice, oldest out first."""
+class RowCache:
+    """Encodes each distinct row once, within `capacity` bytes of features; the oldest go first."""
 
     def __init__(self, denoiser: Denoiser, capacity: int) -> None:
         self.denoiser, self.capacity = denoiser, capacity
@@ -23,11 +23,12 @@ class Remembering:
         self.vocabulary = denoiser.vocabulary
         self.context = denoiser.context
         self.device = getattr(denoiser, "device", torch.device("cpu"))
+        self.text_vocabulary = getattr(denoiser, "text_vocabulary", None)
         self.bytes = self.asked = self.encoded = 0
         self._kept: dict[bytes, Tensor] = {}
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
-        """Features of the masked positions, all that a head is ever asked for; 0 elsewhere."""
+        """Features of the masked positions, which are all that is ever read; 0 elsewhere."""
         rows = tokens.cpu().numpy()
         lengths = [len(row) for row in rows] if keys is None else keys.sum(dim=1).tolist()
         names = [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]

@@ -1,4 +1,4 @@
-"""A remembering denoiser changes the work, never the results."""
+"""A cache of rows changes the work, never the results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import s3dlm
-from s3dlm.models.remember import Remembering
+from s3dlm.models.row_cache import RowCache
 from s3dlm.settings import Settings
 
 QUESTIONS = [
@@ -27,7 +27,7 @@ def answers(model: s3dlm.Model, settings: Settings) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("capacity", [1 << 30, 300_000, 0])
 def test_results_are_the_same_to_the_bit_whatever_is_forgotten(capacity: int) -> None:
     model = s3dlm.load("tiny")
-    memory = Remembering(model.denoiser, capacity)
+    memory = RowCache(model.denoiser, capacity)
     remembering = dataclasses.replace(model, denoiser=memory)
     for method in ("best_of_k", "s3", "best"):
         settings = Settings(method=method, **SMALL)
@@ -37,7 +37,7 @@ def test_results_are_the_same_to_the_bit_whatever_is_forgotten(capacity: int) ->
 
 def test_a_row_is_encoded_once() -> None:
     model = s3dlm.load("tiny")
-    memory = Remembering(model.denoiser, 1 << 30)
+    memory = RowCache(model.denoiser, 1 << 30)
     remembering = dataclasses.replace(model, denoiser=memory)
     settings = Settings(method="s3", **SMALL)
     answers(remembering, settings)
@@ -49,7 +49,7 @@ def test_a_row_is_encoded_once() -> None:
 
 def test_equal_rows_of_one_batch_and_rows_without_masks() -> None:
     denoiser = s3dlm.load("tiny").denoiser
-    memory = Remembering(denoiser, 1 << 30)
+    memory = RowCache(denoiser, 1 << 30)
     tokens = torch.randint(4, 300, (5, 40), generator=torch.Generator().manual_seed(0))
     tokens[:, 20:30] = denoiser.mask_id
     tokens[3] = tokens[0]

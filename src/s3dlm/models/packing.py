@@ -1,0 +1,207 @@
+"""Which rows run together, and where in a batch the wanted positions are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LENGTH_MULTIPLE = 16  # lengths are compared in steps of this
+PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Canvases of one prompt that need a prediction, and what is needed of it."""
+
+    prompt: Ints  # (prompt,)
+    canvas: Ints  # (rows, length)
+    masked: NDArray[np.bool_]  # (rows, length) positions not yet known
+    start: int | Ints  # the open block, sampled next: one for all rows, or each row its own
+    stop: int | Ints
+    uniforms: Floats  # (rows, block, draws) in [0, 1): one for each sample of each position
+    temperature: float
+    look_ahead: bool  # whether positions outside the open block are predicted too
+    statistics: bool  # whether margin and entropy are needed
+    label: str  # names the prompt and step in errors
+    top_k: int | None = None  # sample among the k best tokens only
+    top_p: float | None = None  # sample among the best tokens that hold this much probability
+    tempered: bool = False  # temper reported probabilities too, as Dream does
+    suppressed: tuple[int, ...] = field(default=())  # ids that are never predicted
+    guidance: float = 0.0  # classifier-free guidance; above 0 a row costs two forward passes
+
+    @property
+    def filtered(self) -> bool:
+        """Whether reported probabilities are those of the distribution that is sampled."""
+        return self.tempered or self.top_k is not None or self.top_p is not None
+
+    @property
+    def length(self) -> int:
+        """Tokens of one row: prompt and canvas."""
+        return int(self.prompt.size + self.canvas.shape[1])
+
+    @property
+    def starts(self) -> Ints:
+        """(rows,) where the open block of each row begins."""
+        return np.broadcast_to(np.asarray(self.start), len(self.canvas))
+
+    def is_in_block(self) -> NDArray[np.bool_]:
+        """(rows, length) which positions belong to the open block of their row."""
+        place = np.arange(self.canvas.shape[1])
+        stops = np.broadcast_to(np.asarray(self.stop), len(self.canvas))
+        inside: NDArray[np.bool_] = (place >= self.starts[:, None]) & (place < stops[:, None])
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model predicts for some canvases; only masked positions that were asked for count."""
+
+    top: Ints  # (rows, length) most probable token
+    top_logp: Floats  # (rows, length) its log-probability
+    draws: Ints  # (rows, block, draws) samples of softmax(logits / temperature)
+    draws_logp: Floats  # (rows, block, draws) their log-probability, untempered unless asked for
+    margin: Floats | None = None  # (rows, block)
+    entropy: Floats | None = None  # (rows, block)
+
+    @classmethod
+    def empty(cls, request: Rows) -> Prediction:
+        shape, block = request.canvas.shape, request.uniforms.shape
+        wanted = request.statistics
+        return cls(
+            top=request.canvas.copy(),
+            top_logp=np.zeros(shape),
+            draws=np.zeros(block, dtype=np.int64),
+            draws_logp=np.zeros(block),
+            margin=np.zeros(block[:2]) if wanted else None,
+            entropy=np.zeros(block[:2]) if wanted else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows start…stop of one request."""
+
+    request: int
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Wanted positions of one part as flat indices: where their features are, where results go."""
+
+    request: Rows
+    result: Prediction
+    canvas: Ints  # (places,) into the request's rows × length
+    block: Ints  # (places,) into its rows × block; meaningless where nothing is sampled
+    feature: Ints  # (places,) into the batch's rows × width
+
+    def uniforms(self) -> Floats:
+        draws = self.request.uniforms.shape[2]
+        return self.request.uniforms.reshape(-1, draws)[self.block]
+
+    def fill(self, read: Sequence[NDArray[Any]]) -> None:
+        result = self.result
+        result.top.reshape(-1)[self.canvas] = read[0]
+        result.top_logp.reshape(-1)[self.canvas] = read[1]
+        if len(read) > 2:
+            draws = result.draws.shape[2]
+            result.draws.reshape(-1, draws)[self.block] = read[2]
+            result.draws_logp.reshape(-1, draws)[self.block] = read[3]
+        if result.margin is not None and result.entropy is not None and len(read) > 4:
+            result.margin.reshape(-1)[self.block] = read[4]
+            result.entropy.reshape(-1)[self.block] = read[5]
+
+
+def batches(
+    requests: Sequence[Rows], max_tokens: int, *, mixed: bool = True
+) -> Iterator[list[Part]]:
+    """Parts of similar padded length, together at most `max_tokens`, the longest rows first;
+    unless `mixed`, all rows of a batch have one length."""
+    order = sorted(range(len(requests)), key=lambda index: -requests[index].length)
+    batch: list[Part] = []
+    width = room = exact = 0
+    for index in order:
+        start, stop = 0, requests[index].canvas.shape[0]
+        length = -(-requests[index].length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        while start < stop:
+            differs = length < PADDING_LIMIT * width or not (
+                mixed or exact == requests[index].length
+            )
+            if batch and (room < 1 or differs):
+                yield batch
+                batch = []
+            if not batch:
+                exact, width, room = requests[index].length, length, max(1, max_tokens // length)
+            taken = min(room, stop - start)
+            batch.append(Part(index, start, start + taken))
+            start, room = start + taken, room - taken
+    if batch:
+        yield batch
+
+
+def halves(batch: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+    """The same rows in two batches."""
+    first: list[Part] = []
+    second: list[Part] = []
+    room = sum(part.count for part in batch) // 2
+    for part in batch:
+        taken = min(room, part.count)
+        room -= taken
+        if taken:
+            first.append(Part(part.request, part.start, part.start + taken))
+        if taken < part.count:
+            second.append(Part(part.request, part.start + taken, part.stop))
+    return first, second
+
+
+def groups(
+    requests: Sequence[Rows], results: Sequence[Prediction], batch: Sequence[Part], width: int
+) -> list[tuple[bool, list[Place]]]:
+    """Wanted places that can be read together: (sampled, places)."""
+    found: dict[tuple[object, ...], list[Place]] = {}
+    first = 0
+    for part in batch:
+        request, result = requests[part.request], results[part.request]
+        for sampled in (True, False) if request.look_ahead else (True,):
+            place = _wanted(request, result, part, first, width, sampled)
+            if place.feature.size:
+                found.setdefault(_kind(request, sampled), []).append(place)
+        first += part.count
+    return [(bool(kind[0]), places) for kind, places in found.items()]
+
+
+def _kind(request: Rows, sampled: bool) -> tuple[object, ...]:
+    shared = (request.suppressed, request.guidance)
+    if not sampled:
+        return (False, *shared)
+    filters = (request.top_k, request.top_p, request.tempered)
+    draws = request.uniforms.shape[2]
+    return (True, *shared, *filters, request.temperature, draws, request.statistics)
+
+
+def _wanted(
+    request: Rows, result: Prediction, part: Part, first: int, width: int, sampled: bool
+) -> Place:
+    """Masked positions of the open block, or those outside it."""
+    chosen = request.masked & (request.is_in_block() == sampled)
+    rows, position = chosen[part.start : part.stop].nonzero()
+    row, length = rows + part.start, request.canvas.shape[1]
+    return Place(
+        request,
+        result,
+        row * length + position,
+        row * request.uniforms.shape[1] + position - request.starts[row],
+        (rows + first) * width + position + request.prompt.size,
+    )

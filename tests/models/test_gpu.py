@@ -1,0 +1,295 @@
+"""What can be proven about a GPU without one: no mixed devices, few host syncs, honest clocks."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import s3dlm
+from s3dlm import engine
+from s3dlm.errors import ModelError, SettingsError
+from s3dlm.models.base import Model
+from s3dlm.models.config import Experts
+from s3dlm.models.device import logits_room
+from s3dlm.models.forward import Forward, Prediction, Rows
+from s3dlm.models.hf import TransformersModel
+from s3dlm.models.transformer import Transformer, TransformerConfig, check_attention
+from s3dlm.search.methods import METHODS
+from s3dlm.settings import Settings
+from tests.fakes import ByteTokenizer
+from tests.models.pretend_gpu import DeviceError, PretendTensor, kernels, pretend_gpu, to_gpu
+from tests.models.test_hf import masked_lm
+
+MASK, END = 256, 257
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "grouped": {"key_value_heads": 2, "qk_norm": True},
+    "shifted": {"shift": True, "qkv_bias": True, "tied": True},
+    "block-causal": {"causal_block": 8, "key_value_heads": 2},
+    "large vocabulary": {"vocabulary": 2048},
+    "text only": {"text_vocabulary": 258},
+}
+
+
+def network(**changes: Any) -> Transformer:
+    shape: dict[str, Any] = {
+        "vocabulary": 260, "width": 32, "layers": 2, "heads": 4, "hidden": 48, "mask_id": MASK,
+        "context": 256,
+    }  # fmt: skip
+    built = Transformer(TransformerConfig(**shape | changes))
+    random = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            narrow = parameter.normal_(0.0, 0.2, generator=random)
+            if parameter.ndim == 1:
+                narrow.add_(1.0)
+    return built.requires_grad_(False)
+
+
+def rows(prompt: int, canvas: int = 16, count: int = 3, seed: int = 0, **changes: Any) -> Rows:
+    random = np.random.default_rng(seed)
+    tokens = np.full((count, canvas), MASK)
+    tokens[:, :3] = random.integers(0, 250, (count, 3))
+    options: dict[str, Any] = {
+        "temperature": 0.7, "look_ahead": True, "statistics": True, "label": "a test",
+    }  # fmt: skip
+    return Rows(
+        random.integers(0, 250, prompt), tokens, tokens == MASK, 0, 8,
+        random.random((count, 8, 4)), **options | changes,
+    )  # fmt: skip
+
+
+def assert_close(one: Prediction, other: Prediction) -> None:
+    np.testing.assert_array_equal(one.top, other.top)
+    np.testing.assert_array_equal(one.draws, other.draws)
+    for name in ("top_logp", "draws_logp", "margin", "entropy"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=2e-5)
+
+
+def test_the_pretend_gpu_refuses_what_a_gpu_refuses() -> None:
+    with pretend_gpu() as syncs:
+        there, here = torch.ones(3, device="cuda"), torch.ones(3)
+        assert isinstance(there, PretendTensor)
+        assert there.device.type == "cuda"
+        with pytest.raises(DeviceError, match="together with CPU"):
+            there + here
+        with pytest.raises(DeviceError, match="numpy"):
+            there.numpy()
+        assert not syncs
+        assert float((there * 2).sum()) == 6.0
+        assert there.cpu().tolist() == [1.0] * 3
+        assert (here.to("cuda") + there).tolist() == [2.0] * 3
+        assert sum(syncs.values()) == 3
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"temperature": 0.0}, {"temperature": 1.0, "top_k": 5, "top_p": 0.9}, {"guidance": 0.5}],
+    ids=["warm", "greedy", "filtered", "guided"],
+)
+def test_a_forward_pass_gives_the_same_and_waits_once(shape: str, options: dict[str, Any]) -> None:
+    requests = [rows(20, **options), rows(18, seed=1, **options)]
+    expected = Forward(network(**SHAPES[shape]))(requests)
+    with pretend_gpu() as syncs:
+        found = Forward(to_gpu(network(**SHAPES[shape])))(requests)
+        assert sum(syncs.values()) == 1, syncs
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other)
+
+
+def test_a_mixture_of_experts_waits_once_more_per_layer() -> None:
+    experts = Experts(count=4, chosen=2, hidden=16)
+    expected = Forward(network(experts=experts))([rows(20)])
+    with pretend_gpu() as syncs:
+        found = Forward(to_gpu(network(experts=experts)))([rows(20)])
+        assert sum(syncs.values()) <= 1 + 2 * 2
+    assert_close(found[0], expected[0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_and_waits_at_most_three_times_per_step(method: str) -> None:
+    options: dict[str, Any] = {"baseline": {"block_length": 8}, "hex": {"particles": 2}}.get(
+        method, {"block_length": 8, "particles": 2}
+    )
+    settings = Settings(method=method, gen_length=16, steps=8, temperature=0.8, **options)
+    with pretend_gpu() as syncs:
+        model = Model("small", to_gpu(network()), ByteTokenizer(), frozenset({END}))
+        calls = 0
+
+        class Counting(Forward):
+            def __call__(self, requests: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                return super().__call__(requests)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "Forward", Counting)
+            s3dlm.generate(model, "why?", settings=settings)
+        assert calls >= 8
+        assert sum(syncs.values()) <= 3 * calls, syncs
+
+
+@pytest.mark.parametrize("policy", ["low_confidence", "random", "margin", "entropy"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_policies_and_dtypes(policy: str, dtype: torch.dtype) -> None:
+    settings = Settings(
+        method="s3", gen_length=16, steps=4, block_length=8, policy=policy, particles=2
+    )
+    with pretend_gpu():
+        model = Model("small", to_gpu(network().to(dtype)), ByteTokenizer(), frozenset({END}))
+        assert s3dlm.generate(model, "why?", settings=settings).nfe > 0
+
+
+def test_the_transformers_path_runs_there_too(tmp_path: Path) -> None:
+    inner = masked_lm("bert", tmp_path)
+    requests = [rows(20), rows(18, seed=1)]
+    expected = Forward(TransformersModel(inner, MASK, 300, 64))(requests)
+    with pretend_gpu() as syncs:
+        denoiser = TransformersModel(to_gpu(inner), MASK, 300, 64)
+        assert denoiser.device.type == "cuda"
+        found = Forward(denoiser)(requests)
+        assert sum(syncs.values()) <= 3, syncs
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other)
+
+
+# Attention
+
+
+def test_no_mask_is_passed_where_nothing_is_hidden() -> None:
+    with pretend_gpu():
+        Forward(to_gpu(network(key_value_heads=2)))([rows(21), rows(21, seed=1)])
+        assert kernels
+        assert all(call["attn_mask"] is None and call["enable_gqa"] for call in kernels)
+
+
+def test_keys_are_repeated_where_the_kernel_with_a_mask_needs_it() -> None:
+    with pretend_gpu():
+        Forward(to_gpu(network(key_value_heads=2)))([rows(21), rows(20)])
+        assert kernels
+        for call in kernels:
+            assert call["attn_mask"] is not None
+            assert not call["enable_gqa"]
+            assert call["key"].shape == call["query"].shape
+
+
+def test_the_open_block_of_a_block_causal_model_needs_no_mask() -> None:
+    with pretend_gpu():
+        forward = Forward(to_gpu(network(causal_block=8)))
+        request = rows(24, canvas=8)
+        forward([request])
+        kernels.clear()
+        forward([request])  # the prompt is known now, and all is visible from the last block
+        assert kernels
+        assert all(call["attn_mask"] is None for call in kernels)
+        assert all(call["query"].shape[2] == 8 for call in kernels)
+
+
+def test_flash_attention_gets_rows_of_one_length() -> None:
+    with pretend_gpu():
+        flash = to_gpu(network())
+        flash.attention = "flash"
+        assert not flash.takes_padding
+        Forward(flash)([rows(21), rows(20), rows(21, seed=2)])
+        assert len(kernels) == 2 * flash.config.layers
+        assert all(call["attn_mask"] is None for call in kernels)
+
+
+@pytest.mark.parametrize(
+    ("choice", "device", "dtype", "block", "reason"),
+    [
+        ("flash", "cuda", torch.float32, None, "needs float16 or bfloat16"),
+        ("flash", "cuda", torch.bfloat16, 8, "takes no mask"),
+        ("efficient", "cpu", torch.float32, None, "is a CUDA kernel"),
+        ("fancy", "cpu", torch.float32, None, "is unknown"),
+    ],
+)
+def test_a_kernel_that_cannot_work_is_refused_when_chosen(
+    choice: str, device: str, dtype: torch.dtype, block: int | None, reason: str
+) -> None:
+    config = network(causal_block=block).config
+    with pytest.raises(SettingsError, match=reason):
+        check_attention(choice, config, device, dtype)
+    check_attention("auto", config, device, dtype)
+
+
+def test_flash_works_on_cpu_with_padding() -> None:
+    requests = [rows(21), rows(20)]
+    flash = network()
+    flash.attention = "flash"
+    for one, other in zip(Forward(flash)(requests), Forward(network())(requests), strict=True):
+        assert_close(one, other)
+
+
+# Memory and time
+
+
+class Small(Transformer):
+    """Runs out of memory beyond some rows, and says whether what failed is gone when it retries."""
+
+    most, held, failed = 2, 0, 0
+    last: weakref.ref[Tensor] | None = None
+
+    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+        gc.collect()
+        if self.last is not None and self.last() is not None:
+            Small.held += 1
+        if len(tokens) > self.most:
+            large = torch.empty(1000)
+            self.last = weakref.ref(large)
+            Small.failed += 1
+            raise torch.OutOfMemoryError(f"no room for {large.shape}")
+        return super().encode(tokens, keys)
+
+
+def test_out_of_memory_halves_the_batch_that_failed_and_frees_it() -> None:
+    plain = network()
+    small = Small(plain.config)
+    small.load_state_dict(plain.state_dict())
+    small.requires_grad_(False)
+    requests = [rows(20, count=3), rows(20, count=4, seed=1)]
+    expected = Forward(plain)(requests)
+    Small.held = Small.failed = 0
+    forward = Forward(small)
+    found = forward(requests)
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other)
+    assert Small.failed == 3  # 7 rows; 3 of the first half, 4 of the second
+    assert Small.held == 0
+    assert forward.max_tokens < 3 * 48
+    Small.failed = 0
+    forward(requests)
+    assert Small.failed == 0  # later batches are small from the start
+
+
+def test_out_of_memory_with_one_row_is_an_error() -> None:
+    plain = network()
+    small = Small(plain.config)
+    small.most = 0
+    with pytest.raises(ModelError, match="out of memory with a single row"):
+        Forward(small)([rows(20)])
+
+
+def test_chunks_of_logits_follow_the_memory_of_a_gpu() -> None:
+    cuda = torch.device("cuda:0")
+    with pretend_gpu(free_memory=80 << 30):
+        assert logits_room(cuda) == 1 << 30
+    with pretend_gpu(free_memory=2 << 30):
+        assert logits_room(cuda) == 1 << 28
+    assert logits_room(torch.device("cpu")) == 1 << 26
+
+
+def test_time_in_the_model_is_measured_by_events() -> None:
+    with pretend_gpu():
+        forward = Forward(to_gpu(network()))
+        forward([rows(20)])
+        # One pair around the body, one around the head for each of the two groups of positions.
+        assert forward.model_seconds == pytest.approx(3e-3)

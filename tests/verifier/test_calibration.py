@@ -1,0 +1,126 @@
+"""Probabilities: fits recover what is known, and the figures are what their definitions say."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s3dlm.errors import SettingsError
+from s3dlm.verifier.calibration import (
+    Answer,
+    AnswerCalibration,
+    Isotonic,
+    Logistic,
+    accuracy_at_coverage,
+    brier,
+    cross_fitted,
+    fit_answers,
+    fit_isotonic,
+    fit_logistic,
+    reliability,
+    sigmoid,
+)
+
+
+def drawn(count=4000, seed=0):
+    """Answers whose chance of being right is known."""
+    rng = np.random.default_rng(seed)
+    truth = AnswerCalibration(intercept=-4.0, score=3.0, agreement=2.0, confidence=1.0)
+    answers, chances = [], []
+    for number in range(count):
+        score, agreement, confidence = rng.random(3).tolist()
+        chance = truth.p_correct(score, agreement, confidence)
+        right = bool(rng.random() < chance)
+        answers.append(Answer(score, agreement, confidence, right, f"q{number // 2}"))
+        chances.append(chance)
+    return answers, chances
+
+
+def test_a_fit_recovers_the_chances_it_was_drawn_from():
+    answers, chances = drawn()
+    fitted = fit_answers(answers)
+    found = [fitted.p_correct(a.score, a.agreement, a.confidence) for a in answers]
+    assert np.abs(np.array(found) - np.array(chances)).max() < 0.08
+    assert AnswerCalibration.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+
+
+def test_cross_fitted_probabilities_are_calibrated_on_questions_never_seen():
+    answers, _ = drawn()
+    right = [bool(a.right) for a in answers]
+    found = cross_fitted(answers)
+    for one in reliability(found, right, bins=5):
+        assert one.accuracy == pytest.approx(one.mean, abs=0.06 if one.count > 100 else 0.5)
+    assert brier(found, right) < brier([np.mean(right)] * len(right), right) - 0.02
+
+
+def test_no_answer_is_fitted_on_its_own_question():
+    """Were it so, changing the verdicts of one question would change its own probability."""
+    answers, _ = drawn(200)
+    changed = [Answer(a.score, a.agreement, a.confidence, not a.right, a.question)
+               if a.question == "q7" else a for a in answers]  # fmt: skip
+    before, after = cross_fitted(answers), cross_fitted(changed)
+    own = [at for at, a in enumerate(answers) if a.question == "q7"]
+    assert [before[at] for at in own] == [after[at] for at in own]
+    assert before != after
+
+
+def test_a_missing_confidence_counts_as_the_typical_one():
+    answers = [Answer(n / 40, 0.5, None, n > 20, str(n)) for n in range(40)]
+    fitted = fit_answers(answers)
+    assert (fitted.confidence, fitted.agreement) == (0.0, 0.0)  # they never vary
+    assert fitted.p_correct(0.9, 0.5) == fitted.p_correct(0.9, 0.5, fitted.typical_confidence)
+    assert fitted.p_correct(0.9, 0.5) > 0.7 > 0.3 > fitted.p_correct(0.1, 0.5)
+
+
+@pytest.mark.parametrize("fit", [fit_logistic, fit_isotonic])
+def test_more_score_is_never_less_probable(fit):
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=500)
+    right = [bool(b) for b in rng.random(500) < 1 / (1 + np.exp(-2 * values))]
+    fitted = fit(list(values), right)
+    grid = [fitted(x) for x in np.linspace(-4, 4, 50)]
+    assert grid == sorted(grid)
+    assert 0 <= grid[0] < 0.2 < 0.8 < grid[-1] <= 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=24, max_size=60))
+def test_isotonic_levels_rise_and_keep_the_mean(outputs):
+    values, right = [float(v) for v, _ in outputs], [r for _, r in outputs]
+    if min(sum(right), len(right) - sum(right)) < 2:
+        with pytest.raises(SettingsError, match="too few"):
+            fit_isotonic(values, right)
+        return
+    fitted = fit_isotonic(values, right)
+    assert list(fitted.levels) == sorted(fitted.levels)
+    assert np.mean([fitted(v) for v in values]) == pytest.approx(np.mean(right))
+
+
+def test_few_answers_are_refused_with_the_number_needed():
+    with pytest.raises(SettingsError, match="at least 20"):
+        fit_logistic([0.1, 0.9], [False, True])
+    with pytest.raises(SettingsError, match="not a calibration"):
+        AnswerCalibration.from_dict({"slope": 1})
+
+
+def test_separable_answers_give_finite_weights():
+    fitted = fit_logistic([0.0] * 20 + [1.0] * 20, [False] * 20 + [True] * 20)
+    assert np.isfinite([fitted.slope, fitted.intercept]).all()
+    assert fitted(0.0) < 0.1 < 0.9 < fitted(1.0)
+
+
+def test_definitions():
+    assert brier([1.0, 0.5], [True, False]) == pytest.approx(0.125)
+    assert accuracy_at_coverage([0.9, 0.8, 0.2, 0.1], [True, True, True, False], (0.5, 1.0)) == {
+        0.5: 1.0,
+        1.0: 0.75,
+    }
+    # equal probabilities cannot be told apart, whatever their order
+    assert accuracy_at_coverage([0.5, 0.5], [True, False], (0.5,)) == {0.5: 0.5}
+    assert accuracy_at_coverage([0.5, 0.5], [False, True], (0.5,)) == {0.5: 0.5}
+    bins = reliability([0.05, 0.95, 1.0], [False, True, False])
+    assert [(b.low, b.count, b.accuracy) for b in bins] == [(0.0, 1, 0.0), (0.9, 2, 0.5)]
+    assert Isotonic((0.0, 1.0), (0.2, 0.7))(-5.0) == 0.2
+    assert Logistic(2.0, -1.0)(0.5) == 0.5
+    assert (sigmoid(1e6), sigmoid(-1e6)) == (1.0, 0.0)
