@@ -27,7 +27,7 @@ def measure(model: s3dlm.Model, rule: dict[str, Any], limit: int, split: str) ->
             model, methods="baseline", out=folder, limit=limit, split=split, temperature=0, **rule
         )
     cells = [found[task]["baseline"] for task in found]
-    accuracy = [100 * one.accuracy for one in cells]
+    accuracy = [100 * one.accuracy.value for one in cells]
     nfe = [one.nfe for one in cells]
     pairs = [*zip(accuracy, nfe, strict=True), (sum(accuracy) / len(cells), sum(nfe) / len(cells))]
     name = ", ".join(str(value) for value in rule.values())

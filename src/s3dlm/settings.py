@@ -141,10 +141,8 @@ class Settings:
     def replace(self, **changes: Any) -> Settings:
         """A copy with some settings changed; another method starts from its own settings."""
         if "method" in changes:
-            decoding = {name: getattr(self, name) for name in _decoding()}
-            row = find_method(changes.pop("method"))
-            usual = only_used(row, decoding, reveal=changes.get("reveal"))
-            return Settings(row, **{**usual, **changes})
+            other = self.replace_method(find_method(changes.pop("method")))
+            return other.replace(**changes) if changes else other
         usual = only_used(self.method, self.to_json(), reveal=changes.get("reveal"))
         return Settings.from_json({**usual, **changes})
 
