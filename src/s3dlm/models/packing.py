@@ -58,18 +58,6 @@ class Rows:
         """Tokens of one row: prompt and canvas."""
         return int(self.prompt.size + self.canvas.shape[1])
 
-    @property
-    def starts(self) -> Ints:
-        """(rows,) where the open block of each row begins."""
-        return np.broadcast_to(np.asarray(self.start), len(self.canvas))
-
-    def is_in_block(self) -> NDArray[np.bool_]:
-        """(rows, length) which positions belong to the open block of their row."""
-        place = np.arange(self.canvas.shape[1])
-        stops = np.broadcast_to(np.asarray(self.stop), len(self.canvas))
-        inside: NDArray[np.bool_] = (place >= self.starts[:, None]) & (place < stops[:, None])
-        return inside
-
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
