@@ -74,7 +74,10 @@ class Toy:
 defaults = Defaults(prompt_style="tiny")  # the bare question, as for any base model
 model = s3dlm.Model("toy", Toy(len(QUESTION.encode())), Pieces(), frozenset({END}), defaults)
 decoding = {"gen_length": 8, "steps": 8, "block_length": 8, "policy": "random", "temperature": 1.0}
-search = {"particles": 16, "branching": 8, "lam": 10.0, "selection": "best_seen"}
+search = {
+    "particles": 16, "branching": 8, "lam": 10.0,
+    "child_sampling": "filled", "selection": "best_seen",
+}  # fmt: skip
 for method, own in (("baseline", {}), ("s3", search)):
     settings = s3dlm.Settings(method=method, **decoding, **own)
     result = s3dlm.generate(model, QUESTION, task="humaneval", settings=settings)
