@@ -107,8 +107,8 @@ def strict_overhead(model: Model, settings: Settings, repeats: int) -> Figure:
     )
 
 
-def company(model: Model, repeats: int) -> Figure:
-    """How much a row gains by company: the most that packing can give to a search of one row."""
+def batching_gain(model: Model, repeats: int) -> Figure:
+    """How much faster a row is in a batch: the most that batching can give to a search of one row."""
     tokens = torch.full((10, 96), model.denoiser.mask_id)
 
     @torch.inference_mode()
@@ -142,10 +142,10 @@ def tiny_figures(model: Model, repeats: int) -> Iterable[Figure]:
     yield ratio("s3 / best-of-K as peers run it, tiny, K = 8", "≤ 0.4", ours, peers, repeats)
     yield ratio("s3 / our own best_of_k, tiny, K = 8", "≤ 1.0", ours, best_of_k, repeats)
     yield ratio("literal Algorithm 1 / s3, tiny", "≥ 6", literal, ours, max(4, repeats // 4))
-    yield from packed(model, max(3, repeats // 4))
+    yield from batched(model, max(3, repeats // 4))
 
 
-def packed(model: Model, repeats: int) -> Iterable[Figure]:
+def batched(model: Model, repeats: int) -> Iterable[Figure]:
     """Throughput of 32 prompts together against one after another; then of their forwards alone,
     which no way of packing can exceed by more than it saves around them."""
 
@@ -163,20 +163,20 @@ def packed(model: Model, repeats: int) -> Iterable[Figure]:
     listened, all_at_once = recorded(model)
     together(listened, 32)
     yield ratio(
-        "32 prompts one at a time / packed, s3, tiny",
+        "32 prompts one at a time / batched, s3, tiny",
         "≥ 3",
         lambda index: together(model, 1),
         lambda index: together(model, 32),
         repeats,
     )
     yield ratio(
-        "their bare forwards one at a time / packed",
+        "their bare forwards one at a time / batched",
         "",
         lambda index: one_by_one.replay(),
         lambda index: all_at_once.replay(),
         repeats,
     )
-    yield company(model, repeats)
+    yield batching_gain(model, repeats)
 
 
 def options(model: Model, repeats: int) -> Iterable[Figure]:

@@ -32,7 +32,7 @@ from s3dlm.search.step import Outcome
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
 
-GENERAL = "general"  # the verifier profile and answer kind of a prompt without a task
+GENERAL = "general"  # the verifier and the kind of answer of a prompt without a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill
 def _verifier(job: Job) -> Verifier:
     if job.verifier is not None:
         return as_verifier(job.verifier)
-    profile = tasks.get(job.task).profile if job.task is not None else GENERAL
-    return for_task(profile, job.settings.method.verifier)
+    weights = tasks.get(job.task).verifier if job.task is not None else GENERAL
+    return for_task(weights, job.settings.method.verifier)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""A run is its records: killed, resumed, packed or repeated, they are the same."""
+"""A run is its records: killed, resumed, batched or repeated, they are the same."""
 
 from __future__ import annotations
 

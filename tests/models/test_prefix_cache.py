@@ -150,11 +150,11 @@ def plain(result: Result) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("causal_block", [None, BLOCK])
 @pytest.mark.parametrize("method", ["s3", "hex", "particle_gibbs"])
-def test_packed_is_alone_with_the_cache_too(causal_block: int | None, method: str) -> None:
+def test_batched_is_unbatched_with_the_cache_too(causal_block: int | None, method: str) -> None:
     cached, settings = model(causal_block, cache=True), SETTINGS.replace(method=method)
-    packed = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)
+    batched = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)
     alone = [s3dlm.generate(cached, question, settings=settings) for question in QUESTIONS]
-    assert [plain(one) for one in packed] == [plain(one) for one in alone]
+    assert [plain(one) for one in batched] == [plain(one) for one in alone]
 
 
 def test_neither_small_batches_nor_a_full_cache_make_company_matter(

@@ -37,7 +37,7 @@ def test_a_task_names_a_verifier_and_an_answer_that_exist(name: str) -> None:
     task = tasks.get(name)
     assert task.name == name
     answers.kind_of(task.answer)
-    for_task(task.profile, "paper")
+    for_task(task.verifier, "paper")
 
 
 @pytest.mark.parametrize("name", tasks.names())
@@ -183,7 +183,7 @@ def test_a_users_own_file_is_a_task(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text('{"question": "1 + 1?", "gold": 2}\n\n{"question": "2 + 2?", "answer": 4}\n')
     task = tasks.get(f"{path}:gsm8k")
-    assert (task.name, task.profile, task.answer) == ("mine", "gsm8k", "gsm8k")
+    assert (task.name, task.verifier, task.answer) == ("mine", "gsm8k", "gsm8k")
     assert [s.gold for s in tasks.load(task).samples] == [2, 4]
     assert [s.gold for s in tasks.load(task, prompt_style="tiny", limit=1).samples] == [2]
     with pytest.raises(SettingsError, match=r"write FILE\.jsonl:PROFILE"):

@@ -150,7 +150,7 @@ def scorer(run: Evaluation) -> series.Score:
     @functools.cache
     def of_task(task: str) -> verifier.Verifier:
         scored = (c.value("verifier") for c in run.main(task).values())
-        return verifier.for_task(tasks.get(task).profile, next(filter(None, scored), "paper"))
+        return verifier.for_task(tasks.get(task).verifier, next(filter(None, scored), "paper"))
 
     def score(task: str, question: str, one: Candidate) -> float:
         if one.score is not None:

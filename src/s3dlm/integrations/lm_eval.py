@@ -194,8 +194,8 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     def _verifier(self, task: str | None) -> Verifier:
         if self.given_verifier is not None:
             return as_verifier(self.given_verifier)
-        profile = tasks.get(task).profile if task is not None else "general"
-        return for_task(profile, self.settings.method.verifier)
+        weights = tasks.get(task).verifier if task is not None else "general"
+        return for_task(weights, self.settings.method.verifier)
 
     def _warn_if_bare(self) -> None:
         if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:

@@ -158,12 +158,12 @@ def _own(service: Service, body: Request) -> dict[str, Any]:
     given = {
         "temperature": body.temperature,
         "seed": body.seed,
-        "verifier": _profile(service, body),
+        "verifier": _bundled(service, body),
     }
     return own | {name: value for name, value in given.items() if value is not None}
 
 
-def _profile(service: Service, body: Request) -> str | None:
+def _bundled(service: Service, body: Request) -> str | None:
     """The bundled verifier that a request names; registered ones are not a setting."""
     if body.verifier is None or body.verifier in service.verifiers:
         return None

@@ -1,6 +1,6 @@
 """What a benchmark is to the rest of the package: problems, a prompt template and names to grade by.
 
-A task knows nothing of search, models or scoring. It names its verifier profile and its kind of
+A task knows nothing of search, models or scoring. It names its verifier and its kind of
 answer by string, so that a task is a small piece of data, and gold answers stay with evaluation.
 """
 
@@ -75,7 +75,7 @@ class Task:
 
     name: str
     title: str
-    profile: str  # the verifier profile, by name
+    verifier: str  # the row of verifier/weights.py that scores its texts
     answer: str  # the kind of answer, as `s3dlm.answers` names it
     instruction: str = ""  # the d1 style's text before the question
     source: Source | None = None

@@ -125,7 +125,7 @@ _SUDOKU = (
     "grid as a string of {cells} digits.\n" + FORMAT.format(answer="{cells}-digit string")
 )
 
-# name, title, verifier profile, kind of answer, instruction, source, generated
+# name, title, verifier, kind of answer, instruction, source, generated
 TASKS = (
     Task(
         "gsm8k", "GSM8K", "gsm8k", "gsm8k", _MATHS,  # Cobbe et al. 2021

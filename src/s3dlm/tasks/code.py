@@ -90,7 +90,7 @@ def _called(tree: ast.Module) -> list[str]:
 HUMANEVAL = Task(
     name="humaneval",
     title="HumanEval",
-    profile="code",
+    verifier="code",
     answer="code",
     prefill=PREFILL,
     instruction=(
@@ -108,7 +108,7 @@ HUMANEVAL = Task(
 MBPP = Task(
     name="mbpp",
     title="MBPP",
-    profile="code",
+    verifier="code",
     answer="code",
     prefill=PREFILL,
     instruction=(

@@ -94,7 +94,7 @@ def _check(name: str, expected: int | None, got: int, origin: str) -> None:
     if expected is not None and got != expected:
         raise RecordError(
             f"{origin} gives {got} problems for task={name!r}, but the published set has "
-            f"{expected}; use the full file, or define a task of your own: FILE.jsonl:PROFILE"
+            f"{expected}; use the full file, or define a task of your own: FILE.jsonl:TASK"
         )
 
 
@@ -164,17 +164,17 @@ def _own_row(row: Row, index: int) -> tuple[str, object]:
 
 @functools.cache
 def from_file(spec: str) -> Task:
-    """A user's own task, `FILE.jsonl:PROFILE[:ANSWER]`; the kind of answer defaults to the profile's.
+    """A user's own task, `FILE.jsonl:TASK[:ANSWER]`, scored like another task; the kind of answer is that task's, too.
 
     Each line is `{"question": …, "gold": …}`; "answer" is read where "gold" is missing.
     """
     path, _, names = spec.partition(".jsonl:")
     if not names:
         raise SettingsError(
-            f"task={spec!r} is a file without a verifier profile; write FILE.jsonl:PROFILE, "
+            f"task={spec!r} is a file without the name of a similar task; write FILE.jsonl:TASK, "
             "for example problems.jsonl:gsm8k"
         )
-    profile, _, answer = names.partition(":")
+    verifier, _, answer = names.partition(":")
     file = Path(f"{path}.jsonl").resolve()
     source = Source(files=(str(file),), parse=_own_row)
-    return Task(file.stem, file.stem, profile, answer or profile, source=source)
+    return Task(file.stem, file.stem, verifier, answer or verifier, source=source)

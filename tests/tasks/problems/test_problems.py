@@ -286,11 +286,11 @@ def test_kinds_of_words_do_not_overlap() -> None:
         assert one == other or not set(KINDS[one]) & set(KINDS[other])
 
 
-@pytest.mark.parametrize("profile", ["paper", "plus"])
+@pytest.mark.parametrize("name", ["paper", "plus"])
 def test_the_verifier_of_chain_doubts_a_wrong_line(
-    drawn: dict[str, list[Problem]], profile: str
+    drawn: dict[str, list[Problem]], name: str
 ) -> None:
-    verifier = for_task("chain", profile)
+    verifier = for_task("chain", name)
     for problem in drawn["chain"][:50]:
         head, _, result = problem.response.split("\n")[1].rpartition(" ")
         wrong = problem.response.replace(f"{head} {result}\n", f"{head} {int(result) + 1}\n")

@@ -1,4 +1,4 @@
-"""Procedural problems for the model in the box: seeded, endless and split by hash."""
+"""Procedural problems for the bundled model: seeded, endless and split by hash."""
 
 from __future__ import annotations
 
