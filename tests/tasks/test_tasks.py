@@ -186,7 +186,7 @@ def test_a_users_own_file_is_a_task(tmp_path: Path) -> None:
     assert (task.name, task.verifier, task.answer) == ("mine", "gsm8k", "gsm8k")
     assert [s.gold for s in tasks.load(task).samples] == [2, 4]
     assert [s.gold for s in tasks.load(task, prompt_style="tiny", limit=1).samples] == [2]
-    with pytest.raises(SettingsError, match=r"write FILE\.jsonl:PROFILE"):
+    with pytest.raises(SettingsError, match=r"write FILE\.jsonl:TASK"):
         tasks.get(str(path))
     path.write_text('{"question": "1 + 1?"}\n')
     with pytest.raises(RecordError, match="row 1 has the fields question"):

@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Task:
-    """The task of a name, of another package's entry point, or of `FILE.jsonl:PROFILE`."""
+    """The task of a name, of another package's entry point, or of `FILE.jsonl:TASK`."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     if ".jsonl" in name:
