@@ -73,7 +73,7 @@ def generate(
 ) -> None:
     """Answer one prompt and watch the search. Settings left out are the model's own.
 
-    s3dlm generate "Target: 45 Numbers: 8, 7, 11" --task countdown
+    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --task countdown --method best
 
     s3dlm generate "What is 2 + 2?" --model GSAI-ML/LLaDA-8B-Instruct --json
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import typer
@@ -19,23 +19,26 @@ Command = Callable[..., None]
 
 def with_settings(command: Command) -> Command:
     """The command with an option for every setting; it gets those that were given as `overrides`."""
-    return _with_options(command, lambda one: one.type, lambda one, value: value, "")
+    return _with_options(command, lambda one: one.type, lambda one, value: value)
 
 
 def with_setting_lists(command: Command) -> Command:
-    """The same for commands that sweep: an option takes several values, `overrides` has lists."""
-    return _with_options(command, lambda one: str, _list, " Several values sweep: 1,2,4.")
+    """The same for commands that sweep: an option takes several values, `overrides` has lists, and
+    the seed is the command's own affair."""
+    words = " Several values sweep: 1,2,4."
+    return _with_options(command, lambda one: str, _list, words, left_out=("seed",))
 
 
 def _with_options(
     command: Command,
     kind: Callable[[Declaration], Any],
     read: Callable[[Declaration, Any], Any],
-    more_help: str,
+    more_help: str = "",
+    left_out: Collection[str] = (),
 ) -> Command:
     signature = inspect.signature(command, eval_str=True)
     own = [one for one in signature.parameters.values() if one.name != "overrides"]
-    taken = {one.name for one in own}  # a command may have an option of its own, such as --seed
+    taken = {*left_out, *(one.name for one in own)}
     settings = {name: one for name, one in declarations().items() if name not in taken}
     added = [
         _parameter(one, kind(one), more_help if one.type is not str else "")

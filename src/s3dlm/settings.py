@@ -45,17 +45,19 @@ class Settings:
     )
     reveal: str = setting(
         SCHEDULE,
-        "how many positions a step reveals: as scheduled, or all that a rule finds sure",
+        "how many positions a step reveals: as scheduled, or all that a rule considers sure",
         choices=lambda: REVEALS,
     )
     reveal_threshold: float = setting(
-        0.98, "reveal='threshold': the least probability of a sampled token", low=0, high=1
+        0.98, "with reveal=threshold: the least probability of a sampled token", low=0, high=1
     )
     reveal_factor: float = setting(
-        1.0, "reveal='factor': the n-th token needs a probability of 1 − factor/(n + 1)", low=0
+        1.0, "with reveal=factor: the n-th token needs a probability of 1 − factor/(n + 1)", low=0
     )
     reveal_bound: float = setting(
-        0.1, "reveal='entropy': what the entropies of one step may add up to, in nats", low=0
+        0.1,
+        "with reveal=entropy: the most that the entropies of one step may add up to, in nats",
+        low=0,
     )
     seed: int = setting(0, "same seed, same answer", low=0, high=2**63 - 1)
 

@@ -39,10 +39,10 @@ class Method:
     pruned: bool = False  # the population is halved again and again in the first half of the run
 
     particles: int = setting(
-        4, "N: partly denoised answers kept after every step", low=1, high=65536
+        4, "partly denoised answers kept after every step (N)", low=1, high=65536
     )
-    branching: int = setting(2, "b: children per particle and step", low=1, high=1024)
-    lam: float = setting(1.0, "λ: how strongly scores tilt the weights, exp(λ·score)", low=0)
+    branching: int = setting(2, "children per particle and step (b)", low=1, high=1024)
+    lam: float = setting(1.0, "how strongly scores tilt the weights: λ in exp(λ·score)", low=0)
     verifier: str = setting(
         "paper", "the verifier: paper, plus, a TOML file of weights, or an installed verifier"
     )
