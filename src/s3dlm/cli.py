@@ -20,6 +20,7 @@ from s3dlm.options import with_settings
 if TYPE_CHECKING:
     from s3dlm.engine import Result
     from s3dlm.models.base import Model
+    from s3dlm.models.registry import Known
     from s3dlm.settings import Settings
 
 app = typer.Typer(
@@ -151,14 +152,15 @@ def methods(as_json: AsJson = False) -> None:
         typer.echo(json.dumps({name: dataclasses.asdict(row) for name, row in rows.items()}))
         return
     population = {"one": "1", "product": "N·b", "particles": "N"}
+    scored = {"never": "never", "at the end": "end", "every step": "steps"}
     _table(
-        ["method", "particles", "children", "scored", "weight", "resample", "select"],
+        ["method", "size", "children", "scored", "weight", "resample", "select"],
         [
             [
                 name,
                 population[row.population],
                 "b" if row.branches else "1",
-                row.scored,
+                scored[row.scored],
                 row.weight,
                 row.resampling or "keep",
                 row.selection,
@@ -189,27 +191,22 @@ def models(as_json: AsJson = False) -> None:
         typer.echo(json.dumps(plain))
         return
     _table(
-        ["model", "family", "size", "support", "on disk", "notes"],
-        [
-            [
-                row.name,
-                row.family,
-                row.size,
-                row.support,
-                (row.revision or "yes")[:12] if row.cached else "",
-                row.notes,
-            ]
-            for row in rows
-        ],
+        ["model", "size", "notes"],
+        [[row.name, row.size, _notes(row)] for row in rows],
     )
     typer.echo()
     _table(
-        ["family", "model types", "attention", "mask id from", "what was proven"],
-        [
-            [one.family, ", ".join(one.model_types), one.attention, one.mask_id, one.proven]
-            for one in kinds
-        ],
+        ["family", "model types", "what was proven"],
+        [[one.family, ", ".join(one.model_types), one.proven] for one in kinds],
     )
+    typer.echo("\nAttention, mask ids and more: --json, docs/models.md")
+
+
+def _notes(row: Known) -> str:
+    """The family, how it is supported if not natively, what is on this disk, and remarks."""
+    support = "" if row.support == "native" else row.support
+    disk = f"on disk ({row.revision[:12]})" if row.revision else "on disk" if row.cached else ""
+    return "; ".join(part for part in (row.family, support, row.notes, disk) if part)
 
 
 @app.command()
@@ -248,7 +245,7 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in headings:
-        table.add_column(heading, no_wrap=heading in ("method", "model"))
+        table.add_column(heading, no_wrap=heading in ("method", "model", "size"))
     for row in rows:
         table.add_row(*row)
     Console().print(table)
