@@ -53,7 +53,9 @@ def padded(model: Transformer, tokens: torch.Tensor, total: int) -> torch.Tensor
 
 @pytest.mark.parametrize("config", [SMALL, GROUPED], ids=["plain", "grouped"])
 @pytest.mark.parametrize("length", [1, 33, 64, 190])
-def test_neither_the_batch_nor_padding_changes_a_bit(config: TransformerConfig, length: int) -> None:
+def test_neither_the_batch_nor_padding_changes_a_bit(
+    config: TransformerConfig, length: int
+) -> None:
     check(network(config), some_tokens(32, length), [1, 2, 3, 8])
 
 
