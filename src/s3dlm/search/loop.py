@@ -58,12 +58,12 @@ def search(
     blocks = 0
     for t in range(process.steps):
         before, blocks = blocks, process.blocks_done(particles.canvas.tokens)
-        acts = _acts(process, method, t, blocks > before)
+        acts = _acts(process, method, t, entered=blocks > before)
         branching = method.children if acts else 1
         children = expand(process, particles, branching, method.child_sampling, t, rng)
         if pinned:
             _follow(children, pinned[min(t, len(pinned) - 1)])
-        now = _Moment.of(t, process, method, children, acts)
+        now = _Moment.of(t, process, method, children, acts=acts)
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
         clean = process.look_ahead(children.canvas, prediction)
         scores = scorer(clean, str(now)) if now.scored else Scores.missing(len(children))
@@ -78,7 +78,7 @@ def search(
     return Outcome(particles, clean.take(survivors), scores.take(survivors), nfe, nfe_logical)
 
 
-def _acts(process: Process, method: Method, step: int, entered: bool) -> bool:
+def _acts(process: Process, method: Method, step: int, *, entered: bool) -> bool:
     """Whether a method branches at this step, and then scores and resamples if it ever does. With
     cadence='block' it does where a block ends; without a schedule nobody knows that in advance, so
     it does when all particles have left a block."""
@@ -100,7 +100,7 @@ class _Moment:
 
     @classmethod
     def of(
-        cls, step: int, process: Process, method: Method, children: Children, acts: bool
+        cls, step: int, process: Process, method: Method, children: Children, *, acts: bool
     ) -> _Moment:
         done, whole = step + 1, process.steps
         if process.adaptive:
