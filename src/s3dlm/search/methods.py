@@ -151,7 +151,7 @@ class Method:
             "ess_threshold": keeps or ("its population shrinks on schedule" if self.pruned else ""),
             "cadence": keeps,
             "child_sampling": one or self._ignores_child_sampling(),
-            "selection": one or self._ignores_selection(),
+            "selection": self._ignores_selection(),
         }
         return {name: reason for name, reason in reasons.items() if reason}
 
@@ -165,6 +165,8 @@ class Method:
 
     def _ignores_selection(self) -> str:
         selection = SELECTIONS[self.selection]
+        if self.population == "one" and not selection.from_steps:
+            return "it decodes one answer"
         carried = self.resampling is None or self.ess_threshold is not None
         if selection.needs_weights and not (carried and self.weight != "none"):
             return "its survivors carry equal weights"
@@ -173,12 +175,8 @@ class Method:
         return ""
 
     def _ignores_lam(self) -> str:
-        if self.scored == "never":
-            return UNVERIFIED
         if not WEIGHTS[self.weight].uses_lam:
-            return "its weights do not use λ"
-        if self.resampling is None and self.selection == "heaviest":
-            return "the heaviest text is the same for every λ"
+            return UNVERIFIED if self.scored == "never" else "its weights do not use λ"
         return ""
 
     def most_nfe(self) -> str:
@@ -233,12 +231,12 @@ for _name, _method in {
         scored="never",
     ),
     "tilting": Method(
-        summary="K = N·b independent trajectories, the one with the heaviest exp(λ·score)",
+        summary="K = N·b independent trajectories, a vote weighted by exp(λ·score)",
         source="S³, ablation",
         population="product",
         scored="at the end",
         weight="tilt",
-        selection="heaviest",
+        selection="weighted",
     ),
     "look_ahead": Method(
         summary="search with look-ahead scores; the N best are kept at every step",
@@ -288,6 +286,21 @@ for _name, _method in {
         resampling="systematic",
         ess_threshold=0.5,
         cadence="block",
+    ),
+    "path_likelihood": Method(
+        summary="s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)",
+        source="path log-likelihood, Liu et al. 2026",
+        branches=True,
+        scored="never",
+        weight="path",
+        resampling="ssp",
+    ),
+    "temporal_vote": Method(
+        summary="one trajectory, a vote of the look-ahead texts of all its steps, later ones heavier",
+        source="temporal self-consistency, Wang et al. 2025",
+        population="one",
+        scored="never",
+        selection="temporal",
     ),
     "particle_gibbs": Method(
         summary="b conditional sweeps of N particles around a kept trajectory",
