@@ -216,7 +216,7 @@ def _votes_of_steps(one: Running) -> list[Survivor]:
 
 def _passing(one: Running, text: str, confidence: float, **known: Any) -> Survivor:
     """A look-ahead text as a survivor; its confidence stands in for a path NLL."""
-    usual = {"tokens": 0, "score": None, "parts": {}, "log_weight": 0.0}
+    usual: dict[str, Any] = {"tokens": 0, "score": None, "parts": {}, "log_weight": 0.0}
     nll = -math.log(max(confidence, 1e-9))
     answer = _answer(one.job, text)
     return Survivor(text=text, answer=answer, nll=nll, confidence=confidence, **{**usual, **known})
