@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -152,7 +153,8 @@ def _print_page(made: Page, as_json: bool) -> None:
         ]
         typer.echo(json.dumps({"tables": plain, "page": str(made.path)}, ensure_ascii=False))
         return
-    for grid in made.grids[:2]:
-        commands.print_table(grid.columns, grid.rows, grid.title)
+    for grid in made.grids[:2]:  # a terminal has no room for intervals
+        rows = [[re.sub(r" \[[^]]*\]", "", cell) for cell in row] for row in grid.rows]
+        commands.print_table(grid.columns, rows, grid.title)
     for line in (*made.notes, f"page: {made.path.resolve()}"):
         typer.echo(line)
