@@ -94,4 +94,4 @@ def keeps_revealed_tokens(settings: Settings) -> bool:
     method = settings.method
     selection = SELECTIONS[method.selection]
     from_elsewhere = selection.from_all_seen or selection.from_steps
-    return method.sweeps == 1 and not method.repairs and not from_elsewhere
+    return method.sweeps == 1 and not method.has_rounds and not from_elsewhere

@@ -17,7 +17,7 @@ Kind = Literal["ours", "control", "other", "leave-one-out"]
 Given = Mapping[str, Any]
 
 OURS = "best"
-CONTROLS = ("restarts", "verified_best_of_k")  # what `best` is compared with at equal NFE
+CONTROLS = ("restarts", "verified_best_of_k", "moves", "lambda_0")  # compared with at equal NFE
 REVEAL: Given = {"reveal": "threshold"}
 
 
@@ -49,11 +49,15 @@ BUDGETED = _over("budget", BUDGETS)
 COUNTS = (2, 4, 8, 16, 32)
 TRAJECTORIES = _over("particles", COUNTS, branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
-PIECES: Given = {**REVEAL, "verifier": "plus", "child_sampling": "distinct"}
+PIECES: Given = {**REVEAL, "verifier": "plus", "child_sampling": "distinct", "branching": 1}
+ON: Given = {
+    **REVEAL,
+    "rounds": 0,
+}  # `best` goes on until the verifier is satisfied or all is spent
 
 
-def _control(name: str, what: str, points: tuple[Given, ...], **more: Any) -> Entry:
-    return Entry(name, "control", "verified_best_of_k", points, {**PIECES, **more}, what)
+def _control(name: str, what: str, **more: Any) -> Entry:
+    return Entry(name, "control", "verified_best_of_k", BUDGETED, {**PIECES, **more}, what)
 
 
 def _other(
@@ -64,34 +68,33 @@ def _other(
 
 
 def _without(piece: str, **overrides: Any) -> Entry:
-    given = {**REVEAL, **overrides}
+    given = {**ON, **overrides}
     what = f"`{OURS}` without {piece}"
     name = f"no_{piece.replace(' ', '_').replace('-', '_')}"
     return Entry(name, "leave-one-out", OURS, BUDGETED, given, what, problems=150, seeds=1)
 
 
 _ENTRIES = (
-    Entry(OURS, "ours", OURS, BUDGETED, REVEAL, "the method of this package"),
-    _control(
-        "restarts",
-        "rounds of fresh samples with all of `best`'s pieces but the search",
-        BUDGETED,
-        particles=4,
-        branching=1,
-    ),
+    Entry(OURS, "ours", OURS, BUDGETED, ON, "the method of this package"),
+    _control("restarts", "rounds of four fresh samples, the best by score", particles=4),
     _control(
         "verified_best_of_k",
-        "K samples at once with all of `best`'s pieces but the search, then repairs",
-        tuple({"budget": budget, "particles": max(2, budget // 4)} for budget in BUDGETS),
-        branching=1,
+        "as many samples at once as the budget pays for, the best by score",
+        particles=64,
+        rounds=1,
+    ),
+    _control(
+        "moves",
+        "rounds of four re-masked texts without a search inside, the best by score",
+        particles=4,
         hiding="rest",
     ),
-    Entry("lambda_0", "control", OURS, BUDGETED, {**REVEAL, "lam": 0.0}, "`best` with λ = 0"),
+    Entry("lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0"),
     _without("adaptive reveal", reveal="schedule"),
     _without("plus verifier", verifier="paper"),
     _without("differing children", child_sampling="independent"),
     _without("best-seen ending", selection="verified"),
-    _without("stopping", stop="never"),
+    _without("stopping", stop_when="never"),
     _without("moves", hiding="all"),
     Entry(
         "plain",
@@ -115,6 +118,13 @@ _ENTRIES = (
         "temporal_vote",
         _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999)),
         "vote over the steps of one decoding",
+    ),
+    _other(
+        "remasking",
+        _over("rounds", (1, 2, 4, 8, 16)),
+        "one answer, random tokens hidden and denoised again, no verifier (ReMDM-style)",
+        method="baseline",
+        hiding="random",
     ),
     _other("best_of_k", TRAJECTORIES, "K samples, majority vote"),
     _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)"),

@@ -118,7 +118,7 @@ def _lead(found: Gap | None) -> tuple[str, str]:
 
 def against_controls(frontier: Frontier) -> Grid:
     """Our method at each of its budgets against the controls' curves at the same NFE."""
-    controls = [name for name in (*CONTROLS, "lambda_0") if name in frontier.curves]
+    controls = [name for name in CONTROLS if name in frontier.curves]
     ours = frontier.curves.get(OURS)
     rows = []
     for scope, tasks in frontier.scopes().items() if ours and controls else ():
