@@ -56,8 +56,9 @@ ON: Given = {
 }  # `best` goes on until the verifier is satisfied or all is spent
 
 
-def _control(name: str, what: str, **more: Any) -> Entry:
-    return Entry(name, "control", "verified_best_of_k", BUDGETED, {**PIECES, **more}, what)
+def _control(name: str, what: str, problems: int | None = None, **more: Any) -> Entry:
+    given = {**PIECES, **more}
+    return Entry(name, "control", "verified_best_of_k", BUDGETED, given, what, problems)
 
 
 def _other(
@@ -86,10 +87,13 @@ _ENTRIES = (
     _control(
         "moves",
         "rounds of four re-masked texts without a search inside, the best by score",
+        problems=250,
         particles=4,
         hiding="rest",
     ),
-    Entry("lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0"),
+    Entry(
+        "lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0", problems=250
+    ),
     _without("adaptive reveal", reveal="schedule"),
     _without("plus verifier", verifier="paper"),
     _without("differing children", child_sampling="independent"),

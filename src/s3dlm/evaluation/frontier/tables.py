@@ -184,8 +184,10 @@ def others(frontier: Frontier) -> Grid:
 
 
 def _reached(ours: Curve | None, point: Point, tasks: Sequence[str]) -> str:
-    found = nfe_to_reach(ours, tasks, point.accuracy(tasks).value) if ours else None
-    if ours is None or found is None:
+    if ours is None:
+        return "–"
+    found = nfe_to_reach(ours, tasks, point.accuracy(tasks).value)
+    if found is None:
         return "not reached"
     first = rising(ours.points, tasks)[0].nfe(tasks)
     return f"≤ {found:.1f}" if found <= first else f"{found:.1f}"
