@@ -184,7 +184,9 @@ def test_both_stages_as_a_user_types_them(app: typer.Typer, tmp_path: Path) -> N
 
     made = json.loads(call(app, str(out), "--count", "3", "--seeds", "2", *SMALL, "--json"))
     titles = [table["title"] for table in made["tables"]]
-    assert {"Accuracy over NFE", "What each piece is worth", "Other methods"} <= set(titles)
+    assert {"Accuracy over NFE", "What each piece is worth", "Other methods and controls"} <= set(
+        titles
+    )
     found = records.read(out / "test" / "s3")
     assert len(found) == 5 * 3 * 2
     assert not any("-validation-" in r.sample for r in found)
@@ -257,3 +259,12 @@ def test_a_lead_that_is_clear_is_emphasised() -> None:
     assert (text, p) == ("*+100.0 [+100.0, +100.0]", "< 0.001")
     assert tables._lead(None) == ("–", "–")
     assert math.isnan(Point({"countdown": {}}).nfe(TASK))
+
+
+def test_a_dearer_point_is_compared_with_our_dearest() -> None:
+    """Ours spends less there, so a lead of ours is no less than it says; a cheaper one has no peer."""
+    ours = Curve("best", (point([0.0] * 40, 8), point([1.0] * 40, 16)))
+    text, _ = tables._lead_at_most(point([0.0] * 40, 64), ours, TASK)
+    assert text == "*-100.0 [-100.0, -100.0] †"
+    assert tables._lead_at_most(point([0.0] * 40, 2), ours, TASK) == ("–", "–")
+    assert tables._lead_at_most(point([0.0] * 40, 16), ours, TASK)[0] == "*-100.0 [-100.0, -100.0]"

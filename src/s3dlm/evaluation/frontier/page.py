@@ -9,7 +9,7 @@ from pathlib import Path
 
 from s3dlm.errors import MissingExtraError, RecordError
 from s3dlm.evaluation import figures
-from s3dlm.evaluation.frontier import tables
+from s3dlm.evaluation.frontier import lengths, tables
 from s3dlm.evaluation.frontier.pictures import PICTURES
 from s3dlm.evaluation.frontier.tables import Frontier
 from s3dlm.evaluation.records import write_atomic
@@ -37,14 +37,29 @@ def write(frontier: Frontier, folder: Path, command: Sequence[str], into: Path |
             f"{folder} has no task on which every entry has records; run the same command again "
             "until it is finished"
         )
-    table, by_n = tables.series(frontier), tables.length_series(frontier)
-    grids = tables.all_tables(frontier, table, by_n)
+    table, by_n = tables.series(frontier), lengths.series(frontier)
+    grids = _tables(frontier, table, by_n)
     drawn, notes = _draw(table, by_n, folder / "figures")
     write_atomic(folder / FILE, _text(frontier, grids, drawn, "figures", command))
     if into is not None:
         _draw(table, by_n, into.parent / "images")
         _insert(into, _text(frontier, grids, drawn, "images", command))
     return Page(folder / FILE, grids, notes)
+
+
+def _tables(frontier: Frontier, table: Table, by_n: Table) -> list[Grid]:
+    """Every table that the run has data for, in reading order."""
+    found = [
+        tables.curves(table),
+        tables.against_controls(frontier),
+        tables.leave_one_out(frontier),
+        tables.others(frontier),
+        tables.per_task(table),
+        lengths.by_length(by_n),
+        lengths.to_reach(frontier),
+        tables.cost(frontier),
+    ]
+    return [grid for grid in found if grid.rows]
 
 
 def _draw(table: Table, by_n: Table, folder: Path) -> tuple[list[str], list[str]]:
@@ -77,10 +92,13 @@ def _text(
     )
     parts = [
         f"Made by `s3dlm {shlex.join(command)}` on {plan.model} (weights {plan.fingerprint}), split "
-        f"{plan.split}, seeds {', '.join(map(str, plan.seeds))}; problems: {counts}. Entries that are not "
-        f"ours or a control use fewer of them; the last table says how many samples each has. {chosen} "
+        f"{plan.split}, seeds {', '.join(map(str, plan.seeds))}; problems: {counts}. Some entries use "
+        f"fewer of them; the last table has the number of samples of each. {chosen} "
         "The verifier checks Countdown and Sudoku exactly, so accuracy there is coverage.",
-        *(f"![{PICTURES[name][1]}]({where}/{name}.png)\n\n{PICTURES[name][1]}" for name in drawn),
+        *(
+            f"![{name.replace('_', ', by ')}]({where}/{name}.png)\n\n{PICTURES[name][1]}"
+            for name in drawn
+        ),
         *(markdown_table(grid) for grid in grids),
     ]
     return "\n\n".join(parts) + "\n"

@@ -108,7 +108,7 @@ def _line(axis: Any, table: Table, scope: str, label: str, *, bars: bool) -> Non
         nfe, value, yerr=np.vstack([value - low, high - value]) if bars else None, label=label,
         color=colour, marker=marker, linestyle=line, markersize=5 if strong else 4,
         linewidth=2.0 if label == "best" else 1.3 if strong else 0.9, elinewidth=0.6, capsize=1.5,
-        zorder=3 if label == "best" else 2 if strong else 1,
+        alpha=1.0 if strong else 0.75, zorder=3 if label == "best" else 2 if strong else 1,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The frontier's tables: curves, differences at equal NFE, leave-one-out, chains by length, cost."""
+"""The frontier's tables: curves, differences at equal NFE, leave-one-out, other methods, cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from s3dlm.evaluation.frontier.curves import (
     Curve,
     Gap,
     Point,
-    accuracy_at,
     gap,
     nfe_to_reach,
     rising,
@@ -20,10 +19,9 @@ from s3dlm.evaluation.frontier.entries import CONTROLS, ENTRIES, OURS, Entry
 from s3dlm.evaluation.frontier.stages import Chosen
 from s3dlm.evaluation.series import Table
 from s3dlm.evaluation.summary import Evaluation
-from s3dlm.evaluation.tables import Grid, number, percent, title_of
+from s3dlm.evaluation.tables import Grid, percent, title_of
 
 BY_LENGTH = "chain"  # its problems have groups n=2 … n=10; it is no part of the mean
-SHOWN_BY_LENGTH = ("greedy", "best_of_k", "restarts", "s3", OURS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +59,9 @@ def series(frontier: Frontier) -> Table:
     rows = []
     for scope, tasks in frontier.scopes().items():
         for name, curve in frontier.curves.items():
-            for number_, point in enumerate(curve.points):
+            for number, point in enumerate(curve.points):
                 value = point.accuracy(tasks)
-                where = (scope, name, frontier.entry(name).kind, number_)
+                where = (scope, name, frontier.entry(name).kind, number)
                 rows.append((*where, point.nfe(tasks), value.value, value.low, value.high))
     columns = ("scope", "label", "kind", "point", "nfe", "accuracy", "low", "high")
     return Table("frontier", columns, tuple(rows))
@@ -99,12 +97,12 @@ def per_task(table: Table) -> Grid:
     for label in map(str, table.values("label")):
         point = ENTRIES[label].tuned_at
         found = [table.where(scope=scope, label=label, point=point) for scope in scopes]
-        rows.append((f"`{label}`", *(_short(some[0]) if some else "–" for some in found)))
+        rows.append((f"`{label}`", *(short(some[0]) if some else "–" for some in found)))
     note = "Accuracy in per cent @ mean NFE at the middle point of each entry."
     return Grid("per_task", "Every task at the middle point", ("Entry", *scopes), tuple(rows), note)
 
 
-def _short(row: Mapping[str, object]) -> str:
+def short(row: Mapping[str, object]) -> str:
     return f"{100 * float(str(row['accuracy'])):.1f} @ {float(str(row['nfe'])):.1f}"
 
 
@@ -169,18 +167,31 @@ def others(frontier: Frontier) -> Grid:
     rows = []
     for curve in frontier.of_kind("other", "control"):
         best = max(curve.points, key=lambda point: point.accuracy(tasks).value)
-        found = gap(best, ours, tasks) if ours else None
         accuracy = f"{percent(best.accuracy(tasks))} @ {best.nfe(tasks):.1f}"
         what = frontier.entry(curve.name).what
-        rows.append((f"`{curve.name}`", what, accuracy, _reached(ours, best, tasks), *_lead(found)))
+        needed, lead = _reached(ours, best, tasks), _lead_at_most(best, ours, tasks)
+        rows.append((f"`{curve.name}`", what, accuracy, needed, *lead))
     columns = (
         "Entry", "What it is", "Best point", f"NFE of `{OURS}` for that", f"Δ vs `{OURS}`", "p",
     )  # fmt: skip
     note = (
         f"The highest point of each curve on the mean of the tasks, the NFE at which `{OURS}` reaches "
-        f"the same accuracy, and the difference to `{OURS}` at equal NFE (–: outside `{OURS}`'s curve)."
+        f"the same accuracy, and the difference to `{OURS}` at equal NFE. †: even the dearest point of "
+        f"`{OURS}` spends less and is compared as it is; –: its cheapest point spends more."
     )
-    return Grid("others", "Other methods", columns, tuple(rows), note)
+    return Grid("others", "Other methods and controls", columns, tuple(rows), note)
+
+
+def _lead_at_most(point: Point, ours: Curve | None, tasks: Sequence[str]) -> tuple[str, str]:
+    """A point's lead over our curve at its NFE, or over our dearest point if that spends less."""
+    found = gap(point, ours, tasks) if ours else None
+    if found is not None or ours is None:
+        return _lead(found)
+    dearest = rising(ours.points, tasks)[-1]
+    if dearest.nfe(tasks) > point.nfe(tasks):
+        return _lead(None)
+    text, p = _lead(same_budget(point, dearest, tasks))
+    return f"{text} †", p
 
 
 def _reached(ours: Curve | None, point: Point, tasks: Sequence[str]) -> str:
@@ -191,76 +202,6 @@ def _reached(ours: Curve | None, point: Point, tasks: Sequence[str]) -> str:
         return "not reached"
     first = rising(ours.points, tasks)[0].nfe(tasks)
     return f"≤ {found:.1f}" if found <= first else f"{found:.1f}"
-
-
-def lengths(frontier: Frontier) -> dict[str, set[str]]:
-    """The problems of each chain length, shortest first."""
-    found: dict[str, set[str]] = {}
-    for sample in frontier.run.samples.get(BY_LENGTH, ()):
-        found.setdefault(sample.group, set()).add(sample.id)
-    return dict(sorted(found.items(), key=lambda item: int(item[0].partition("=")[2] or 0)))
-
-
-def length_series(frontier: Frontier) -> Table:
-    """Accuracy over the number of steps, each curve at the NFE that our method spends there."""
-    rows: list[tuple[object, ...]] = []
-    groups = lengths(frontier) if BY_LENGTH in frontier.tasks and OURS in frontier.curves else {}
-    middle = ENTRIES[OURS].tuned_at
-    for group, samples in groups.items():
-        parts = {name: _within(c, samples) for name, c in frontier.curves.items()}
-        ours = parts[OURS]
-        if len(ours.points) <= middle or not ours.points[middle].tasks:
-            continue
-        nfe = ours.points[middle].nfe([BY_LENGTH])
-        for name in SHOWN_BY_LENGTH:
-            part = parts.get(name)
-            if part and all(BY_LENGTH in point.tasks for point in part.points):
-                accuracy = accuracy_at(part, [BY_LENGTH], nfe)
-                spent = [point.nfe([BY_LENGTH]) for point in part.points]
-                used = min(max(nfe, min(spent)), max(spent))
-                rows.append((name, int(group.partition("=")[2]), used, accuracy, len(samples)))
-    return Table("by_length", ("label", "n", "nfe", "accuracy", "problems"), tuple(rows))
-
-
-def _within(curve: Curve, samples: set[str]) -> Curve:
-    return curve.where(lambda task, sample: task == BY_LENGTH and sample in samples)
-
-
-def by_length(table: Table) -> Grid:
-    """Accuracy on chains of n steps at equal NFE."""
-    steps = sorted(int(str(n)) for n in table.values("n"))
-    rows = []
-    for label in map(str, table.values("label")):
-        found = {int(str(row["n"])): row for row in table.where(label=label)}
-        rows.append((f"`{label}`", *(_short(found[n]) if n in found else "–" for n in steps)))
-    note = (
-        f"Accuracy in per cent @ NFE. Every curve is read at the NFE that `{OURS}` spends on that length "
-        "at its middle budget, or at its own nearest end."
-    )
-    columns = ("Entry", *(f"n = {n}" for n in steps))
-    return Grid("by_length", "Chains over their number of steps", columns, tuple(rows), note)
-
-
-def to_reach(frontier: Frontier) -> Grid:
-    """What our method needs for the restarts' best accuracy, by chain length."""
-    rows = []
-    names = {OURS, CONTROLS[0]} <= set(frontier.curves) and BY_LENGTH in frontier.tasks
-    for group, samples in lengths(frontier).items() if names else ():
-        ours, theirs = (_within(frontier.curves[name], samples) for name in (OURS, CONTROLS[0]))
-        if not all(point.tasks for point in (*ours.points, *theirs.points)):
-            continue
-        tasks = [BY_LENGTH]
-        top = max(theirs.points, key=lambda p: (p.accuracy(tasks).value, -p.nfe(tasks)))
-        accuracy, spent = top.accuracy(tasks).value, top.nfe(tasks)
-        needed = nfe_to_reach(ours, tasks, accuracy)
-        shown = (
-            ("not reached", "–") if needed is None else (number(needed), f"{needed / spent:.2f}")
-        )
-        cells = (f"{100 * accuracy:.1f} @ {spent:.1f}", *shown)
-        rows.append((group, str(len(samples)), *cells))
-    columns = ("Length", "Problems", f"`{CONTROLS[0]}`, best point", f"NFE of `{OURS}`", "Ratio")
-    note = f"NFE at which `{OURS}` reaches the restarts' highest accuracy, by linear interpolation over log NFE."
-    return Grid("to_reach", "NFE for the same accuracy on chains", columns, tuple(rows), note)
 
 
 def cost(frontier: Frontier) -> Grid:
@@ -278,18 +219,3 @@ def cost(frontier: Frontier) -> Grid:
     columns = ("Entry", "Chosen on validation", "Samples", "NFE in all")
     note = "NFE as each search needs them by itself; canvases that several searches share are computed once."
     return Grid("cost", "Settings and cost", columns, tuple(rows), note)
-
-
-def all_tables(frontier: Frontier, table: Table, by_n: Table) -> list[Grid]:
-    """Every table that the run has data for, in reading order."""
-    found = [
-        curves(table),
-        against_controls(frontier),
-        leave_one_out(frontier),
-        others(frontier),
-        per_task(table),
-        by_length(by_n),
-        to_reach(frontier),
-        cost(frontier),
-    ]
-    return [grid for grid in found if grid.rows]
