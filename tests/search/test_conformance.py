@@ -67,7 +67,7 @@ def test_every_method_keeps_the_contract(method: str) -> None:
     assert masked == sorted(masked, reverse=True)
     assert masked[-1] == 0
     assert len(result.survivors) == plan.survivors(settings.steps - 1, settings.steps)
-    if plan.selection != "best_seen":
+    if plan.selection not in ("best_seen", "temporal"):  # these choose among other texts as well
         assert result.text in [one.text for one in result.survivors]
     assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]
     starts = result.nfe - sum(step.nfe for step in steps)

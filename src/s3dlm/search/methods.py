@@ -180,7 +180,7 @@ class Method:
             "ess_threshold": keeps or ("its population shrinks on schedule" if self.pruned else ""),
             "cadence": keeps,
             "child_sampling": one or self._ignores_child_sampling(),
-            "selection": one or self._ignores_selection(),
+            "selection": self._ignores_selection(),
             **self._ignores_in_rounds(),
         }
         return {name: reason for name, reason in reasons.items() if reason}
@@ -226,6 +226,8 @@ class Method:
 
     def _ignores_selection(self) -> str:
         selection = SELECTIONS[self.selection]
+        if self.population == "one" and not selection.from_steps:
+            return "it decodes one answer"
         carried = self.resampling is None or self.ess_threshold is not None
         if selection.needs_weights and not (carried and self.weight != "none"):
             return "its survivors carry equal weights"
@@ -234,14 +236,10 @@ class Method:
         return ""
 
     def _ignores_lam(self) -> str:
-        if self.scored == "never":
-            return UNVERIFIED
         if self.has_rounds and self.hiding != "all" and self.keep in SCORED_KEEPS:
             return ""
         if not WEIGHTS[self.weight].uses_lam:
-            return "its weights do not use λ"
-        if self.resampling is None and self.selection == "heaviest":
-            return "the heaviest text is the same for every λ"
+            return UNVERIFIED if self.scored == "never" else "its weights do not use λ"
         return ""
 
     def most_nfe(self) -> str:
@@ -298,12 +296,12 @@ for _name, _method in {
         scored="never",
     ),
     "tilting": Method(
-        summary="K = N·b independent trajectories, the one with the heaviest exp(λ·score)",
+        summary="K = N·b independent trajectories, a vote weighted by exp(λ·score)",
         source="S³, ablation",
         population="product",
         scored="at the end",
         weight="tilt",
-        selection="heaviest",
+        selection="weighted",
     ),
     "look_ahead": Method(
         summary="search with look-ahead scores; the N best are kept at every step",
@@ -353,6 +351,21 @@ for _name, _method in {
         resampling="systematic",
         ess_threshold=0.5,
         cadence="block",
+    ),
+    "path_likelihood": Method(
+        summary="s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)",
+        source="path log-likelihood, Liu et al. 2026",
+        branches=True,
+        scored="never",
+        weight="path",
+        resampling="ssp",
+    ),
+    "temporal_vote": Method(
+        summary="one trajectory, a vote of the look-ahead texts of all its steps, later ones heavier",
+        source="temporal self-consistency, Wang et al. 2025",
+        population="one",
+        scored="never",
+        selection="temporal",
     ),
     "particle_gibbs": Method(
         summary="b conditional sweeps of N particles around a kept trajectory",
