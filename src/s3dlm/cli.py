@@ -133,8 +133,9 @@ def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
     else:
         typer.echo(result.text)
         answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
+        chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
         typer.echo(
-            f"\n{answer}  ({result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
+            f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
             f"{result.nfe_logical} without sharing; {result.seconds:.2f} s)",
             err=True,
         )
@@ -254,6 +255,7 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 # Commands that live beside what they call; each module has a `register(app)`.
 _OTHERS = (
     "s3dlm.evaluation.commands",
+    "s3dlm.evaluation.calibrate_command",
     "s3dlm.server.commands",
     "s3dlm.integrations.commands",
 )
