@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from s3dlm.errors import S3dlmError
-from s3dlm.options import with_settings
+from s3dlm.options import UnsafeCode, with_settings
 
 if TYPE_CHECKING:
     from s3dlm.engine import Result
@@ -71,6 +71,7 @@ def generate(
     trace: Annotated[Path | None, _flag("Write every step to this file, as JSON lines.")] = None,
     timings: Annotated[bool, _flag("Print where the time went.", "--timings")] = False,
     quiet: Annotated[bool, _flag("Print only the answer.", "--quiet", "-q")] = False,
+    unsafe_code: UnsafeCode = False,
 ) -> None:
     """Answer one prompt and watch the search. Settings left out are the model's own.
 
