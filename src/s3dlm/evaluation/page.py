@@ -37,6 +37,7 @@ NAMES = {  # section names in the navigation bar
     "score_heat": "Heat map",
     "density_quality": "Density",
     "best_of_k_bound": "Bound",
+    "in_fit": "Fitted on",
     "probability": "Probability",
     "reliability": "Reliability",
     "failures": "Failures",

@@ -11,7 +11,16 @@ from typing import Any
 
 from s3dlm import answers, tasks, verifier
 from s3dlm.errors import MissingExtraError
-from s3dlm.evaluation import comparisons, figures, page, probability, series, summary, tables
+from s3dlm.evaluation import (
+    comparisons,
+    figures,
+    in_fit,
+    page,
+    probability,
+    series,
+    summary,
+    tables,
+)
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.probability import Sureness
 from s3dlm.evaluation.records import Candidate, write_atomic
@@ -101,6 +110,7 @@ def write(
     drawn, notes = _draw(run, target / "figures", grading or "fixed", sure)
     grids = _tables(run, against, sure)
     verdict = comparisons.verdict(run, against) or ["This run has no two methods to compare."]
+    verdict = [*verdict, *in_fit.warnings(in_fit.in_fit(run))]
     facts = _facts(run, grading or "fixed")
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
     if run.failures:
@@ -127,11 +137,10 @@ def read(folders: Sequence[Path], grading: str | None = None) -> Evaluation:
 
 
 def _tables(run: Evaluation, against: str, sure: Sequence[Sureness]) -> list[Grid]:
-    """Every table, with that of the probabilities before the failures."""
-    grids = tables.all_tables(run, comparisons.comparisons(run, against))
-    last = [grid for grid in grids if grid.key == "failures"]
-    sureness = [probability.table(sure)] if sure else []
-    return [*(grid for grid in grids if grid not in last), *sureness, *last]
+    """Every table that has rows, in reading order."""
+    first = tables.all_tables(run, comparisons.comparisons(run, against))
+    others = (in_fit.table(in_fit.in_fit(run)), probability.table(sure), tables.failures(run))
+    return [*first, *(grid for grid in others if grid.rows)]
 
 
 def _draw(
@@ -283,6 +292,7 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
         "Temperature and λ of each method were chosen on the validation split "
         "([how](protocols.md#tuning)) and are listed at the end.",
         *comparisons.verdict(run, against),
+        *in_fit.warnings(in_fit.in_fit(run)),
         *(markdown_table(grid) for grid in grids),
         "## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
     ]
