@@ -162,7 +162,7 @@ def fit_answers(answers: Iterable[Answer]) -> AnswerCalibration:
     features = np.array(
         [(a.score, a.agreement, typical if a.confidence is None else a.confidence) for a in known]
     )
-    score, agreement, confidence, intercept = map(float, _logistic(features, right))
+    score, agreement, confidence, intercept = map(float, _rising(features, right))
     return AnswerCalibration(intercept, score, agreement, confidence, typical)
 
 
@@ -179,6 +179,20 @@ def cross_fitted(answers: Sequence[Answer], folds: int = 5) -> list[float]:
         else 0.0
         for a in known
     ]
+
+
+def _rising(features: NDArray[np.float64], right: Sequence[bool]) -> NDArray[np.float64]:
+    """As `_logistic`, without negative weights: more of a feature is never worse. With few answers a
+    negative weight is chance, so the feature with the lowest one is left out until none is left."""
+    spread = features.std(axis=0)
+    weights, kept = np.zeros(features.shape[1] + 1), list(range(features.shape[1]))
+    while True:
+        found = _logistic(features[:, kept], right)
+        strength = found[:-1] * spread[kept]
+        if not kept or strength.min() >= 0:
+            weights[[*kept, -1]] = found
+            return weights
+        del kept[int(strength.argmin())]
 
 
 def _logistic(
