@@ -18,8 +18,9 @@ import numpy as np
 
 from s3dlm import answers, tasks
 from s3dlm.diffusion import MaskedDiffusion
-from s3dlm.errors import PromptError, shown
+from s3dlm.errors import PromptError, VerifierError, shown
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
+from s3dlm.models.calibrations import Fit
 from s3dlm.models.forward import Rows
 from s3dlm.result import Result
 from s3dlm.schedule import reveals
@@ -33,6 +34,7 @@ from s3dlm.search.select import SELECTIONS, Selection, Survivor, temporal_log_we
 from s3dlm.search.step import Outcome, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
+from s3dlm.verifier.calibration import AnswerCalibration
 
 Looks = tuple[Ints, Floats]  # clean canvases and the model's confidence in each
 GENERAL = "general"  # the verifier and the kind of answer of a prompt without a task
@@ -58,6 +60,7 @@ class Running:
     search: Search
     scorer: Scorer
     process: MaskedDiffusion
+    calibration: AnswerCalibration | None = None  # of the probability that the answer is right
     asked: list[Rows] | None = None  # None: nothing, it is busy or over
     batched: bool = False  # whether it asked for a list of predictions or for one
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
@@ -81,15 +84,17 @@ class Running:
 def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     settings = job.settings
-    process = _process(model, job)
-    verifier = _verifier(job)
+    process, fit = _process(model, job), _fit(model, job)
+    verifier = _verifier(job, fit)
     scorer = Scorer(verifier, job.question, process.label, process)
     if settings.method.budget is not None and settings.method.stop_when == "satisfied":
         scorer.enough = getattr(verifier, "satisfied_at", None)
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     sample_id = str(process.prompt.tolist()) if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
-    return Running(job, run_method(process, scorer, settings.method, rng), scorer, process)
+    calibration = None if fit is None else AnswerCalibration.from_dict(fit.weights)
+    search = run_method(process, scorer, settings.method, rng)
+    return Running(job, search, scorer, process, calibration)
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
@@ -149,11 +154,21 @@ def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill
     return tokenizer.chat(quoted(turns), prefill)
 
 
-def _verifier(job: Job) -> Verifier:
+def _fit(model: Model, job: Job) -> Fit | None:
+    """The calibration of this job's answers; the scores of a verifier of one's own have none. A
+    method that never scores is judged by the verifier that its calibration names."""
+    if job.verifier is not None:
+        return None
+    method = job.settings.method
+    scores = None if "verifier" in method.unused() else method.verifier
+    return model.calibrations.find(job.task, method.name, scores)
+
+
+def _verifier(job: Job, fit: Fit | None) -> Verifier:
     if job.verifier is not None:
         return as_verifier(job.verifier)
     weights = tasks.get(job.task).verifier if job.task is not None else GENERAL
-    return for_task(weights, job.settings.method.verifier)
+    return for_task(weights, job.settings.method.verifier if fit is None else fit.verifier)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
@@ -167,6 +182,7 @@ def finish(one: Running, outcome: Outcome) -> Result:
     seen = _all_seen(one) if one.selection.from_all_seen else []
     votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
     chosen = one.selection.choose(votes)
+    p_correct = _p_correct(one, chosen, survivors)
     seconds = time.perf_counter() - one.started
     known = {
         "forward": one.forward_seconds,
@@ -186,7 +202,26 @@ def finish(one: Running, outcome: Outcome) -> Result:
         task=one.job.task,
         settings=one.job.settings,
         ancestry=tuple(one.ancestry),
+        score=chosen.score,
+        confidence=chosen.confidence,
+        p_correct=p_correct,
     )
+
+
+def _p_correct(one: Running, chosen: Survivor, survivors: tuple[Survivor, ...]) -> float | None:
+    """The probability that the chosen answer is right; where there is no answer, none is."""
+    if one.calibration is None:
+        return None
+    if chosen.answer is None:
+        return 0.0
+    score = chosen.score
+    if score is None:  # by a method that never scores
+        try:
+            score = one.scorer.score_text(chosen.text, chosen.confidence)
+        except VerifierError:  # the answer is worth more than its probability
+            return None
+    agreement = sum(other.answer == chosen.answer for other in survivors) / len(survivors)
+    return one.calibration.p_correct(score, agreement, chosen.confidence)
 
 
 def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:

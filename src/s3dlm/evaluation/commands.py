@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from s3dlm.errors import SettingsError
-from s3dlm.options import lists_from_pairs, values_of, with_setting_lists
+from s3dlm.options import UnsafeCode, lists_from_pairs, values_of, with_setting_lists
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan
@@ -102,6 +102,7 @@ def eval_command(
     workers: Workers = None,
     fail_on_error: FailOnError = None,
     retry_failed: RetryFailed = False,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
@@ -146,6 +147,7 @@ def report_command(
     out: Annotated[
         Path | None, typer.Option(help="Output folder. Default: the run's; needed for several.")
     ] = None,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
@@ -189,6 +191,7 @@ def reproduce_command(
     workers: Workers = None,
     fail_on_error: FailOnError = None,
     retry_failed: RetryFailed = False,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, from evaluation to report.
@@ -226,6 +229,7 @@ def tune_command(
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Choose temperature and λ of every method on the validation split of generated tasks.

@@ -298,6 +298,29 @@ def _bound(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
     return figure
 
 
+def _reliability(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles, sharey=True)
+    for axis, task in zip(axes[0], tasks, strict=True):
+        axis.plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
+        for label in table.values("label"):
+            rows = table.where(task=task, label=label)
+            if not rows:
+                continue
+            colour, marker, _ = look(str(label))
+            count = _column(rows, "count")
+            axis.plot(
+                _column(rows, "p_correct"), _column(rows, "accuracy"), color=colour, alpha=0.5
+            )
+            axis.scatter(
+                _column(rows, "p_correct"), _column(rows, "accuracy"), color=colour, marker=marker,
+                s=6 + 60 * count / count.max(), label=str(label),
+            )  # fmt: skip
+        axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="p_correct")
+    axes[0][0].set_ylabel("accuracy")
+    _legend(figure, axes)
+    return figure
+
+
 PAINTERS: Mapping[str, Painter] = {
     "accuracy_nfe": _accuracy_nfe,
     "confidence": _confidence,
@@ -306,4 +329,5 @@ PAINTERS: Mapping[str, Painter] = {
     "score_heat": _score_heat,
     "density_quality": _density_quality,
     "best_of_k_bound": _bound,
+    "reliability": _reliability,
 }

@@ -89,6 +89,13 @@ class Scorer:
         self.seconds += time.perf_counter() - started
         return Scores.of([self.scores[key] for key in keys])
 
+    def score_text(self, text: str, confidence: float) -> float:
+        """The score of one text, outside a step."""
+        started = time.perf_counter()
+        self._learn([(text, confidence)], "the end")
+        self.seconds += time.perf_counter() - started
+        return self.scores[text, confidence].total
+
     def _learn(self, keys: Iterable[Key], where: str) -> None:
         """Scores of all that is new among these, each text read once if that is enough."""
         new = [key for key in keys if key not in self.scores]

@@ -162,6 +162,7 @@ class SearchReport(BaseModel):
     votes: int
     survivors: int
     score: float | None
+    p_correct: float | None  # None: the model has no calibration for the task and method
     seed: int
     seconds: float
 
