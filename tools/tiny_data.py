@@ -26,7 +26,7 @@ HONEST = {
     "equations": 0.0,
     "letters": 0.0,
 }  # the share of whole canvases; others a quarter
-CANVAS = {"chain": 96}  # gen_length; others 64
+CANVAS = {"chain": 144}  # gen_length; others 64
 LOWEST_RATIO = 0.15  # 1/t weighting is cut off below this mask ratio
 
 
@@ -199,7 +199,8 @@ class Feed:
         whole = rng.random() < HONEST.get(self.task, 0.25)
         length = max(row.size() for row in rows)
         if whole:
-            canvas = 128 if rng.random() < 0.08 else CANVAS.get(self.task, 64)
+            usual = CANVAS.get(self.task, 64)
+            canvas = max(128, usual) if rng.random() < 0.08 else usual
             rows = rows[: max(4, self.size // (canvas + 32))]
             length = max(len(row.prompt) for row in rows) + canvas
         target = np.full((len(rows), length), self.encoder.end)

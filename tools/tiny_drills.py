@@ -15,11 +15,11 @@ def equation_drills(rng: random.Random) -> Problem:
 
 def _lines(rng: random.Random) -> Problem:
     """Equations in the form of a chain, each independent of the one before."""
-    lines = ["Work:"]
-    for _ in range(7):
+    lines = []
+    for number in range(1, 6):
         value = rng.randint(2, chain.LARGEST_VALUE)
         sign, operand, result = chain.step(rng, value)
-        lines.append(f"{value} {sign} {operand} = {result}")
+        lines.append(f"Step {number}: {value} {sign} {operand} = {result}")
     return Problem("drill", "Start with", "\n".join(lines), "", "")
 
 

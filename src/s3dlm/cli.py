@@ -123,6 +123,12 @@ def _search(
     return cast("Result", result)
 
 
+def _why(result: Result) -> str:
+    """Why a search with a budget ended."""
+    reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
+    return reasons.get(result.stopped, "")
+
+
 def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         from s3dlm.trace import encode_result
@@ -135,7 +141,7 @@ def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
         answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
         typer.echo(
             f"\n{answer}  ({result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
-            f"{result.nfe_logical} without sharing; {result.seconds:.2f} s)",
+            f"{result.nfe_logical} without sharing; {result.seconds:.2f} s{_why(result)})",
             err=True,
         )
 

@@ -23,9 +23,9 @@ from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.forward import Rows
 from s3dlm.result import Result
 from s3dlm.schedule import reveals
-from s3dlm.search.ensemble import run_method
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
+from s3dlm.search.rounds import run_method
 from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Survivor
 from s3dlm.search.step import Outcome
@@ -67,7 +67,10 @@ def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     settings = job.settings
     process = _process(model, job)
-    scorer = Scorer(_verifier(job), job.question, process.label, process)
+    verifier = _verifier(job)
+    scorer = Scorer(verifier, job.question, process.label, process)
+    if settings.method.budget is not None and settings.method.stop_when == "satisfied":
+        scorer.enough = getattr(verifier, "satisfied_at", None)
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     sample_id = str(process.prompt.tolist()) if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
@@ -83,7 +86,7 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         policy=settings.policy,
         temperature=settings.temperature,
         draws=children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
-        look_ahead_wanted=method.scored == "every step",
+        look_ahead_wanted=method.scored == "every step" or method.budget is not None,
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
         decode=model.tokenizer.decode,
@@ -155,6 +158,7 @@ def finish(one: Running, outcome: Outcome) -> Result:
         survivors=survivors,
         nfe=outcome.nfe,
         nfe_logical=outcome.nfe_logical,
+        stopped=outcome.stopped,
         seconds=seconds,
         timings={**known, "search": seconds - sum(known.values())},
         question=one.job.question,

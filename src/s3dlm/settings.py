@@ -172,7 +172,10 @@ class Settings:
         if method.ensemble == "block_lengths":
             starts = min(method.size, len(block_lengths(self.gen_length, self.steps)))
         once = starts + self.steps * method.size * method.children
-        return (method.repairs + 1) * method.sweeps * once
+        most = (method.rounds + 1) * method.sweeps * once
+        if method.budget is None:
+            return most
+        return method.budget if method.has_rounds else min(method.budget, most)
 
     def __repr__(self) -> str:
         usual = {name: one.default for name, one in _decoding().items()}

@@ -37,6 +37,7 @@ _SCALARS = (
     "log_normaliser",
     "nfe",
     "resampled",
+    "round",
 )
 
 
@@ -87,7 +88,16 @@ def encode_result(result: Result) -> dict[str, Any]:
     """A result as plain data."""
     data = {
         name: _plain(getattr(result, name))
-        for name in ("text", "answer", "nfe", "nfe_logical", "seconds", "question", "task")
+        for name in (
+            "text",
+            "answer",
+            "nfe",
+            "nfe_logical",
+            "seconds",
+            "stopped",
+            "question",
+            "task",
+        )
     }
     return {
         "event": "result",

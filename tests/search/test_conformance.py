@@ -12,6 +12,7 @@ import s3dlm
 from s3dlm.engine import Batcher, Job
 from s3dlm.jobs import prepare
 from s3dlm.search.methods import METHODS
+from s3dlm.search.moves import hide
 from s3dlm.search.particles import Canvas
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.settings import Settings, only_used
@@ -36,8 +37,8 @@ def plain(result: s3dlm.Result) -> dict[str, object]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_keeps_the_contract(method: str) -> None:
-    """Repairs, which begin anew on what was hidden, have a test of their own."""
-    model, settings = fake_model(), small(method, repairs=0)
+    """Later rounds, which begin anew on what was hidden, have a test of their own."""
+    model, settings = fake_model(), small(method, rounds=0)
     plan = settings.method
     events = list(s3dlm.stream(model, QUESTION, task="countdown", settings=settings))
     *steps, result = events
@@ -197,16 +198,23 @@ def test_the_search_moves_towards_what_the_verifier_likes() -> None:
 
 
 def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried() -> None:
-    model, settings = fake_model(), Settings(method="s3", repairs=2, **SMALL)
+    model, settings = fake_model(), Settings(method="s3", rounds=2, hiding="rest", **SMALL)
     process = prepare(model, Job(QUESTION, "countdown", settings)).process
     text = "6 + 12 = 18. 18 + 4 = 23. So 23."
     tokens = np.array([[*text.encode(), *[257] * 32]])
     canvas = Canvas(tokens, np.full(tokens.shape, -0.5))
-    hidden_again = process.hide(canvas, np.array([13]))
-    hidden = hidden_again.tokens[0] == 256
-    assert hidden.nonzero()[0].tolist() == list(range(13, len(text) + 4))
-    assert (hidden_again.logp[0][hidden] == 0).all()
-    assert (process.hide(canvas, np.array([-1])).tokens == tokens).all()
+    doubted = process.places(tokens[0], [(13, 24)])
+    assert doubted.nonzero()[0].tolist() == list(range(13, 24))
+    starts = set()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        hidden_again = hide(process, canvas, [[(13, 24)]], "rest", 0.5, rng)
+        hidden = hidden_again.tokens[0] == 256
+        starts.add(first := int(hidden.argmax()))
+        assert hidden.nonzero()[0].tolist() == list(range(first, len(text) + 4))
+        assert (hidden_again.logp[0][hidden] == 0).all()
+    assert max(starts) == 13  # the doubted place itself, or one before it
+    assert len(starts) > 3
     assert process.resumed(hidden_again).steps == -(-int(hidden.sum()) // 4)
 
     *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)

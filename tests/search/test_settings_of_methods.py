@@ -23,7 +23,9 @@ VALUES: dict[str, list[object]] = {
     "lam": [60.0],
     "verifier": ["plus"],
     "ess_threshold": [0.1, 0.95],
-    "repairs": [0, 3],
+    "budget": [9],
+    "rounds": [0, 3],
+    "hidden": [0.1],
     "temperature": [3.0],
     "gen_length": [30],
     "steps": [12],
@@ -96,13 +98,13 @@ def test_lambda_counts_in_tilting_once_the_vote_is_weighted() -> None:
     assert Settings("tilting", selection="weighted", lam=3.0).method.lam == 3.0
 
 
-def test_repairs_of_an_ensemble_keep_the_ensemble() -> None:
-    """Every member of HEX's ensemble is there before the repairs begin."""
+def test_rounds_of_an_ensemble_keep_the_ensemble() -> None:
+    """Every member of HEX's ensemble is there before the second round begins."""
     plain, repaired = (
         [*s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=Settings(
-            "hex", gen_length=64, steps=16, repairs=repairs
+            "hex", gen_length=64, steps=16, rounds=rounds, **rest
         ))]
-        for repairs in (0, 2)
+        for rounds, rest in ((0, {}), (2, {"hiding": "rest"}))
     )  # fmt: skip
     assert len(repaired) > len(plain)
     for one, two in zip(plain[:-1], repaired, strict=False):
