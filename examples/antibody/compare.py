@@ -28,7 +28,8 @@ BUDGET = 48  # forward passes per loop, the most of every method but greedy
 RESIDUES_PER_STEP = 2
 SAMPLED = {"temperature": 1.0, "budget": BUDGET}
 ONE_BY_ONE = {"method": "verified_best_of_k", "particles": 1, "branching": 1, **SAMPLED}
-NO_WORSE = {"keep": "metropolis", "lam": 1000.0}  # a move that lowers the score is taken back
+# About one residue at a time is hidden; a move that lowers the score is taken back.
+MOVES = {"keep": "metropolis", "lam": 1000.0, "hidden": 0.08}
 
 # What each method adds to its own defaults. All share verifier, budget and stopping rule; restarts
 # and moves are made one by one, so that they stop as soon as they can.
@@ -38,8 +39,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "verified": ONE_BY_ONE,
     "s3": {"method": "s3", "lam": 10.0, "selection": "best_seen", **SAMPLED},
     "best": {"method": "best", "lam": 10.0, **SAMPLED},
-    "moves_random": {**ONE_BY_ONE, **NO_WORSE, "hiding": "random", "hidden": 0.15},
-    "moves": {**ONE_BY_ONE, **NO_WORSE, "hiding": "doubted"},
+    "moves_random": {**ONE_BY_ONE, **MOVES, "hiding": "random"},
+    "moves": {**ONE_BY_ONE, **MOVES, "hiding": "doubted"},
 }
 
 

@@ -45,8 +45,13 @@ def _unsure(text: Text, share: float, rng: np.random.Generator) -> Bools:
 
 
 def _doubted(text: Text, share: float, rng: np.random.Generator) -> Bools:
-    """Just what the verifier doubts."""
-    return text.doubted & text.movable
+    """Just what the verifier doubts; some of it, where it doubts more than may be hidden at once."""
+    where = text.doubted & text.movable
+    most = _most(int(text.movable.sum()), share)
+    if where.sum() <= most:
+        return where
+    count = int(rng.integers(1, most + 1))
+    return _first(where, rng.random(where.size), count)
 
 
 def _rest(text: Text, share: float, rng: np.random.Generator) -> Bools:
@@ -73,8 +78,17 @@ BY_DOUBT = frozenset({"rest", "doubted"})  # these ask the verifier
 
 def _some(movable: Bools, order: Floats, share: float, rng: np.random.Generator) -> Bools:
     """From one to twice the share of what may be hidden, the lowest first."""
-    size = int(movable.sum())
-    count = int(rng.integers(1, max(2, min(size, round(2 * share * size)) + 1)))
+    most = _most(int(movable.sum()), share)
+    return _first(movable, order, int(rng.integers(1, most + 1)))
+
+
+def _most(size: int, share: float) -> int:
+    """The most of so many positions that are hidden if it is this share on average."""
+    return max(1, min(size, round(2 * share * size)))
+
+
+def _first(movable: Bools, order: Floats, count: int) -> Bools:
+    """So many of what may be hidden, the lowest first."""
     first = np.argsort(np.where(movable, order, np.inf), kind="stable")[:count]
     chosen = np.zeros_like(movable)
     chosen[first] = True
