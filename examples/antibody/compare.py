@@ -91,6 +91,13 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole]
 
 
+def resume(path: Path) -> list[dict[str, Any]]:
+    """The records of a file that is about to grow; a line that was cut off is deleted."""
+    records = read(path)
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    return records
+
+
 def append(path: Path, record: Mapping[str, Any]) -> None:
     with path.open("a") as file:
         file.write(json.dumps(record) + "\n")
@@ -99,7 +106,7 @@ def append(path: Path, record: Mapping[str, Any]) -> None:
 def run(model: s3dlm.Model, folder: Path, methods: list[str], loops: list[Loop]) -> None:
     for method in methods:
         path = folder / f"{method}.jsonl"
-        done = {(one["loop"], one["settings"]) for one in read(path)}
+        done = {(one["loop"], one["settings"]) for one in resume(path)}
         left = [one for one in loops if (one.name, settings(method, one).hash()) not in done]
         for record in fill(model, method, left):
             append(path, record)
@@ -111,7 +118,7 @@ def run(model: s3dlm.Model, folder: Path, methods: list[str], loops: list[Loop])
 def judge(model: s3dlm.Model, folder: Path, methods: list[str], loops: list[Loop]) -> None:
     """Pseudo-likelihoods of all filled loops; loops that several methods found are judged once."""
     path, chains = folder / "judged.jsonl", {one.name: one.chain for one in loops}
-    known = {(one["loop"], one["text"]) for one in read(path)}
+    known = {(one["loop"], one["text"]) for one in resume(path)}
     for method in methods:
         for one in read(folder / f"{method}.jsonl"):
             key = (one["loop"], one["text"])
