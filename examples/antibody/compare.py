@@ -41,6 +41,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "best": {"method": "best", "lam": 10.0, **SAMPLED},
     "moves_random": {**ONE_BY_ONE, **MOVES, "hiding": "random"},
     "moves": {**ONE_BY_ONE, **MOVES, "hiding": "doubted"},
+    # All residues of a sample in one step: more samples for the same NFE, and worse ones.
+    "verified_one_step": {**ONE_BY_ONE, "steps": 1},
+    "moves_one_step": {**ONE_BY_ONE, **MOVES, "hiding": "doubted", "steps": 1},
 }
 
 
@@ -48,7 +51,7 @@ def settings(method: str, loop: Loop) -> s3dlm.Settings:
     """A method's settings for a loop: one block, a few residues per step."""
     steps = -(-loop.length // RESIDUES_PER_STEP)
     size = {"gen_length": loop.length, "block_length": loop.length, "steps": steps}
-    return s3dlm.Settings(**METHODS[method], **size)
+    return s3dlm.Settings(**{**size, **METHODS[method]})
 
 
 def fill(model: s3dlm.Model, method: str, loops: list[Loop]) -> Iterator[dict[str, Any]]:
@@ -134,7 +137,7 @@ def main() -> None:
     parser.add_argument("model", choices=list(OTHER), help="the model that fills the loops")
     parser.add_argument("folder", type=Path, help="for records and converted weights")
     parser.add_argument("--methods", default=",".join(METHODS), help="names, separated by commas")
-    parser.add_argument("--loops", type=int, default=len(TEST), help="the first so many")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th loop; 3 has all genes")
     parser.add_argument(
         "--tuning", action="store_true", help="the loops that settings are tuned on"
     )
@@ -144,7 +147,7 @@ def main() -> None:
     model = models.load(name, given.folder / "weights")
     records = given.folder / (given.model + "-tuning" * given.tuning)
     records.mkdir(parents=True, exist_ok=True)
-    loops = (TUNING if given.tuning else TEST)[: given.loops]
+    loops = (TUNING if given.tuning else TEST)[:: given.every]
     {"run": run, "judge": judge}[given.action](model, records, given.methods.split(","), loops)
 
 

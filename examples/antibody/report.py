@@ -24,6 +24,8 @@ TITLES = {
     "best": "`best`",
     "moves_random": "re-masking, random residues",
     "moves": "re-masking, doubted residues",
+    "verified_one_step": "verified best-of-K, loops in one step",
+    "moves_one_step": "re-masking, loops in one step",
 }
 Floats = NDArray[np.float64]
 Results = Mapping[str, Mapping[str, Any]]  # by loop
