@@ -87,7 +87,11 @@ class Method:
         choices=lambda: HIDINGS,
     )
     hidden: float = setting(
-        0.5, "the share of a text that unsure and random hide, on average", low=0, high=1
+        0.5,
+        "the share of a text that unsure and random hide, on average; doubted hides at most twice "
+        "that",
+        low=0,
+        high=1,
     )
     keep: str = setting(
         "replace",

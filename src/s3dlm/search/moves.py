@@ -47,7 +47,10 @@ def _unsure(text: Text, share: float, rng: np.random.Generator) -> Bools:
 def _doubted(text: Text, share: float, rng: np.random.Generator) -> Bools:
     """Some of what the verifier doubts: with all of it hidden, a part that was right is lost too."""
     where = text.doubted & text.movable
-    return _some(where, rng.random(where.size), 0.5, rng) if where.any() else where
+    if not where.any():
+        return where
+    most = min(int(where.sum()), _most(int(text.movable.sum()), share))
+    return _first(where, rng.random(where.size), int(rng.integers(1, most + 1)))
 
 
 def _rest(text: Text, share: float, rng: np.random.Generator) -> Bools:
@@ -78,8 +81,17 @@ BY_DOUBT = frozenset({"rest", "earlier", "doubted"})  # these ask the verifier
 
 def _some(movable: Bools, order: Floats, share: float, rng: np.random.Generator) -> Bools:
     """From one to twice the share of what may be hidden, the lowest first."""
-    size = int(movable.sum())
-    count = int(rng.integers(1, max(2, min(size, round(2 * share * size)) + 1)))
+    most = _most(int(movable.sum()), share)
+    return _first(movable, order, int(rng.integers(1, most + 1)))
+
+
+def _most(size: int, share: float) -> int:
+    """The most of so many positions that are hidden if it is this share on average."""
+    return max(1, min(size, round(2 * share * size)))
+
+
+def _first(movable: Bools, order: Floats, count: int) -> Bools:
+    """So many of what may be hidden, the lowest first."""
     first = np.argsort(np.where(movable, order, np.inf), kind="stable")[:count]
     chosen = np.zeros_like(movable)
     chosen[first] = True
