@@ -137,7 +137,9 @@ def main() -> None:
     parser.add_argument("model", choices=list(OTHER), help="the model that fills the loops")
     parser.add_argument("folder", type=Path, help="for records and converted weights")
     parser.add_argument("--methods", default=",".join(METHODS), help="names, separated by commas")
-    parser.add_argument("--every", type=int, default=1, help="only every n-th loop; 3 has all genes")
+    parser.add_argument(
+        "--every", type=int, default=1, help="only every n-th loop; 3 has all genes"
+    )
     parser.add_argument(
         "--tuning", action="store_true", help="the loops that settings are tuned on"
     )
