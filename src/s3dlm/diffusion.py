@@ -27,8 +27,7 @@ from s3dlm.schedule import (
     choose,
     reveals,
 )
-from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction
-from s3dlm.verifier.base import Spans
+from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction, Spans
 
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})

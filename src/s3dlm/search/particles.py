@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.verifier.base import Spans
+from s3dlm.verifier.base import Spans as Spans
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
