@@ -27,7 +27,7 @@ from s3dlm.schedule import reveals
 from s3dlm.search.ensemble import run_method
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
-from s3dlm.search.score import Scorer
+from s3dlm.search.score import Scorer, Unscored
 from s3dlm.search.select import SELECTIONS, Survivor
 from s3dlm.search.step import Outcome
 from s3dlm.settings import Settings
@@ -58,8 +58,10 @@ class Running:
     scorer: Scorer
     process: MaskedDiffusion
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
-    asked: list[Rows] | None = None  # None: nothing, it is busy or over
-    batched: bool = False  # whether it asked for a list of predictions or for one
+    asked: list[Rows] | None = None  # for predictions; None: nothing, it is busy or over
+    unscored: list[Unscored] = field(default_factory=list)  # what it needs scores of before that
+    said: list[Any] = field(default_factory=list)  # both, in the order of the answers it expects
+    batched: bool = False  # whether it expects a list of answers or one
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0

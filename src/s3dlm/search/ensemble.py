@@ -76,7 +76,7 @@ def _repaired(
     anew; None if it doubts none."""
     scores = outcome.scores
     if np.isnan(scores.total).any():
-        scores = scorer(outcome.clean, "a repair")
+        scores = yield from scorer.ask(outcome.clean, "a repair")
     doubt = [min((start for start, _ in spans), default=-1) for spans in scores.spans]
     if max(doubt) < 0:
         return None
