@@ -73,10 +73,10 @@ def test_generate_as_json_with_a_trace(
 def test_any_setting_can_be_given_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    extra = ["--child-sampling", "distinct", "--cadence", "block", "--repairs", "1"]
+    extra = ["--child-sampling", "distinct", "--cadence", "block", "--rounds", "1"]
     assert run(monkeypatch, "generate", QUESTION, "--json", *extra, *SMALL) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
-    found = (settings["child_sampling"], settings["cadence"], settings["repairs"])
+    found = (settings["child_sampling"], settings["cadence"], settings["rounds"])
     assert found == ("distinct", "block", 1)
 
 

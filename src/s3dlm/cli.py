@@ -124,6 +124,12 @@ def _search(
     return cast("Result", result)
 
 
+def _why(result: Result) -> str:
+    """Why a search with a budget ended."""
+    reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
+    return reasons.get(result.stopped, "")
+
+
 def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         from s3dlm.trace import encode_result
@@ -137,7 +143,7 @@ def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
         chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
         typer.echo(
             f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
-            f"{result.nfe_logical} without sharing; {result.seconds:.2f} s)",
+            f"{result.nfe_logical} without sharing; {result.seconds:.2f} s{_why(result)})",
             err=True,
         )
 
@@ -256,6 +262,7 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 # Commands that live beside what they call; each module has a `register(app)`.
 _OTHERS = (
     "s3dlm.evaluation.commands",
+    "s3dlm.evaluation.frontier.command",
     "s3dlm.evaluation.calibrate_command",
     "s3dlm.server.commands",
     "s3dlm.integrations.commands",

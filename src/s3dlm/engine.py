@@ -132,7 +132,7 @@ def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Resu
         replies = [None if isinstance(part, Unscored) else next(predicted) for part in one.said]
         said = one.search.send(replies if one.batched else replies[0])
         while isinstance(said, Step):
-            one.ancestry.append(tuple(said.parent[said.survivor].tolist()))
+            one.note(said)
             yield said
             said = next(one.search)
         _asks(one, said)

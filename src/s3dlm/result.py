@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from s3dlm.search.select import Survivor
+from s3dlm.search.step import FINISHED
 from s3dlm.settings import Settings
 
 
@@ -25,6 +26,7 @@ class Result:
     task: str | None
     settings: Settings
     ancestry: tuple[tuple[int, ...], ...] = ()  # per step, each survivor's parent
+    stopped: str = FINISHED  # why it ended: finished, satisfied or budget
     score: float | None = None  # the verifier's, of the chosen text; None if it was not scored
     confidence: float | None = None  # the model's, in the chosen text
     p_correct: float | None = None  # that the answer is right; None without a calibration

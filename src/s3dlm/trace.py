@@ -37,6 +37,7 @@ _SCALARS = (
     "log_normaliser",
     "nfe",
     "resampled",
+    "round",
 )
 _OF_RESULT = (
     "text",
@@ -47,6 +48,7 @@ _OF_RESULT = (
     "nfe",
     "nfe_logical",
     "seconds",
+    "stopped",
     "question",
     "task",
 )

@@ -60,7 +60,12 @@ def look(label: str) -> tuple[str, str, str]:
     return LOOKS.get(label) or (SPARE[sum(label.encode()) % len(SPARE)], "o", "-")
 
 
-def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
+Painter = Callable[[Any, Table, Mapping[str, str]], Any]  # (pyplot, table, titles) → figure
+
+
+def draw(
+    table: Table, titles: Mapping[str, str], folder: Path, painter: Painter | None = None
+) -> str | None:
     """Draw one table as SVG and PNG, write its CSV, and return the SVG's text.
 
     None if the table has no rows, as in a run without a sweep.
@@ -70,7 +75,7 @@ def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
     plt = _pyplot()
     write_atomic(folder / f"{table.name}.csv", table.to_csv())
     with writing(folder), plt.rc_context(RC):
-        figure = PAINTERS[table.name](plt, table, titles)
+        figure = (painter or PAINTERS[table.name])(plt, table, titles)
         for suffix in ("svg", "png"):
             metadata = {"Date": None} if suffix == "svg" else {"Software": None}
             path = folder / f"{table.name}.{suffix}"
@@ -316,7 +321,7 @@ def _reliability(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
     return figure
 
 
-PAINTERS: Mapping[str, Callable[[Any, Table, Mapping[str, str]], Any]] = {
+PAINTERS: Mapping[str, Painter] = {
     "accuracy_nfe": _accuracy_nfe,
     "confidence": _confidence,
     "block_length": _block_length,

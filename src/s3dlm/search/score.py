@@ -62,6 +62,7 @@ class Scorer:
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
     rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
     batched: BatchVerifier | None = None  # the verifier, if it takes many texts at once
+    enough: float | None = None  # the score that ends the search; None: it never ends early
 
     def __post_init__(self) -> None:
         if isinstance(self.verifier, Rescoring):
@@ -74,6 +75,10 @@ class Scorer:
         if key not in self.texts:
             self.texts[key] = self.process.read(tokens)
         return self.texts[key]
+
+    def is_enough(self, total: Floats) -> bool:
+        """Whether one of these scores ends the search."""
+        return self.enough is not None and bool((total >= self.enough).any())
 
     def __call__(self, clean: CleanText, where: str) -> Scores:
         """Scores of clean texts; `where` names the moment in an error."""

@@ -67,7 +67,6 @@ class Request(BaseModel):
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED - 1024)] | None = None
     task: str | None = None
     verifier: str | None = None
-    budget: Annotated[int, Field(ge=2, le=10**9)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 
