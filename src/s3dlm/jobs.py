@@ -29,7 +29,7 @@ from s3dlm.search.loop import Search
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Floats, Ints
 from s3dlm.search.rounds import run_method
-from s3dlm.search.score import Scorer
+from s3dlm.search.score import Scorer, Unscored
 from s3dlm.search.select import SELECTIONS, Selection, Survivor, temporal_log_weight
 from s3dlm.search.step import Outcome, Step
 from s3dlm.settings import Settings
@@ -61,8 +61,10 @@ class Running:
     scorer: Scorer
     process: MaskedDiffusion
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
-    asked: list[Rows] | None = None  # None: nothing, it is busy or over
-    batched: bool = False  # whether it asked for a list of predictions or for one
+    asked: list[Rows] | None = None  # for predictions; None: nothing, it is busy or over
+    unscored: list[Unscored] = field(default_factory=list)  # what it needs scores of before that
+    said: list[Any] = field(default_factory=list)  # both, in the order of the answers it expects
+    batched: bool = False  # whether it expects a list of answers or one
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
     looked_ahead: list[Looks] = field(default_factory=list)  # per step, if the steps vote
     started: float = field(default_factory=time.perf_counter)

@@ -1,7 +1,7 @@
 """Algorithm 1, once for all methods: expand → predict → score → weigh → resample.
 
-`search` is a generator that owns no model. It yields a request whenever it needs a prediction and is
-sent the answer; it yields a `Step` after every denoising step, which nobody can change; it returns
+`search` is a generator that owns no model. It yields a request whenever it needs a prediction, or the
+scores of a verifier that takes many texts at once, and is sent the answer; it yields a `Step` after every denoising step, which nobody can change; it returns
 the `Outcome`. Whoever drives it (engine.py) may run many searches side by side in one forward pass.
 
 The look-ahead pass on a child is the pass it is next expanded from, so a step costs at most N·b
@@ -71,7 +71,9 @@ def search(
         now = _Moment.of(t, process, method, children, acts=acts)
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
         clean = process.look_ahead(children.canvas, prediction)
-        scores = scorer(clean, str(now)) if now.scored else Scores.missing(len(children))
+        scores = Scores.missing(len(children))
+        if now.scored:
+            scores = yield from scorer.ask(clean, str(now))
         log_weight, lineage = _weigh(method, children, scores, now)
         enough = scorer.is_enough(scores.total)
         if enough:
@@ -120,7 +122,7 @@ def _cut(
     count, text = len(particles), Canvas(clean.tokens, clean.logp)
     scores = Scores.missing(count)
     if method.scored != "never":
-        scores = scorer(clean, "the end of the budget")
+        scores = yield from scorer.ask(clean, "the end of the budget")
     children = Children(
         text,
         np.arange(count),
@@ -184,7 +186,8 @@ def _begin(
     prediction = yield from _predict(process, canvas, 0, rng)
     score = np.full(len(canvas.tokens), np.nan)
     if method.scored == "every step":
-        score = scorer(process.look_ahead(canvas, prediction), "the first look-ahead").total
+        clean = process.look_ahead(canvas, prediction)
+        score = (yield from scorer.ask(clean, "the first look-ahead")).total
     return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.fresh(score))
 
 
