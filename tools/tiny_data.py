@@ -25,6 +25,7 @@ HONEST = {
     "arithmetic": 0.35,
     "equations": 0.0,
     "letters": 0.0,
+    "repeat": 0.0,
 }  # the share of whole canvases; others a quarter
 CANVAS = {"chain": 144}  # gen_length; others 64
 LOWEST_RATIO = 0.15  # 1/t weighting is cut off below this mask ratio
@@ -161,7 +162,7 @@ class Feed:
     ) -> None:
         self.task, self.encoder, self.size, self.seed = task, encoder, size, seed
         self.window, self.chunk, self.stride = first, 0, stride
-        self.hide = results_hidden if task in DRILLS else hidden
+        self.hide = results_hidden if task in ("equations", "letters") else hidden
         self._chunks: list[Batch] = []
 
     @property

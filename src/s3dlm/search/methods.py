@@ -81,8 +81,9 @@ class Method:
     )
     hiding: str = setting(
         "all",
-        "what a later round hides of a finished text and denoises again: all, the rest from where "
-        "the verifier doubts it, just what it doubts, the least sure tokens, or random ones",
+        "what a later round hides of a finished text and denoises again: all of it, the rest from "
+        "where the verifier doubts it (or from an earlier place), some of what it doubts, the "
+        "least sure tokens, or random ones",
         choices=lambda: HIDINGS,
     )
     hidden: float = setting(
@@ -390,8 +391,8 @@ for _name, _method in {
         pruned=True,
     ),
     "best": Method(
-        summary="s3 with steps full of different children, the plus verifier, one round of repairs "
-        "and the best text seen",
+        summary="s3 with steps full of different children, the plus verifier, a second round where it "
+        "doubts a text, and the best text seen",
         source="ours",
         branches=True,
         weight="tilt",

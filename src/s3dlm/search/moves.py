@@ -45,30 +45,35 @@ def _unsure(text: Text, share: float, rng: np.random.Generator) -> Bools:
 
 
 def _doubted(text: Text, share: float, rng: np.random.Generator) -> Bools:
-    """Just what the verifier doubts."""
-    return text.doubted & text.movable
+    """Some of what the verifier doubts: with all of it hidden, a part that was right is lost too."""
+    where = text.doubted & text.movable
+    return _some(where, rng.random(where.size), 0.5, rng) if where.any() else where
 
 
 def _rest(text: Text, share: float, rng: np.random.Generator) -> Bools:
-    """All from the first place that the verifier doubts. What went wrong may stand before that, so
-    every other time it is all from a random earlier place."""
+    """All from the first place that the verifier doubts."""
     where = text.doubted & text.movable
-    if not where.any():
-        return where
-    first = int(where.argmax())
-    if rng.random() < 0.5:
-        first = int(rng.integers(first + 1))
-    return text.movable & (np.arange(where.size) >= first)
+    return text.movable & (np.cumsum(where) > 0)
+
+
+def _earlier(text: Text, share: float, rng: np.random.Generator) -> Bools:
+    """As `rest`, or every other time from a place before it, since what went wrong may stand there."""
+    rest = _rest(text, share, rng)
+    if rng.random() < 0.5 or not rest.any():
+        return rest
+    first = rng.integers(int(rest.argmax()) + 1)
+    return text.movable & (np.arange(rest.size) >= first)
 
 
 HIDINGS: dict[str, Callable[[Text, float, np.random.Generator], Bools]] = {
     "all": _all,
     "rest": _rest,
+    "earlier": _earlier,
     "doubted": _doubted,
     "unsure": _unsure,
     "random": _random,
 }
-BY_DOUBT = frozenset({"rest", "doubted"})  # these ask the verifier
+BY_DOUBT = frozenset({"rest", "earlier", "doubted"})  # these ask the verifier
 
 
 def _some(movable: Bools, order: Floats, share: float, rng: np.random.Generator) -> Bools:
@@ -88,15 +93,18 @@ def hide(
     hiding: str,
     share: float,
     rng: np.random.Generator,
+    *,
+    always: bool = True,
 ) -> Canvas:
-    """Each text with the part hidden that `hiding` chooses; where there is none, what is unsure."""
+    """Each text with the part hidden that `hiding` chooses; where that is nothing, unsure tokens if
+    something is always to be hidden."""
     movable = process.movable(canvas.tokens)
     hidden = np.zeros(canvas.tokens.shape, dtype=np.bool_)
     for row, tokens in enumerate(canvas.tokens):
         doubted = process.places(tokens, spans[row])
         text = Text(tokens, canvas.logp[row], movable[row], doubted)
         hidden[row] = HIDINGS[hiding](text, share, rng)
-        if not hidden[row].any():
+        if always and not hidden[row].any():
             hidden[row] = _unsure(text, share, rng)
     return process.hide(canvas, hidden)
 

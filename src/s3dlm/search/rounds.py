@@ -117,11 +117,16 @@ def _round(
         origin = np.arange(method.size) % before
         canvas = population.particles.canvas.take(origin)
         spans = [population.scores.spans[one] for one in origin.tolist()]
-        start = hide(process, canvas, spans, method.hiding, method.hidden, rng)
+        always = method.budget is not None  # what is left of it has to be spent on something
+        start = hide(process, canvas, spans, method.hiding, method.hidden, rng, always=always)
         same_size = replace(method, population="particles", particles=method.size, pruned=False)
         running = search(process.resumed(start), scorer, same_size, rng, limit, start=start)
         again = yield from _from_seats(running, seat[origin])
-        kept = _kept(population, again, origin, method, scorer, rng)
+        kept = origin
+        if again.stopped != SATISFIED:
+            kept = _kept(population, again, origin, method, scorer, rng)
+    if again.stopped == SATISFIED:  # its one text is the answer
+        kept = before + np.arange(len(again.particles))
     both = merge_outcomes([population, again])
     seats = np.concatenate([np.full(before, -1), np.arange(len(again.particles))])
     return replace(both.take(kept), stopped=again.stopped), seats[kept]
@@ -136,8 +141,6 @@ def _kept(
     rng: np.random.Generator,
 ) -> Ints:
     """Which texts go on, among those before and those after the move."""
-    if len(again.particles) != origin.size:  # it stopped at one text, which is all that matters
-        return len(population.particles) + np.arange(len(again.particles))
     again = _judged(again, scorer, method)
     moved = Moved(
         population.scores.total,
