@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.models.forward import Rows
+from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.schedule import (
     POLICIES,
     REVEAL_RULES,
@@ -25,6 +25,7 @@ from s3dlm.schedule import (
     Reveal,
     block_lengths,
     choose,
+    draw_positions,
     reveals,
 )
 from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction
@@ -49,6 +50,8 @@ class MaskedDiffusion:
     label: str  # names the prompt in errors
     reveal: str = SCHEDULE  # or a reveal rule; the schedule's counts are then not used
     reveal_number: float = 0.0  # of the rule
+    sampling: Sampling = PLAIN
+    position_temperature: float = 0.0  # above 0, positions are drawn and not ranked
 
     @property
     def steps(self) -> int:
@@ -56,7 +59,11 @@ class MaskedDiffusion:
 
     @property
     def adaptive(self) -> bool:
-        return self.reveal != SCHEDULE
+        return self.reveal in REVEAL_RULES
+
+    @property
+    def passes(self) -> int:
+        return 2 if self.sampling.guidance else 1
 
     def ends_block(self, step: int) -> bool:
         following = self.schedule[step + 1 : step + 2]
@@ -92,6 +99,7 @@ class MaskedDiffusion:
             look_ahead=self.look_ahead_wanted,
             statistics=self._needs_statistics(),
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
+            sampling=self.sampling,
         )
 
     def expand(
@@ -110,11 +118,15 @@ class MaskedDiffusion:
             margin=None if predicted.margin is None else predicted.margin[row],
             entropy=None if predicted.entropy is None else predicted.entropy[row],
         )
+        ranked = sampled
+        if predicted.withheld is not None:
+            waits = np.isin(sampled.tokens, self.sampling.withheld)
+            ranked = sampled.last(waits, predicted.withheld[row])
         start, stop = self._open_block(canvas.tokens)
         place = start[:, None] + np.arange(sampled.tokens.shape[1])
         masked = place < stop[:, None]
         masked &= np.take_along_axis(canvas.tokens, place * masked, axis=1) == self.mask_id
-        chosen = self._choose(sampled, masked, step, rng)
+        chosen = self._choose(ranked, masked, step, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
@@ -125,12 +137,16 @@ class MaskedDiffusion:
         self, sampled: Draw, masked: NDArray[np.bool_], step: int, rng: np.random.Generator
     ) -> NDArray[np.bool_]:
         """What a step reveals of the open blocks."""
-        if not self.adaptive:
-            eagerness = POLICIES[self.policy](sampled, rng)
-            return choose(eagerness, masked, self.schedule[step].count)
-        rank = REVEAL_RULES[self.reveal].rank
-        eagerness, counts = rank(sampled, masked, self.reveal_number)
-        return choose(eagerness, masked, counts)
+        if self.adaptive:
+            rank = REVEAL_RULES[self.reveal].rank
+            eagerness, counts = rank(sampled, masked, self.reveal_number)
+            return choose(eagerness, masked, counts)
+        eagerness, count = POLICIES[self.policy](sampled, rng), self.schedule[step].count
+        if not self.position_temperature:
+            return choose(eagerness, masked, count)
+        if self.policy == "low_confidence":
+            eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
+        return draw_positions(eagerness, masked, count, self.position_temperature, rng)
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""
@@ -198,10 +214,11 @@ class MaskedDiffusion:
         return replace(self, schedule=[Reveal(0, length, pace)] * steps)
 
     def with_block_lengths(self) -> list[MaskedDiffusion]:
-        length = self.schedule[-1].stop
+        length, steps = self.schedule[-1].stop, self.steps
+        counts = SCHEDULE if self.adaptive else self.reveal
         return [
-            replace(self, schedule=reveals(length, self.steps, block))
-            for block in block_lengths(length, self.steps)
+            replace(self, schedule=reveals(length, steps, block, counts))
+            for block in block_lengths(length, steps)
         ]
 
     def nll(self, canvas: Canvas) -> Floats:

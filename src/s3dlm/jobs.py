@@ -20,9 +20,9 @@ from s3dlm import answers, tasks
 from s3dlm.diffusion import MaskedDiffusion
 from s3dlm.errors import PromptError, shown
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
-from s3dlm.models.forward import Rows
+from s3dlm.models.packing import Rows, Sampling
 from s3dlm.result import Result
-from s3dlm.schedule import reveals
+from s3dlm.schedule import COUNTS, SCHEDULE, reveals
 from s3dlm.search.ensemble import run_method
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
@@ -79,7 +79,12 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
     children = method.size * method.children
     return MaskedDiffusion(
         prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
-        schedule=reveals(settings.gen_length, settings.steps, settings.block_length),
+        schedule=reveals(
+            settings.gen_length,
+            settings.steps,
+            settings.block_length,
+            settings.reveal if settings.reveal in COUNTS else SCHEDULE,
+        ),
         policy=settings.policy,
         temperature=settings.temperature,
         draws=children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
@@ -90,6 +95,19 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         label=repr(job.question if len(job.question) <= 60 else job.question[:57] + "..."),
         reveal=settings.reveal,
         reveal_number=settings.reveal_number,
+        sampling=_sampling(settings, tuple(sorted(model.end_ids))),
+        position_temperature=settings.position_temperature,
+    )
+
+
+def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:
+    return Sampling(
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        tempered=settings.probabilities == "sampled",
+        guidance=settings.guidance,
+        suppressed=end_ids if settings.end_tokens == "never" else (),
+        withheld=end_ids if settings.end_tokens == "last" else (),
     )
 
 

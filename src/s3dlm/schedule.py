@@ -1,7 +1,7 @@
 """When which positions are revealed: LLaDA's semi-autoregressive blocks, or as many as are sure.
 
 A schedule is a list with one entry per denoising step: the block that is open and how many of its
-masked positions the step reveals. A policy is a function that says how eager a position is to be
+masked positions the step reveals, in equal shares (LLaDA) or in shares of what is left (Dream). A policy is a function that says how eager a position is to be
 revealed; the most eager ones go first. A reveal rule needs no schedule: it looks at what was sampled
 and reveals all that is sure enough, at least one position. Nothing here knows a model or a token.
 """
@@ -32,14 +32,36 @@ def _share(total: int, parts: int) -> list[int]:
     return [small + 1] * larger + [small] * (parts - larger)
 
 
-def reveals(gen_length: int, steps: int, block_length: int) -> list[Reveal]:
+LAST_TIME = 1e-3  # Dream's times run from 1 to this
+
+
+def dream_counts(length: int, steps: int, last_time: float = LAST_TIME) -> list[int]:
+    """Dream: a step reveals a share of what is still masked, rounded down; the last one the rest.
+
+    Steps that reveal nothing are left out: a forward pass on an unchanged row gives nothing new.
+    """
+    times = np.linspace(1.0, last_time, steps + 1, dtype=np.float32)
+    counts, masked = [], length
+    for step in range(steps):
+        share = np.float32(1.0) - times[step + 1] / times[step]
+        count = masked if step == steps - 1 else int(np.float32(masked) * share)
+        counts.append(count)
+        masked -= count
+    return [count for count in counts if count]
+
+
+SCHEDULE = "schedule"
+COUNTS: dict[str, Callable[[int, int], list[int]]] = {SCHEDULE: _share, "dream": dream_counts}
+
+
+def reveals(gen_length: int, steps: int, block_length: int, counts: str = SCHEDULE) -> list[Reveal]:
     """The whole schedule; steps go to blocks by their length, and no step reveals nothing."""
     starts = range(0, gen_length, block_length)
     blocks = [(start, min(start + block_length, gen_length)) for start in starts]
     return [
         Reveal(start, stop, count)
         for (start, stop), share in zip(blocks, _steps_per_block(blocks, steps), strict=True)
-        for count in _share(stop - start, share)
+        for count in COUNTS[counts](stop - start, share)
     ]
 
 
@@ -59,6 +81,9 @@ def block_lengths(gen_length: int, steps: int) -> list[int]:
     return fitting or [gen_length]
 
 
+WAITS = 1e30  # less eager than anything else, and still a number
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """Sampled tokens of the open block and what a policy may judge them by; all (children, block)."""
@@ -67,6 +92,16 @@ class Draw:
     logp: Floats  # log-probability of the sampled token, untempered
     margin: Floats | None = None  # probability of the best token minus the second best
     entropy: Floats | None = None  # of the whole distribution, in nats
+
+    def last(self, waits: NDArray[np.bool_], mass: Floats) -> Draw:
+        """As if the tokens that wait were impossible and the others shared their probability."""
+        others = np.log1p(-np.minimum(mass, 1 - 1e-9))
+        return Draw(
+            self.tokens,
+            np.where(waits, -WAITS, np.minimum(self.logp - others, 0.0)),
+            None if self.margin is None else np.where(waits, -WAITS, self.margin),
+            None if self.entropy is None else np.where(waits, WAITS, self.entropy),
+        )
 
 
 Policy = Callable[[Draw, np.random.Generator], Floats]
@@ -115,6 +150,19 @@ def choose(
     return chosen & masked
 
 
+def draw_positions(
+    eagerness: Floats,
+    masked: NDArray[np.bool_],
+    count: int,
+    temperature: float,
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """`count` masked positions of every row, at least one, drawn without replacement from
+    softmax(eagerness / temperature); `alg_temp` in Dream's code."""
+    # The largest of log-probability plus Gumbel noise are such a draw.
+    return choose(eagerness / temperature + rng.gumbel(size=eagerness.shape), masked, count)
+
+
 @dataclass(frozen=True, slots=True)
 class RevealRule:
     """Which masked positions a step reveals when no schedule says how many."""
@@ -159,5 +207,4 @@ REVEAL_RULES: dict[str, RevealRule] = {
     "factor": RevealRule(_factor, "reveal_factor"),
     "entropy": RevealRule(_entropy_bound, "reveal_bound", needs_statistics=True),
 }
-SCHEDULE = "schedule"  # not a rule: the counts are fixed in advance
-REVEALS = (SCHEDULE, *REVEAL_RULES)
+REVEALS = (*COUNTS, *REVEAL_RULES)  # the counts are fixed in advance, or follow from a rule

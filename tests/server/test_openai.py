@@ -211,7 +211,7 @@ def test_budget_is_a_hard_limit_for_every_method(
         ({"budget": 60, "particles": 2}, "either the budget"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"repairs": -1}, "repairs"),
-        ({"top_p": 0.5}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),
         ({"seed": -1}, "seed"),

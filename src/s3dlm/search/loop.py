@@ -54,7 +54,7 @@ def search(
     canvas per step, the first particle follows it to its end and always survives (conditional SMC).
     """
     particles = yield from _begin(process, scorer, method, start, rng)
-    nfe, nfe_logical = particles.prediction.nfe, 1
+    nfe, nfe_logical = particles.prediction.nfe, process.passes
     blocks = 0
     for t in range(process.steps):
         before, blocks = blocks, process.blocks_done(particles.canvas.tokens)
@@ -70,7 +70,8 @@ def search(
         log_weight, lineage = _weigh(method, children, scores, now)
         kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
         yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
-        nfe, nfe_logical = nfe + prediction.nfe, nfe_logical + len(particles) * branching
+        nfe += prediction.nfe
+        nfe_logical += len(particles) * branching * process.passes
         particles = _survive(children, prediction, scores, lineage, kept)
         if now.last:
             break
@@ -139,10 +140,10 @@ def _follow(children: Children, pinned: Canvas) -> None:
 def _predict(
     process: Process, canvas: Canvas, step: int, rng: np.random.Generator
 ) -> Generator[Any, Any, Prediction]:
-    """One forward pass per distinct canvas that is not finished."""
+    """One prediction per distinct canvas that is not finished."""
     first, kind = distinct(canvas.tokens)
     open_ = process.is_open(canvas.tokens[first])
-    nfe = int(open_.sum())
+    nfe = int(open_.sum()) * process.passes
     if not nfe:
         return Prediction(None, np.full(kind.size, -1), 0)
     row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
