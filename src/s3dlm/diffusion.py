@@ -21,6 +21,7 @@ from s3dlm.schedule import (
     POLICIES,
     REVEAL_RULES,
     SCHEDULE,
+    Blocks,
     Draw,
     Reveal,
     block_lengths,
@@ -72,7 +73,7 @@ class MaskedDiffusion:
     def blocks_done(self, tokens: Ints) -> int:
         masked = tokens == self.mask_id
         first = np.where(masked.any(axis=1), masked.argmax(axis=1), tokens.shape[1])
-        return int(first.min()) // self.block_length
+        return self.blocks.number(int(first.min()))
 
     def known(self, tokens: Ints) -> int:
         return int((tokens != self.mask_id).sum(axis=1).min())
@@ -126,12 +127,16 @@ class MaskedDiffusion:
         place = start[:, None] + np.arange(sampled.tokens.shape[1])
         masked = place < stop[:, None]
         masked &= np.take_along_axis(canvas.tokens, place * masked, axis=1) == self.mask_id
-        chosen = self._choose(ranked, masked, step, rng)
+        chosen = self._choose(ranked, self._may_be_revealed(masked, start), step, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
         self._finish(tokens)
         return Canvas(tokens, logp)
+
+    def _may_be_revealed(self, masked: NDArray[np.bool_], start: Ints) -> NDArray[np.bool_]:
+        """Which of the masked positions of open blocks, which begin at `start`, a step may reveal."""
+        return masked
 
     def _choose(
         self, sampled: Draw, masked: NDArray[np.bool_], step: int, rng: np.random.Generator
@@ -151,12 +156,11 @@ class MaskedDiffusion:
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""
         first = (tokens == self.mask_id).argmax(axis=1)
-        start = first // self.block_length * self.block_length
-        return start, np.minimum(start + self.block_length, tokens.shape[1])
+        return self.blocks.bounds(first, tokens.shape[1])
 
     @property
-    def block_length(self) -> int:
-        return self.schedule[0].stop
+    def blocks(self) -> Blocks:
+        return Blocks(self.schedule[0].stop)
 
     def _needs_statistics(self) -> bool:
         if self.adaptive:
@@ -177,14 +181,15 @@ class MaskedDiffusion:
         if prediction.value is not None:
             # What is known stands in a prediction too, and of two log-probabilities one is zero.
             value, row = prediction.value, prediction.row
-            predicted, both = value.top[row], logp + value.top_logp[row]
+            predicted, both = tokens.copy(), logp.copy()
+            width = value.top.shape[1]  # what follows was not asked for
+            predicted[:, :width] = value.top[row]
+            both[:, :width] += value.top_logp[row]
             finished = row < 0
             if finished.any():
                 predicted[finished], both[finished] = tokens[finished], logp[finished]
             tokens, logp = predicted, both
-        counted = self._until_end(tokens)
-        if not self.look_ahead_wanted:
-            counted &= tokens != self.mask_id  # not asked for, not counted
+        counted = self._until_end(tokens) & (tokens != self.mask_id)  # not asked for, not counted
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 

@@ -11,14 +11,15 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from s3dlm import answers, tasks
+from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.diffusion import MaskedDiffusion
-from s3dlm.errors import PromptError, shown
+from s3dlm.errors import PromptError, SettingsError, shown
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.packing import Rows, Sampling
 from s3dlm.result import Result
@@ -77,7 +78,7 @@ def prepare(model: Model, job: Job) -> Running:
 def _process(model: Model, job: Job) -> MaskedDiffusion:
     settings, method = job.settings, job.settings.method
     children = method.size * method.children
-    return MaskedDiffusion(
+    process = MaskedDiffusion(
         prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
         schedule=reveals(
             settings.gen_length,
@@ -98,6 +99,30 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         sampling=_sampling(settings, tuple(sorted(model.end_ids))),
         position_temperature=settings.position_temperature,
     )
+    block = getattr(model.denoiser, "causal_block", None)
+    return process if block is None else _in_blocks(process, model, settings, block)
+
+
+def _in_blocks(
+    process: MaskedDiffusion, model: Model, settings: Settings, block: int
+) -> BlockDiffusion:
+    """The process for a model that fills its own blocks, which no setting can make longer."""
+    length, size = settings.gen_length, min(settings.block_length, block)
+    most = -(-length // size)
+    if settings.steps < most:
+        raise SettingsError(
+            f"steps={settings.steps} cannot fill gen_length={length} with {model.name}, which takes "
+            f"at least one step per block of {size}; choose steps from {most} to {length}"
+        )
+    room = model.denoiser.context - process.prompt.size
+    return BlockDiffusion(
+        **{one.name: getattr(process, one.name) for one in fields(process)},
+        size=size,
+        whole=block,
+        limit=length,
+        pace=min(size, settings.steps * size // length),
+        first_alone=bool(getattr(model.denoiser, "shift", False)),
+    ).scheduled(min(length + -(process.prompt.size + length) % block, room))
 
 
 def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:

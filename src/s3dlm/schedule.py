@@ -14,7 +14,50 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+ENDLESS = 1 << 40  # longer than any canvas
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Where the blocks of a canvas lie. In a block-causal model they are parts of the model's own
+    blocks, which count from the start of the row, so the prompt takes some positions of the first."""
+
+    size: int
+    whole: int = ENDLESS  # the model's own block
+    taken: int = 0  # positions of the first of these that belong to the prompt
+
+    def bounds(self, position: Ints, length: int) -> tuple[Ints, Ints]:
+        """Where the block of each position begins and ends."""
+        inside = (position + self.taken) % self.whole
+        begin = position - inside
+        start = begin + inside // self.size * self.size
+        stop = np.minimum(start + self.size, begin + self.whole)
+        return np.maximum(start, 0), np.minimum(stop, length)
+
+    def whole_end(self, position: Ints, length: int) -> Ints:
+        """Where the model's own block of each position ends."""
+        end: Ints = position - (position + self.taken) % self.whole + self.whole
+        return end.clip(max=length)
+
+    def number(self, position: int) -> int:
+        """How many blocks end at or before a position."""
+        return self._index(position + self.taken) - self._index(self.taken)
+
+    def _index(self, place: int) -> int:
+        return place // self.whole * -(-self.whole // self.size) + place % self.whole // self.size
+
+    def all(self, length: int) -> list[tuple[int, int]]:
+        """Every block of a canvas: where it begins and ends."""
+        found, start = [], 0
+        while start < length:
+            _, stop = self.bounds(np.array([start]), length)
+            found.append((start, int(stop[0])))
+            start = found[-1][1]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +106,24 @@ def reveals(gen_length: int, steps: int, block_length: int, counts: str = SCHEDU
         for (start, stop), share in zip(blocks, _steps_per_block(blocks, steps), strict=True)
         for count in COUNTS[counts](stop - start, share)
     ]
+
+
+def block_reveals(
+    length: int, steps: int, blocks: Blocks, counts: str = SCHEDULE, *, first_alone: bool = False
+) -> list[Reveal]:
+    """The schedule of a block-causal model: `steps` for every full block, and a block of which the
+    prompt takes a part is filled at the same pace. With `first_alone`, the first position of each of
+    the model's own blocks has a step of its own."""
+    found = []
+    for start, stop in blocks.all(length):
+        alone = first_alone and (start + blocks.taken) % blocks.whole == 0
+        found += [Reveal(start, stop, 1)] * alone
+        left = stop - start - alone
+        for count in COUNTS[counts](min(blocks.size, length), steps):
+            if left > 0:
+                found.append(Reveal(start, stop, min(count, left)))
+                left -= count
+    return found
 
 
 def _steps_per_block(blocks: list[tuple[int, int]], steps: int) -> list[int]:

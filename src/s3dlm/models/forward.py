@@ -23,7 +23,7 @@ from torch import Tensor
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
 from s3dlm.models.device import Clock, free_memory, logits_room, to_host
-from s3dlm.models.packing import LENGTH_MULTIPLE, Part, Place, batches, groups, halves
+from s3dlm.models.packing import LENGTH_MULTIPLE, Part, Place, batches, groups, halves, rows_of
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
 from s3dlm.models.packing import Sampling as Sampling
@@ -76,10 +76,20 @@ class Forward:
         mixed = bool(getattr(self.denoiser, "takes_padding", True))
         # Guided rows are run whole, twice; a batch holds either only such rows or none.
         for guided in (False, True):
-            some = [i for i, one in enumerate(requests) if bool(one.sampling.guidance) == guided]
-            for batch in batches(requests, some, self.max_tokens, mixed=mixed):
+            lengths = {
+                index: self._run_length(index, one)
+                for index, one in enumerate(requests)
+                if bool(one.sampling.guidance) == guided
+            }
+            for batch in batches(requests, lengths, self.max_tokens, mixed=mixed):
                 self._run(requests, results, batch)
         return results
+
+    def _run_length(self, index: int, request: Rows) -> int:
+        """How many positions are run of a row of a request, at most."""
+        if self.prefixes is None or request.sampling.guidance:
+            return request.length
+        return self.prefixes.run_length(index, len(request.canvas))
 
     def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: list[Part]) -> None:
         """One batch; if memory runs out, in two halves, and later batches stay that small."""
@@ -112,12 +122,17 @@ class Forward:
     ) -> list[tuple[Place, list[NDArray[Any]]]]:
         """Everything that is wanted of a batch, on the host, after one transfer."""
         guided = requests[batch[0].request].sampling.guidance > 0
-        features = self._encode(requests, batch, cached=not guided)
-        width, flat = features.shape[1], features.flatten(0, 1)
-        plain = None
+        plain, known = None, None
         if guided:
+            features = self._encode(requests, batch)
             plain = self._encode(requests, batch, without_prompt=True).flatten(0, 1)
-        found = groups(requests, results, batch, width)
+        elif self.prefixes is not None:
+            with self.clock:
+                features, known = self.prefixes.encode(rows_of(batch))
+        else:
+            features = self._encode(requests, batch)
+        width, flat = features.shape[1], features.flatten(0, 1)
+        found = groups(requests, results, batch, width, known)
         waiting = [self._read(places, flat, plain, sampled) for sampled, places in found]
         arrays = to_host(waiting)
         self.clock.settle()
@@ -131,22 +146,13 @@ class Forward:
         return read
 
     def _encode(
-        self,
-        requests: Sequence[Rows],
-        batch: list[Part],
-        *,
-        cached: bool = False,
-        without_prompt: bool = False,
+        self, requests: Sequence[Rows], batch: list[Part], *, without_prompt: bool = False
     ) -> Tensor:
         longest = max(requests[part.request].length for part in batch)
         width = longest
         if self.on_cpu:  # where padding to a multiple makes a row's bits its own
             width = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
             width = max(longest, min(width, self.denoiser.context))
-        if self.prefixes is not None and cached:
-            rows = [(part.request, row) for part in batch for row in range(part.start, part.stop)]
-            with self.clock:
-                return self.prefixes.encode(rows, width)
         tokens, keys = self._tokens(requests, batch, width, without_prompt)
         seen = torch.from_numpy(keys).to(self.device) if self.on_cpu or not keys.all() else None
         tensor = torch.from_numpy(tokens).to(self.device)

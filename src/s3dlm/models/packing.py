@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,30 +138,32 @@ class Place:
 
 
 def batches(
-    requests: Sequence[Rows], some: Sequence[int], max_tokens: int, *, mixed: bool = True
+    requests: Sequence[Rows], lengths: Mapping[int, int], max_tokens: int, *, mixed: bool = True
 ) -> Iterator[list[Part]]:
-    """Parts of some requests of similar padded length, together at most `max_tokens`, the longest
-    rows first; unless `mixed`, all rows of a batch have one length."""
-    order = sorted(some, key=lambda index: -requests[index].length)
+    """Parts of the requests that have a length here, of similar padded length, together at most
+    `max_tokens`, the longest rows first; unless `mixed`, all rows of a batch have one length."""
     batch: list[Part] = []
     width = room = exact = 0
-    for index in order:
+    for index in sorted(lengths, key=lambda index: -lengths[index]):
         start, stop = 0, requests[index].canvas.shape[0]
-        length = -(-requests[index].length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        length = -(-lengths[index] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         while start < stop:
-            differs = length < PADDING_LIMIT * width or not (
-                mixed or exact == requests[index].length
-            )
+            differs = length < PADDING_LIMIT * width or not (mixed or exact == lengths[index])
             if batch and (room < 1 or differs):
                 yield batch
                 batch = []
             if not batch:
-                exact, width, room = requests[index].length, length, max(1, max_tokens // length)
+                exact, width, room = lengths[index], length, max(1, max_tokens // length)
             taken = min(room, stop - start)
             batch.append(Part(index, start, start + taken))
             start, room = start + taken, room - taken
     if batch:
         yield batch
+
+
+def rows_of(batch: Sequence[Part]) -> list[tuple[int, int]]:
+    """Every row of a batch, by request and row."""
+    return [(part.request, row) for part in batch for row in range(part.start, part.stop)]
 
 
 def halves(batch: Sequence[Part]) -> tuple[list[Part], list[Part]]:
@@ -180,15 +182,22 @@ def halves(batch: Sequence[Part]) -> tuple[list[Part], list[Part]]:
 
 
 def groups(
-    requests: Sequence[Rows], results: Sequence[Prediction], batch: Sequence[Part], width: int
+    requests: Sequence[Rows],
+    results: Sequence[Prediction],
+    batch: Sequence[Part],
+    width: int,
+    known: Ints | None = None,
 ) -> list[tuple[bool, list[Place]]]:
-    """Wanted places that can be read together: (sampled, places)."""
+    """Wanted places that can be read together: (sampled, places). The features of a row begin behind
+    its first `known` positions (rows of the batch,)."""
     found: dict[tuple[object, ...], list[Place]] = {}
     first = 0
     for part in batch:
         request, result = requests[part.request], results[part.request]
+        missing = np.zeros(part.count, np.int64) if known is None else known[first:][: part.count]
+        begin = (np.arange(part.count) + first) * width - missing
         for sampled in (True, False) if request.look_ahead else (True,):
-            place = _wanted(request, result, part, first, width, sampled)
+            place = _wanted(request, result, part, begin, sampled)
             if place.feature.size:
                 found.setdefault(_kind(request, sampled), []).append(place)
         first += part.count
@@ -203,10 +212,9 @@ def _kind(request: Rows, sampled: bool) -> tuple[object, ...]:
     return (True, sampling, request.temperature, draws, request.statistics)
 
 
-def _wanted(
-    request: Rows, result: Prediction, part: Part, first: int, width: int, sampled: bool
-) -> Place:
-    """Masked positions of the open block, or those outside it."""
+def _wanted(request: Rows, result: Prediction, part: Part, begin: Ints, sampled: bool) -> Place:
+    """Masked positions of the open block, or those outside it; `begin` (rows of the part,) is where
+    the features of each row would begin, if all of them were there."""
     chosen = request.masked & (request.is_in_block() == sampled)
     rows, position = chosen[part.start : part.stop].nonzero()
     row, length = rows + part.start, request.canvas.shape[1]
@@ -215,5 +223,5 @@ def _wanted(
         result,
         row * length + position,
         row * request.uniforms.shape[1] + position - request.starts[row],
-        (rows + first) * width + position + request.prompt.size,
+        begin[rows] + position + request.prompt.size,
     )
