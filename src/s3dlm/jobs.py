@@ -19,6 +19,7 @@ import numpy as np
 from s3dlm import answers, tasks
 from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.diffusion import MaskedDiffusion
+from s3dlm.editing import EditingDiffusion
 from s3dlm.errors import PromptError, SettingsError, shown
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.packing import Rows, Sampling
@@ -100,6 +101,11 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         position_temperature=settings.position_temperature,
     )
     block = getattr(model.denoiser, "causal_block", None)
+    if block is None and settings.edit_threshold is not None:
+        raise SettingsError(
+            f"edit_threshold={settings.edit_threshold:g} is not supported by {model.name}, which has "
+            "no blocks; leave it out"
+        )
     return process if block is None else _in_blocks(process, model, settings, block)
 
 
@@ -115,14 +121,18 @@ def _in_blocks(
             f"at least one step per block of {size}; choose steps from {most} to {length}"
         )
     room = model.denoiser.context - process.prompt.size
-    return BlockDiffusion(
-        **{one.name: getattr(process, one.name) for one in fields(process)},
-        size=size,
-        whole=block,
-        limit=length,
-        pace=min(size, settings.steps * size // length),
-        first_alone=bool(getattr(model.denoiser, "shift", False)),
-    ).scheduled(min(length + -(process.prompt.size + length) % block, room))
+    known: dict[str, Any] = {one.name: getattr(process, one.name) for one in fields(process)}
+    known |= {
+        "size": size,
+        "whole": block,
+        "limit": length,
+        "pace": min(size, settings.steps * size // length),
+        "first_alone": bool(getattr(model.denoiser, "shift", False)),
+    }
+    made = BlockDiffusion(**known)
+    if settings.edit_threshold is not None:
+        made = EditingDiffusion(**known, edit_threshold=settings.edit_threshold)
+    return made.scheduled(min(length + -(process.prompt.size + length) % block, room))
 
 
 def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from s3dlm.declare import Declaration, declared, setting
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.schedule import POLICIES, REVEAL_RULES, REVEALS, SCHEDULE, block_lengths
+from s3dlm.schedule import COUNTS, POLICIES, REVEAL_RULES, REVEALS, SCHEDULE, block_lengths
 from s3dlm.search.methods import METHODS, Method, find_method, method_settings
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ class Settings:
         "tokens that end the answer: allowed, revealed after all others of their block, or never "
         "predicted",
         choices=lambda: END_TOKENS,
+    )
+    edit_threshold: float | None = setting(
+        None,
+        "block-causal models with a reveal rule: replace a revealed token of the open block by one "
+        "whose probability is above this, as LLaDA2.1 does",
+        low=0,
+        high=1,
     )
     seed: int = setting(0, "same seed, same answer", low=0, high=2**63 - 1)
 
@@ -250,6 +257,8 @@ def _unused_decoding(method: Method, reveal: str | None) -> dict[str, str]:
         for name, rule in REVEAL_RULES.items()
         if reveal not in (name, None)
     }
+    if reveal in COUNTS:
+        reasons["edit_threshold"] = f"reveal={reveal!r} leaves no steps for edits"
     if reveal in REVEAL_RULES:
         reasons["steps"] = f"with reveal={reveal!r} an answer takes as many steps as it needs"
         reasons["policy"] = f"reveal={reveal!r} chooses the positions"

@@ -117,6 +117,38 @@ def fast_dllm_v2(
     return x[len(prompt) :][:length]
 
 
+def llada21(
+    logits: Logits, prompt: list[int], length: int, block: int, least: float, edit: float
+) -> tuple[list[int], int]:
+    """LLaDA2.1: as above, and every pass also replaces revealed tokens by surer ones; a full block is
+    edited until nothing changes, at most 16 times. The answer, and how many tokens were replaced."""
+    total, replaced = -(-(len(prompt) + length) // block) * block, 0
+    x = prompt + [MASK] * (total - len(prompt))
+    for start in range(len(prompt) // block * block, total, block):
+        rounds = 0
+        while True:
+            places = [i for i in range(start, start + block) if x[i] == MASK]
+            rounds += not places
+            if rounds > 16:
+                break
+            best = logits(x[: start + block]).softmax(-1).max(-1)
+            p, token = best.values.tolist(), best.indices.tolist()
+            chosen = [i for i in places if p[i] > least]
+            if places and not chosen:
+                chosen = [max(places, key=lambda i: p[i])]
+            edits = [
+                i
+                for i in range(max(start, len(prompt)), start + block)
+                if x[i] not in (MASK, token[i]) and p[i] > edit
+            ]
+            for i in chosen + edits:
+                x[i] = token[i]
+            replaced += len(edits)
+            if not places and not edits:
+                break
+    return x[len(prompt) :][:length], replaced
+
+
 def ours(model: Model, prompt: int, **options: Any) -> list[int]:
     settings = Settings("baseline", temperature=0.0, gen_length=LENGTH, **options)
     *steps, result = s3dlm.stream(model, question(prompt), settings=settings)
@@ -168,6 +200,44 @@ def test_greedy_is_fast_dllm_v2s_sampler(small: int, prompt: int) -> None:
     expected = fast_dllm_v2(logits_of(network, 8), ids, LENGTH, 8, small, 0.05)
     found = ours(model, prompt, block_length=small, reveal="threshold", reveal_threshold=0.05)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "edit"), [("sdar", 0.08), ("sdar", 0.03), ("sdar, 16", 0.03), ("sdar, 16", 0.02)]
+)
+def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
+    network, model = pair(case)
+    block, replaced = BLOCKS[case], 0
+    rule = {"reveal": "threshold", "reveal_threshold": 0.05}
+    for prompt in (15, 23, 32):
+        ids = ByteTokenizer().chat(question(prompt))
+        expected, some = llada21(logits_of(network, block), ids, LENGTH, block, 0.05, edit)
+        assert ours(model, prompt, edit_threshold=edit, **rule) == expected
+        replaced += some
+    assert replaced > 0
+
+
+def test_edits_are_refused_where_they_cannot_be_made() -> None:
+    with pytest.raises(SettingsError, match="leaves no steps for edits"):
+        Settings(edit_threshold=0.9)
+    settings = Settings(edit_threshold=0.9, reveal="threshold")
+    with pytest.raises(SettingsError, match="not supported by tiny, which has no blocks"):
+        s3dlm.generate("tiny", "why?", settings=settings)
+
+
+@pytest.mark.parametrize("method", ["s3", "particle_gibbs"])
+def test_a_search_edits_too_and_batched_is_unbatched(method: str) -> None:
+    model, settings = searched(
+        "sdar", method, reveal="threshold", reveal_threshold=0.1, edit_threshold=0.1
+    )
+    questions = [question(length) for length in (16, 30)]
+    together = s3dlm.generate_batch(model, questions, settings=settings)
+    alone = [s3dlm.generate(model, one, settings=settings) for one in questions]
+    assert [plain(one) for one in together] == [plain(one) for one in alone]
+    unchanged = settings.replace(edit_threshold=None)
+    assert [one.text for one in alone] != [
+        s3dlm.generate(model, one, settings=unchanged).text for one in questions
+    ]
 
 
 # --- search

@@ -35,6 +35,7 @@ VALUES: dict[str, list[object]] = {
     "top_p": [0.5],
     "position_temperature": [1.0],
     "guidance": [1.0],
+    "edit_threshold": [0.5],
     "seed": [1],
 }
 SEEDS = 40  # most pairs differ on the first

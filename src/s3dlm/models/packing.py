@@ -51,6 +51,7 @@ class Rows:
     statistics: bool  # whether margin and entropy are needed
     label: str  # names the prompt and step in errors
     sampling: Sampling = PLAIN
+    fixed: Ints | None = None  # (rows,) what lies before this never changes; None: `start`
 
     @property
     def starts(self) -> Ints:

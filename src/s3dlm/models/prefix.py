@@ -92,7 +92,7 @@ class PrefixCache:
         for index, request in enumerate(requests):
             entries = self._entries(request.prompt)
             for row, canvas in enumerate(request.canvas):
-                start = int(request.starts[row])
+                start = int(request.starts[row] if request.fixed is None else request.fixed[row])
                 start = 0 if request.masked[row, :start].any() else start
                 stop = self._stop(request, row)
                 self.rows[index, row] = self._row(entries, request.prompt, canvas[:stop], start)

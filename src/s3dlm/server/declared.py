@@ -93,4 +93,5 @@ def keeps_revealed_tokens(settings: Settings) -> bool:
     """Whether the answer descends from the survivors of every step and no token changes."""
     method = settings.method
     all_seen = SELECTIONS[method.selection].from_all_seen
-    return method.sweeps == 1 and not method.repairs and not all_seen
+    edited = settings.edit_threshold is not None
+    return method.sweeps == 1 and not method.repairs and not all_seen and not edited
