@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {*CORE, "jobs"},
     "trace": CORE,
     "board": {*CORE, "trace"},
-    "options": {"declare", "errors", "settings"},
+    "options": {"declare", "errors", "sandbox", "settings"},
     "estimate": {*CORE, "evaluation", "schedule"},
     "viewer": {"errors", "trace"},
     "integrations": {*ENGINE, "answers", "estimate", "evaluation", "options", "tasks", "verifier"},

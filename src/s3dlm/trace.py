@@ -37,6 +37,20 @@ _SCALARS = (
     "log_normaliser",
     "nfe",
     "resampled",
+    "round",
+)
+_OF_RESULT = (
+    "text",
+    "answer",
+    "p_correct",
+    "score",
+    "confidence",
+    "nfe",
+    "nfe_logical",
+    "seconds",
+    "stopped",
+    "question",
+    "task",
 )
 
 
@@ -85,10 +99,7 @@ class TraceEncoder:
 
 def encode_result(result: Result) -> dict[str, Any]:
     """A result as plain data."""
-    data = {
-        name: _plain(getattr(result, name))
-        for name in ("text", "answer", "nfe", "nfe_logical", "seconds", "question", "task")
-    }
+    data = {name: _plain(getattr(result, name)) for name in _OF_RESULT}
     return {
         "event": "result",
         **data,

@@ -37,6 +37,9 @@ NAMES = {  # section names in the navigation bar
     "score_heat": "Heat map",
     "density_quality": "Density",
     "best_of_k_bound": "Bound",
+    "in_fit": "Fitted on",
+    "probability": "Probability",
+    "reliability": "Reliability",
     "failures": "Failures",
 }
 
@@ -205,6 +208,7 @@ def _by_sample(run: Evaluation, condition: Condition, target: Path) -> dict[str,
             "answer": record.answer,
             "text": record.text,
             "votes": ", ".join(one.answer or "none" for one in record.survivors),
+            "p_correct": record.p_correct,
             "trace": trace,
         }
     return found

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from s3dlm.errors import MissingExtraError, SettingsError
+from s3dlm.options import UnsafeCode
 
 
 def register(app: typer.Typer) -> None:
@@ -57,6 +58,14 @@ def serve(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run Python code of the checkpoint.")
     ] = False,
+    verifier: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A verifier that requests may name, such as reward:MODEL; repeatable. paper, plus "
+            "and installed ones are always there."
+        ),
+    ] = None,
+    unsafe_code: UnsafeCode = False,
 ) -> None:
     """Serve a model behind an OpenAI-compatible API, with a page at / that shows its searches.
 
@@ -80,6 +89,7 @@ def serve(
         load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
         limits=limits,
         defaults={} if method is None else {"method": method},
+        verifiers={name: name for name in verifier or ()},
         api_key=key,
         hosts=allowed_hosts(host, key),
         log_prompts=log_prompts,

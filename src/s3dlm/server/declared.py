@@ -92,6 +92,7 @@ def most_nfe(settings: Settings) -> int:
 def keeps_revealed_tokens(settings: Settings) -> bool:
     """Whether the answer descends from the survivors of every step and no token changes."""
     method = settings.method
-    all_seen = SELECTIONS[method.selection].from_all_seen
-    edited = settings.edit_threshold is not None
-    return method.sweeps == 1 and not method.repairs and not all_seen and not edited
+    selection = SELECTIONS[method.selection]
+    from_elsewhere = selection.from_all_seen or selection.from_steps
+    changes = method.has_rounds or settings.edit_threshold is not None
+    return method.sweeps == 1 and not changes and not from_elsewhere

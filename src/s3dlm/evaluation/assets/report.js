@@ -59,6 +59,9 @@
       const details = element("details");
       details.append(element("summary", "output and votes"), element("pre", row.text || "(empty)"));
       details.append(element("p", "Survivors' answers: " + row.votes, "soft"));
+      if (row.p_correct !== null) {
+        details.append(element("p", "Probability of being right: " + row.p_correct.toFixed(2), "soft"));
+      }
       if (row.trace) {
         const link = element("a", "trace of this search");
         link.href = row.trace;

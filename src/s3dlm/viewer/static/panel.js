@@ -95,11 +95,12 @@ export class Panel {
     this.status.textContent = run.steps.length ? `step ${step + 1} of ${run.total}` : words[run.state];
     this.status.dataset.state = run.state;
     const ended = run.result && step === run.steps.length - 1;
-    this.answer.replaceChildren(...(ended ? ["answer ", el("b", {}, run.result.answer ?? "none found")] : []));
+    this.answer.replaceChildren(...(ended ? ["answer ", el("b", {}, run.result.answer ?? "none found"), ...sure(run.result.p_correct)] : []));
     if (step < 0) return;
     const one = run.steps[step];
     const { particles, branching } = run.header.settings;
-    this.facts.textContent = `N ${particles} · b ${branching} · NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}`;
+    const why = ended ? { satisfied: " · the verifier is satisfied", budget: " · the budget is spent" }[run.result.stopped] ?? "" : "";
+    this.facts.textContent = `N ${particles} · b ${branching} · NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}${why}`;
     this.texts();
     this.charts?.forEach((chart) => chart.point(step));
     this.node.classList.toggle("over", Boolean(ended));
@@ -200,4 +201,10 @@ export class Panel {
 
 function card(name, title, legend, content) {
   return el("section", { class: `card ${name}` }, el("h3", {}, title, legend), content);
+}
+
+// How sure the answer is, if the model was calibrated for the task and method.
+function sure(p) {
+  if (p === null || p === undefined) return [];
+  return [" ", el("span", { class: "sure", title: "the calibrated probability that this answer is right" }, `p_correct ${fixed(p)}`)];
 }
