@@ -187,7 +187,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"budget": 10, "n": 8}, "budget"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
-        ({"top_p": 0.5}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),
         ({"seed": -1}, "seed"),

@@ -57,7 +57,7 @@ def search(
     At the limit of forward passes, or at a score that is enough, the look-ahead is the answer.
     """
     particles = yield from _begin(process, scorer, method, start, rng)
-    nfe, nfe_logical = particles.prediction.nfe, 1
+    nfe, nfe_logical = particles.prediction.nfe, process.passes
     blocks = 0
     for t in range(process.steps):
         before, blocks = blocks, process.blocks_done(particles.canvas.tokens)
@@ -81,7 +81,8 @@ def search(
         else:
             kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
         yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
-        nfe, nfe_logical = nfe + prediction.nfe, nfe_logical + len(particles) * branching
+        nfe += prediction.nfe
+        nfe_logical += len(particles) * branching * process.passes
         particles = _survive(children, prediction, scores, lineage, kept)
         if now.last or enough:
             break
@@ -105,7 +106,7 @@ def _reveal_best(children: Children, clean: CleanText, scores: Scores) -> Kept:
 def _price(process: Process, canvas: Canvas) -> int:
     """Forward passes that a prediction of these canvases takes."""
     first, _ = distinct(canvas.tokens)
-    return int(process.is_open(canvas.tokens[first]).sum())
+    return int(process.is_open(canvas.tokens[first]).sum()) * process.passes
 
 
 def _cut(
@@ -199,10 +200,10 @@ def _follow(children: Children, pinned: Canvas) -> None:
 def _predict(
     process: Process, canvas: Canvas, step: int, rng: np.random.Generator
 ) -> Generator[Any, Any, Prediction]:
-    """One forward pass per distinct canvas that is not finished."""
+    """One prediction per distinct canvas that is not finished."""
     first, kind = distinct(canvas.tokens)
     open_ = process.is_open(canvas.tokens[first])
-    nfe = int(open_.sum())
+    nfe = int(open_.sum()) * process.passes
     if not nfe:
         return Prediction(None, np.full(kind.size, -1), 0)
     row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)

@@ -56,6 +56,11 @@ class Process(Protocol):
         """Whether every canvas is filled at its own pace, and not by a schedule."""
         ...
 
+    @property
+    def passes(self) -> int:
+        """Forward passes that the prediction of one canvas takes."""
+        ...
+
     def ends_block(self, step: int) -> bool:
         """Whether the step is the last one of its block, by the schedule."""
         ...
