@@ -200,7 +200,7 @@ def test_both_stages_as_a_user_types_them(app: typer.Typer, tmp_path: Path) -> N
 
     assert "Not tuned" not in text
     call(
-        app, str(out), "--count", "2", "--seeds", "1", "--tasks", "countdown", "--entries", "plain"
+        app, str(out), "--count", "2", "--seeds", "1", "--tasks", "countdown", "--entries", "fk_max"
     )
     assert "nothing was tuned" in (out / "frontier.md").read_text()
 

@@ -23,7 +23,7 @@ VALUES: dict[str, list[object]] = {
     "lam": [60.0],
     "verifier": ["plus"],
     "ess_threshold": [0.1, 0.95],
-    "budget": [9],
+    "budget": [9, 3],  # one answer takes six passes here
     "rounds": [0, 3],
     "hidden": [0.1],
     "temperature": [3.0],
