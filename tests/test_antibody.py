@@ -141,7 +141,7 @@ def test_re_masking_satisfies_the_verifier_where_restarts_do_not(sapiens: s3dlm.
 def test_a_comparison_resumes_and_is_judged_and_reported(
     sapiens: s3dlm.Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, methods = tmp_path / "sapiens", ["verified", "moves"]
+    folder, methods = tmp_path / "sapiens", ["verified_batch", "moves"]
     folder.mkdir()
     compare.run(sapiens, folder, methods, TUNING[:1])
     with (folder / "moves.jsonl").open("a") as file:
@@ -150,7 +150,7 @@ def test_a_comparison_resumes_and_is_judged_and_reported(
     assert "moves: 1 loops filled, 1 were there" in capsys.readouterr().out
     compare.judge(sapiens, folder, methods, TUNING[:2])
     found = report.results(folder)
-    assert {method: len(own) for method, own in found.items()} == {"verified": 2, "moves": 2}
+    assert {method: len(own) for method, own in found.items()} == {"verified_batch": 2, "moves": 2}
     loops = [one.name for one in TUNING[:2]]
     text = report.table(found, loops, "itself")
     assert "| re-masking, doubted residues | " in text

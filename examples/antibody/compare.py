@@ -32,11 +32,13 @@ ONE_BY_ONE = {"method": "verified_best_of_k", "particles": 1, "branching": 1, **
 MOVES = {"keep": "metropolis", "lam": 1000.0, "hidden": 0.08}
 
 # What each method adds to its own defaults. All share verifier, budget and stopping rule; restarts
-# and moves are made one by one, so that they stop as soon as they can.
+# and moves are made one by one, so that they stop as soon as they can. Only the fixed batch of samples
+# begins with no greedy loop and never stops early.
 METHODS: dict[str, dict[str, Any]] = {
     "greedy": {"method": "baseline", "temperature": 0.0},
     "vote": {"method": "best_of_k", **SAMPLED},
     "verified": ONE_BY_ONE,
+    "verified_batch": {"method": "verified_best_of_k", "branching": 1, "temperature": 1.0},
     "s3": {"method": "s3", "lam": 10.0, "selection": "best_seen", **SAMPLED},
     "best": {"method": "best", "lam": 10.0, **SAMPLED},
     "moves_random": {**ONE_BY_ONE, **MOVES, "hiding": "random"},
@@ -51,6 +53,8 @@ def settings(method: str, loop: Loop) -> s3dlm.Settings:
     """A method's settings for a loop: one block, a few residues per step."""
     steps = -(-loop.length // RESIDUES_PER_STEP)
     size = {"gen_length": loop.length, "block_length": loop.length, "steps": steps}
+    if method == "verified_batch":  # equal canvases share about a third of the passes
+        size["particles"] = 3 * BUDGET // (2 * (steps - 1))
     return s3dlm.Settings(**{**size, **METHODS[method]})
 
 

@@ -12,12 +12,13 @@ def text(doubted: list[int], length: int = 20) -> Text:
     return Text(np.arange(length), np.zeros(length), np.ones(length, dtype=np.bool_), where)
 
 
-def test_doubted_hides_all_that_is_doubted_where_the_share_allows_it() -> None:
-    hidden = HIDINGS["doubted"](text([2, 3, 9]), 0.5, np.random.default_rng(0))
-    assert hidden.nonzero()[0].tolist() == [2, 3, 9]
+def test_doubted_hides_some_of_what_is_doubted_or_all_of_it() -> None:
+    rng = np.random.default_rng(0)
+    seen = {tuple(HIDINGS["doubted"](text([2, 9]), 0.5, rng).nonzero()[0]) for _ in range(50)}
+    assert seen == {(2,), (9,), (2, 9)}
 
 
-def test_doubted_hides_some_of_it_where_it_is_more_than_the_share_allows() -> None:
+def test_doubted_hides_no_more_than_the_share_allows() -> None:
     rng, seen = np.random.default_rng(0), set()
     for _ in range(200):
         hidden = HIDINGS["doubted"](text([2, 3, 9, 15]), 0.05, rng).nonzero()[0].tolist()
