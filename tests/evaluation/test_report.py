@@ -6,6 +6,8 @@ import csv
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -236,6 +238,25 @@ def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_pat
     made = report.write(folder, grading="hex", out=tmp_path)
     assert "**Grading**: hex" in made.markdown.read_text()
     assert (folder / records.FILE).read_bytes() == before
+
+
+def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
+    trace = next((folder / "traces").glob("*.jsonl"))
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None; "
+        "from s3dlm.cli import main; main()"
+    )
+    for command in (
+        ["report", str(folder), "--out", str(tmp_path / "again")],
+        ["report", str(folder), "--grading", "d1", "--out", str(tmp_path / "d1")],
+        ["view", str(trace), "--out", str(tmp_path / "trace.html")],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again" / "report.html").is_file()
+    assert (tmp_path / "trace.html").is_file()
 
 
 def test_an_unfinished_run_says_so(folder: Path, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from s3dlm.errors import MissingExtraError, SettingsError
+from s3dlm.loading import load_model
+from s3dlm.options import method_names
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +36,10 @@ def serve(
         list[str] | None, typer.Option(help="Origin that browsers may call from; repeatable.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Search method for requests that name none.")
+        str | None,
+        typer.Option(
+            help="Search method for requests that name none.", autocompletion=method_names
+        ),
     ] = None,
     max_batch: Annotated[int, typer.Option(help="Canvases per forward pass.")] = 128,
     max_waiting: Annotated[int, typer.Option(help="Searches in the queue.")] = 128,
@@ -63,7 +68,6 @@ def serve(
     s3dlm serve --model tiny --port 8000
     """
     _require_extra()
-    from s3dlm.models.registry import load
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
     from s3dlm.server.run import allowed_hosts, bind_socket, check_exposure
@@ -77,7 +81,7 @@ def serve(
     )  # fmt: skip
     bound = bind_socket(host, port)
     web = create_app(
-        load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
+        load_model(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
         limits=limits,
         defaults={} if method is None else {"method": method},
         api_key=key,
