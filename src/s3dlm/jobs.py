@@ -143,6 +143,7 @@ def finish(one: Running, outcome: Outcome) -> Result:
     survivors = tuple(_survivors(one, outcome))
     seen = _all_seen(one) if selection.from_all_seen else []
     chosen = selection.choose([*survivors, *seen])
+    token_ids, token_logprobs = _tokens(one, outcome, survivors, chosen)
     seconds = time.perf_counter() - one.started
     known = {
         "forward": one.forward_seconds,
@@ -161,7 +162,25 @@ def finish(one: Running, outcome: Outcome) -> Result:
         task=one.job.task,
         settings=one.job.settings,
         ancestry=tuple(one.ancestry),
+        prompt=one.process.decode(one.process.prompt.tolist()),
+        token_ids=token_ids,
+        token_logprobs=token_logprobs,
     )
+
+
+def _tokens(
+    one: Running, outcome: Outcome, survivors: tuple[Survivor, ...], chosen: Survivor
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The chosen text's tokens with their log-probabilities."""
+    found = next((row for row, other in enumerate(survivors) if other is chosen), None)
+    if found is not None:
+        canvas = outcome.particles.canvas
+        tokens, logp = canvas.tokens[found], canvas.logp[found]
+    else:
+        look = one.scorer.looks[chosen.text]
+        tokens, logp = look.tokens[0], look.logp[0]
+    length = one.process.length(tokens)
+    return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
 
 
 def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:

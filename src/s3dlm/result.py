@@ -25,6 +25,9 @@ class Result:
     task: str | None
     settings: Settings
     ancestry: tuple[tuple[int, ...], ...] = ()  # per step, each survivor's parent
+    prompt: str = ""  # as the model read it: the chat template with the task's prompt
+    token_ids: tuple[int, ...] = ()  # of the text, without its end
+    token_logprobs: tuple[float, ...] = ()  # of each when it was revealed, or as last predicted
 
     @property
     def votes(self) -> int:

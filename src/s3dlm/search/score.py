@@ -59,6 +59,7 @@ class Scorer:
     seconds: float = 0.0
     texts: dict[bytes, str] = field(default_factory=dict)
     scores: dict[Key, Score] = field(default_factory=dict)
+    looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
     rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
     batched: BatchVerifier | None = None  # the verifier, if it takes many texts at once
@@ -78,7 +79,8 @@ class Scorer:
     def __call__(self, clean: CleanText, where: str) -> Scores:
         """Scores of clean texts; `where` names the moment in an error."""
         started = time.perf_counter()
-        texts = map(self.text, clean.tokens)
+        texts = [self.text(tokens) for tokens in clean.tokens]
+        self.looks |= {text: clean.take(np.array([row])) for row, text in enumerate(texts)}
         keys = list(zip(texts, clean.confidence.tolist(), strict=True))
         self._learn(dict.fromkeys(keys), where)
         self.seconds += time.perf_counter() - started
