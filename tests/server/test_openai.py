@@ -9,7 +9,7 @@ import pytest
 
 import s3dlm
 from s3dlm.server.parse import allot
-from s3dlm.settings import METHODS, Settings, only_used
+from s3dlm.settings import METHODS, Settings, declarations, only_used
 from tests.fakes import fake_model
 from tests.server.live import SMALL, Live
 
@@ -211,7 +211,7 @@ def test_budget_is_a_hard_limit_for_every_method(
         ({"budget": 60, "particles": 2}, "either the budget"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"repairs": -1}, "repairs"),
-        ({"top_p": 0.5}, "top_p"),
+        *([] if "top_p" in declarations() else [({"top_p": 0.5}, "top_p is not supported")]),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),
         ({"seed": -1}, "seed"),
@@ -249,6 +249,13 @@ def test_neutral_values_of_openai_fields_are_accepted(live: Live) -> None:
         response_format={"type": "text"},
     )  # fmt: skip
     assert reply.choices[0].message.content == create(**ASK).choices[0].message.content
+
+
+@pytest.mark.skipif("top_p" not in declarations(), reason="top_p is no setting yet")
+def test_top_p_is_a_setting_of_decoding(live: Live) -> None:
+    create = live.client().chat.completions.create
+    alone = s3dlm.generate(fake_model(), QUESTION, settings=Settings(**SMALL, top_p=0.5))
+    assert create(**ASK, top_p=0.5).choices[0].message.content == alone.text
 
 
 def test_wrong_model(live: Live) -> None:

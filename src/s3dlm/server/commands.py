@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from s3dlm.errors import MissingExtraError, SettingsError
 from s3dlm.loading import load_model
-from s3dlm.options import method_names
+from s3dlm.options import lists_from_pairs, method_names
 
 
 def register(app: typer.Typer) -> None:
@@ -41,6 +41,13 @@ def serve(
             help="Search method for requests that name none.", autocompletion=method_names
         ),
     ] = None,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another name of the model, with a method and settings of its own: NAME or "
+            "NAME=METHOD,SETTING=VALUE; repeatable.",
+        ),
+    ] = None,
     max_batch: Annotated[int, typer.Option(help="Canvases per forward pass.")] = 128,
     max_waiting: Annotated[int, typer.Option(help="Searches in the queue.")] = 128,
     max_length: Annotated[int, typer.Option(help="Largest gen_length of a request.")] = 1024,
@@ -66,6 +73,8 @@ def serve(
     """Serve a model behind an OpenAI-compatible API, with a page at / that shows its searches.
 
     s3dlm serve --model tiny --port 8000
+
+    s3dlm serve --alias fast=baseline --alias careful=best,particles=8
     """
     _require_extra()
     from s3dlm.server.app import create_app
@@ -88,6 +97,7 @@ def serve(
         hosts=allowed_hosts(host, key),
         log_prompts=log_prompts,
         cors=cors or (),
+        aliases=dict(_alias(one) for one in alias or ()),
     )
     run(
         web,
@@ -95,6 +105,16 @@ def serve(
         grace=grace,
         announce=lambda url: typer.echo(f"API: {url}/v1, viewer: {url}/"),
     )
+
+
+def _alias(text: str) -> tuple[str, dict[str, Any]]:
+    """`NAME=METHOD,SETTING=VALUE` as a name and settings."""
+    name, _, rest = text.partition("=")
+    method, *pairs = [part.strip() for part in rest.split(",")]
+    own = {key: values[0] for key, values in lists_from_pairs(pairs).items() if values}
+    if not name.strip():
+        raise SettingsError(f"--alias {text!r} is not allowed; write NAME=METHOD,SETTING=VALUE")
+    return name.strip(), {**({"method": method} if method else {}), **own}
 
 
 def view(

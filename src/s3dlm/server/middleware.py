@@ -22,13 +22,15 @@ from s3dlm.server.telemetry import log
 from s3dlm.server.watch import ClientGone
 
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
-OPEN_PATHS = ("/", "/health")  # and the page's own files
+OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files
 PAGE_PREFIX = "/viewer/"
 ENDPOINTS = frozenset(
     {
         "/",
+        "/docs",
         "/health",
         "/metrics",
+        "/version",
         "/v1/models",
         "/v1/chat/completions",
         "/v1/completions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -41,6 +41,7 @@ class Service:
     name: str  # what clients call the model
     method: str  # for requests that name none
     given: Mapping[str, object]  # settings that the operator chose, for what a request leaves out
+    aliases: Mapping[str, Mapping[str, object]]  # other names of the model, each with settings
     limits: Limits
     verifiers: Mapping[str, Verifier]
     task_names: frozenset[str]
@@ -50,6 +51,17 @@ class Service:
     hosts: frozenset[str] | None = None  # accepted Host headers; None: any
     log_prompts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def names(self) -> list[str]:
+        """What clients may call the model."""
+        return [self.name, *self.aliases]
+
+    def as_alias(self, alias: str) -> Service:
+        """The same service under another name, with that name's settings."""
+        own = dict(self.aliases[alias])
+        method = str(own.pop("method", self.method))
+        return replace(self, name=alias, method=method, given={**self.given, **own})
 
     def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
         """The settings of a request: the model's, then the operator's, then its own."""
@@ -61,6 +73,7 @@ class Service:
         first = [name for name in self.model.defaults.tasks if name in self.task_names]
         return {
             "model": self.name,
+            "models": self.names,
             "method": self.method,
             "methods": declared.summaries(),
             "settings": [declared.as_json(one) for one in declared.declarations()],
@@ -81,6 +94,7 @@ def build(
     limits: Limits | None = None,
     defaults: Mapping[str, object] | None = None,
     verifiers: Mapping[str, object] | None = None,
+    aliases: Mapping[str, Mapping[str, object]] | None = None,
     api_key: str | None = None,
     hosts: frozenset[str] | None = None,
     log_prompts: bool = False,
@@ -92,10 +106,11 @@ def build(
     limits.check(Settings.for_model(model, method, **only_used(find_method(method), given)))
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
-    return Service(
+    made = Service(
         model=model,
         # Clients need not know the machine's paths.
         name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
+        aliases=aliases or {},
         method=method,
         given=given,
         limits=limits,
@@ -107,6 +122,9 @@ def build(
         hosts=hosts,
         log_prompts=log_prompts,
     )
+    for alias in made.aliases.values():  # a mistake is reported at the start
+        limits.check(Settings.for_model(model, **{"method": method, **alias}))  # type: ignore[arg-type]
+    return made
 
 
 @cache
