@@ -269,6 +269,21 @@ async def settings(body: SearchRequest, request: Request) -> dict[str, Any]:
     return {"settings": made.to_json(), "most_nfe": most_nfe(made)}
 
 
+@router.get("/v1/traces")
+def traces(request: Request) -> list[dict[str, Any]]:
+    """The recorded searches of the runs that the operator named."""
+    return _service(request).recorded.listing()
+
+
+@router.get("/v1/traces/{name:path}", response_class=PlainTextResponse)
+def trace(name: str, request: Request) -> Response:
+    """One recorded search as JSON lines."""
+    path = _service(request).recorded.files().get(name)
+    if path is None:
+        raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
+    return Response(path.read_bytes(), media_type="application/x-ndjson")
+
+
 @router.get("/version", response_model=Version)
 async def version(request: Request) -> dict[str, Any]:
     """Versions of the package, Python and torch, and the names of the model."""

@@ -48,6 +48,12 @@ def serve(
             "NAME=METHOD,SETTING=VALUE; repeatable.",
         ),
     ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder of `s3dlm eval --traces` whose searches the page offers; repeatable."
+        ),
+    ] = None,
     max_batch: Annotated[int, typer.Option(help="Canvases per forward pass.")] = 128,
     max_waiting: Annotated[int, typer.Option(help="Searches in the queue.")] = 128,
     max_length: Annotated[int, typer.Option(help="Largest gen_length of a request.")] = 1024,
@@ -97,6 +103,7 @@ def serve(
         hosts=allowed_hosts(host, key),
         log_prompts=log_prompts,
         cors=cors or (),
+        runs=runs or (),
         aliases=dict(_alias(one) for one in alias or ()),
     )
     run(

@@ -37,6 +37,7 @@ ENDPOINTS = frozenset(
         "/v1/search",
         "/v1/options",
         "/v1/settings",
+        "/v1/traces",
     }
 )
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -15,6 +15,7 @@ from s3dlm.models.base import Model
 from s3dlm.search.methods import find_method
 from s3dlm.server import declared
 from s3dlm.server.limits import Limits
+from s3dlm.server.recorded import Recorded
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.telemetry import Metrics
 from s3dlm.settings import Settings, only_used
@@ -47,6 +48,7 @@ class Service:
     task_names: frozenset[str]
     metrics: Metrics
     scheduler: Scheduler
+    recorded: Recorded = field(default_factory=Recorded)
     api_key: str | None = None
     hosts: frozenset[str] | None = None  # accepted Host headers; None: any
     log_prompts: bool = False
@@ -81,6 +83,7 @@ class Service:
             "defaults": {name: self.settings(name).to_json() for name in declared.summaries()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
+            "recorded": len(self.recorded.files()),
             "examples": examples(self.model.defaults.tasks),
             "limits": {
                 name: getattr(self.limits, name) for name in ("length", "children", "steps")
@@ -95,6 +98,7 @@ def build(
     defaults: Mapping[str, object] | None = None,
     verifiers: Mapping[str, object] | None = None,
     aliases: Mapping[str, Mapping[str, object]] | None = None,
+    runs: Sequence[Path] = (),
     api_key: str | None = None,
     hosts: frozenset[str] | None = None,
     log_prompts: bool = False,
@@ -111,6 +115,7 @@ def build(
         # Clients need not know the machine's paths.
         name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
         aliases=aliases or {},
+        recorded=Recorded.of(runs),
         method=method,
         given=given,
         limits=limits,
