@@ -76,7 +76,7 @@ function askedQuestion() {
   const written = form && headers.length && form.prompt.value === headers[0].question && different.length === 1;
   byId("question").hidden = !headers.length || written;
   byId("question").replaceChildren(
-    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task ?? "no task"), el("q", {}, one.question))),
+    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), el("q", {}, one.question))),
   );
 }
 
