@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from s3dlm.errors import MissingExtraError
+from s3dlm.evaluation.frontier import log_ticks
 from s3dlm.evaluation.records import write_atomic, writing
 from s3dlm.evaluation.series import Table
 
@@ -119,9 +120,11 @@ def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
                 rows.sort(key=lambda row: cast("float", row["nfe"]))
                 name = f"{label}, b = {branching}" if len(branchings) > 1 else label
                 _with_error(axis, rows, "nfe", label, name, number)
-        axis.set_xscale("log", base=2)
+        axis.set_xscale("log")
         axis.set_xlabel("NFE per problem")
+        axis.set_xticks(log_ticks(*axis.get_xlim()))
         axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(plt.NullLocator())
     axes[0][0].set_ylabel("accuracy (%)")
     _legend(figure, axes)
     return figure
