@@ -116,6 +116,11 @@ def test_it_fits_and_can_be_read(browser: Any, html: Path, width: int, scheme: s
     page.locator(".problem details summary").first.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(SMALLEST) >= 11
+    marks, answer = (
+        page.locator(f".problem tr:first-child > td:nth-child({n})").first.bounding_box()
+        for n in (2, 3)
+    )
+    assert marks["x"] + marks["width"] <= answer["x"] + 1
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert back == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 26)"}[scheme]
     page.close()

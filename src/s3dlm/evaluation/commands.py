@@ -173,7 +173,7 @@ def reproduce_command(
     sweep_problems: Annotated[
         int,
         typer.Option(help="Problems per task for the sweeps over N, b and block length; 0: none."),
-    ] = 100,
+    ] = 200,
     data: Data = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run. Default: runs/reproduce-MODEL.")

@@ -37,6 +37,7 @@ NAMES = {  # section names in the navigation bar
     "paper": "Paper",
     "paper_cost": "Paper's cost",
     "cost": "Cost",
+    "block_cost": "Cost by block",
     "search": "Search",
     "sweep": "N and b",
     "accuracy_nfe": "Compute",
@@ -45,6 +46,7 @@ NAMES = {  # section names in the navigation bar
     "score_density": "Scores",
     "score_heat": "Heat map",
     "density_quality": "Density",
+    "sampling_search": "Sampling and search",
     "best_of_k_bound": "Bound",
     "failures": "Failures",
 }
