@@ -6,9 +6,11 @@ export HF_HUB_OFFLINE ?= 1
 
 .PHONY: demo test check bench docs browser clean
 
+# Of sapiens only the weights are read; what it requires is old and large, and not installed.
 $(VENV)/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps sapiens
 	touch $@
 
 demo: $(VENV)/ready

@@ -65,7 +65,7 @@ def test_keywords_override_what_the_model_recommends() -> None:
     settings = s3dlm.Settings.for_model(model, "best", particles=8)
     assert (settings.method.particles, settings.method.branching) == (8, 2)
     assert settings.gen_length == 64
-    assert s3dlm.Settings.for_model(model, "baseline").method.settings() == {"repairs": 0}
+    assert s3dlm.Settings.for_model(model, "baseline").method.settings() == {"budget": None}
 
 
 def test_representations_are_short_and_say_what_matters() -> None:

@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {*CORE, "jobs"},
     "trace": CORE,
     "board": {*CORE, "trace"},
-    "options": {"declare", "errors", "search", "settings", "tasks"},
+    "options": {"declare", "errors", "sandbox", "search", "settings", "tasks"},
     "loading": {"models"},
     "estimate": {*CORE, "evaluation", "schedule"},
     "viewer": {"errors", "trace"},

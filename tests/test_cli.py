@@ -15,6 +15,8 @@ from rich.console import Console
 import s3dlm
 from s3dlm import board, cli
 from s3dlm.models import registry
+from s3dlm.sandbox import configure, shared
+from s3dlm.sandbox.runner import UNSAFE
 from tests.fakes import fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
@@ -71,10 +73,10 @@ def test_generate_as_json_with_a_trace(
 def test_any_setting_can_be_given_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    extra = ["--child-sampling", "distinct", "--cadence", "block", "--repairs", "1"]
+    extra = ["--child-sampling", "distinct", "--cadence", "block", "--rounds", "1"]
     assert run(monkeypatch, "generate", QUESTION, "--json", *extra, *SMALL) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
-    found = (settings["child_sampling"], settings["cadence"], settings["repairs"])
+    found = (settings["child_sampling"], settings["cadence"], settings["rounds"])
     assert found == ("distinct", "block", 1)
 
 
@@ -228,3 +230,30 @@ def test_loading_a_model_is_announced_unless_only_the_answer_is_wanted(
     assert err.startswith("loading model tiny …")
     assert run(monkeypatch, "generate", "why?", "--quiet", *SMALL) == 0
     assert "loading" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("generate", "?", *SMALL),
+        ("eval", "--out", "x", "--task", "no-such-task"),
+        ("reproduce", "--task", "no-such-task"),
+        ("tune", "--task", "no-such-task"),
+        ("report", "no-such-folder"),
+        ("serve", "--host", "0.0.0.0"),  # refused: it has no key
+    ],
+)
+def test_missing_protections_are_accepted_on_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """The sandbox is told before the command does anything, whatever becomes of the command."""
+    before = shared()
+    monkeypatch.setenv(UNSAFE, "")
+    try:
+        configure()
+        run(monkeypatch, *arguments)
+        assert not shared().allow_unprotected
+        run(monkeypatch, *arguments, "--unsafe-code")
+        assert shared().allow_unprotected
+    finally:
+        configure(before.limits, before.allow_unprotected)

@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 from s3dlm.errors import SettingsError
+from s3dlm.models.defaults import Defaults
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings, TemperatureWarning
 
@@ -78,3 +79,13 @@ def test_the_hash_is_stable_and_tells_settings_apart() -> None:
 def test_every_method_goes_to_json_and_back(method: str) -> None:
     settings = Settings(method)
     assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+
+
+def test_a_change_drops_what_it_makes_useless() -> None:
+    """Without moves a share to hide has no meaning; only a share that the user gives is refused."""
+    moved = Settings("best", hidden=0.3)
+    assert moved.replace(hiding="all").method.hiding == "all"
+    with pytest.raises(SettingsError, match=r"hidden=0\.4 changes nothing"):
+        moved.replace(hiding="all", hidden=0.4)
+    defaults = Defaults(settings={"*": {"hidden": 0.3}})
+    assert Settings.recommended(defaults, "best", hiding="all").method.hiding == "all"

@@ -25,8 +25,9 @@ HONEST = {
     "arithmetic": 0.35,
     "equations": 0.0,
     "letters": 0.0,
+    "repeat": 0.0,
 }  # the share of whole canvases; others a quarter
-CANVAS = {"chain": 96}  # gen_length; others 64
+CANVAS = {"chain": 144}  # gen_length; others 64
 LOWEST_RATIO = 0.15  # 1/t weighting is cut off below this mask ratio
 
 
@@ -161,7 +162,7 @@ class Feed:
     ) -> None:
         self.task, self.encoder, self.size, self.seed = task, encoder, size, seed
         self.window, self.chunk, self.stride = first, 0, stride
-        self.hide = results_hidden if task in DRILLS else hidden
+        self.hide = results_hidden if task in ("equations", "letters") else hidden
         self._chunks: list[Batch] = []
 
     @property
@@ -199,7 +200,8 @@ class Feed:
         whole = rng.random() < HONEST.get(self.task, 0.25)
         length = max(row.size() for row in rows)
         if whole:
-            canvas = 128 if rng.random() < 0.08 else CANVAS.get(self.task, 64)
+            usual = CANVAS.get(self.task, 64)
+            canvas = max(128, usual) if rng.random() < 0.08 else usual
             rows = rows[: max(4, self.size // (canvas + 32))]
             length = max(len(row.prompt) for row in rows) + canvas
         target = np.full((len(rows), length), self.encoder.end)

@@ -15,11 +15,11 @@ def equation_drills(rng: random.Random) -> Problem:
 
 def _lines(rng: random.Random) -> Problem:
     """Equations in the form of a chain, each independent of the one before."""
-    lines = ["Work:"]
-    for _ in range(7):
+    lines = []
+    for number in range(1, 6):
         value = rng.randint(2, chain.LARGEST_VALUE)
         sign, operand, result = chain.step(rng, value)
-        lines.append(f"{value} {sign} {operand} = {result}")
+        lines.append(f"Step {number}: {value} {sign} {operand} = {result}")
     return Problem("drill", "Start with", "\n".join(lines), "", "")
 
 
@@ -51,6 +51,26 @@ def letter_drills(rng: random.Random) -> Problem:
     return Problem("drill", question, f"Because {text}.", "", "")
 
 
+def repeat_drills(rng: random.Random) -> Problem:
+    """Something to be said again, from some place on: to answer is to find the place and copy.
+
+    All tasks need to look something up in the question; here every token teaches it.
+    """
+    makers = (
+        lambda: str(rng.randint(1, 99)),
+        lambda: rng.choice(choice.WORDS),
+        lambda: f"{rng.choice(list(chain.WORDS.values()))} {rng.randint(1, 20)}.",
+        lambda: f"{rng.choice(choice.LETTERS)}. {rng.randint(10, 99)}",
+    )
+    maker = rng.choice(makers)
+    items = [maker() for _ in range(rng.randint(6, 14))]
+    if rng.random() < 0.5:
+        items = [f"Step {number}: {item}" for number, item in enumerate(items[:10], 1)]
+    first = rng.randrange(len(items))
+    again = items[first:] + items[:first]
+    return Problem("drill", " ".join(items), " ".join(again), "", "")
+
+
 def _equation(rng: random.Random) -> str:
     sign = rng.choice("++--*/")
     if sign in "+-":
@@ -70,6 +90,7 @@ def _equation(rng: random.Random) -> str:
 DRILLS: dict[str, Callable[[random.Random], Problem]] = {
     "equations": equation_drills,
     "letters": letter_drills,
+    "repeat": repeat_drills,
 }
 
 

@@ -27,7 +27,7 @@ from s3dlm.tasks.problems import GENERATORS, problems, stream
 
 SHIPPED = Path(__file__).parent.parent / "src" / "s3dlm" / "models" / "tiny"
 GREEDY = {task: Decoding() for task in GENERATORS}
-GREEDY["chain"] = Decoding(gen_length=96, steps=48, block_length=96)
+GREEDY["chain"] = Decoding(gen_length=144, steps=72, block_length=144)
 MASK_ID = 1
 
 

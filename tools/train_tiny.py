@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
     train.add_argument("--rest-rate", type=float, default=4e-3)
     train.add_argument(
         "--tokens",
-        default="arithmetic=512,equations=1024,countdown=384,choice=512,chain=512,letters=512,sudoku=256",
+        default="chain=1280,arithmetic=1024,choice=640,letters=768,sudoku=384,countdown=384,equations=128",
         help="tokens of each task and drill in one step; neighbours go to different workers",
     )
     train.add_argument("--seed", type=int, default=0)

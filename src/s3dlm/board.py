@@ -85,7 +85,7 @@ def _board(
             _canvas(step.tokens[child], piece, end_ids),
             _bar(float(step.score[child])),
             f"{step.confidence[child]:.2f}",
-            f"← {int(step.parent[child]) + 1}",
+            "new" if step.parent[child] < 0 else f"← {int(step.parent[child]) + 1}",
         )
     if step.survivor.size > MOST_ROWS:
         table.add_row("", Text(f"… and {step.survivor.size - MOST_ROWS} more", "dim"), "", "", "")

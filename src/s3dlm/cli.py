@@ -17,7 +17,7 @@ import typer
 import s3dlm
 from s3dlm.errors import S3dlmError
 from s3dlm.loading import load_model
-from s3dlm.options import method_names, task_names, with_settings
+from s3dlm.options import UnsafeCode, method_names, task_names, with_settings
 
 if TYPE_CHECKING:
     from s3dlm.engine import Result
@@ -94,6 +94,7 @@ def generate(
     trace: Annotated[Path | None, _flag("Write every step to this file, as JSON lines.")] = None,
     timings: Annotated[bool, _flag("Print where the time went.", "--timings")] = False,
     quiet: Annotated[bool, _flag("Print only the answer.", "--quiet", "-q")] = False,
+    unsafe_code: UnsafeCode = False,
 ) -> None:
     """Answer one prompt and watch the search. Settings left out are the model's own.
 
@@ -148,6 +149,12 @@ def _search(
     return cast("Result", result)
 
 
+def _why(result: Result) -> str:
+    """Why a search with a budget ended."""
+    reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
+    return reasons.get(result.stopped, "")
+
+
 def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         from s3dlm.trace import encode_result
@@ -158,9 +165,10 @@ def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
     else:
         typer.echo(result.text)
         answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
+        chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
         typer.echo(
-            f"\n{answer}  ({result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
-            f"{result.nfe_logical} without sharing; {result.seconds:.2f} s)",
+            f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
+            f"{result.nfe_logical} without sharing; {result.seconds:.2f} s{_why(result)})",
             err=True,
         )
 
@@ -279,6 +287,8 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 # Commands that live beside what they call; each module has a `register(app)`.
 _OTHERS = (
     "s3dlm.evaluation.commands",
+    "s3dlm.evaluation.frontier.command",
+    "s3dlm.evaluation.calibrate_command",
     "s3dlm.server.commands",
     "s3dlm.integrations.commands",
 )

@@ -28,6 +28,7 @@ from s3dlm.schedule import (
     reveals,
 )
 from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction
+from s3dlm.verifier.base import Spans
 
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})
@@ -180,16 +181,29 @@ class MaskedDiffusion:
     def read(self, tokens: Ints) -> str:
         return self.decode(tokens[: self.length(tokens)].tolist())
 
-    def hide(self, canvas: Canvas, start: Ints) -> Canvas:
-        """Hide each text from a character on, with a little room behind its end to grow into."""
-        tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
-        for row in np.flatnonzero(start >= 0):
-            length = self.length(tokens[row])
-            sizes = [len(self.decode([token])) for token in tokens[row, :length].tolist()]
-            first = int(np.searchsorted(np.cumsum(sizes), start[row], side="right"))
-            hidden = slice(first, min(length + ROOM_TO_GROW, tokens.shape[1]))
-            tokens[row, hidden], logp[row, hidden] = self.mask_id, 0.0
-        return Canvas(tokens, logp)
+    def greedy(self) -> MaskedDiffusion:
+        return replace(self, temperature=0.0)
+
+    def movable(self, tokens: Ints) -> NDArray[np.bool_]:
+        """The text, and a little room behind its end to grow into."""
+        result: NDArray[np.bool_] = np.arange(tokens.shape[1]) < np.array(
+            [self.length(row) + ROOM_TO_GROW for row in tokens]
+        ).reshape(-1, 1)
+        return result
+
+    def places(self, tokens: Ints, spans: Spans) -> NDArray[np.bool_]:
+        found = np.zeros(tokens.size, dtype=np.bool_)
+        if len(spans):
+            length = self.length(tokens)
+            ends = np.cumsum([len(self.decode([token])) for token in tokens[:length].tolist()])
+            for start, stop in spans:
+                first, last = np.searchsorted(ends, [start, max(stop - 1, start)], side="right")
+                found[first : min(last + 1, tokens.size)] = True
+        return found
+
+    def hide(self, canvas: Canvas, hidden: NDArray[np.bool_]) -> Canvas:
+        tokens = np.where(hidden, self.mask_id, canvas.tokens)
+        return Canvas(tokens, np.where(hidden, 0.0, canvas.logp))
 
     def resumed(self, canvas: Canvas) -> MaskedDiffusion:
         most = int((canvas.tokens == self.mask_id).sum(axis=1).max())

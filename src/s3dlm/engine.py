@@ -96,7 +96,7 @@ def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Resu
     try:
         said = one.search.send(predictions if one.batched else predictions[0])
         while isinstance(said, Step):
-            one.ancestry.append(tuple(said.parent[said.survivor].tolist()))
+            one.note(said)
             yield said
             said = next(one.search)
         _asks(one, said)

@@ -18,20 +18,25 @@ import numpy as np
 
 from s3dlm import answers, tasks
 from s3dlm.diffusion import MaskedDiffusion
-from s3dlm.errors import PromptError, shown
+from s3dlm.errors import PromptError, VerifierError, shown
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
+from s3dlm.models.calibrations import Fit
 from s3dlm.models.forward import Rows
 from s3dlm.result import Result
 from s3dlm.schedule import reveals
-from s3dlm.search.ensemble import run_method
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
+from s3dlm.search.methods import Method
+from s3dlm.search.particles import Floats, Ints
+from s3dlm.search.rounds import run_method
 from s3dlm.search.score import Scorer
-from s3dlm.search.select import SELECTIONS, Survivor
-from s3dlm.search.step import Outcome
+from s3dlm.search.select import SELECTIONS, Selection, Survivor, temporal_log_weight
+from s3dlm.search.step import Outcome, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
+from s3dlm.verifier.calibration import AnswerCalibration
 
+Looks = tuple[Ints, Floats]  # clean canvases and the model's confidence in each
 GENERAL = "general"  # the verifier and the kind of answer of a prompt without a task
 
 
@@ -55,23 +60,41 @@ class Running:
     search: Search
     scorer: Scorer
     process: MaskedDiffusion
+    calibration: AnswerCalibration | None = None  # of the probability that the answer is right
     asked: list[Rows] | None = None  # None: nothing, it is busy or over
     batched: bool = False  # whether it asked for a list of predictions or for one
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
+    looked_ahead: list[Looks] = field(default_factory=list)  # per step, if the steps vote
     started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0
     sampling_seconds: float = 0.0
+
+    @property
+    def selection(self) -> Selection:
+        return SELECTIONS[self.job.settings.method.selection]
+
+    def note(self, step: Step) -> None:
+        """Keep what the result tells of a step, or is chosen from."""
+        kept = step.survivor
+        self.ancestry.append(tuple(step.parent[kept].tolist()))
+        if self.selection.from_steps:
+            self.looked_ahead.append((step.clean[kept], step.confidence[kept]))
 
 
 def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     settings = job.settings
-    process = _process(model, job)
-    scorer = Scorer(_verifier(job), job.question, process.label, process)
+    process, fit = _process(model, job), _fit(model, job)
+    verifier = _verifier(job, fit)
+    scorer = Scorer(verifier, job.question, process.label, process)
+    if settings.method.budget is not None and settings.method.stop_when == "satisfied":
+        scorer.enough = getattr(verifier, "satisfied_at", None)
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     sample_id = str(process.prompt.tolist()) if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
-    return Running(job, run_method(process, scorer, settings.method, rng), scorer, process)
+    calibration = None if fit is None else AnswerCalibration.from_dict(fit.weights)
+    search = run_method(process, scorer, settings.method, rng)
+    return Running(job, search, scorer, process, calibration)
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
@@ -83,7 +106,7 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         policy=settings.policy,
         temperature=settings.temperature,
         draws=children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
-        look_ahead_wanted=method.scored == "every step",
+        look_ahead_wanted=_looks_ahead(method),
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
         decode=model.tokenizer.decode,
@@ -91,6 +114,12 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         reveal=settings.reveal,
         reveal_number=settings.reveal_number,
     )
+
+
+def _looks_ahead(method: Method) -> bool:
+    """Whether somebody reads the clean texts of every step."""
+    scored = method.scored == "every step" or method.budget is not None
+    return scored or SELECTIONS[method.selection].from_steps
 
 
 def _prompt_ids(model: Model, job: Job) -> list[int]:
@@ -125,11 +154,21 @@ def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill
     return tokenizer.chat(quoted(turns), prefill)
 
 
-def _verifier(job: Job) -> Verifier:
+def _fit(model: Model, job: Job) -> Fit | None:
+    """The calibration of this job's answers; the scores of a verifier of one's own have none. A
+    method that never scores is judged by the verifier that its calibration names."""
+    if job.verifier is not None:
+        return None
+    method = job.settings.method
+    scores = None if "verifier" in method.unused() else method.verifier
+    return model.calibrations.find(job.task, method.name, scores)
+
+
+def _verifier(job: Job, fit: Fit | None) -> Verifier:
     if job.verifier is not None:
         return as_verifier(job.verifier)
     weights = tasks.get(job.task).verifier if job.task is not None else GENERAL
-    return for_task(weights, job.settings.method.verifier)
+    return for_task(weights, job.settings.method.verifier if fit is None else fit.verifier)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
@@ -139,10 +178,11 @@ def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
 
 def finish(one: Running, outcome: Outcome) -> Result:
     """Read the survivors and choose among them."""
-    selection = SELECTIONS[one.job.settings.method.selection]
     survivors = tuple(_survivors(one, outcome))
-    seen = _all_seen(one) if selection.from_all_seen else []
-    chosen = selection.choose([*survivors, *seen])
+    seen = _all_seen(one) if one.selection.from_all_seen else []
+    votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
+    chosen = one.selection.choose(votes)
+    p_correct = _p_correct(one, chosen, survivors)
     token_ids, token_logprobs = _tokens(one, outcome, survivors, chosen)
     seconds = time.perf_counter() - one.started
     known = {
@@ -156,12 +196,16 @@ def finish(one: Running, outcome: Outcome) -> Result:
         survivors=survivors,
         nfe=outcome.nfe,
         nfe_logical=outcome.nfe_logical,
+        stopped=outcome.stopped,
         seconds=seconds,
         timings={**known, "search": seconds - sum(known.values())},
         question=one.job.question,
         task=one.job.task,
         settings=one.job.settings,
         ancestry=tuple(one.ancestry),
+        score=chosen.score,
+        confidence=chosen.confidence,
+        p_correct=p_correct,
         prompt=one.process.decode(one.process.prompt.tolist()),
         token_ids=token_ids,
         token_logprobs=token_logprobs,
@@ -171,16 +215,34 @@ def finish(one: Running, outcome: Outcome) -> Result:
 def _tokens(
     one: Running, outcome: Outcome, survivors: tuple[Survivor, ...], chosen: Survivor
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """The chosen text's tokens with their log-probabilities."""
+    """The chosen text's tokens with their log-probabilities; none if it was only looked at."""
     found = next((row for row, other in enumerate(survivors) if other is chosen), None)
     if found is not None:
         canvas = outcome.particles.canvas
         tokens, logp = canvas.tokens[found], canvas.logp[found]
-    else:
+    elif chosen.text in one.scorer.looks:
         look = one.scorer.looks[chosen.text]
         tokens, logp = look.tokens[0], look.logp[0]
+    else:  # by a vote over the steps of a method that never scores
+        return (), ()
     length = one.process.length(tokens)
     return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
+
+
+def _p_correct(one: Running, chosen: Survivor, survivors: tuple[Survivor, ...]) -> float | None:
+    """The probability that the chosen answer is right; where there is no answer, none is."""
+    if one.calibration is None:
+        return None
+    if chosen.answer is None:
+        return 0.0
+    score = chosen.score
+    if score is None:  # by a method that never scores
+        try:
+            score = one.scorer.score_text(chosen.text, chosen.confidence)
+        except VerifierError:  # the answer is worth more than its probability
+            return None
+    agreement = sum(other.answer == chosen.answer for other in survivors) / len(survivors)
+    return one.calibration.p_correct(score, agreement, chosen.confidence)
 
 
 def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:
@@ -204,18 +266,27 @@ def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:
 def _all_seen(one: Running) -> list[Survivor]:
     """Every complete text that was scored on the way, as if it had survived."""
     return [
-        Survivor(
-            text=text,
-            answer=_answer(one.job, text),
-            tokens=0,
-            score=score.total,
-            parts=score.parts,
-            log_weight=0.0,
-            nll=-math.log(max(confidence, 1e-9)),
-            confidence=confidence,
-        )
+        _passing(one, text, confidence, score=score.total, parts=score.parts)
         for text, (score, confidence) in one.scorer.best().items()
     ]
+
+
+def _votes_of_steps(one: Running) -> list[Survivor]:
+    """The look-ahead texts of every step, as if they had survived with the weight of their step."""
+    steps = len(one.looked_ahead)
+    return [
+        _passing(one, one.scorer.text(tokens), sure, log_weight=temporal_log_weight(step, steps))
+        for step, (canvases, confidence) in enumerate(one.looked_ahead)
+        for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
+    ]
+
+
+def _passing(one: Running, text: str, confidence: float, **known: Any) -> Survivor:
+    """A look-ahead text as a survivor; its confidence stands in for a path NLL."""
+    usual: dict[str, Any] = {"tokens": 0, "score": None, "parts": {}, "log_weight": 0.0}
+    nll = -math.log(max(confidence, 1e-9))
+    answer = _answer(one.job, text)
+    return Survivor(text=text, answer=answer, nll=nll, confidence=confidence, **{**usual, **known})
 
 
 def _answer(job: Job, text: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
@@ -15,6 +16,28 @@ from s3dlm.settings import declarations
 SHORT = {"particles": "-N", "branching": "-b"}
 PANELS = {"method": "Search settings", "decoding": "Decoding settings"}
 Command = Callable[..., None]
+
+
+def _unsafe_code(given: bool) -> bool:
+    """Accept missing protections, here and in the workers that inherit this environment."""
+    if given:
+        from s3dlm.sandbox import configure
+        from s3dlm.sandbox.runner import UNSAFE
+
+        os.environ[UNSAFE] = "1"
+        configure(allow_unprotected=True)
+    return given
+
+
+UnsafeCode = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-code",
+        callback=_unsafe_code,
+        help="Run code that the model writes even if this machine lacks protections.",
+    ),
+]
+"""For commands that may run code; the sandbox refuses without it where a protection is missing."""
 
 
 def with_settings(command: Command) -> Command:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from s3dlm.search.select import Survivor
+from s3dlm.search.step import FINISHED
 from s3dlm.settings import Settings
 
 
@@ -25,9 +26,18 @@ class Result:
     task: str | None
     settings: Settings
     ancestry: tuple[tuple[int, ...], ...] = ()  # per step, each survivor's parent
+    stopped: str = FINISHED  # why it ended: finished, satisfied or budget
+    score: float | None = None  # the verifier's, of the chosen text; None if it was not scored
+    confidence: float | None = None  # the model's, in the chosen text
+    p_correct: float | None = None  # that the answer is right; None without a calibration
     prompt: str = ""  # as the model read it: the chat template with the task's prompt
     token_ids: tuple[int, ...] = ()  # of the text, without its end
     token_logprobs: tuple[float, ...] = ()  # of each when it was revealed, or as last predicted
+
+    @property
+    def agreement(self) -> float:
+        """The share of survivors that have the chosen answer; 0 without an answer."""
+        return 0.0 if self.answer is None else self.votes / len(self.survivors)
 
     @property
     def votes(self) -> int:
@@ -38,6 +48,7 @@ class Result:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."
         return (
             f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} survivors, "
+            f"{_chance(self.p_correct)}"
             f"NFE {self.nfe}, {self.seconds:.2f} s, method {self.settings.method.name!r},\n"
             f"       text={text!r})"
         )
@@ -52,10 +63,15 @@ class Result:
         )
         return (
             f"<p><b>{answer}</b> — {self.votes} of {len(self.survivors)} survivors, "
+            f"{_chance(self.p_correct)}"
             f"NFE {self.nfe}, {self.seconds:.2f} s, method {escape(self.settings.method.name)}</p>"
             "<table><tr><th></th><th>score</th><th>confidence</th>"
             f"<th style='text-align:left'>survivor</th></tr>{rows}</table>{genealogy(self.ancestry)}"
         )
+
+
+def _chance(p_correct: float | None) -> str:
+    return "" if p_correct is None else f"p_correct {p_correct:.2f}, "
 
 
 def _number(value: float | None) -> str:

@@ -117,7 +117,7 @@ class Settings:
         row = find_method(method)
         # A recommendation for all methods leaves out what this one has no use for.
         usual = {**defaults.for_method(row.name, task)}
-        usual = only_used(row, usual, reveal=overrides.get("reveal"))
+        usual = only_used(_changed(row, overrides), usual, reveal=overrides.get("reveal"))
         return cls(row, **{**usual, **overrides})
 
     def to_json(self) -> dict[str, Any]:
@@ -145,7 +145,8 @@ class Settings:
         if "method" in changes:
             other = self.replace_method(find_method(changes.pop("method")))
             return other.replace(**changes) if changes else other
-        usual = only_used(self.method, self.to_json(), reveal=changes.get("reveal"))
+        row = _changed(self.method, changes)
+        usual = only_used(row, self.to_json(), reveal=changes.get("reveal"))
         return Settings.from_json({**usual, **changes})
 
     def replace_method(self, method: Method) -> Settings:
@@ -172,7 +173,10 @@ class Settings:
         if method.ensemble == "block_lengths":
             starts = min(method.size, len(block_lengths(self.gen_length, self.steps)))
         once = starts + self.steps * method.size * method.children
-        return (method.repairs + 1) * method.sweeps * once
+        most = (method.rounds + 1) * method.sweeps * once
+        if method.budget is None:
+            return most
+        return method.budget if method.has_rounds else min(method.budget, most)
 
     def __repr__(self) -> str:
         usual = {name: one.default for name, one in _decoding().items()}
@@ -197,6 +201,12 @@ _ROW = tuple(
 def _registered(method: Method) -> bool:
     known = METHODS.get(method.name)
     return known is not None and all(getattr(known, n) == getattr(method, n) for n in _ROW)
+
+
+def _changed(method: Method, changes: Mapping[str, Any]) -> Method:
+    """The method as the changes leave it, which may have no more use for other settings."""
+    own = {name: value for name, value in changes.items() if name in method_settings()}
+    return dataclasses.replace(method, **own)
 
 
 def only_used(

@@ -38,6 +38,21 @@ _SCALARS = (
     "log_normaliser",
     "nfe",
     "resampled",
+    "round",
+)
+_OF_RESULT = (
+    "prompt",
+    "text",
+    "answer",
+    "p_correct",
+    "score",
+    "confidence",
+    "nfe",
+    "nfe_logical",
+    "seconds",
+    "stopped",
+    "question",
+    "task",
 )
 
 
@@ -87,19 +102,7 @@ class TraceEncoder:
 
 def encode_result(result: Result) -> dict[str, Any]:
     """A result as plain data."""
-    data = {
-        name: _plain(getattr(result, name))
-        for name in (
-            "text",
-            "answer",
-            "nfe",
-            "nfe_logical",
-            "seconds",
-            "question",
-            "task",
-            "prompt",
-        )
-    }
+    data = {name: _plain(getattr(result, name)) for name in _OF_RESULT}
     return {
         "event": "result",
         **data,

@@ -27,6 +27,7 @@ from s3dlm.evaluation import (
 )
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
+from s3dlm.models.calibrations import Calibrations, Fit
 from s3dlm.models.defaults import Defaults
 from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
 
@@ -52,7 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     conditions = plan.unique([*main.conditions, *plan.as_sweep(more, 4)])
     whole = Plan(conditions, main.problems, main.seeds, traces=1)
-    evaluate(small_model(), whole, place / "run")
+    weights = {"intercept": -2.0, "score": 3.0, "agreement": 1.0, "confidence": 0.5}
+    sure = Calibrations((Fit(task, "s3", "paper", weights),))
+    evaluate(dataclasses.replace(small_model(), calibrations=sure), whole, place / "run")
     report.write(place / "run")
     return place / "run"
 

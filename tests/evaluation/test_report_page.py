@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from s3dlm.evaluation import report
-from s3dlm.evaluation.frontier import frontier, log_ticks
+from s3dlm.evaluation.compute_figure import accuracy_over_nfe, log_ticks
 from s3dlm.evaluation.plan import Plan, as_sweep, grid, unique
 from s3dlm.evaluation.run import evaluate
 from s3dlm.evaluation.series import Table
@@ -57,7 +57,7 @@ def test_the_frontier_escapes_what_it_is_given() -> None:
         "high",
     )
     row = ("t", "<b>", 1, 1, 5.0, 5.0, 0.5, 0.4, 0.6)
-    drawn = frontier(Table("accuracy_nfe", columns, (row,)), {"t": "<i>&"})
+    drawn = accuracy_over_nfe(Table("accuracy_nfe", columns, (row,)), {"t": "<i>&"})
     assert "<b>" not in drawn
     assert "<i>" not in drawn
     assert "&lt;b&gt;, N = 1" in drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 from s3dlm.schedule import Reveal, reveals
 from tests.laws.toy import (
     LENGTH,
+    LETTERS,
     MASK,
     STEPS,
+    ToyDenoiser,
     base_distribution,
+    children_of,
     look_ahead,
     propose,
     reward,
@@ -125,6 +129,46 @@ def test_self_rewarding_is_its_papers_algorithm() -> None:
     assert_agree(
         ours("self_rewarding", 500, particles=3, branching=2, steps=LENGTH, block_length=2), literal
     )
+
+
+def path_target(lam: float) -> tuple[float, float]:
+    """Mean reward and mean path log-likelihood under p(path)·exp(λ·log-likelihood of the path), by
+    enumerating every path."""
+    paths: dict[tuple[Canvas, float], float] = {(START, 0.0): 1.0}
+    for reveal in reveals(LENGTH, STEPS, LENGTH):
+        following: dict[tuple[Canvas, float], float] = defaultdict(float)
+        for (canvas, likelihood), mass in paths.items():
+            for child, chance in children_of(canvas, place(reveal), reveal.count):
+                following[child, likelihood + revealed_logp(canvas, child)] += mass * chance
+        paths = following
+    weight = {key: mass * math.exp(lam * key[1]) for key, mass in paths.items()}
+    total = sum(weight.values())
+    means = ([reward(x), likelihood] for x, likelihood in weight)
+    first, second = np.average(list(means), axis=0, weights=list(weight.values()))
+    assert total > 0
+    return float(first), float(second)
+
+
+def revealed_logp(canvas: Canvas, child: Canvas) -> float:
+    logits = ToyDenoiser().logits(canvas)[:, :LETTERS]
+    logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    fresh = [i for i, token in enumerate(canvas) if token == MASK and child[i] != MASK]
+    return float(sum(logp[i, child[i]] for i in fresh))
+
+
+@pytest.mark.parametrize("lam", [0.0, 1.0, 2.5])
+def test_path_likelihood_converges_to_its_target(lam: float) -> None:
+    """As many particles as the toy needs: the population's means are those of the enumeration."""
+    found = []
+    for seed in range(12):
+        result = whole_run(seed, method="path_likelihood", lam=lam, particles=256, branching=2)
+        texts = [tuple(map(int, one.text)) for one in result.survivors]
+        likelihood = [-LENGTH * one.nll for one in result.survivors]  # nll is a mean per token
+        found.append((np.mean([reward(x) for x in texts]), np.mean(likelihood)))
+    means, errors = np.mean(found, axis=0), np.std(found, axis=0) / math.sqrt(len(found))
+    for mean, error, target in zip(means, errors, path_target(lam), strict=True):
+        assert abs(mean - target) < 4 * error + 5e-3
+        assert error < 0.02
 
 
 def literal_gibbs(count: int, sweeps: int, rng: np.random.Generator) -> float:

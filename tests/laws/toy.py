@@ -64,15 +64,18 @@ def base_distribution(
     for reveal in reveals(LENGTH, steps, block_length):
         following: dict[tuple[int, ...], float] = defaultdict(float)
         for canvas, mass in states.items():
-            for child, chance in _children(canvas, range(reveal.start, reveal.stop), reveal.count):
+            for child, chance in children_of(
+                canvas, range(reveal.start, reveal.stop), reveal.count
+            ):
                 following[child] += mass * chance
         states = following
     return states
 
 
-def _children(
+def children_of(
     canvas: tuple[int, ...], places: range, count: int
 ) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Every child of a canvas with its probability, one entry per draw of the hidden positions."""
     logits = ToyDenoiser().logits(canvas)[:, :LETTERS]
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     hidden = [place for place in places if canvas[place] == MASK]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import s3dlm
 from s3dlm import tasks
+from s3dlm.evaluation.environment import fingerprint
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 from s3dlm.tasks import data
@@ -90,3 +91,12 @@ def test_loading_does_not_import_the_compiler() -> None:
     code = "import sys, s3dlm; s3dlm.load('tiny'); print('torch._dynamo' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["False"], done.stderr
+
+
+def test_its_calibration_was_fitted_on_these_weights(tiny: Model) -> None:
+    """After a change of the weights: python tools/calibrate_tiny.py."""
+    assert tiny.calibrations.fingerprint == fingerprint(tiny)
+    assert {fit.task for fit in tiny.calibrations.fits} == set(tiny.defaults.tasks)
+    found = s3dlm.generate(tiny, "Target: 15 Numbers: 10, 1, 6", task="countdown")
+    assert found.p_correct is not None
+    assert 0 <= found.p_correct <= 1

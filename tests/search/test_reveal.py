@@ -39,6 +39,10 @@ def unsure(**options: float) -> Model:
     return fake_model(push=7.0, noise=4.0, **options)
 
 
+def one_round(method: str) -> dict[str, int]:
+    return {"rounds": 0} if METHODS[method].rounds else {}
+
+
 def small(method: str, **options: object) -> Settings:
     return Settings(method, **{**only_used(METHODS[method], SMALL), **options})
 
@@ -134,7 +138,7 @@ def test_greedy_is_the_literal_rule_token_for_token(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_ends_when_all_are_finished(method: str) -> None:
-    model, settings = unsure(), small(method, repairs=0)
+    model, settings = unsure(), small(method, **one_round(method))
     *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert len(steps) < settings.steps * settings.method.sweeps
@@ -223,8 +227,8 @@ def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> N
         assert any((pinned == one).all() for one in kept)
 
 
-def test_a_repair_reveals_adaptively_too() -> None:
-    settings = small("s3", repairs=2)
+def test_a_second_round_reveals_adaptively_too() -> None:
+    settings = small("s3", rounds=2, hiding="rest")
     *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert sum(step.index == 0 for step in steps) > 1

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+
+from s3dlm.search.methods import METHODS
 from s3dlm.search.select import SELECTIONS, Survivor
 
 
@@ -34,10 +37,9 @@ def test_ties_go_to_the_lowest_nll() -> None:
     assert pick("majority", survivors).answer == "18"
 
 
-def test_weighted_vote_and_heaviest() -> None:
+def test_a_weighted_vote() -> None:
     survivors = [one("7"), one("7"), one("18", weight=2.0)]
     assert pick("weighted", survivors).answer == "18"
-    assert pick("heaviest", survivors).answer == "18"
     assert pick("majority", survivors).answer == "7"
     assert pick("first", survivors).answer == "7"
 
@@ -54,3 +56,15 @@ def test_equal_weights_in_another_order_are_still_a_tie() -> None:
     left = [one("a", nll=2, weight=w) for w in parts]
     right = [one("b", nll=1, weight=w) for w in reversed(parts)]
     assert pick("weighted", [*left, *right]).answer == "b"
+
+
+def test_lambda_decides_the_vote_of_tilting() -> None:
+    """λ = 0 is the majority vote; a large λ lets the best score win against any number."""
+    majority = [one("7", score=0.8), one("7", score=0.8), one("18", score=0.9)]
+    choose = SELECTIONS[METHODS["tilting"].selection].choose
+
+    def chosen(lam: float) -> str | None:
+        weighted = [dataclasses.replace(s, log_weight=lam * (s.score or 0.0)) for s in majority]
+        return choose(weighted).answer
+
+    assert (chosen(0.0), chosen(30.0)) == ("7", "18")

@@ -23,7 +23,9 @@ VALUES: dict[str, list[object]] = {
     "lam": [60.0],
     "verifier": ["plus"],
     "ess_threshold": [0.1, 0.95],
-    "repairs": [0, 3],
+    "budget": [9],
+    "rounds": [0, 3],
+    "hidden": [0.1],
     "temperature": [3.0],
     "gen_length": [30],
     "steps": [12],
@@ -77,11 +79,11 @@ def accepted(method: str, setting: str, value: object) -> bool:
 @pytest.mark.parametrize(
     ("method", "changes", "reason"),
     [
-        ("tilting", {"lam": 3.0}, "the heaviest text is the same for every λ"),
+        ("baseline", {"selection": "majority"}, "decodes one answer"),
         ("best_of_k", {"lam": 3.0}, "never calls the verifier"),
         ("baseline", {"particles": 4}, "decodes one answer"),
         ("best_of_k", {"selection": "verified"}, "never calls the verifier"),
-        ("s3", {"selection": "heaviest"}, "equal weights"),
+        ("s3", {"selection": "weighted"}, "equal weights"),
         ("hex", {"block_length": 8}, "several block lengths of its own"),
         ("prism", {"ess_threshold": 0.5}, "shrinks on schedule"),
         ("verified_best_of_k", {"child_sampling": "filled"}, "that branches"),
@@ -92,17 +94,17 @@ def test_the_refusal_gives_the_reason(method: str, changes: dict[str, object], r
         Settings(method, **changes)
 
 
-def test_lambda_counts_in_tilting_once_the_vote_is_weighted() -> None:
-    assert Settings("tilting", selection="weighted", lam=3.0).method.lam == 3.0
+def test_lambda_counts_in_tilting() -> None:
+    assert Settings("tilting", lam=3.0).method.lam == 3.0
 
 
-def test_repairs_of_an_ensemble_keep_the_ensemble() -> None:
-    """Every member of HEX's ensemble is there before the repairs begin."""
+def test_rounds_of_an_ensemble_keep_the_ensemble() -> None:
+    """Every member of HEX's ensemble is there before the second round begins."""
     plain, repaired = (
         [*s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=Settings(
-            "hex", gen_length=64, steps=16, repairs=repairs
+            "hex", gen_length=64, steps=16, rounds=rounds, **rest
         ))]
-        for repairs in (0, 2)
+        for rounds, rest in ((0, {}), (2, {"hiding": "rest"}))
     )  # fmt: skip
     assert len(repaired) > len(plain)
     for one, two in zip(plain[:-1], repaired, strict=False):

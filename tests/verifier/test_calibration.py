@@ -1,6 +1,7 @@
 """Probabilities: fits recover what is known, and the figures are what their definitions say."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -124,3 +125,21 @@ def test_definitions():
     assert Isotonic((0.0, 1.0), (0.2, 0.7))(-5.0) == 0.2
     assert Logistic(2.0, -1.0)(0.5) == 0.5
     assert (sigmoid(1e6), sigmoid(-1e6)) == (1.0, 0.0)
+
+
+def test_more_is_never_worse():
+    """Even if the few answers of a fit say so."""
+    answers, _ = drawn(400)
+    odd = [replace(a, right=a.score > 0.5, agreement=1 - a.score) for a in answers]
+    fitted = fit_answers(odd)
+    assert fitted.score > 0
+    assert fitted.agreement == 0
+    wrong_way = fit_answers([replace(a, right=a.score < 0.5, agreement=0.5) for a in answers])
+    assert min(wrong_way.score, wrong_way.agreement, wrong_way.confidence) >= 0
+
+
+def test_a_text_without_an_answer_has_no_chance_and_does_not_bend_the_curve():
+    answers, _ = drawn(400)
+    none = [Answer(0.9, 0.0, 0.9, False, f"none {n}", found=False) for n in range(100)]
+    assert fit_answers([*answers, *none]) == fit_answers(answers)
+    assert cross_fitted([*answers, *none])[-100:] == [0.0] * 100

@@ -196,3 +196,10 @@ def test_non_degeneracy(text, value):
 @given(st.lists(st.sampled_from("abcdefghijklmnop"), min_size=13, max_size=120))
 def test_the_short_cut_for_rich_vocabularies_changes_nothing(words):
     assert non_degeneracy(Reading("", " ".join(words))) == _diversity(words)
+
+
+def test_the_papers_arithmetic_counts_equalities_of_numbers_and_nothing_else():
+    """Garbage is no equality, so it counts neither for nor against a text; `plus` counts it."""
+    whole = "She has 56 - 11 = 45 eggs and gets 45 * 2 = 90."
+    garbled = whole.replace("11", "slowStep")
+    assert arithmetic(Reading("", garbled)) == arithmetic(Reading("", whole)) == 1.0

@@ -13,7 +13,7 @@ import typer
 
 from s3dlm.errors import SettingsError
 from s3dlm.loading import load_model
-from s3dlm.options import lists_from_pairs, values_of, with_setting_lists
+from s3dlm.options import UnsafeCode, lists_from_pairs, values_of, with_setting_lists
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan
@@ -103,6 +103,7 @@ def eval_command(
     workers: Workers = None,
     fail_on_error: FailOnError = None,
     retry_failed: RetryFailed = False,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
@@ -120,14 +121,14 @@ def eval_command(
     chosen = {**overrides, **lists_from_pairs(more or [])}
     sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
     given = {name: _single(name, chosen[name]) for name in chosen if name not in sweeps}
-    names, defaults = _tasks(task, model), plans.defaults_of(model)
-    plans.grid(names, _names(method), defaults, given, sweeps)  # a mistake is reported at once
-    runner, problems = _prepare(
+    names, defaults = task_names(task, model), plans.defaults_of(model)
+    plans.grid(names, split_names(method), defaults, given, sweeps)  # a mistake is reported at once
+    runner, problems = prepare(
         model, names, device=device, dtype=dtype, ray=ray, workers=workers, data=data,
         split=split, limit=limit,
     )  # fmt: skip
-    defaults = plans.defaults_of(_model(runner, model))
-    conditions = plans.grid(names, _names(method), defaults, given, sweeps)
+    defaults = plans.defaults_of(model_of(runner, model))
+    conditions = plans.grid(names, split_names(method), defaults, given, sweeps)
     plan = plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
     _evaluate(runner, plan, out, batch_size, fail_on_error, retry_failed)
     _finish(out, as_json)
@@ -147,6 +148,7 @@ def report_command(
     out: Annotated[
         Path | None, typer.Option(help="Output folder. Default: the run's; needed for several.")
     ] = None,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
@@ -190,6 +192,7 @@ def reproduce_command(
     workers: Workers = None,
     fail_on_error: FailOnError = None,
     retry_failed: RetryFailed = False,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, from evaluation to report.
@@ -200,12 +203,12 @@ def reproduce_command(
     """
     from s3dlm.evaluation import plan as plans
 
-    runner, problems = _prepare(
-        model, _tasks(task, model), device=device, dtype=dtype, ray=ray, workers=workers,
+    runner, problems = prepare(
+        model, task_names(task, model), device=device, dtype=dtype, ray=ray, workers=workers,
         data=data, limit=limit,
     )  # fmt: skip
     plan = plans.reproduction(
-        problems, plans.defaults_of(_model(runner, model)), range(seeds), sweep_problems=sweep_problems,
+        problems, plans.defaults_of(model_of(runner, model)), range(seeds), sweep_problems=sweep_problems,
         traces=traces, row_cache=row_cache,
     )  # fmt: skip
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
@@ -227,6 +230,7 @@ def tune_command(
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
+    unsafe_code: UnsafeCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Choose temperature and λ of every method on the validation split of generated tasks.
@@ -236,15 +240,15 @@ def tune_command(
     from s3dlm.evaluation import plan as plans
     from s3dlm.evaluation import tune
 
-    runner, problems = _prepare(
-        model, _tasks(task, model), device=device, dtype=dtype, split=tune.SPLIT, limit=limit
+    runner, problems = prepare(
+        model, task_names(task, model), device=device, dtype=dtype, split=tune.SPLIT, limit=limit
     )
     folder = out or Path("runs") / f"tune-{model.replace('/', '-')}"
     rows = tune.tune(
         runner,
         problems,
-        _names(method),
-        plans.defaults_of(_model(runner, model)),
+        split_names(method),
+        plans.defaults_of(model_of(runner, model)),
         folder,
         temperatures=values_of("temperature", temperature),
         lambdas=values_of("lam", lam),
@@ -291,7 +295,7 @@ def demo_command(
     _print_report(report.write(out, show=_viewer()), as_json=False)
 
 
-def _names(text: str | None) -> list[str]:
+def split_names(text: str | None) -> list[str]:
     """The parts of an option that takes several names."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
@@ -306,13 +310,13 @@ def _single(name: str, values: Sequence[Any]) -> Any:
     return values[0]
 
 
-def _tasks(given: str | None, model: str) -> list[str]:
+def task_names(given: str | None, model: str) -> list[str]:
     from s3dlm.models.defaults import defaults_of
 
-    return _names(given) or list(defaults_of(model).tasks)
+    return split_names(given) or list(defaults_of(model).tasks)
 
 
-def _prepare(
+def prepare(
     model: str,
     tasks: Sequence[str],
     *,
@@ -346,7 +350,7 @@ def _prepare(
     return runner, found
 
 
-def _model(runner: Any, name: str) -> Any:
+def model_of(runner: Any, name: str) -> Any:
     """The model whose recommendations count: the loaded one, or by name if workers load it."""
     return runner if hasattr(runner, "defaults") else name
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from s3dlm.errors import MissingExtraError
-from s3dlm.evaluation.frontier import log_ticks
+from s3dlm.evaluation.compute_figure import log_ticks
 from s3dlm.evaluation.records import write_atomic, writing
 from s3dlm.evaluation.series import Table
 
@@ -61,7 +61,12 @@ def look(label: str) -> tuple[str, str, str]:
     return LOOKS.get(label) or (SPARE[sum(label.encode()) % len(SPARE)], "o", "-")
 
 
-def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
+Painter = Callable[[Any, Table, Mapping[str, str]], Any]  # (pyplot, table, titles) → figure
+
+
+def draw(
+    table: Table, titles: Mapping[str, str], folder: Path, painter: Painter | None = None
+) -> str | None:
     """Draw one table as SVG and PNG, write its CSV, and return the SVG's text.
 
     None if the table has no rows, as in a run without a sweep.
@@ -71,7 +76,7 @@ def draw(table: Table, titles: Mapping[str, str], folder: Path) -> str | None:
     plt = _pyplot()
     write_atomic(folder / f"{table.name}.csv", table.to_csv())
     with writing(folder), plt.rc_context(RC):
-        figure = PAINTERS[table.name](plt, table, titles)
+        figure = (painter or PAINTERS[table.name])(plt, table, titles)
         for suffix in ("svg", "png"):
             metadata = {"Date": None} if suffix == "svg" else {"Software": None}
             path = folder / f"{table.name}.{suffix}"
@@ -324,7 +329,30 @@ def _bound(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
     return figure
 
 
-PAINTERS: Mapping[str, Callable[[Any, Table, Mapping[str, str]], Any]] = {
+def _reliability(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    figure, axes, tasks = _panels(plt, table, titles, sharey=True)
+    for axis, task in zip(axes[0], tasks, strict=True):
+        axis.plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
+        for label in table.values("label"):
+            rows = table.where(task=task, label=label)
+            if not rows:
+                continue
+            colour, marker, _ = look(str(label))
+            count = _column(rows, "count")
+            axis.plot(
+                _column(rows, "p_correct"), _column(rows, "accuracy"), color=colour, alpha=0.5
+            )
+            axis.scatter(
+                _column(rows, "p_correct"), _column(rows, "accuracy"), color=colour, marker=marker,
+                s=6 + 60 * count / count.max(), label=str(label),
+            )  # fmt: skip
+        axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="p_correct")
+    axes[0][0].set_ylabel("accuracy")
+    _legend(figure, axes)
+    return figure
+
+
+PAINTERS: Mapping[str, Painter] = {
     "accuracy_nfe": _accuracy_nfe,
     "confidence": _confidence,
     "block_length": _block_length,
@@ -333,4 +361,5 @@ PAINTERS: Mapping[str, Callable[[Any, Table, Mapping[str, str]], Any]] = {
     "density_quality": _density_quality,
     "sampling_search": _sampling_search,
     "best_of_k_bound": _bound,
+    "reliability": _reliability,
 }

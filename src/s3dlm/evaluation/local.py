@@ -196,6 +196,9 @@ class LocalRunner:
             ess=_short(float(np.mean(watch.ess))) if watch.ess else None,
             curve=tuple(watch.curve),
             scores=tuple(watch.scores),
+            chosen_score=_short_or_none(result.score),
+            chosen_confidence=_short_or_none(result.confidence),
+            p_correct=_short_or_none(result.p_correct),
             seconds=round(result.seconds, 4),
         )
 
@@ -204,7 +207,7 @@ def _candidate(one: Any) -> Candidate:
     return Candidate(
         text=one.text,
         answer=one.answer,
-        score=None if one.score is None else _short(one.score),
+        score=_short_or_none(one.score),
         nll=_short(one.nll),
         confidence=_short(one.confidence),
         log_weight=_short(one.log_weight),
@@ -215,6 +218,10 @@ def _candidate(one: Any) -> Candidate:
 def _short(value: float) -> float:
     """Six significant digits: more than a table shows."""
     return float(f"{value:.6g}")
+
+
+def _short_or_none(value: float | None) -> float | None:
+    return None if value is None else _short(value)
 
 
 def wrong_gold(kind: str, sample: Sample) -> str | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from s3dlm.evaluation import series
-from s3dlm.evaluation.frontier import frontier
+from s3dlm.evaluation.compute_figure import accuracy_over_nfe
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.summary import Evaluation
@@ -48,6 +48,9 @@ NAMES = {  # section names in the navigation bar
     "density_quality": "Density",
     "sampling_search": "Sampling and search",
     "best_of_k_bound": "Bound",
+    "in_fit": "Fitted on",
+    "probability": "Probability",
+    "reliability": "Reliability",
     "failures": "Failures",
 }
 
@@ -105,7 +108,9 @@ def render(
 
 
 def _frontier(run: Evaluation) -> str:
-    drawn = frontier(series.accuracy_nfe(run), {task: title_of(task) for task in run.tasks})
+    drawn = accuracy_over_nfe(
+        series.accuracy_nfe(run), {task: title_of(task) for task in run.tasks}
+    )
     if not drawn:
         return ""
     return (
@@ -237,6 +242,7 @@ def _by_sample(
             "answer": record.answer,
             "text": record.text,
             "survivors": _survivors(record, record.sample in with_texts),
+            "p_correct": record.p_correct,
             "trace": trace,
             "story": _story(run.folders[condition] / "traces" / f"{name}.jsonl"),
         }

@@ -20,6 +20,7 @@ from rich.text import Text
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.tables import title_of
+from s3dlm.schedule import SCHEDULE
 
 LINE_EVERY = 10.0  # seconds between lines if there is no terminal
 
@@ -30,9 +31,15 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+ADAPTIVE_STEPS = 8  # about the share of steps that adaptive reveal saves on the bundled model
+
+
 def weight(condition: Condition) -> int:
-    """The likely cost of a sample: its NFE without deduplication."""
-    return condition.children * condition.settings.steps
+    """The likely cost of a sample: its NFE without deduplication, or the half of its budget."""
+    settings, budget = condition.settings, condition.value("budget")
+    steps = settings.steps if settings.reveal == SCHEDULE else settings.steps // ADAPTIVE_STEPS + 1
+    cost = condition.children * steps
+    return cost if budget is None else max(1, min(cost, budget // 2))
 
 
 class _Left(ProgressColumn):
@@ -133,8 +140,10 @@ class Bars:
 
     def _name(self) -> str:
         particles, branching = self.condition.budget
+        budget = self.condition.value("budget")
         what = f"{title_of(self.condition.task)} {self.condition.label}"
         size = f"N={particles} b={branching} block={self.condition.settings.block_length}"
+        size += "" if budget is None else f" budget={budget}"
         return f"[{self.number}/{len(self.conditions)}] {what} ({size})".replace("[", "\\[", 1)
 
     def _accuracy(self) -> str:

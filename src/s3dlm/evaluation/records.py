@@ -61,6 +61,9 @@ class Record:
     ess: float | None  # mean over the steps, divided by the children; None: no weights
     curve: tuple[float, ...] = ()  # mean confidence at every step
     scores: tuple[tuple[int, ...], ...] = ()  # children's scores at every step, in hundredths
+    chosen_score: float | None = None  # the verifier's, of the chosen text
+    chosen_confidence: float | None = None
+    p_correct: float | None = None  # by the model's calibration, if it has one
     seconds: float = 0.0  # from first forward pass to answer, in a batch with others
     at: float | None = None  # seconds from the condition's start to this answer; None: not timed
 

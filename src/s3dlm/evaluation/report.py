@@ -12,8 +12,18 @@ from typing import Any
 
 from s3dlm import answers, tasks, verifier
 from s3dlm.errors import MissingExtraError
-from s3dlm.evaluation import comparisons, figures, page, series, summary, tables
+from s3dlm.evaluation import (
+    comparisons,
+    figures,
+    in_fit,
+    page,
+    probability,
+    series,
+    summary,
+    tables,
+)
 from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.probability import Sureness
 from s3dlm.evaluation.records import Candidate, write_atomic
 from s3dlm.evaluation.series import Table
 from s3dlm.evaluation.summary import Evaluation
@@ -63,6 +73,11 @@ CAPTIONS: dict[str, tuple[str, str]] = {
         "Mean over problems of the best verifier score among K samples without search, and of the bound "
         "mean + σ·√(2 ln K) with each problem's own mean and σ.",
     ),
+    "reliability": (
+        "Reliability of p_correct",
+        "Answers in bins of p_correct, a tenth wide: how many were right against what was promised. "
+        "On the dotted line both are equal; larger dots are more answers.",
+    ),
 }
 
 
@@ -98,9 +113,11 @@ def write(
         shown = trace.with_suffix(".html")
         if show is not None and not shown.exists():
             write_atomic(shown, show(trace))
-    drawn, notes = _draw(run, target / "figures", grading or "fixed")
-    grids = tables.all_tables(run, comparisons.comparisons(run, against))
+    sure = probability.sureness(run)
+    drawn, notes = _draw(run, target / "figures", grading or "fixed", sure)
+    grids = _tables(run, against, sure)
     verdict = comparisons.verdict(run, against) or ["This run has no two methods to compare."]
+    verdict = [*verdict, *in_fit.warnings(in_fit.in_fit(run))]
     facts = _facts(run, grading or "fixed")
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
     if run.failures:
@@ -126,7 +143,16 @@ def read(folders: Sequence[Path], grading: str | None = None) -> Evaluation:
     return summary.merge(list(zip(names, runs, strict=True)))
 
 
-def _draw(run: Evaluation, folder: Path, grading: str) -> tuple[dict[str, str], list[str]]:
+def _tables(run: Evaluation, against: str, sure: Sequence[Sureness]) -> list[Grid]:
+    """Every table that has rows, in reading order."""
+    first = tables.all_tables(run, comparisons.comparisons(run, against))
+    others = (in_fit.table(in_fit.in_fit(run)), probability.table(sure), tables.failures(run))
+    return [*first, *(grid for grid in others if grid.rows)]
+
+
+def _draw(
+    run: Evaluation, folder: Path, grading: str, sure: Sequence[Sureness]
+) -> tuple[dict[str, str], list[str]]:
     """The figures that the run has data for, as SVG by name; without matplotlib none, and a note."""
     score, mark = scorer(run), marker(grading)
     samples = {task: series.direct(run, task, score, mark) for task in run.tasks}
@@ -139,6 +165,7 @@ def _draw(run: Evaluation, folder: Path, grading: str) -> tuple[dict[str, str], 
         series.density_quality(run, samples),
         series.sampling_search(run, samples, score, mark),
         series.bound(run, samples),
+        probability.reliability(sure),
     ]
     titles = {task: title_of(task) for task in run.tasks}
     drawn = {}
@@ -264,7 +291,7 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
     """The tables of a run as a documentation page, with the command that made it."""
     run = summary.read(folder)
     facts, against = _facts(run, "fixed"), comparisons.reference_of(run)
-    grids = tables.all_tables(run, comparisons.comparisons(run, against))
+    grids = _tables(run, against, probability.sureness(run))
     parts = [
         f"# Results on {run.manifest.model}",
         "Tables and text were made by one command:",
@@ -273,6 +300,7 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
         "Temperature and λ of each method were chosen on the validation split "
         "([how](protocols.md#tuning)) and are listed at the end.",
         *comparisons.verdict(run, against),
+        *in_fit.warnings(in_fit.in_fit(run)),
         *_pictures(folder, path),
         *(markdown_table(grid) for grid in grids),
         "## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),

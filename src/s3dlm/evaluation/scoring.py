@@ -223,6 +223,7 @@ def _certainty(graded: list[_Judged], task: str, grading: str) -> Certainty | No
             confidence=item.row.confidence,
             right=item.grades[grading] == 1.0,
             question=item.row.question,
+            found=pair[1] is not None,
         )
         for item, pair in zip(graded, pairs, strict=True)
     ]

@@ -30,7 +30,9 @@ class Grid:
 
 
 def title_of(task: str) -> str:
-    return benchmarks.get(task).title or task
+    """A task's name in tables; accuracy on code is called pass@1 everywhere, so here, too."""
+    found = benchmarks.get(task)
+    return f"{found.title or task} (pass@1)" if found.answer == "code" else found.title or task
 
 
 def percent(interval: Interval) -> str:
@@ -264,7 +266,7 @@ def failures(run: Evaluation) -> Grid:
 
 
 def all_tables(run: Evaluation, compared: Grid) -> list[Grid]:
-    """Every table the run has data for, in reading order; `compared` is made by comparisons.py."""
+    """The tables of accuracy and cost that the run has data for; `compared` is of comparisons.py."""
     swept = sweep(run)
     found = [
         accuracy(run),
@@ -275,6 +277,5 @@ def all_tables(run: Evaluation, compared: Grid) -> list[Grid]:
         block_cost(run),
         search_figures(run),
         *([swept] if swept else []),
-        failures(run),
     ]
     return [grid for grid in found if grid.rows]

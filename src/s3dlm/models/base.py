@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from s3dlm.models.calibrations import Calibrations
 from s3dlm.models.defaults import Defaults
 
 if TYPE_CHECKING:  # listing models must not wait for torch
@@ -96,6 +97,7 @@ class Model:
     end_ids: frozenset[int]  # tokens that end an answer: end of text, end of turn
     defaults: Defaults = field(default_factory=Defaults)  # what it recommends
     revision: str | None = None  # the hub's commit, if it came from there
+    calibrations: Calibrations = field(default_factory=Calibrations)  # for `Result.p_correct`
 
     def __repr__(self) -> str:
         weights: Any = getattr(self.denoiser, "parameters", None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Model
+from s3dlm.models.calibrations import calibrations_in
 from s3dlm.models.defaults import TINY, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
 from s3dlm.models.family import Family
@@ -82,7 +83,7 @@ class FamilyRow:
 
 
 def families() -> list[FamilyRow]:
-    """Every supported family; no real weights of any have been run, except of `tiny`."""
+    """Every supported family; of the native ones, only weights of `tiny` have been run."""
     rows = [
         FamilyRow(
             family.name,
@@ -101,7 +102,7 @@ def families() -> list[FamilyRow]:
         "bidirectional",
         "config.json, else tokenizer",
         "transformers",
-        "logits: transformers itself; checked at load",
+        "logits: transformers itself; checked at load; real weights run",
         "BERT, RoBERTa, ModernBERT and their chat versions",
     )
     return [*rows, masked]
@@ -210,7 +211,12 @@ def _load_folder(name: str, folder: Path, options: _Options) -> Model:
         )
     else:
         model = _load_native(name, folder, family, device, dtype, options)
-    return replace(model, defaults=defaults_in(folder), revision=revision_of(folder))
+    return replace(
+        model,
+        defaults=defaults_in(folder),
+        revision=revision_of(folder),
+        calibrations=calibrations_in(folder, name),
+    )
 
 
 def _load_native(

@@ -229,7 +229,7 @@ def _refusal(missing: dict[str, str]) -> str:
     return (
         f"code is not run, because this machine does not offer: {listed}. Use Linux 5.13 or newer, "
         "where containers may use user namespaces or Landlock, or accept the risk with "
-        f"allow_unprotected=True, or with {UNSAFE}=1 in the environment"
+        f"--unsafe-code, with {UNSAFE}=1 in the environment, or with allow_unprotected=True in Python"
     )
 
 

@@ -1,4 +1,4 @@
-"""Searches made of searches: block lengths side by side, conditional sweeps, repairs afterwards.
+"""Searches made of searches: block lengths side by side, conditional sweeps.
 
 All speak the same language as one search (requests out, predictions in, steps, an outcome), so
 whoever drives a search drives these. A method's row says which it is.
@@ -17,79 +17,57 @@ from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CleanText, Lineage, Particles, Prediction, Process
 from s3dlm.search.resample import effective_sample_size
 from s3dlm.search.score import Scorer, Scores
-from s3dlm.search.step import Outcome, Step
-
-
-def run_method(
-    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
-) -> Search:
-    """The whole of a method: its ensemble of searches, then its repairs."""
-    outcome = yield from ENSEMBLES[method.ensemble](process, scorer, method, rng)
-    for _ in range(method.repairs):
-        again = yield from _repaired(outcome, process, scorer, method, rng)
-        if again is None:
-            break
-        outcome = again
-    return outcome
+from s3dlm.search.step import FINISHED, Outcome, Step
 
 
 def _block_lengths(
-    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+    process: Process,
+    scorer: Scorer,
+    method: Method,
+    rng: np.random.Generator,
+    limit: int | None = None,
 ) -> Search:
     """HEX: the particles are shared out over block lengths and searched in lockstep."""
     processes = process.with_block_lengths()
     shares = [len(range(first, method.size, len(processes))) for first in range(len(processes))]
+    shares = [share for share in shares if share][:limit]
+    each = None if limit is None else limit // len(shares)
     members = [
-        search(one, scorer, replace(method, population="particles", particles=share), rng)
-        for one, share in zip(processes, shares, strict=True)
-        if share
+        search(one, scorer, replace(method, population="particles", particles=share), rng, each)
+        for one, share in zip(processes, shares, strict=False)
     ]
     return (yield from _side_by_side(members))
 
 
-def _sweeps(process: Process, scorer: Scorer, method: Method, rng: np.random.Generator) -> Search:
+def _sweeps(
+    process: Process,
+    scorer: Scorer,
+    method: Method,
+    rng: np.random.Generator,
+    limit: int | None = None,
+) -> Search:
     """Particle Gibbs: after each sweep one trajectory, drawn by weight, is pinned in the next."""
     pinned: list[Canvas] = []
     nfe = nfe_logical = 0
     for _ in range(method.sweeps):
         history: list[Step] = []
-        running = search(process, scorer, method, rng, pinned=pinned)
+        left = None if limit is None else limit - nfe
+        running = search(process, scorer, method, rng, left, pinned=pinned)
         outcome = yield from _recorded(running, history)
         nfe, nfe_logical = nfe + outcome.nfe, nfe_logical + outcome.nfe_logical
+        if outcome.stopped != FINISHED or nfe == limit:
+            break
         weight = np.exp(outcome.particles.log_weight - outcome.particles.log_weight.max())
         chosen = int(rng.choice(weight.size, p=weight / weight.sum()))
         pinned = _trajectory(history, chosen)
     return replace(outcome, nfe=nfe, nfe_logical=nfe_logical)
 
 
-ENSEMBLES: dict[str, Callable[[Process, Scorer, Method, np.random.Generator], Search]] = {
+ENSEMBLES: dict[str, Callable[..., Search]] = {
     "none": search,
     "block_lengths": _block_lengths,
     "sweeps": _sweeps,
 }
-
-
-def _repaired(
-    outcome: Outcome, process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
-) -> Generator[Any, Any, Outcome | None]:
-    """Survivors are hidden again from the first character that the verifier doubts and searched
-    anew; None if it doubts none."""
-    scores = outcome.scores
-    if np.isnan(scores.total).any():
-        scores = scorer(outcome.clean, "a repair")
-    doubt = [min((start for start, _ in spans), default=-1) for spans in scores.spans]
-    if max(doubt) < 0:
-        return None
-    start = process.hide(outcome.particles.canvas, np.array(doubt))
-    same_size = replace(
-        method, population="particles", particles=len(outcome.particles), pruned=False
-    )
-    again = yield from search(process.resumed(start), scorer, same_size, rng, start=start)
-    return replace(
-        again,
-        nfe=outcome.nfe + again.nfe,
-        nfe_logical=outcome.nfe_logical + again.nfe_logical,
-    )
 
 
 def _side_by_side(members: Sequence[Search]) -> Search:
@@ -111,7 +89,7 @@ def _side_by_side(members: Sequence[Search]) -> Search:
             except StopIteration as end:
                 outcomes[index] = end.value
                 said[index] = _resting(said[index])
-    return _merge_outcomes([outcomes[index] for index in range(len(members))])
+    return merge_outcomes([outcomes[index] for index in range(len(members))])
 
 
 def _resting(step: Step) -> Step:
@@ -163,7 +141,7 @@ def _merge_steps(steps: Sequence[Step]) -> Step:
     )
 
 
-def _merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
+def merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     groups = [outcome.particles for outcome in outcomes]
 
     def joined(arrays: list[Any]) -> Any:
@@ -191,7 +169,9 @@ def _merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
         [spans for outcome in outcomes for spans in outcome.scores.spans],
     )
     nfe = sum(outcome.nfe for outcome in outcomes)
-    return Outcome(particles, clean, scores, nfe, sum(one.nfe_logical for one in outcomes))
+    logical = sum(outcome.nfe_logical for outcome in outcomes)
+    stopped = next((one.stopped for one in outcomes if one.stopped != FINISHED), FINISHED)
+    return Outcome(particles, clean, scores, nfe, logical, stopped)
 
 
 def _recorded(running: Search, history: list[Step]) -> Generator[Any, Any, Outcome]:

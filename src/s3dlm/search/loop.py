@@ -14,7 +14,7 @@ is filled at its own pace, and the search ends with the step after which all are
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from s3dlm.search.methods import Method
 from s3dlm.search.particles import (
     Canvas,
     Children,
+    CleanText,
     Floats,
     Lineage,
     Particles,
@@ -33,7 +34,7 @@ from s3dlm.search.particles import (
 )
 from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
 from s3dlm.search.score import Scorer, Scores
-from s3dlm.search.step import Kept, Outcome, Step
+from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Kept, Outcome, Step
 from s3dlm.search.weigh import weigh
 
 Search = Generator[Any, Any, Outcome]
@@ -44,6 +45,7 @@ def search(
     scorer: Scorer,
     method: Method,
     rng: np.random.Generator,
+    limit: int | None = None,
     *,
     start: Canvas | None = None,
     pinned: Sequence[Canvas] = (),
@@ -52,6 +54,7 @@ def search(
 
     With a start, the particles begin there and not on an empty canvas. With a pinned trajectory, one
     canvas per step, the first particle follows it to its end and always survives (conditional SMC).
+    At the limit of forward passes, or at a score that is enough, the look-ahead is the answer.
     """
     particles = yield from _begin(process, scorer, method, start, rng)
     nfe, nfe_logical = particles.prediction.nfe, 1
@@ -63,19 +66,73 @@ def search(
         children = expand(process, particles, branching, method.child_sampling, t, rng)
         if pinned:
             _follow(children, pinned[min(t, len(pinned) - 1)])
+        if limit is not None and nfe + _price(process, children.canvas) > limit:
+            return (yield from _cut(process, scorer, method, particles, t, nfe, nfe_logical))
         now = _Moment.of(t, process, method, children, acts=acts)
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
         clean = process.look_ahead(children.canvas, prediction)
         scores = scorer(clean, str(now)) if now.scored else Scores.missing(len(children))
         log_weight, lineage = _weigh(method, children, scores, now)
-        kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
+        enough = scorer.is_enough(scores.total)
+        if enough:
+            kept = _reveal_best(children, clean, scores)
+        else:
+            kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
         yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
         nfe, nfe_logical = nfe + prediction.nfe, nfe_logical + len(particles) * branching
         particles = _survive(children, prediction, scores, lineage, kept)
-        if now.last:
+        if now.last or enough:
             break
-    survivors = kept.index
-    return Outcome(particles, clean.take(survivors), scores.take(survivors), nfe, nfe_logical)
+    return Outcome(
+        particles,
+        clean.take(kept.index),
+        scores.take(kept.index),
+        nfe,
+        nfe_logical,
+        SATISFIED if enough else FINISHED,
+    )
+
+
+def _reveal_best(children: Children, clean: CleanText, scores: Scores) -> Kept:
+    """The best child alone survives, and its look-ahead is its text."""
+    best = int(np.nanargmax(scores.total))
+    children.canvas.tokens[best], children.canvas.logp[best] = clean.tokens[best], clean.logp[best]
+    return Kept(np.array([best]), np.zeros(1), resampled=False)
+
+
+def _price(process: Process, canvas: Canvas) -> int:
+    """Forward passes that a prediction of these canvases takes."""
+    first, _ = distinct(canvas.tokens)
+    return int(process.is_open(canvas.tokens[first]).sum())
+
+
+def _cut(
+    process: Process,
+    scorer: Scorer,
+    method: Method,
+    particles: Particles,
+    step: int,
+    nfe: int,
+    nfe_logical: int,
+) -> Generator[Any, Any, Outcome]:
+    """The end of a search that cannot pay for its next step: what it would say now."""
+    clean = process.look_ahead(particles.canvas, particles.prediction)
+    count, text = len(particles), Canvas(clean.tokens, clean.logp)
+    scores = Scores.missing(count)
+    if method.scored != "never":
+        scores = scorer(clean, "the end of the budget")
+    children = Children(
+        text,
+        np.arange(count),
+        particles.score,
+        particles.log_weight,
+        particles.lineage,
+        np.zeros(count),
+    )
+    kept = Kept(np.arange(count), particles.log_weight, resampled=False)
+    yield Step.of(step, process.steps, children, clean, scores, particles.log_weight, kept, 0)
+    ended = replace(particles, canvas=text, score=scores.total)
+    return Outcome(ended, clean, scores, nfe, nfe_logical, SPENT)
 
 
 def _acts(process: Process, method: Method, step: int, *, entered: bool) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from s3dlm.declare import Declaration, declared, setting
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.search.expand import CHILD_SAMPLINGS
+from s3dlm.search.moves import BY_DOUBT, HIDINGS, KEEP_RULES, SCORED_KEEPS
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.search.select import SELECTIONS
 from s3dlm.search.weigh import WEIGHTS
@@ -63,8 +64,40 @@ class Method:
     selection: str = setting(
         "majority", "how the answer is chosen among the survivors", choices=lambda: SELECTIONS
     )
-    repairs: int = setting(
-        0, "rounds in which the parts that the verifier doubts are denoised again", low=0, high=100
+    budget: int | None = setting(
+        None,
+        "the most forward passes: a greedy answer first where there is a verifier, then rounds of "
+        "search until the verifier is satisfied or the budget is spent",
+        low=2,
+        high=10**9,
+    )
+    stop_when: str = setting(
+        "satisfied",
+        "with a budget: stop once the verifier is satisfied, if it says when it is, or never before",
+        choices=lambda: ("satisfied", "never"),
+    )
+    rounds: int = setting(
+        0, "searches after the first, each begun as `hiding` says", low=0, high=1000
+    )
+    hiding: str = setting(
+        "all",
+        "what a later round hides of a finished text and denoises again: all of it, the rest from "
+        "where the verifier doubts it (or from an earlier place), some of what it doubts, the "
+        "least sure tokens, or random ones",
+        choices=lambda: HIDINGS,
+    )
+    hidden: float = setting(
+        0.5,
+        "the share of a text that unsure and random hide, on average; doubted hides at most twice "
+        "that",
+        low=0,
+        high=1,
+    )
+    keep: str = setting(
+        "replace",
+        "which texts the next round begins with: those that moved, by Metropolis' rule, or drawn "
+        "from all by score",
+        choices=lambda: KEEP_RULES,
     )
 
     def __post_init__(self) -> None:
@@ -146,14 +179,46 @@ class Method:
             "particles": one,
             "branching": "" if self._uses_branching() else "every particle has one child",
             "lam": self._ignores_lam(),
-            "verifier": "" if self.scored != "never" or self.repairs else UNVERIFIED,
+            "verifier": "" if self._asks_verifier() else UNVERIFIED,
             "resampling": keeps,
             "ess_threshold": keeps or ("its population shrinks on schedule" if self.pruned else ""),
             "cadence": keeps,
             "child_sampling": one or self._ignores_child_sampling(),
-            "selection": one or self._ignores_selection(),
+            "selection": self._ignores_selection(),
+            **self._ignores_in_rounds(),
         }
         return {name: reason for name, reason in reasons.items() if reason}
+
+    def _asks_verifier(self) -> bool:
+        moves = self.has_rounds and self.hiding != "all"
+        by_score = moves and (self.hiding in BY_DOUBT or self.keep in SCORED_KEEPS)
+        return self.scored != "never" or by_score
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether it goes on after its first search; one answer decoded again would be the same."""
+        if self.hiding == "all" and self.population == "one":
+            return False
+        return self.budget is not None or self.rounds > 0
+
+    def _ignores_in_rounds(self) -> dict[str, str]:
+        """Why settings of the rounds change nothing; empty where they do."""
+        more = self.budget is not None or self.rounds > 0
+        none = "" if more else "it has one round; give a budget, or rounds above 0"
+        fresh = "every round begins on empty canvases" if self.hiding == "all" else ""
+        again = "one answer that is decoded again in full is the same"
+        return {
+            "stop_when": self._ignores_stop(),
+            "rounds": again if fresh and self.population == "one" else "",
+            "hiding": none,
+            "hidden": none or fresh,
+            "keep": none or fresh,
+        }
+
+    def _ignores_stop(self) -> str:
+        if self.budget is None:
+            return "without a budget it runs to its end"
+        return "" if self._asks_verifier() else UNVERIFIED
 
     def _uses_branching(self) -> bool:
         return self.branches or self.population == "product" or self.ensemble == "sweeps"
@@ -165,6 +230,8 @@ class Method:
 
     def _ignores_selection(self) -> str:
         selection = SELECTIONS[self.selection]
+        if self.population == "one" and not selection.from_steps:
+            return "it decodes one answer"
         carried = self.resampling is None or self.ess_threshold is not None
         if selection.needs_weights and not (carried and self.weight != "none"):
             return "its survivors carry equal weights"
@@ -173,12 +240,10 @@ class Method:
         return ""
 
     def _ignores_lam(self) -> str:
-        if self.scored == "never":
-            return UNVERIFIED
+        if self.has_rounds and self.hiding != "all" and self.keep in SCORED_KEEPS:
+            return ""
         if not WEIGHTS[self.weight].uses_lam:
-            return "its weights do not use λ"
-        if self.resampling is None and self.selection == "heaviest":
-            return "the heaviest text is the same for every λ"
+            return UNVERIFIED if self.scored == "never" else "its weights do not use λ"
         return ""
 
     def most_nfe(self) -> str:
@@ -188,7 +253,9 @@ class Method:
             "sweeps": "b·(1 + T·N)",
             "block_lengths": "5 + T·N·b",
         }[self.ensemble]
-        return f"{self.repairs + 1}·({formula})" if self.repairs else formula
+        if self.budget is not None:
+            return str(self.budget)
+        return f"{self.rounds + 1}·({formula})" if self.rounds else formula
 
 
 @cache
@@ -233,12 +300,12 @@ for _name, _method in {
         scored="never",
     ),
     "tilting": Method(
-        summary="K = N·b independent trajectories, the one with the heaviest exp(λ·score)",
+        summary="K = N·b independent trajectories, a vote weighted by exp(λ·score)",
         source="S³, ablation",
         population="product",
         scored="at the end",
         weight="tilt",
-        selection="heaviest",
+        selection="weighted",
     ),
     "look_ahead": Method(
         summary="search with look-ahead scores; the N best are kept at every step",
@@ -289,6 +356,21 @@ for _name, _method in {
         ess_threshold=0.5,
         cadence="block",
     ),
+    "path_likelihood": Method(
+        summary="s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)",
+        source="path log-likelihood, Liu et al. 2026",
+        branches=True,
+        scored="never",
+        weight="path",
+        resampling="ssp",
+    ),
+    "temporal_vote": Method(
+        summary="one trajectory, a vote of the look-ahead texts of all its steps, later ones heavier",
+        source="temporal self-consistency, Wang et al. 2025",
+        population="one",
+        scored="never",
+        selection="temporal",
+    ),
     "particle_gibbs": Method(
         summary="b conditional sweeps of N particles around a kept trajectory",
         source="particle Gibbs, Dang et al. 2025",
@@ -313,8 +395,8 @@ for _name, _method in {
         pruned=True,
     ),
     "best": Method(
-        summary="s3 with steps full of different children, the plus verifier, one round of repairs "
-        "and the best text seen",
+        summary="s3 with steps full of different children, the plus verifier, a second round where it "
+        "doubts a text, and the best text seen",
         source="ours",
         branches=True,
         weight="tilt",
@@ -322,7 +404,8 @@ for _name, _method in {
         child_sampling="filled",
         selection="best_seen",
         verifier="plus",
-        repairs=1,
+        rounds=1,
+        hiding="rest",
     ),
 }.items():
     register_method(_name, _method)

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from s3dlm.verifier.base import Spans
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -97,8 +99,20 @@ class Process(Protocol):
         """The text of one clean canvas, up to its end."""
         ...
 
-    def hide(self, canvas: Canvas, start: Ints) -> Canvas:
-        """Each text hidden again from the character `start` on; −1 leaves it as it is."""
+    def greedy(self) -> Process:
+        """The same denoising without chance."""
+        ...
+
+    def movable(self, tokens: Ints) -> NDArray[np.bool_]:
+        """Positions of complete texts that may be hidden again."""
+        ...
+
+    def places(self, tokens: Ints, spans: Spans) -> NDArray[np.bool_]:
+        """Positions of one complete text that hold some of these characters."""
+        ...
+
+    def hide(self, canvas: Canvas, hidden: NDArray[np.bool_]) -> Canvas:
+        """The canvases with these positions unknown again."""
         ...
 
     def resumed(self, canvas: Canvas) -> Process:

@@ -63,6 +63,7 @@ class Scorer:
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
     rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
     batched: BatchVerifier | None = None  # the verifier, if it takes many texts at once
+    enough: float | None = None  # the score that ends the search; None: it never ends early
 
     def __post_init__(self) -> None:
         if isinstance(self.verifier, Rescoring):
@@ -76,6 +77,10 @@ class Scorer:
             self.texts[key] = self.process.read(tokens)
         return self.texts[key]
 
+    def is_enough(self, total: Floats) -> bool:
+        """Whether one of these scores ends the search."""
+        return self.enough is not None and bool((total >= self.enough).any())
+
     def __call__(self, clean: CleanText, where: str) -> Scores:
         """Scores of clean texts; `where` names the moment in an error."""
         started = time.perf_counter()
@@ -85,6 +90,13 @@ class Scorer:
         self._learn(dict.fromkeys(keys), where)
         self.seconds += time.perf_counter() - started
         return Scores.of([self.scores[key] for key in keys])
+
+    def score_text(self, text: str, confidence: float) -> float:
+        """The score of one text, outside a step."""
+        started = time.perf_counter()
+        self._learn([(text, confidence)], "the end")
+        self.seconds += time.perf_counter() - started
+        return self.scores[text, confidence].total
 
     def _learn(self, keys: Iterable[Key], where: str) -> None:
         """Scores of all that is new among these, each text read once if that is enough."""

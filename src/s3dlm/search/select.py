@@ -33,6 +33,15 @@ class Selection:
     needs_scores: bool = False
     needs_weights: bool = False  # that survivors carry; resampling makes them equal
     from_all_seen: bool = False  # also among every complete text that was scored on the way
+    from_steps: bool = False  # among the look-ahead texts of every step, later ones heavier
+
+
+TEMPORAL_GROWTH = 5.0  # the last step's vote counts e⁵ times as much as one before the first
+
+
+def temporal_log_weight(step: int, steps: int) -> float:
+    """How much the look-ahead of a step, counted from 0, counts in the vote over all steps."""
+    return TEMPORAL_GROWTH * (step + 1) / steps
 
 
 def _majority(survivors: Sequence[Survivor]) -> Survivor:
@@ -44,10 +53,6 @@ def _weighted(survivors: Sequence[Survivor]) -> Survivor:
     return _vote(survivors, [math.exp(one.log_weight - top) for one in survivors])
 
 
-def _heaviest(survivors: Sequence[Survivor]) -> Survivor:
-    return max(survivors, key=lambda one: (one.log_weight, -one.nll))
-
-
 def _verified(survivors: Sequence[Survivor]) -> Survivor:
     """The best score; a text with an answer before one without."""
     return max(survivors, key=lambda one: (one.answer is not None, one.score or 0.0, -one.nll))
@@ -57,8 +62,8 @@ SELECTIONS: dict[str, Selection] = {
     "first": Selection(lambda survivors: survivors[0]),
     "majority": Selection(_majority),
     "weighted": Selection(_weighted, needs_weights=True),
-    "heaviest": Selection(_heaviest, needs_weights=True),
     "verified": Selection(_verified, needs_scores=True),
+    "temporal": Selection(_weighted, from_steps=True),
     "best_seen": Selection(_verified, needs_scores=True, from_all_seen=True),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
@@ -12,6 +12,11 @@ import numpy as np
 from s3dlm.search.particles import Children, CleanText, Floats, Ints, Particles
 from s3dlm.search.resample import effective_sample_size, normalise
 from s3dlm.search.score import Scores
+
+# Why a search ended.
+FINISHED = "finished"  # every answer is complete
+SATISFIED = "satisfied"  # a text has the score with which its verifier is satisfied
+SPENT = "budget"  # no forward pass is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class Step:
     logp: Floats  # (children, length) of each known token when it became known
     clean: Ints  # (children, length) the look-ahead
     clean_logp: Floats  # (children, length) of its tokens, revealed or only predicted
-    parent: Ints  # (children,) index into the previous step's survivors
+    parent: Ints  # (children,) index into the previous step's survivors; −1: none of them
     score: Floats  # (children,) NaN where nothing was scored
     parts: list[Mapping[str, float]]  # of each child's score
     confidence: Floats  # (children,)
@@ -35,6 +40,7 @@ class Step:
     log_normaliser: float  # log of the mean unnormalised weight
     nfe: int  # forward passes of this step
     resampled: bool
+    round: int = 0  # of the searches that a budget pays for, from 0
 
     @classmethod
     def of(
@@ -108,3 +114,18 @@ class Outcome:
     scores: Scores
     nfe: int  # forward passes in all
     nfe_logical: int  # what Algorithm 1 takes without sharing: 1 + T·N·b
+    stopped: str = FINISHED  # why it ended
+
+    def take(self, index: Ints) -> Outcome:
+        """Some of the population, in this order."""
+        particles = replace(
+            self.particles,
+            canvas=self.particles.canvas.take(index),
+            prediction=self.particles.prediction.take(index),
+            score=self.particles.score[index],
+            log_weight=self.particles.log_weight[index],
+            lineage=self.particles.lineage.take(index),
+        )
+        return replace(
+            self, particles=particles, clean=self.clean.take(index), scores=self.scores.take(index)
+        )

@@ -3,8 +3,9 @@
 `tilt` is the paper's exp(λ·s), anew at every step. `twist` divides by the parent's own exp(λ·s), so
 that the factors of a lineage telescope and the population targets p·exp(λ·f) (Eq. 3); it is also the
 difference potential of Feynman–Kac steering, whose max and sum potentials pay back in the last step
-what they overpaid. `confidence` needs no verifier: it is the model's own probability of what the step
-revealed. `rank` only orders. Add a row to `WEIGHTS` to try another one (examples/own_method.py).
+what they overpaid. `confidence` and `path` need no verifier: they are the model's own probability of what
+the step revealed, so that over a whole path they add up to its log-likelihood; `path` raises it to the
+power λ. `rank` only orders. Add a row to `WEIGHTS` to try another one (examples/own_method.py).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ WEIGHTS: dict[str, Weighting] = {
     "none": Weighting(lambda now: np.zeros_like(now.gained), uses_lam=False),
     "rank": Weighting(lambda now: now.score, uses_lam=False),
     "confidence": Weighting(lambda now: now.gained, uses_lam=False),
+    "path": Weighting(lambda now: now.lam * now.gained),
     "tilt": Weighting(lambda now: now.lam * now.score),
     "twist": Weighting(lambda now: now.lam * (now.score - now.parent_score)),
     "fk_max": Weighting(lambda now: _settle(now, now.lineage.peak)),

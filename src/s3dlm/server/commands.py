@@ -10,7 +10,7 @@ import typer
 
 from s3dlm.errors import MissingExtraError, SettingsError
 from s3dlm.loading import load_model
-from s3dlm.options import lists_from_pairs, method_names
+from s3dlm.options import UnsafeCode, lists_from_pairs, method_names
 
 
 def register(app: typer.Typer) -> None:
@@ -75,6 +75,14 @@ def serve(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run Python code of the checkpoint.")
     ] = False,
+    verifier: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A verifier that requests may name, such as reward:MODEL; repeatable. paper, plus "
+            "and installed ones are always there."
+        ),
+    ] = None,
+    unsafe_code: UnsafeCode = False,
 ) -> None:
     """Serve a model behind an OpenAI-compatible API, with a page at / that shows its searches.
 
@@ -99,6 +107,7 @@ def serve(
         load_model(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
         limits=limits,
         defaults={} if method is None else {"method": method},
+        verifiers={name: name for name in verifier or ()},
         api_key=key,
         hosts=allowed_hosts(host, key),
         log_prompts=log_prompts,

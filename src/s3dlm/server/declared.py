@@ -92,5 +92,6 @@ def most_nfe(settings: Settings) -> int:
 def keeps_revealed_tokens(settings: Settings) -> bool:
     """Whether the answer descends from the survivors of every step and no token changes."""
     method = settings.method
-    all_seen = SELECTIONS[method.selection].from_all_seen
-    return method.sweeps == 1 and not method.repairs and not all_seen
+    selection = SELECTIONS[method.selection]
+    from_elsewhere = selection.from_all_seen or selection.from_steps
+    return method.sweeps == 1 and not method.has_rounds and not from_elsewhere

@@ -169,8 +169,8 @@ class Reply:
         if chosen is not None:
             tokens = chosen.tokens
         self.usage.add(result, tokens)
-        _, stopped = cut(result.text, self.parsed.stops)
-        full = tokens >= result.settings.gen_length and not stopped
+        _, was_cut = cut(result.text, self.parsed.stops)
+        full = tokens >= result.settings.gen_length and not was_cut
         return {
             "logprobs": self._logprobs(result) if self.parsed.logprobs else None,
             "finish_reason": "length" if full else "stop",
@@ -180,7 +180,9 @@ class Reply:
                 "answer": result.answer,
                 "votes": _votes(result.survivors, result.answer),
                 "survivors": len(result.survivors),
-                "score": None if chosen is None else chosen.score,
+                "score": result.score,
+                "stopped": result.stopped,
+                "p_correct": None if result.p_correct is None else round(result.p_correct, 6),
                 "seed": result.settings.seed,
                 "seconds": round(result.seconds, 6),
             },

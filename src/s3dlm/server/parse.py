@@ -179,8 +179,8 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
     changes.pop("method", None)
     if max_tokens is not None:
         changes = shorten(service.settings(method, body.task, **changes), max_tokens, changes)
-    if body.budget is not None:
-        changes = _spend(service, method, body.task, changes, body.budget // count)
+    if "budget" in changes:  # of the request: its choices share it
+        changes["budget"] = declared.check("budget", changes["budget"] // count)
     settings = service.settings(method, body.task, **changes)
     service.limits.check(settings)
     return settings
@@ -252,42 +252,6 @@ def shorten(settings: Settings, max_tokens: int, changes: Mapping[str, Any]) -> 
     fitting = {"block_length": block, "steps": min(max(steps, blocks), max_tokens)}
     used = only_used(settings.method, fitting, reveal=settings.reveal)
     return {**used, **changes, "gen_length": max_tokens}
-
-
-def _spend(
-    service: Service, method: str, task: str | None, changes: Mapping[str, Any], budget: int
-) -> dict[str, Any]:
-    if "particles" in changes or "branching" in changes:
-        raise SettingsError(
-            "budget chooses particles and branching itself; give either the budget or those two"
-        )
-    settings = service.settings(method, task, **changes)
-    return {**changes, **_sizes(settings, allot(settings, budget, service.limits.children))}
-
-
-def _sizes(settings: Settings, children: int) -> dict[str, Any]:
-    """Particles and branching for so many children per step, as far as the method has them; the
-    paper's b = 2 as soon as two particles can have two children each."""
-    branching = 2 if children >= 4 else 1
-    return only_used(settings.method, {"particles": children // branching, "branching": branching})
-
-
-def allot(settings: Settings, budget: int, most: int) -> int:
-    """The most children per step whose search can never need more than `budget` NFE."""
-
-    def cost(children: int) -> int:
-        method = dataclasses.replace(settings.method, **_sizes(settings, children))
-        return settings.replace_method(method).most_nfe
-
-    children = min((budget - 1) // settings.steps, most)
-    while children >= 1 and cost(children) > budget:
-        children -= 1
-    if children < 1:
-        raise SettingsError(
-            f"budget={budget} is too small for {settings.steps} steps of method="
-            f"{settings.method.name!r}; give at least {cost(1)} per choice, or fewer steps"
-        )
-    return children
 
 
 def conversation(messages: Sequence[Message]) -> tuple[tuple[Turn, ...], str]:

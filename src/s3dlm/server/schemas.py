@@ -66,7 +66,6 @@ class Request(BaseModel):
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED - 1024)] | None = None
     task: str | None = None
     verifier: str | None = None
-    budget: Annotated[int, Field(ge=2, le=10**9)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 
@@ -183,6 +182,7 @@ class SearchReport(BaseModel):
     votes: int
     survivors: int
     score: float | None
+    p_correct: float | None  # None: the model has no calibration for the task and method
     seed: int
     seconds: float
 

@@ -33,7 +33,11 @@ class Score:
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Judges a text written for a prompt; `confidence` is the model's own, where it has one."""
+    """Judges a text written for a prompt; `confidence` is the model's own, where it has one.
+
+    A verifier that has a number `satisfied_at` ends a search with a budget at the first text whose
+    total reaches it.
+    """
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """How good the text looks; higher is better."""

@@ -60,6 +60,7 @@ class Answer:
     confidence: float | None = None
     right: bool | None = None
     question: str = ""
+    found: bool = True  # False: the text has no answer, so its probability is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, slots=True)
 class Certainty:
-    """How far p_correct can be trusted: fitted on the other questions' scores and agreement."""
+    """How far p_correct can be trusted, on answers that it was not fitted on."""
 
     brier: float
     brier_of_mean: float  # of saying the mean accuracy every time
@@ -152,8 +153,8 @@ def fit_isotonic(values: Sequence[float], right: Sequence[bool]) -> Isotonic:
 
 
 def fit_answers(answers: Iterable[Answer]) -> AnswerCalibration:
-    """The calibration of chosen answers; those without a verdict are left out."""
-    known = [answer for answer in answers if answer.right is not None]
+    """The calibration of chosen answers; those without a verdict or without an answer are left out."""
+    known = [answer for answer in answers if answer.right is not None and answer.found]
     right = [bool(answer.right) for answer in known]
     _check(right)
     given = [answer.confidence for answer in known if answer.confidence is not None]
@@ -161,7 +162,7 @@ def fit_answers(answers: Iterable[Answer]) -> AnswerCalibration:
     features = np.array(
         [(a.score, a.agreement, typical if a.confidence is None else a.confidence) for a in known]
     )
-    score, agreement, confidence, intercept = map(float, _logistic(features, right))
+    score, agreement, confidence, intercept = map(float, _rising(features, right))
     return AnswerCalibration(intercept, score, agreement, confidence, typical)
 
 
@@ -174,8 +175,24 @@ def cross_fitted(answers: Sequence[Answer], folds: int = 5) -> list[float]:
     ]
     return [
         made[number[a.question] % folds].p_correct(a.score, a.agreement, a.confidence)
+        if a.found
+        else 0.0
         for a in known
     ]
+
+
+def _rising(features: NDArray[np.float64], right: Sequence[bool]) -> NDArray[np.float64]:
+    """As `_logistic`, without negative weights: more of a feature is never worse. With few answers a
+    negative weight is chance, so the feature with the lowest one is left out until none is left."""
+    spread = features.std(axis=0)
+    weights, kept = np.zeros(features.shape[1] + 1), list(range(features.shape[1]))
+    while True:
+        found = _logistic(features[:, kept], right)
+        strength = found[:-1] * spread[kept]
+        if not kept or strength.min() >= 0:
+            weights[[*kept, -1]] = found
+            return weights
+        del kept[int(strength.argmin())]
 
 
 def _logistic(
@@ -258,9 +275,13 @@ def certainty(answers: Sequence[Answer]) -> Certainty | None:
     """What cross-fitted probabilities of answers are worth; None when there are too few to fit."""
     right = [bool(answer.right) for answer in answers if answer.right is not None]
     try:
-        chances = cross_fitted(answers)
+        return measured(cross_fitted(answers), right)
     except SettingsError:
         return None
+
+
+def measured(chances: Sequence[float], right: Sequence[bool]) -> Certainty:
+    """What given probabilities are worth."""
     return Certainty(
         brier(chances, right),
         brier([sum(right) / len(right)] * len(right), right),

@@ -33,6 +33,7 @@ class Composite:
     """Parts and their weights; every part is reported, also those of weight 0."""
 
     parts: tuple[tuple[str, Part, float], ...]
+    satisfied_at: float | None = None  # the total with which a search may stop
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The weighted sum of the parts, in [0, 1]; the equalities that do not hold are in doubt."""

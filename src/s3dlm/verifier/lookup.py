@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -10,21 +11,21 @@ from pathlib import Path
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.verifier.base import FunctionVerifier, Judge, Verifier
 from s3dlm.verifier.code import CodeVerifier
-from s3dlm.verifier.composite import from_row, from_toml
+from s3dlm.verifier.composite import Composite, from_row, from_toml
 from s3dlm.verifier.learned import SPELLINGS, is_learned, learned
 from s3dlm.verifier.plus import plus
-from s3dlm.verifier.weights import PAPER
+from s3dlm.verifier.weights import PAPER, SATISFIED_AT
 
 GROUP = "s3dlm.verifiers"  # the entry-point group through which other packages add verifiers
 CODE = "code"  # the verifier of code tasks; it has no weights by name
 GENERAL = "general"  # judges a text that belongs to no task
 
 
-def _paper(task: str) -> Verifier:
+def _paper(task: str) -> Composite:
     return from_row(PAPER[task])
 
 
-VERIFIERS: dict[str, Callable[[str], Verifier]] = {"paper": _paper, "plus": plus}
+VERIFIERS: dict[str, Callable[[str], Composite]] = {"paper": _paper, "plus": plus}
 
 
 def for_task(task: str, verifier: str = "paper") -> Verifier:
@@ -49,7 +50,8 @@ def _code() -> Verifier:
 
 @lru_cache(maxsize=64)
 def _built(task: str, verifier: str) -> Verifier:
-    return VERIFIERS[verifier](task)
+    built = VERIFIERS[verifier](task)
+    return replace(built, satisfied_at=SATISFIED_AT.get((verifier, task)))
 
 
 def as_verifier(verifier: Verifier | Judge | str, task: str | None = None) -> Verifier:

@@ -177,11 +177,12 @@ def test_chain_works_out_what_the_question_says(drawn: dict[str, list[Problem]])
         lines = problem.response.split("\n")
         assert problem.group == f"n={len(orders)}"
         assert 2 <= len(orders) <= 10
-        assert len(lines) == len(orders) + 2
-        for order, line in zip(orders, lines[1:-1], strict=True):
-            word, number = order.rsplit(" ", 1)
-            assert line.startswith(f"{value_now} {signs[word]} {number} = ")
-            value_now = value(line.split(" = ")[0])
+        assert len(lines) == len(orders) + 1
+        for order, line in zip(orders, lines[:-1], strict=True):
+            step, _, told = order.partition(": ")
+            word, number = told.rsplit(" ", 1)
+            assert line.startswith(f"{step}: {value_now} {signs[word]} {number} = ")
+            value_now = value(line.removeprefix(f"{step}: ").split(" = ")[0])
             assert line.endswith(f" = {value_now}")
             assert 1 <= value_now <= 99
         assert lines[-1] == f"Therefore the answer is \\boxed{{{problem.gold}}}."

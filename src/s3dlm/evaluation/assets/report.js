@@ -84,6 +84,9 @@
       details.append(element("summary", row.story.length ? "output, survivors, trace" : "output, survivors"), element("pre", row.text || "(empty)"));
       details.append(survivors(row));
       if (row.story.length) details.append(story(row));
+      if (row.p_correct !== null) {
+        details.append(element("p", "Probability of being right: " + row.p_correct.toFixed(2), "soft"));
+      }
       if (row.trace) {
         const link = element("a", "every step of this search (a file beside this report)");
         link.href = row.trace;

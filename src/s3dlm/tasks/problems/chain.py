@@ -48,11 +48,11 @@ def generate(rng: random.Random) -> Problem:
     """One chain; every number of steps is equally likely."""
     steps = rng.randint(LEAST_STEPS, MOST_STEPS)
     value = rng.randint(2, 30)
-    sentences, lines, equations = [f"Start with {value}."], ["Work:"], []
-    for _ in range(steps):
+    sentences, lines, equations = [f"Start with {value}."], [], []
+    for number in range(1, steps + 1):
         sign, operand, result = step(rng, value)
-        sentences.append(f"{WORDS[sign]} {operand}.")
-        lines.append(f"{value} {sign} {operand} = {result}")
+        sentences.append(f"Step {number}: {WORDS[sign]} {operand}.")
+        lines.append(f"Step {number}: {value} {sign} {operand} = {result}")
         equations.append((value, sign, operand))
         value = result
     lines.append(f"Therefore the answer is \\boxed{{{value}}}.")

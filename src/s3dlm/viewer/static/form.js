@@ -13,9 +13,7 @@ export class Form {
     this.task = select("Task", [["", "none"], ...named(options.tasks)], "");
     this.method = select("Method", named(methods), options.method);
     this.against = select("Compare with", [["", "nothing"], ...named(methods)], "");
-    this.budget = control({ name: "budget", type: "int", low: 2, help: "Most forward passes; chooses particles and branching.", choices: [] }, "Budget (NFE)");
     this.settings = options.settings.filter((one) => one.name !== "method").map((one) => ({ ...one, ...control(one, label(one.name)) }));
-    this.picked = el("p", { class: "soft picked", role: "status", hidden: true });
     this.problem = el("p", { class: "failure", role: "alert", hidden: true });
     this.go = el("button", { type: "submit", class: "go" }, "Search");
     this.halt = el("button", { type: "button", class: "quiet", hidden: true, onclick: stop }, "Stop");
@@ -53,8 +51,7 @@ export class Form {
         el("h3", {}, "Decoding"),
         el("div", { class: "settings" }, ...group("decoding")),
         el("h3", {}, "Method"),
-        el("div", { class: "settings" }, this.budget.node, ...group("method")),
-        this.picked,
+        el("div", { class: "settings" }, ...group("method")),
       ),
       this.problem,
     );
@@ -73,7 +70,6 @@ export class Form {
   // Another method starts from its own settings: what was typed for the last one is cleared.
   loadMethod() {
     for (const one of this.settings) if (one.group === "method") one.input.value = "";
-    this.budget.input.value = "";
     this.defaults = this.options.defaults[this.method.input.value];
     this.refresh();
     this.loadDefaults();
@@ -97,33 +93,18 @@ export class Form {
     this.method.input.value = body.method;
     this.against.input.value = against?.method ?? "";
     this.loadMethod();
-    for (const one of [...this.settings, this.budget]) {
+    for (const one of this.settings) {
       one.input.value = body[one.name] ?? against?.[one.name] ?? "";
     }
     this.refresh();
   }
 
-  // Show the method's defaults, disable what it does not use, and say what a budget chooses.
+  // Show the method's defaults and disable what it does not use.
   refresh() {
     const method = this.method.input.value;
-    const given = this.budget.input.value !== "";
     for (const one of this.settings) {
       one.suggest(this.defaults[one.name]);
-      one.input.disabled = !this.uses(method, one) || (given && ["particles", "branching"].includes(one.name));
-    }
-    this.picked.hidden = !given;
-    clearTimeout(this.asking);
-    if (given) this.asking = setTimeout(() => this.spend(), 200);
-  }
-
-  // The server says what it would choose, so that the rule is written down once.
-  async spend() {
-    const body = this.bodies()[0];
-    try {
-      const { settings, most_nfe: most } = await resolved({ ...body, prompt: body.prompt || "?" });
-      this.picked.textContent = `picks N = ${settings.particles}, b = ${settings.branching}: at most ${most} forward passes`;
-    } catch (problem) {
-      this.picked.textContent = problem.message;
+      one.input.disabled = !this.uses(method, one);
     }
   }
 
@@ -134,12 +115,10 @@ export class Form {
   // One body per method; each has only the settings that its method uses.
   bodies() {
     const base = { prompt: this.prompt.value, ...(this.task.input.value ? { task: this.task.input.value } : {}) };
-    const replaced = this.budget.input.value ? ["particles", "branching"] : [];
-    const filled = this.settings.filter((one) => one.input.value !== "" && !replaced.includes(one.name));
+    const filled = this.settings.filter((one) => one.input.value !== "");
     const body = (method) => ({
       ...base,
       method,
-      ...(this.budget.input.value ? { budget: this.budget.read() } : {}),
       ...Object.fromEntries(filled.filter((one) => this.uses(method, one)).map((one) => [one.name, one.read()])),
     });
     return [this.method.input.value, this.against.input.value].filter(Boolean).map(body);

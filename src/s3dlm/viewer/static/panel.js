@@ -109,7 +109,8 @@ export class Panel {
     if (step < 0) return;
     const one = run.steps[step];
     const { particles, branching } = run.header.settings;
-    this.facts.textContent = `N ${particles} · b ${branching} · NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}`;
+    const why = ended ? { satisfied: " · the verifier is satisfied", budget: " · the budget is spent" }[run.result.stopped] ?? "" : "";
+    this.facts.textContent = `N ${particles} · b ${branching} · NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}${why}`;
     this.texts();
     this.charts?.forEach((chart) => chart.point(step));
     this.node.classList.toggle("over", Boolean(ended));

@@ -20,7 +20,7 @@ MARKS = "●■▲◆▼✚★⬟"
 Row = Mapping[str, Any]
 
 
-def frontier(table: Table, titles: Mapping[str, str]) -> str:
+def accuracy_over_nfe(table: Table, titles: Mapping[str, str]) -> str:
     """A panel per task and one legend; empty if there is nothing to draw."""
     if not table.rows:
         return ""

@@ -1,0 +1,155 @@
+"""What the frontier compares: a row per curve, each with the settings of its points.
+
+Everybody has the same adaptive reveal. The controls have every piece that `best` has (verifier, ending,
+different children, stopping) except the search; a leave-one-out row is `best` without one piece.
+Temperature and λ of a row are tuned unless the row fixes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from s3dlm.errors import SettingsError, unknown_name
+
+Kind = Literal["ours", "control", "other", "leave-one-out"]
+Given = Mapping[str, Any]
+
+OURS = "best"
+CONTROLS = ("restarts", "verified_best_of_k", "moves", "lambda_0")  # compared with at equal NFE
+REVEAL: Given = {"reveal": "threshold"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One curve: a method, what it overrides, and the settings of each point, cheapest first."""
+
+    name: str
+    kind: Kind
+    method: str
+    points: tuple[Given, ...]
+    overrides: Given = field(default_factory=dict)
+    what: str = ""  # in words, for the table
+    problems: int | None = None  # per task; None: all
+    seeds: int | None = None
+
+    @property
+    def tuned_at(self) -> int:
+        """The point whose accuracy decides temperature and λ; all points then use them."""
+        return len(self.points) // 2
+
+
+def _over(setting: str, values: Sequence[Any], **more: Any) -> tuple[Given, ...]:
+    return tuple({setting: value, **more} for value in values)
+
+
+BUDGETS = (8, 16, 32, 64, 128)
+BUDGETED = _over("budget", BUDGETS)
+COUNTS = (2, 4, 8, 16, 32)
+TRAJECTORIES = _over("particles", COUNTS, branching=1)  # K
+POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
+PIECES: Given = {**REVEAL, "verifier": "plus", "child_sampling": "distinct", "branching": 1}
+ON: Given = {
+    **REVEAL,
+    "rounds": 0,
+}  # `best` goes on until the verifier is satisfied or all is spent
+
+
+def _control(name: str, what: str, problems: int | None = None, **more: Any) -> Entry:
+    given = {**PIECES, **more}
+    return Entry(name, "control", "verified_best_of_k", BUDGETED, given, what, problems)
+
+
+def _other(
+    name: str, points: tuple[Given, ...], what: str, method: str = "", **overrides: Any
+) -> Entry:
+    overrides = {**REVEAL, **overrides}
+    return Entry(name, "other", method or name, points, overrides, what, problems=60)
+
+
+def _without(piece: str, **overrides: Any) -> Entry:
+    given = {**ON, **overrides}
+    what = f"`{OURS}` without {piece}"
+    name = f"no_{piece.replace(' ', '_').replace('-', '_')}"
+    return Entry(name, "leave-one-out", OURS, BUDGETED, given, what, problems=150, seeds=1)
+
+
+_ENTRIES = (
+    Entry(OURS, "ours", OURS, BUDGETED, ON, "the method of this package"),
+    _control("restarts", "rounds of four fresh samples, the best by score", particles=4),
+    _control(
+        "verified_best_of_k",
+        "as many samples at once as the budget pays for, the best by score",
+        particles=64,
+        rounds=1,
+    ),
+    _control(
+        "moves",
+        "rounds of four re-masked texts without a search inside, the best by score",
+        problems=250,
+        particles=4,
+        hiding="rest",
+    ),
+    Entry(
+        "lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0", problems=250
+    ),
+    _without("adaptive reveal", reveal="schedule"),
+    _without("plus verifier", verifier="paper"),
+    _without("differing children", child_sampling="independent"),
+    _without("best-seen ending", selection="verified"),
+    _without("stopping", stop_when="never"),
+    _without("moves", hiding="all"),
+    Entry(
+        "plain",
+        "other",
+        "baseline",
+        _over("steps", (4, 8, 16, 32, 64)),
+        {"reveal": "schedule", "temperature": 0.0},
+        "LLaDA's own greedy loop over its number of steps",
+        seeds=1,
+    ),
+    Entry(
+        "greedy",
+        "other",
+        "baseline",
+        _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999)),
+        {**REVEAL, "temperature": 0.0},
+        "greedy with adaptive reveal, over its threshold",
+        seeds=1,
+    ),
+    _other(
+        "temporal_vote",
+        _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999)),
+        "vote over the steps of one decoding",
+    ),
+    _other(
+        "remasking",
+        _over("rounds", (1, 2, 4, 8, 16)),
+        "one answer, random tokens hidden and denoised again, no verifier (ReMDM-style)",
+        method="baseline",
+        hiding="random",
+    ),
+    _other("best_of_k", TRAJECTORIES, "K samples, majority vote"),
+    _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)"),
+    _other("look_ahead", POPULATIONS, "the paper's ablation without the tilt"),
+    _other("s3", POPULATIONS, "the paper's method"),
+    _other("twisted", POPULATIONS, "s3 with telescoping weights"),
+    _other("fk_difference", TRAJECTORIES, "FK steering, difference potential"),
+    _other("fk_max", TRAJECTORIES, "FK steering, max potential"),
+    _other("fk_sum", TRAJECTORIES, "FK steering, sum potential"),
+    _other("self_rewarding", TRAJECTORIES, "self-rewarding SMC"),
+    _other("path_likelihood", POPULATIONS, "SMC with the path's log-likelihood as value"),
+    _other("particle_gibbs", POPULATIONS, "particle Gibbs, two sweeps"),
+    _other("hex", TRAJECTORIES, "vote over block lengths"),
+    _other("prism", _over("particles", (4, 8, 16, 32, 64), branching=1), "pruning by score"),
+)
+ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def chosen(names: Sequence[str]) -> list[Entry]:
+    """The entries of these names, or all, in the table's order."""
+    for name in names:
+        if name not in ENTRIES:
+            raise SettingsError(unknown_name("entry", name, ENTRIES))
+    return [entry for entry in ENTRIES.values() if not names or entry.name in names]

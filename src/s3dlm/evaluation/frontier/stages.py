@@ -1,0 +1,193 @@
+"""The two stages: temperature and λ chosen on validation, then every point on the test split.
+
+Every entry has a run folder of its own, with records and manifest like any evaluation, so entries can
+be run in any order, in several processes, and resumed. All entries are tuned alike: the same grid, on
+the mean of the tasks, at the middle point of the curve.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from s3dlm.errors import RecordError
+from s3dlm.evaluation import summary
+from s3dlm.evaluation.frontier.entries import Entry
+from s3dlm.evaluation.plan import Condition, Defaults, Plan
+from s3dlm.evaluation.records import write_atomic
+from s3dlm.evaluation.summary import Evaluation
+from s3dlm.settings import Settings, only_used
+from s3dlm.tasks import Loaded
+
+TEMPERATURES = (0.7, 1.0, 1.5, 2.0)  # and 0 for entries that decode one answer
+LAMBDAS = (1.0, 3.0, 10.0, 30.0)
+VALIDATION = "validation"
+TUNED = "tuned.json"
+ROW_CACHE = 2.0  # GiB; the frontier counts forward passes and times nothing
+
+Chosen = Mapping[str, Mapping[str, float]]  # temperature and λ by entry
+Run = Callable[[Sequence[tuple[Plan, Path]]], None]  # evaluates plans, each into its folder
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all entries share: the problems and what the model recommends."""
+
+    problems: Mapping[str, Loaded]
+    defaults: Defaults
+    seeds: int
+    split: str
+
+    def plan(self, conditions: Sequence[Condition]) -> Plan:
+        return Plan(conditions, self.problems, range(self.seeds), self.split, row_cache=ROW_CACHE)
+
+
+def settings_of(
+    entry: Entry, point: int, task: str, defaults: Defaults, chosen: Mapping[str, float]
+) -> Settings:
+    """The settings of one point; what was chosen on validation counts where the entry is free."""
+    usual = defaults(entry.method, task)
+    fixed = {**entry.overrides, **entry.points[point]}
+    settings = usual.replace(**fixed)
+    free = {name: value for name, value in chosen.items() if name not in fixed}
+    return settings.replace(**only_used(settings.method, free)) if free else settings
+
+
+def conditions(
+    entry: Entry,
+    frame: Frame,
+    chosen: Mapping[str, float],
+    points: Iterable[int] | None = None,
+) -> list[Condition]:
+    """An entry's points on every task, cheapest first."""
+    wanted = range(len(entry.points)) if points is None else points
+    return [
+        Condition(
+            task,
+            entry.name,
+            settings_of(entry, point, task, frame.defaults, chosen),
+            problems=entry.problems,
+            seeds=entry.seeds,
+            main=point == entry.tuned_at,
+        )
+        for task in frame.problems
+        for point in wanted
+    ]
+
+
+def run_all(
+    entries: Sequence[Entry], frame: Frame, chosen: Chosen, folder: Path, run: Run
+) -> Evaluation:
+    """Every point of every entry; returns what is recorded."""
+    where = [(entry, folder / frame.split / entry.name) for entry in entries]
+    run([(frame.plan(conditions(one, frame, chosen.get(one.name, {}))), at) for one, at in where])
+    return read(folder / frame.split, [entry.name for entry in entries])
+
+
+def read(folder: Path, names: Sequence[str]) -> Evaluation:
+    """The records of several entries as one evaluation."""
+    return summary.merge([(name, summary.read(folder / name)) for name in names])
+
+
+def tune(entries: Sequence[Entry], frame: Frame, folder: Path, run: Run) -> dict[str, Any]:
+    """Both rounds, resumable, and tuned.json; what other entries chose before stays in the file."""
+    rounds: list[dict[str, list[Tried]]] = []
+    best: dict[str, dict[str, float]] = {entry.name: {} for entry in entries}
+    for name, grid in (("temperature", TEMPERATURES), ("lam", LAMBDAS)):
+        tried = _round(name, grid, entries, frame, folder / "tuning" / name, best, run)
+        for entry, rows in tried.items():
+            best[entry] = max(rows, key=lambda row: row.accuracy).values
+        rounds.append(tried)
+    return _write(folder, best, rounds, frame)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One choice and its accuracy, the mean over tasks."""
+
+    values: dict[str, float]
+    accuracy: float
+
+
+def _round(
+    name: str,
+    grid: Sequence[float],
+    entries: Sequence[Entry],
+    frame: Frame,
+    folder: Path,
+    best: Mapping[str, Mapping[str, float]],
+    run: Run,
+) -> dict[str, list[Tried]]:
+    """Every value of the grid for every entry that is free to choose it."""
+    tries: dict[str, list[tuple[dict[str, float], list[Condition]]]] = {}
+    for entry in entries:
+        for value in _values(name, grid, entry, frame):
+            values = {**best[entry.name], name: value}
+            plain = replace(entry, problems=None, seeds=1)
+            found = conditions(plain, frame, values, [entry.tuned_at])
+            tries.setdefault(entry.name, []).append((values, found))
+    plans = {
+        entry: frame.plan([replace(c, main=False) for _, some in rows for c in some])
+        for entry, rows in tries.items()
+    }
+    run([(plan, folder / entry) for entry, plan in plans.items()])
+    return {entry: _tried(folder / entry, rows) for entry, rows in tries.items()}
+
+
+def _values(name: str, grid: Sequence[float], entry: Entry, frame: Frame) -> list[float]:
+    """What an entry may try; nothing if it fixes the setting or its method does not use it."""
+    task = next(iter(frame.problems))
+    settings = settings_of(entry, entry.tuned_at, task, frame.defaults, {})
+    fixed = {**entry.overrides, **entry.points[entry.tuned_at]}
+    if name in fixed or not only_used(settings.method, {name: 0.0}):
+        return []
+    return [0.0, *grid] if name == "temperature" and settings.method.size == 1 else [*grid]
+
+
+def _tried(folder: Path, rows: Sequence[tuple[dict[str, float], list[Condition]]]) -> list[Tried]:
+    cells = summary.cells(summary.read(folder))
+    accuracy = {condition.spec: cell.accuracy.value for condition, cell in cells.items()}
+    return [Tried(values, sum(accuracy[c.spec] for c in some) / len(some)) for values, some in rows]
+
+
+def _write(
+    folder: Path,
+    best: Mapping[str, dict[str, float]],
+    rounds: Sequence[Mapping[str, list[Tried]]],
+    frame: Frame,
+) -> dict[str, Any]:
+    known = _read_file(folder) if (folder / TUNED).is_file() else {"chosen": {}, "tried": {}}
+    tried = {
+        entry: [{**row.values, "accuracy": round(row.accuracy, 6)} for r in rounds for row in r.get(entry, ())]
+        for entry in best
+    }  # fmt: skip
+    data = {
+        "split": frame.split,
+        "problems": {task: len(some.samples) for task, some in frame.problems.items()},
+        "temperatures": TEMPERATURES,
+        "lambdas": LAMBDAS,
+        "chosen": {**known["chosen"], **best},
+        "tried": {**known["tried"], **tried},
+    }
+    write_atomic(folder / TUNED, json.dumps(data, indent=1) + "\n")
+    return data
+
+
+def _read_file(folder: Path) -> dict[str, Any]:
+    path = folder / TUNED
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        dict(data["chosen"]), dict(data["tried"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(
+            f"{path} cannot be read ({error}); delete it and run the command with --tune"
+        ) from error
+    return data
+
+
+def tuned(folder: Path) -> Chosen | None:
+    """What validation chose for each entry; None before tuning."""
+    return _read_file(folder)["chosen"] if (folder / TUNED).is_file() else None

@@ -1,0 +1,184 @@
+"""A method from its first text to its last: one search, or rounds of them until something says stop.
+
+With a budget the first round is one greedy answer, where there is a verifier to judge it. Each later
+round is the method's own search, begun on empty canvases or on finished texts of which a part is
+hidden again. It ends when the verifier is satisfied, when the budget is spent or after the given
+number of rounds; the best of what was found until then is there at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from s3dlm.search.ensemble import ENSEMBLES, merge_outcomes
+from s3dlm.search.loop import Search, search
+from s3dlm.search.methods import Method
+from s3dlm.search.moves import BY_DOUBT, KEEP_RULES, SCORED_KEEPS, Moved, hide
+from s3dlm.search.particles import Ints, Process
+from s3dlm.search.score import Scorer
+from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Step
+
+LEAST = 2  # forward passes below which no round is begun
+
+
+def run_method(
+    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+) -> Search:
+    """The whole of a method."""
+    if method.budget is None and not method.rounds:
+        return (yield from ENSEMBLES[method.ensemble](process, scorer, method, rng))
+    population = yield from _first(process, scorer, method, rng)
+    price = math.ceil(population.nfe / len(population.particles))
+    seat = np.arange(len(population.particles))  # where each text stood in the last step
+    for number in range(1, _most_rounds(method) + 1):
+        population = _judged(population, scorer, method)
+        left = math.inf if method.budget is None else method.budget - population.nfe
+        if population.stopped != FINISHED or left < LEAST or _undoubted(population, method):
+            break
+        sized = _sized(method, left, price)
+        begun = _round(population, process, scorer, sized, rng, left, seat)
+        population, seat = yield from _numbered(begun, number)
+    return _ended(population, scorer, method)
+
+
+def _first(
+    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+) -> Generator[Any, Any, Outcome]:
+    if method.budget is None or method.scored == "never":
+        return (yield from ENSEMBLES[method.ensemble](process, scorer, method, rng, method.budget))
+    plain = replace(
+        method,
+        population="one",
+        branches=False,
+        weight="none",
+        resampling=None,
+        ess_threshold=None,
+        pruned=False,
+        child_sampling="independent",
+        scored="every step" if scorer.enough is not None else "at the end",
+    )
+    return (yield from search(process.greedy(), scorer, plain, rng, method.budget))
+
+
+def _most_rounds(method: Method) -> int:
+    """Rounds after the first."""
+    return (method.rounds or method.budget or 0) if method.has_rounds else 0
+
+
+def _judged(population: Outcome, scorer: Scorer, method: Method) -> Outcome:
+    """The population with the scores that a move needs, and whether they are enough."""
+    moves = method.hiding in BY_DOUBT or (method.hiding != "all" and method.keep in SCORED_KEEPS)
+    if moves and np.isnan(population.scores.total).any():
+        scores = scorer(population.clean, "a move")
+        particles = replace(population.particles, score=scores.total)
+        population = replace(population, scores=scores, particles=particles)
+    if scorer.is_enough(population.scores.total):
+        return replace(population, stopped=SATISFIED)
+    return population
+
+
+def _undoubted(population: Outcome, method: Method) -> bool:
+    """Whether a fixed number of rounds, meant to mend what the verifier doubts, has no more to do."""
+    mends = method.budget is None and method.hiding in BY_DOUBT
+    return mends and not any(len(spans) for spans in population.scores.spans)
+
+
+def _sized(method: Method, left: float, price: int) -> Method:
+    """The method with as many trajectories as are likely to fit into what is left."""
+    trajectories = max(1, int(min(left, 1e9)) // price)
+    if method.size * method.children <= trajectories:
+        return method
+    size = max(1, trajectories // method.children)
+    return replace(method, population="particles", particles=size, pruned=False)
+
+
+def _round(
+    population: Outcome,
+    process: Process,
+    scorer: Scorer,
+    method: Method,
+    rng: np.random.Generator,
+    left: float,
+    seat: Ints,
+) -> Generator[Any, Any, tuple[Outcome, Ints]]:
+    """The population after one more search, and where each of it stood in the search's last step."""
+    limit = None if math.isinf(left) else int(left)
+    before = len(population.particles)
+    if method.hiding == "all":
+        running = ENSEMBLES[method.ensemble](process, scorer, method, rng, limit)
+        again = yield from _from_seats(running, np.full(method.size, -1))
+        kept = np.arange(before + len(again.particles))
+    else:
+        origin = np.arange(method.size) % before
+        canvas = population.particles.canvas.take(origin)
+        spans = [population.scores.spans[one] for one in origin.tolist()]
+        always = method.budget is not None  # what is left of it has to be spent on something
+        start = hide(process, canvas, spans, method.hiding, method.hidden, rng, always=always)
+        same_size = replace(method, population="particles", particles=method.size, pruned=False)
+        running = search(process.resumed(start), scorer, same_size, rng, limit, start=start)
+        again = yield from _from_seats(running, seat[origin])
+        kept = origin
+        if again.stopped != SATISFIED:
+            kept = _kept(population, again, origin, method, scorer, rng)
+    if again.stopped == SATISFIED:  # its one text is the answer
+        kept = before + np.arange(len(again.particles))
+    both = merge_outcomes([population, again])
+    seats = np.concatenate([np.full(before, -1), np.arange(len(again.particles))])
+    return replace(both.take(kept), stopped=again.stopped), seats[kept]
+
+
+def _kept(
+    population: Outcome,
+    again: Outcome,
+    origin: Ints,
+    method: Method,
+    scorer: Scorer,
+    rng: np.random.Generator,
+) -> Ints:
+    """Which texts go on, among those before and those after the move."""
+    again = _judged(again, scorer, method)
+    moved = Moved(
+        population.scores.total,
+        again.scores.total,
+        origin,
+        np.concatenate([population.particles.canvas.tokens, again.particles.canvas.tokens]),
+    )
+    return KEEP_RULES[method.keep](moved, method.size, method.lam, rng)
+
+
+def _from_seats(running: Search, seat: Ints) -> Search:
+    """The search, whose first step names its parents by their places in the step before."""
+    reply, first = None, True
+    while True:
+        try:
+            said = running.send(reply)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+        if isinstance(said, Step) and first:
+            said, first = replace(said, parent=seat[said.parent]), False
+        reply = yield said
+
+
+def _numbered(running: Generator[Any, Any, Any], number: int) -> Generator[Any, Any, Any]:
+    """The search, whose steps say which round they belong to."""
+    reply = None
+    while True:
+        try:
+            said = running.send(reply)
+        except StopIteration as end:
+            return end.value
+        reply = yield replace(said, round=number) if isinstance(said, Step) else said
+
+
+def _ended(population: Outcome, scorer: Scorer, method: Method) -> Outcome:
+    if scorer.is_enough(population.scores.total):
+        return replace(population, stopped=SATISFIED)
+    if population.stopped == FINISHED and method.budget is not None and _most_rounds(method):
+        return replace(population, stopped=SPENT)
+    return population

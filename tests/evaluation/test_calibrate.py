@@ -1,0 +1,183 @@
+"""p_correct: fitted on a run, kept beside the weights, and found again by every later search."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from s3dlm import answers
+from s3dlm.cli import app
+from s3dlm.engine import generate
+from s3dlm.errors import ModelError, SettingsError
+from s3dlm.evaluation import calibrate, calibrate_command, probability, report, summary
+from s3dlm.evaluation.run import evaluate
+from s3dlm.models import calibrations
+from s3dlm.models.calibrations import Calibrations, Fit, calibrations_in, read_calibrations
+from s3dlm.verifier.calibration import AnswerCalibration
+from tests.evaluation.small_run import FAKE, small_model, small_plan, write_task
+from tests.fakes import fake_model
+
+calibrate_command.register(app)
+QUESTION = "Target: 22 Numbers: 6, 4, 12"
+WEIGHTS = {"intercept": -2.0, "score": 3.0, "agreement": 1.0, "confidence": 0.5}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("calibrate")
+    plan = small_plan(write_task(folder, 36), ("baseline", "s3"), traces=0)
+    evaluate(small_model(), plan, folder / "run", batch_size=32)
+    return folder / "run"
+
+
+def calibrated(*fits: Fit):
+    return dataclasses.replace(small_model(), calibrations=Calibrations(fits))
+
+
+@pytest.mark.parametrize("method", ["baseline", "s3", "best"])
+def test_the_probability_is_the_curve_at_what_the_search_knows(method: str) -> None:
+    verifier = "plus" if method == "best" else "paper"
+    fit = Fit("countdown", method, verifier, WEIGHTS)
+    result = generate(calibrated(fit), QUESTION, task="countdown", method=method)
+    plain = generate(small_model(), QUESTION, task="countdown", method=method)
+    assert plain.p_correct is None
+    assert (plain.text, plain.score, plain.nfe) == (result.text, result.score, result.nfe)
+    score = result.score
+    if method == "baseline":  # it never scores, so the text is scored for the probability alone
+        from s3dlm.verifier import for_task
+
+        assert score is None
+        score = for_task("countdown").score(QUESTION, result.text, result.confidence).total
+    curve = AnswerCalibration.from_dict(WEIGHTS)
+    assert result.p_correct == curve.p_correct(score, result.agreement, result.confidence)
+
+
+def test_there_is_none_for_another_task_method_or_verifier() -> None:
+    model = calibrated(Fit("countdown", "s3", "paper", WEIGHTS))
+
+    def p_correct(task="countdown", **options):
+        return generate(model, QUESTION, task=task, **options).p_correct
+
+    assert p_correct() is not None
+    assert p_correct(method="best_of_k") is None
+    assert p_correct(task=None) is None
+    assert p_correct(verifier="plus") is None
+    assert p_correct(verifier=lambda prompt, text, confidence: 0.5) is None
+
+
+def test_without_an_answer_the_probability_is_zero() -> None:
+    fits = Calibrations((Fit("gsm8k", "s3", "paper", WEIGHTS),))
+    model = dataclasses.replace(fake_model(["I cannot say."]), defaults=FAKE, calibrations=fits)
+    result = generate(model, "How many?", task="gsm8k")
+    assert (result.answer, result.p_correct) == (None, 0.0)
+
+
+def test_a_run_is_calibrated_and_its_file_read_back(run: Path, tmp_path: Path) -> None:
+    said = CliRunner().invoke(
+        app, ["calibrate", str(run), "--out", str(tmp_path / "c.json"), "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    fits = json.loads(said.output)["fits"]
+    assert {fit["method"] for fit in fits} == {"baseline", "s3"}
+    for fit in fits:
+        assert fit["questions"] == 36
+        assert fit["brier"] <= fit["brier_of_mean"] + 0.02
+        assert sum(one["count"] for one in fit["bins"]) == fit["answers"] == 72
+    stored = read_calibrations(tmp_path / "c.json")
+    assert stored.fingerprint == summary.read(run).manifest.fingerprint
+    for one in stored.fits:
+        AnswerCalibration.from_dict(one.weights)
+    printed = CliRunner().invoke(app, ["calibrate", str(run), "--out", str(tmp_path / "c.json")])
+    assert "Reliability" in printed.output
+    assert "written to" in printed.output
+
+
+def test_what_the_calibrated_model_promises_is_what_the_report_measures(
+    run: Path, tmp_path: Path
+) -> None:
+    """The same searches with a calibrated model: records carry p_correct, and its Brier score is that
+    of the promises in them."""
+    source = calibrate.read(run, "plus")
+    made, _ = calibrate.calibrate(source.groups)
+    model = dataclasses.replace(
+        small_model(), calibrations=Calibrations(tuple(m.fit for m in made))
+    )
+    plan = small_plan(source_task(run), ("baseline", "s3"))
+    evaluate(model, plan, tmp_path / "run", batch_size=32)
+    before, after = summary.read(run), summary.read(tmp_path / "run")
+    for condition in plan.conditions:
+        texts = {r.key: r.text for r in before.records[condition]}
+        assert all(
+            texts[r.key] == r.text and r.p_correct is not None for r in after.records[condition]
+        )
+    assert not any(one.by_model for one in probability.sureness(before))
+    for one in probability.sureness(after):
+        records = after.records[one.condition]
+        assert one.by_model
+        assert one.worth.brier == pytest.approx(
+            sum((r.p_correct - (r.correct == 1.0)) ** 2 for r in records) / len(records)
+        )
+    grid = next(g for g in report.write(tmp_path / "run").grids if g.key == "probability")
+    assert {row[2] for row in grid.rows} == {"the model's"}
+    assert (tmp_path / "run" / "figures" / "reliability.csv").is_file()
+
+
+def source_task(run: Path) -> str:
+    return summary.read(run).tasks[0]
+
+
+def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> None:
+    rows = [
+        {"task": "gsm8k", "question": f"What is {n} + 1?", "gold": n + 1,
+         "output": f"{n} + 1 = {n + 1 + n % 2}. The answer is \\boxed{{{n + 1 + n % 3 // 2}}}"}
+        for n in range(2, 62)
+    ]  # fmt: skip
+    file = tmp_path / "outputs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert answers.grade("gsm8k", rows[0]["output"], 3) == 0.0
+    command = ["calibrate", str(file), "--task", "gsm8k", "--out", str(tmp_path / "c.json")]
+    refused = CliRunner().invoke(app, command)
+    assert isinstance(refused.exception, SettingsError)
+    assert "--model" in str(refused.exception)
+    assert CliRunner().invoke(app, [*command, "--model", "nobody/nothing"]).exit_code == 0
+    (fit,) = read_calibrations(tmp_path / "c.json").fits
+    assert fit.key == ("gsm8k", "baseline", "plus")
+    assert fit.answers == 60
+
+
+def test_too_few_answers_are_no_calibration(run: Path) -> None:
+    groups = calibrate.read(run, "plus").groups
+    key = next(iter(groups))
+    made, skipped = calibrate.calibrate({key: groups[key][:8]})
+    assert not made
+    assert "too few" in skipped[0]
+
+
+def test_a_calibration_of_other_weights_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"first weights")
+    fits = (Fit("countdown", "s3", "paper", WEIGHTS),)
+    made = Calibrations(fits, "abc", calibrations.signature(folder))
+    (folder / "calibration.json").write_text(made.to_text())
+    assert calibrations_in(folder) == made
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    assert calibrations_in(folder) == Calibrations()
+    (folder / "calibration.json").write_text('{"fits": [{"task": "countdown"}]}')
+    with pytest.raises(ModelError, match="s3dlm calibrate"):
+        calibrations_in(folder)
+
+
+def test_fits_of_the_same_weights_are_added_and_of_others_replaced(
+    run: Path, tmp_path: Path
+) -> None:
+    source = calibrate.read(run, "plus")
+    made, _ = calibrate.calibrate(source.groups)
+    path = tmp_path / "c.json"
+    calibrate.write(source, made[:1], path)
+    calibrate.write(source, made[1:], path)
+    assert len(read_calibrations(path).fits) == len(made) == 2
+    calibrate.write(dataclasses.replace(source, fingerprint="other"), made[:1], path)
+    assert len(read_calibrations(path).fits) == 1

@@ -1,0 +1,270 @@
+"""The frontier: curves, comparisons at equal NFE, tuning on validation, and the command as typed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.evaluation import records
+from s3dlm.evaluation.frontier import command, curves, page, pictures, stages, tables
+from s3dlm.evaluation.frontier import entries as rows
+from s3dlm.evaluation.frontier.curves import Curve, Point
+from s3dlm.evaluation.frontier.entries import ENTRIES, Entry
+from s3dlm.evaluation.plan import defaults_of
+from s3dlm.evaluation.records import Record
+from s3dlm.models import registry
+from tests.evaluation.small_run import FAKE, defaults, small_model
+
+TASK = ["countdown"]
+
+
+def record(sample: str, seed: int, correct: float, nfe: int) -> Record:
+    return Record("spec", sample, seed, correct, None, "", (), nfe, nfe, 1, 0, 0, 0.0, None)
+
+
+def point(grades: Sequence[float], nfe: int, task: str = "countdown", seeds: int = 1) -> Point:
+    some = [record(f"p{i}", s, g, nfe) for i, g in enumerate(grades) for s in range(seeds)]
+    return Point({task: {(r.sample, r.seed): r for r in some}})
+
+
+def test_the_place_between_two_points_is_a_share_of_log_nfe() -> None:
+    assert curves.place([4.0, 16.0, 64.0], 8.0) == (0, 0.5)
+    assert curves.place([4.0, 16.0, 64.0], 16.0) == (0, 1.0)
+    assert curves.place([4.0, 16.0, 64.0], 64.0) == (1, 1.0)
+    assert curves.place([4.0, 16.0, 64.0], 3.0) is None
+    assert curves.place([4.0, 16.0, 64.0], 65.0) is None
+    assert curves.place([4.0], 4.0) == (0, 0.0)
+
+
+def test_a_gap_is_taken_at_equal_nfe() -> None:
+    """At NFE 8 the control is half-way between 0 and 1 on every problem: ours leads by a half."""
+    other = Curve("control", (point([0.0] * 4, 4), point([1.0] * 4, 16)))
+    found = curves.gap(point([1.0] * 4, 8), other, TASK)
+    assert found is not None
+    assert found.difference.value == pytest.approx(0.5)
+    assert found.difference.low == pytest.approx(0.5)
+    assert found.nfe == 8
+    assert found.p < 0.01
+    assert curves.gap(point([1.0] * 4, 2), other, TASK) is None
+    assert curves.gap(point([1.0] * 4, 32), other, TASK) is None
+
+
+def test_a_gap_that_is_noise_has_a_large_p() -> None:
+    other = Curve("control", (point([1.0, 0.0] * 20, 4), point([1.0, 0.0] * 20, 16)))
+    found = curves.gap(point([0.0, 1.0] * 20, 8), other, TASK)
+    assert found is not None
+    assert found.difference.value == pytest.approx(0)
+    assert found.p > 0.5
+
+
+def test_a_gap_uses_only_the_problems_and_seeds_that_both_have() -> None:
+    """Our point has two more problems, all wrong and dear; they count neither in grade nor in NFE."""
+    shared = point([1.0, 1.0], 8).records["countdown"]
+    more = {("p8", 0): record("p8", 0, 0.0, 999), ("p0", 1): record("p0", 1, 0.0, 999)}
+    other = Curve("control", (point([0.0, 0.0], 4), point([0.0, 0.0], 16)))
+    found = curves.gap(Point({"countdown": {**shared, **more}}), other, TASK)
+    assert found is not None
+    assert (found.difference.value, found.nfe) == (1.0, 8)
+
+
+def test_points_out_of_order_are_sorted_by_what_they_spent() -> None:
+    mixed = Curve("control", (point([1.0] * 4, 16), point([0.0] * 4, 4)))
+    found = curves.gap(point([1.0] * 4, 8), mixed, TASK)
+    assert found is not None
+    assert found.difference.value == pytest.approx(0.5)
+
+
+def test_seeds_of_a_problem_are_one_observation() -> None:
+    """Fifty seeds of two problems are two problems: the interval stays as wide."""
+    few, many = point([1.0, 0.0], 4).accuracy(TASK), point([1.0, 0.0], 4, seeds=50).accuracy(TASK)
+    assert (many.low, many.high) == (few.low, few.high) == (0.0, 1.0)
+
+
+def test_the_mean_of_tasks_counts_each_task_once() -> None:
+    both = Point({**point([1.0] * 9, 10).records, **point([0.0], 30, "sudoku").records})
+    assert both.accuracy(["countdown", "sudoku"]).value == pytest.approx(0.5)
+    assert both.nfe(["countdown", "sudoku"]) == 20
+
+
+def test_the_nfe_that_reaches_an_accuracy() -> None:
+    curve = Curve("best", (point([0.0] * 4, 4), point([1.0] * 4, 16)))
+    assert curves.nfe_to_reach(curve, TASK, 0.5) == pytest.approx(8)
+    assert curves.nfe_to_reach(curve, TASK, 0.0) == 4
+    assert curves.nfe_to_reach(curve, TASK, 1.0) == pytest.approx(16)
+    short = Curve("best", (point([0.0] * 4, 4), point([1.0, 0, 0, 0], 16)))
+    assert curves.nfe_to_reach(short, TASK, 0.5) is None
+
+
+def test_accuracy_beyond_a_curve_is_that_of_its_end() -> None:
+    curve = Curve("best", (point([0.0] * 4, 4), point([1.0] * 4, 16)))
+    assert curves.accuracy_at(curve, TASK, 8) == pytest.approx(0.5)
+    assert curves.accuracy_at(curve, TASK, 1) == 0
+    assert curves.accuracy_at(curve, TASK, 100) == 1
+
+
+def test_what_was_chosen_counts_only_where_the_entry_is_free() -> None:
+    chosen = {"temperature": 1.5, "lam": 7.0}
+    free = Entry("a", "other", "s3", ({"particles": 3},))
+    fixed = Entry("b", "other", "s3", ({"particles": 3},), {"lam": 0.0})
+    greedy = Entry("c", "other", "baseline", ({},), {"temperature": 0.0})
+    ours, zero, cold = (
+        stages.settings_of(entry, 0, "countdown", defaults, chosen)
+        for entry in (free, fixed, greedy)
+    )
+    assert (ours.temperature, ours.method.lam, ours.method.particles) == (1.5, 7.0, 3)
+    assert (zero.temperature, zero.method.lam) == (1.5, 0.0)
+    assert cold.temperature == 0.0
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.name)
+def test_every_entry_is_a_curve_of_the_bundled_model(entry: Entry) -> None:
+    """At least five points, all different, all accepted by the settings."""
+    recommended = defaults_of("tiny")
+    found = [
+        stages.settings_of(
+            entry, number, "countdown", recommended, {"temperature": 1.0, "lam": 3.0}
+        )
+        for number in range(len(entry.points))
+    ]
+    assert len({settings.hash() for settings in found}) == len(entry.points) >= 5
+    assert entry.what
+
+
+def test_a_leave_one_out_entry_differs_from_ours_in_its_piece_alone() -> None:
+    recommended = defaults_of("tiny")
+    ours = stages.settings_of(ENTRIES[rows.OURS], 2, "countdown", recommended, {}).to_json()
+    for entry in ENTRIES.values():
+        if entry.kind == "leave-one-out":
+            one = stages.settings_of(entry, 2, "countdown", recommended, {}).to_json()
+            piece = {name for name in entry.overrides if entry.overrides[name] != "threshold"}
+            changed = {name for name in ours.keys() & one.keys() if ours[name] != one[name]}
+            assert changed == piece & changed != set(), entry.name
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
+    monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
+    monkeypatch.setattr(stages, "TEMPERATURES", (0.5, 1.5))
+    monkeypatch.setattr(stages, "LAMBDAS", (1.0, 8.0))
+    made = typer.Typer()
+    command.register(made)
+    made.command("other")(lambda: None)  # with one command alone, typer takes no name
+    return made
+
+
+def call(app: typer.Typer, *words: str) -> str:
+    done = CliRunner().invoke(app, ["frontier", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+SMALL = ["--tasks", "countdown", "--entries", "best,restarts,no_plus_verifier,s3,greedy"]
+
+
+def test_both_stages_as_a_user_types_them(app: typer.Typer, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    chosen = json.loads(call(app, str(out), "--tune", "--count", "2", *SMALL, "--json"))
+    assert set(chosen["s3"]) == {"temperature", "lam"}
+    assert chosen["greedy"] == {}
+    assert chosen["restarts"]["temperature"] in (0.5, 1.5)
+    tuned = json.loads((out / "tuned.json").read_text())
+    assert (tuned["split"], tuned["chosen"]) == ("validation", chosen)
+    assert len(tuned["tried"]["s3"]) == 4
+    read = {r.sample for folder in out.glob("tuning/*/*") for r in records.read(folder)}
+    assert read
+    assert all("-validation-" in sample for sample in read)
+
+    made = json.loads(call(app, str(out), "--count", "3", "--seeds", "2", *SMALL, "--json"))
+    titles = [table["title"] for table in made["tables"]]
+    assert {"Accuracy over NFE", "What each piece is worth", "Other methods and controls"} <= set(
+        titles
+    )
+    found = records.read(out / "test" / "s3")
+    assert len(found) == 5 * 3 * 2
+    assert not any("-validation-" in r.sample for r in found)
+    specs = json.loads((out / "test" / "s3" / "manifest.json").read_text())["conditions"]
+    assert {c["settings"]["lam"] for c in specs} == {chosen["s3"]["lam"]}
+    text = (out / "frontier.md").read_text()
+    assert "chosen on the validation split" in text
+    for name in ("frontier", "frontier_tasks"):
+        assert (out / "figures" / f"{name}.png").stat().st_size > 5000
+        assert f"figures/{name}.png" in text
+
+    before = {path: path.read_bytes() for path in out.rglob("records.jsonl")}
+    call(app, str(out), "--count", "3", "--seeds", "2", *SMALL)  # resumes, and has nothing to do
+    assert {path: path.read_bytes() for path in out.rglob("records.jsonl")} == before
+
+
+def test_a_page_keeps_its_own_words_around_the_tables(app: typer.Typer, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "frontier.md").write_text(f"# Ours\n{page.BEGIN}\nstale lines\n{page.END}\nEnd.\n")
+    words = ["--count", "2", "--seeds", "1", "--tasks", "countdown", "--entries", "s3,greedy"]
+    call(app, str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
+    text = (docs / "frontier.md").read_text()
+    assert text.startswith("# Ours\n")
+    assert text.endswith("End.\n")
+    assert "stale lines" not in text
+    assert "nothing was tuned for this run" in text
+    assert (docs / "images" / "frontier.svg").is_file()
+    (docs / "frontier.md").write_text("no marks")
+    with pytest.raises(RecordError, match="needs a line <!-- frontier: begin -->"):
+        call(app, str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
+
+
+def test_a_wrong_entry_is_refused_with_the_list(app: typer.Typer, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="did you mean 'restarts'"):
+        call(app, str(tmp_path), "--entries", "restart")
+
+
+def test_chains_are_split_by_their_length(app: typer.Typer, tmp_path: Path) -> None:
+    words = ["--count", "12", "--seeds", "1", "--tasks", "countdown,chain"]
+    made = json.loads(
+        call(app, str(tmp_path), *words, "--entries", "best,restarts,greedy", "--json")
+    )
+    found = {table["title"]: table for table in made["tables"]}
+    by_length = found["Chains over their number of steps"]
+    assert by_length["columns"][1:] == [f"n = {n}" for n in sorted(_lengths(by_length))]
+    assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`best`"]
+    reach = found["NFE for the same accuracy on chains"]
+    assert sum(int(row[1]) for row in reach["rows"]) == 12
+    mean = found["Every task at the middle point"]
+    assert mean["columns"][1] == "mean of tasks"
+    best = next(row for row in mean["rows"] if row[0] == "`best`")
+    assert (
+        best[1] == best[2]
+    )  # the mean leaves the chains out, and countdown is the only other task
+
+
+def _lengths(table: dict[str, list[str]]) -> list[int]:
+    return [int(name.removeprefix("n = ")) for name in table["columns"][1:]]
+
+
+def test_every_entry_has_a_look_of_its_own() -> None:
+    looks = [pictures.look(name) for name in ENTRIES if ENTRIES[name].kind != "leave-one-out"]
+    assert len({(colour, marker) for colour, marker, _ in looks}) == len(looks)
+
+
+def test_a_lead_that_is_clear_is_emphasised() -> None:
+    other = Curve("control", (point([0.0] * 40, 4), point([0.0] * 40, 16)))
+    text, p = tables._lead(curves.gap(point([1.0] * 40, 8), other, TASK))
+    assert (text, p) == ("*+100.0 [+100.0, +100.0]", "< 0.001")
+    assert tables._lead(None) == ("–", "–")
+    assert math.isnan(Point({"countdown": {}}).nfe(TASK))
+
+
+def test_a_dearer_point_is_compared_with_our_dearest() -> None:
+    """Ours spends less there, so a lead of ours is no less than it says; a cheaper one has no peer."""
+    ours = Curve("best", (point([0.0] * 40, 8), point([1.0] * 40, 16)))
+    text, _ = tables._lead_at_most(point([0.0] * 40, 64), ours, TASK)
+    assert text == "*-100.0 [-100.0, -100.0] †"
+    assert tables._lead_at_most(point([0.0] * 40, 2), ours, TASK) == ("–", "–")
+    assert tables._lead_at_most(point([0.0] * 40, 16), ours, TASK)[0] == "*-100.0 [-100.0, -100.0]"

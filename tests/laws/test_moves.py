@@ -1,0 +1,124 @@
+"""Moves that hide positions blindly and are accepted by Metropolis' rule leave p·exp(λ·f) as it is."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from s3dlm.diffusion import MaskedDiffusion
+from s3dlm.models.forward import Forward
+from s3dlm.schedule import reveals
+from s3dlm.search.methods import Method
+from s3dlm.search.particles import Canvas, CleanText, Lineage, Particles, Prediction
+from s3dlm.search.rounds import _round
+from s3dlm.search.score import Scorer
+from s3dlm.search.step import Outcome, Step
+from s3dlm.verifier import as_verifier
+from tests.laws.toy import LENGTH, LETTERS, MASK, read, reward
+
+TEXTS = list(itertools.product(range(LETTERS), repeat=LENGTH))
+JOINT = np.random.default_rng(5).dirichlet(np.full(len(TEXTS), 0.5))
+PARTICLES = 20_000
+
+
+class ConsistentDenoiser:
+    """Predicts every hidden letter as the joint distribution does, given those that are known."""
+
+    mask_id, vocabulary, context = MASK, 4, 64
+
+    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+        features = torch.full((*tokens.shape, 4), -30.0)
+        texts = np.array(TEXTS)
+        for row, canvas in enumerate(tokens[:, 1 : 1 + LENGTH].numpy()):
+            known = canvas != MASK
+            mass = JOINT * (texts[:, known] == canvas[known]).all(axis=1)
+            for place in range(LENGTH):
+                share = np.bincount(texts[:, place], mass, LETTERS) / mass.sum()
+                features[row, 1 + place, :LETTERS] = torch.from_numpy(np.log(share + 1e-12))
+        return features
+
+    def head(self, features: Tensor) -> Tensor:
+        return features.clone()
+
+
+def process() -> MaskedDiffusion:
+    return MaskedDiffusion(
+        prompt=np.zeros(1, dtype=np.int64),
+        schedule=reveals(LENGTH, LENGTH, LENGTH),
+        policy="random",
+        temperature=1.0,
+        draws=PARTICLES,
+        look_ahead_wanted=True,
+        mask_id=MASK,
+        end_ids=np.zeros(0, dtype=np.int64),
+        decode=read,
+        label="toy",
+    )
+
+
+def target(lam: float) -> np.ndarray:
+    mass = JOINT * np.exp(lam * np.array([reward(text) for text in TEXTS]))
+    return np.asarray(mass / mass.sum())
+
+
+def moved(shares: np.ndarray, method: Method, seed: int) -> np.ndarray:
+    """The shares of all texts after one move of particles that had these shares."""
+    rng, one = np.random.default_rng(seed), process()
+    first = rng.choice(len(TEXTS), PARTICLES, p=shares)
+    verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
+    scorer = Scorer(verifier, "toy", "toy", one)
+    tokens = np.array(TEXTS)[first]
+    clean = CleanText(tokens, np.zeros(tokens.shape), np.ones(PARTICLES))
+    scores = scorer(clean, "the start")
+    particles = Particles(
+        Canvas(tokens, np.zeros(tokens.shape)),
+        Prediction(None, np.full(PARTICLES, -1), 0),
+        scores.total,
+        np.zeros(PARTICLES),
+        Lineage.fresh(scores.total),
+    )
+    population = Outcome(particles, clean, scores, 0, 0)
+    row = replace(method, particles=PARTICLES)
+    running = _round(population, one, scorer, row, rng, np.inf, np.arange(PARTICLES))
+    forward, reply = Forward(ConsistentDenoiser()), None
+    while True:
+        try:
+            said = running.send(reply)
+        except StopIteration as end:
+            outcome, _ = end.value
+            break
+        reply = None if isinstance(said, Step) else forward([said])[0]
+    found = outcome.particles.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
+    return np.bincount(found, minlength=len(TEXTS)) / PARTICLES
+
+
+@pytest.mark.parametrize("hidden", [0.3, 1.0])
+def test_blind_moves_by_metropolis_keep_the_target(hidden: float) -> None:
+    lam = 3.0
+    row = Method(rounds=1, hiding="random", hidden=hidden, keep="metropolis", lam=lam)
+    after = moved(target(lam), row, 1)
+    error = np.sqrt(target(lam) / PARTICLES)
+    assert (np.abs(after - target(lam)) < 5 * error + 1e-3).all()
+
+
+def test_they_move_towards_the_target() -> None:
+    lam = 3.0
+    row = Method(rounds=1, hiding="random", hidden=0.5, keep="metropolis", lam=lam)
+
+    def distance(shares: np.ndarray) -> float:
+        return float(np.abs(shares - target(lam)).sum())
+
+    after = moved(JOINT, row, 2)
+    assert distance(after) < 0.9 * distance(JOINT)
+
+
+def test_keeping_whatever_moved_targets_the_model_alone() -> None:
+    row = Method(rounds=1, hiding="random", hidden=1.0, keep="replace", lam=3.0)
+    error = np.sqrt(JOINT / PARTICLES)
+    assert (np.abs(moved(JOINT, row, 3) - JOINT) < 5 * error + 1e-3).all()
+    assert np.abs(moved(target(3.0), row, 4) - target(3.0)).sum() > 0.05

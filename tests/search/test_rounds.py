@@ -1,0 +1,159 @@
+"""A budget is never exceeded, a satisfied verifier ends the search, and moves hide what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import s3dlm
+from s3dlm.search.methods import METHODS
+from s3dlm.search.moves import HIDINGS, KEEP_RULES, Moved, Text
+from s3dlm.search.step import Step
+from s3dlm.settings import Settings, only_used
+from s3dlm.verifier import Score, for_task
+from tests.fakes import MASK, fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.0, "lam": 8.0}
+ADAPTIVE = {"reveal": "threshold", "reveal_threshold": 0.6}
+
+
+def small(method: str, **options: object) -> Settings:
+    used = only_used(METHODS[method], SMALL, reveal=options.get("reveal"))  # type: ignore[arg-type]
+    return Settings(method, **{**used, **options})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Wants:
+    """Satisfied by a text that has these words."""
+
+    words: str
+    satisfied_at: float | None = 0.9
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        at = text.find("=")
+        return Score(1.0 if self.words in text else 0.3, spans=((at, at + 2),) if at >= 0 else ())
+
+
+def run(settings: Settings, verifier: object = None) -> tuple[list[Step], s3dlm.Result, int]:
+    model = fake_model()
+    *steps, result = s3dlm.stream(
+        model, QUESTION, task="countdown", settings=settings, verifier=verifier
+    )
+    assert isinstance(result, s3dlm.Result)
+    return steps, result, model.denoiser.rows_seen  # type: ignore[attr-defined, return-value]
+
+
+@pytest.mark.parametrize("decoding", [{}, ADAPTIVE], ids=["schedule", "adaptive"])
+@pytest.mark.parametrize("budget", [2, 7, 40, 150])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_budget_is_a_hard_limit_and_there_is_always_an_answer(
+    method: str, budget: int, decoding: dict[str, object]
+) -> None:
+    settings = small(method, budget=budget, **decoding)
+    steps, result, forwarded = run(settings)
+    assert result.nfe == forwarded <= budget
+    assert result.nfe <= settings.most_nfe <= budget
+    assert result.text
+    assert result.stopped in ("finished", "satisfied", "budget")
+    assert not (steps[-1].tokens[steps[-1].survivor] == MASK).any()
+    before = 0
+    for step in steps:
+        begins = step.index == 0 and step.round == 0
+        assert step.parent.min() >= -1
+        assert begins or step.parent.max() < before
+        before = step.survivor.size
+
+
+@pytest.mark.parametrize("method", ["s3", "best", "verified_best_of_k", "fk_max", "prism"])
+def test_a_satisfied_verifier_ends_the_search_at_once(method: str) -> None:
+    _, result, forwarded = run(small(method, budget=400), Wants("24"))
+    assert result.stopped == "satisfied"
+    assert "24" in result.text
+    assert result.nfe == forwarded < 400
+    _, never, _ = run(small(method, budget=400, stop_when="never"), Wants("24"))
+    assert never.stopped == "budget"
+    assert never.nfe > result.nfe
+
+
+def test_a_greedy_answer_that_satisfies_is_all_that_is_paid_for() -> None:
+    greedy = run(small("baseline", temperature=0.0))[1]
+    _, result, forwarded = run(small("best", budget=400), Wants(greedy.text))
+    assert (result.stopped, result.text) == ("satisfied", greedy.text)
+    assert forwarded <= greedy.nfe
+
+
+def test_a_verifier_that_names_no_threshold_never_stops_early() -> None:
+    settings = small("best", budget=120, rounds=0)
+    _, result, _ = run(settings, Wants("24", satisfied_at=None))
+    assert result.stopped == "budget"
+    assert result.nfe > 100
+
+
+def test_with_a_budget_votes_of_all_rounds_count() -> None:
+    once = run(small("best_of_k"))[1]
+    _, often, _ = run(small("best_of_k", budget=4 * once.nfe))
+    assert len(often.survivors) > len(once.survivors)
+
+
+def test_more_budget_finds_no_worse_text() -> None:
+    """The verifier's best over five questions, which is what `best` returns."""
+    verifier = replace(for_task("countdown", "plus"), satisfied_at=None)  # type: ignore[type-var]
+    totals = []
+    for budget in (20, 80, 320):
+        given = {"budget": budget, "rounds": 0, "hiding": "all"}
+        texts = [run(small("best", seed=seed, **given), verifier)[1].text for seed in range(5)]
+        totals.append(sum(verifier.score(QUESTION, text, 0.9).total for text in texts))
+    assert totals[0] <= totals[1] + 0.05
+    assert totals[1] <= totals[2] + 0.05
+    assert totals[0] < totals[2]
+
+
+TEXT = Text(
+    tokens=np.arange(10),
+    logp=np.array([-1, -9, -2, -8, -3, -7, -4, -6, -5, 0.0]),
+    movable=np.arange(10) < 8,
+    doubted=np.isin(np.arange(10), (4, 5, 9)),
+)
+
+
+def test_hidings_choose_what_they_say() -> None:
+    rng = np.random.default_rng(0)
+    drawn = {
+        name: [np.flatnonzero(hiding(TEXT, 0.5, rng)).tolist() for _ in range(60)]
+        for name, hiding in HIDINGS.items()
+    }
+    assert all(one == list(range(8)) for one in drawn["all"])
+    assert {tuple(one) for one in drawn["doubted"]} == {(4,), (5,), (4, 5)}
+    assert {tuple(one) for one in drawn["rest"]} == {(4, 5, 6, 7)}
+    assert {tuple(one) for one in drawn["earlier"]} == {tuple(range(n, 8)) for n in range(5)}
+    assert drawn["earlier"].count([4, 5, 6, 7]) > 20
+    least_sure = [1, 3, 5, 7, 6, 4, 2, 0]
+    assert all(set(one) == set(least_sure[: len(one)]) for one in drawn["unsure"])
+    assert len({tuple(one) for one in drawn["random"]}) > 30
+    assert all(one and max(one) < 8 for name in drawn for one in drawn[name])
+
+
+def test_rules_of_keeping() -> None:
+    rng = np.random.default_rng(0)
+    tokens = np.arange(5)[:, None]
+    moved = Moved(np.array([0.2, 0.8]), np.array([0.9, 0.1, 0.8]), np.array([0, 1, 1]), tokens)
+    keep = {
+        name: rule(moved, 3, 1000.0, rng).tolist()
+        for name, rule in KEEP_RULES.items()
+    }  # fmt: skip
+    assert keep["replace"] == [2, 3, 4]
+    assert keep["metropolis"] == [2, 1, 4]  # better, worse, equal
+    assert keep["resample"] == [2, 2, 2]
+
+
+def test_moves_without_a_verifier_never_call_one() -> None:
+    def refuse(prompt: str, text: str, confidence: float | None) -> float:
+        raise AssertionError("called")
+
+    settings = small("baseline", rounds=3, hiding="unsure")
+    steps, result, _ = run(settings, refuse)
+    assert max(step.round for step in steps) == 3
+    assert result.stopped == "finished"

@@ -1,0 +1,72 @@
+"""The vote over the steps of one decoding, against a literal version that reads the steps from outside."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import pytest
+
+import s3dlm
+from s3dlm import answers
+from s3dlm.server.declared import keeps_revealed_tokens
+from s3dlm.settings import Settings
+from tests.fakes import END, ByteTokenizer, fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+TEXTS = [f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12")]
+SHAPE = {"gen_length": 24, "steps": 24, "block_length": 24, "temperature": 1.0}
+SEEDS = 20
+
+
+def run(method: str, seed: int, **options: object) -> list[object]:
+    model = fake_model(TEXTS, push=5.0)
+    settings = Settings(method, **{**SHAPE, "seed": seed, **options})
+    return [*s3dlm.stream(model, QUESTION, task="countdown", settings=settings)]
+
+
+def answer_of(text: str) -> str | None:
+    found = answers.extract("countdown", text, QUESTION)
+    return None if found is None else answers.normalise("countdown", found)
+
+
+def literal_vote(steps: list[s3dlm.Step]) -> dict[str, float]:
+    """Every step's argmax fill names an answer; its vote grows as exp(5·t/T)."""
+    votes: dict[str, float] = defaultdict(float)
+    for number, step in enumerate(steps, 1):
+        tokens = step.clean[0].tolist()
+        text = ByteTokenizer().decode(tokens[: tokens.index(END)] if END in tokens else tokens)
+        answer = answer_of(text)
+        if answer is not None:
+            votes[answer] += math.exp(5 * number / len(steps))
+    return votes
+
+
+def test_the_vote_is_the_literal_one_and_sometimes_overrules_the_last_step() -> None:
+    overruled = 0
+    for seed in range(SEEDS):
+        *steps, result = run("temporal_vote", seed)
+        votes = literal_vote(steps)  # type: ignore[arg-type]
+        assert isinstance(result, s3dlm.Result)
+        assert (result.answer in votes) if votes else result.answer is None
+        if votes:
+            assert result.answer is not None
+            assert votes[result.answer] == pytest.approx(max(votes.values()))
+            assert answer_of(result.text) == result.answer
+        overruled += result.answer != result.survivors[0].answer
+    assert 0 < overruled < SEEDS
+
+
+def test_it_decodes_as_the_baseline_and_costs_no_more() -> None:
+    for seed in range(5):
+        *_, vote = run("temporal_vote", seed)
+        *_, plain = run("baseline", seed)
+        assert vote.nfe == plain.nfe  # type: ignore[attr-defined]
+        assert vote.survivors[0].text == plain.survivors[0].text  # type: ignore[attr-defined]
+        *_, chosen = run("baseline", seed, selection="temporal")
+        assert chosen.text == vote.text  # type: ignore[attr-defined]
+
+
+def test_the_server_does_not_stream_tokens_that_the_vote_may_replace() -> None:
+    assert not keeps_revealed_tokens(Settings("temporal_vote"))
+    assert keeps_revealed_tokens(Settings("baseline"))

@@ -1,0 +1,100 @@
+"""Fit p_correct of the bundled model and of LLaDA-8B-Instruct, and write docs/calibration.md's tables.
+
+    python tools/calibrate_tiny.py [--limit 120] [--test 60] [--out runs/calibrate]
+
+Run it whenever the bundled weights change. Searches on the validation split of the generated tasks
+give the fit (`s3dlm calibrate`); searches on test problems, which no fit has seen, give the figures of
+the page. With S3DLM_DATA set to a folder that holds `llada8b_outputs.jsonl`, the outputs of
+LLaDA-8B-Instruct are fitted, too; no data is written, only coefficients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+
+from s3dlm.evaluation import calibrate, figures, probability, report, summary
+from s3dlm.evaluation import plan as plans
+from s3dlm.evaluation.commands import bars
+from s3dlm.evaluation.records import write_atomic
+from s3dlm.evaluation.run import evaluate
+from s3dlm.evaluation.tables import title_of
+from s3dlm.models.calibrations import FILE, bundled, read_calibrations
+from s3dlm.models.defaults import TINY
+from s3dlm.models.registry import load
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "calibration.md"
+METHODS = ("baseline", "best_of_k", "s3", "best")
+LLADA = "GSAI-ML/LLaDA-8B-Instruct"
+LLADA_TASKS = "gsm8k,math500,countdown"
+
+
+def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
+    """Evaluate all methods on a split; what is recorded already is not run again."""
+    model = load("tiny")
+    names = list(model.defaults.tasks)
+    problems = plans.load_problems(names, model.defaults.prompt_style, split=split, limit=limit)
+    conditions = plans.grid(names, METHODS, plans.defaults_of(model))
+    plan = plans.Plan(conditions, problems, range(1), split, row_cache=row_cache)
+    with bars(plan) as shown:
+        evaluate(model, plan, folder, observer=shown)
+
+
+def fit_llada(outputs: Path) -> str:
+    """The bundled coefficients for LLaDA; answers of two lengths count as answers of `baseline`."""
+    source = calibrate.read(outputs, "plus", LLADA_TASKS, LLADA)
+    made, _ = calibrate.calibrate(source.groups)
+    calibrate.write(source, made, bundled(LLADA))
+    return "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made))
+
+
+def as_markdown(columns: tuple[str, ...], rows: list[tuple[str, ...]], title: str) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return f"{title}:\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def fill(page: str, mark: str, text: str) -> str:
+    """A page with the text between two marks replaced."""
+    start, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    before, _, rest = page.partition(start)
+    _, _, after = rest.partition(end)
+    return f"{before}{start}\n{text}\n{end}{after}"
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    words.add_argument("--limit", type=int, default=120, help="validation problems per task")
+    words.add_argument("--test", type=int, default=60, help="test problems per task")
+    words.add_argument("--out", type=Path, default=Path("runs/calibrate"))
+    words.add_argument("--row-cache", type=float, default=1.0, help="GiB")
+    given = words.parse_args()
+    page = PAGE.read_text(encoding="utf-8")
+
+    run("validation", given.limit, given.out / "fit", given.row_cache)
+    source = calibrate.read(given.out / "fit", probability.FOR_UNSCORED)
+    made, skipped = calibrate.calibrate(source.groups)
+    old = read_calibrations(TINY / FILE)
+    print(calibrate.write(source, made), *skipped, sep="\n")
+    if read_calibrations(TINY / FILE) != old:  # the test records hold probabilities by the old one
+        shutil.rmtree(given.out / "test", ignore_errors=True)
+    page = fill(page, "fit", "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made)))
+
+    run("test", given.test, given.out / "test", given.row_cache)
+    measured = summary.read(given.out / "test")
+    sure = probability.sureness(measured)
+    page = fill(page, "test", report.markdown_table(probability.table(sure)).partition("\n\n")[2])
+    titles = {task: title_of(task) for task in measured.tasks}
+    figures.draw(probability.reliability(sure), titles, given.out / "figures")
+    shutil.copy(given.out / "figures" / "reliability.png", ROOT / "docs" / "images")
+
+    if "S3DLM_DATA" in os.environ:
+        outputs = Path(os.environ["S3DLM_DATA"]) / "llada8b_outputs.jsonl"
+        page = fill(page, "llada", fit_llada(outputs))
+    write_atomic(PAGE, page)
+
+
+if __name__ == "__main__":
+    main()
