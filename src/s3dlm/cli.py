@@ -229,10 +229,10 @@ def models(as_json: AsJson = False) -> None:
     )
     typer.echo()
     _table(
-        ["family", "model types", "what was proven"],
-        [[one.family, ", ".join(one.model_types), one.proven] for one in kinds],
+        ["family", "support", "what was proven"],
+        [[one.family, one.support, one.proven] for one in kinds],
     )
-    typer.echo("\nAttention, mask ids and more: --json, docs/models.md")
+    typer.echo("\nModel types, attention, mask ids and more: --json, docs/models.md")
 
 
 def _notes(row: Known) -> str:

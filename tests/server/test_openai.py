@@ -6,7 +6,7 @@ import openai
 import pytest
 
 import s3dlm
-from s3dlm.settings import METHODS, Settings, declarations, only_used
+from s3dlm.settings import METHODS, Settings, only_used
 from tests.fakes import fake_model
 from tests.server.live import SMALL, Live
 
@@ -187,7 +187,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"budget": 10, "n": 8}, "budget"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
-        *([] if "top_p" in declarations() else [({"top_p": 0.5}, "top_p is not supported")]),
+        ({"top_p": 1.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),
         ({"seed": -1}, "seed"),
@@ -227,7 +227,6 @@ def test_neutral_values_of_openai_fields_are_accepted(live: Live) -> None:
     assert reply.choices[0].message.content == create(**ASK).choices[0].message.content
 
 
-@pytest.mark.skipif("top_p" not in declarations(), reason="top_p is no setting yet")
 def test_top_p_is_a_setting_of_decoding(live: Live) -> None:
     create = live.client().chat.completions.create
     alone = s3dlm.generate(fake_model(), QUESTION, settings=Settings(**SMALL, top_p=0.5))

@@ -20,7 +20,6 @@ IGNORED = frozenset(
     {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 )
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "top_p": (1,),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
     "top_logprobs": (0,),
