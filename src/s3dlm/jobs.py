@@ -238,6 +238,7 @@ def finish(one: Running, outcome: Outcome) -> Result:
     votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
     chosen = one.selection.choose(votes)
     p_correct = _p_correct(one, chosen, survivors)
+    token_ids, token_logprobs = _tokens(one, outcome, survivors, chosen)
     seconds = time.perf_counter() - one.started
     known = {
         "forward": one.forward_seconds,
@@ -260,7 +261,27 @@ def finish(one: Running, outcome: Outcome) -> Result:
         score=chosen.score,
         confidence=chosen.confidence,
         p_correct=p_correct,
+        prompt=one.process.decode(one.process.prompt.tolist()),
+        token_ids=token_ids,
+        token_logprobs=token_logprobs,
     )
+
+
+def _tokens(
+    one: Running, outcome: Outcome, survivors: tuple[Survivor, ...], chosen: Survivor
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The chosen text's tokens with their log-probabilities; none if it was only looked at."""
+    found = next((row for row, other in enumerate(survivors) if other is chosen), None)
+    if found is not None:
+        canvas = outcome.particles.canvas
+        tokens, logp = canvas.tokens[found], canvas.logp[found]
+    elif chosen.text in one.scorer.looks:
+        look = one.scorer.looks[chosen.text]
+        tokens, logp = look.tokens[0], look.logp[0]
+    else:  # by a vote over the steps of a method that never scores
+        return (), ()
+    length = one.process.length(tokens)
+    return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
 
 
 def _p_correct(one: Running, chosen: Survivor, survivors: tuple[Survivor, ...]) -> float | None:

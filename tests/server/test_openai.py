@@ -227,6 +227,12 @@ def test_neutral_values_of_openai_fields_are_accepted(live: Live) -> None:
     assert reply.choices[0].message.content == create(**ASK).choices[0].message.content
 
 
+def test_top_p_is_a_setting_of_decoding(live: Live) -> None:
+    create = live.client().chat.completions.create
+    alone = s3dlm.generate(fake_model(), QUESTION, settings=Settings(**SMALL, top_p=0.5))
+    assert create(**ASK, top_p=0.5).choices[0].message.content == alone.text
+
+
 def test_wrong_model(live: Live) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
         live.client().chat.completions.create(**{**ASK, "model": "gpt-4"})

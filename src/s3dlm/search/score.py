@@ -59,6 +59,7 @@ class Scorer:
     seconds: float = 0.0
     texts: dict[bytes, str] = field(default_factory=dict)
     scores: dict[Key, Score] = field(default_factory=dict)
+    looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
     rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
     batched: BatchVerifier | None = None  # the verifier, if it takes many texts at once
@@ -84,6 +85,7 @@ class Scorer:
         """Scores of clean texts; `where` names the moment in an error."""
         started = time.perf_counter()
         keys = self._keys(clean)
+        self.looks |= {key[0]: clean.take(np.array([row])) for row, key in enumerate(keys)}
         self._learn(dict.fromkeys(keys), where)
         self.seconds += time.perf_counter() - started
         return Scores.of([self.scores[key] for key in keys])
