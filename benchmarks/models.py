@@ -1,4 +1,4 @@
-"""The two models of the benchmarks: the shipped one, and one whose vocabulary is LLaDA's."""
+"""The models of the benchmarks: the shipped one, one whose vocabulary is LLaDA's, a block-causal one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ def tiny(context: int | None = None) -> Model:
 
 def wide(dtype: torch.dtype = torch.float32) -> Model:
     """Random weights, real vocabulary: wide enough that head and softmax weigh as they do at 8 B."""
-    torch.manual_seed(0)
     config = TransformerConfig(
         vocabulary=WIDE_VOCABULARY,
         width=768,
@@ -33,14 +32,37 @@ def wide(dtype: torch.dtype = torch.float32) -> Model:
         mask_id=WIDE_MASK,
         context=1024,
     )
+    return _random("wide", config, dtype)
+
+
+def block_causal(*, cache: bool) -> Model:
+    """Random weights, in blocks of 32 as LLaDA2 and Fast-dLLM v2."""
+    config = TransformerConfig(
+        vocabulary=4096,
+        width=384,
+        layers=6,
+        heads=6,
+        key_value_heads=2,
+        hidden=1024,
+        mask_id=4095,
+        context=1024,
+        causal_block=32,
+    )
+    model = _random("block-causal", config, torch.float32)
+    assert isinstance(model.denoiser, Transformer)
+    model.denoiser.prefix_cache = cache
+    return model
+
+
+def _random(name: str, config: TransformerConfig, dtype: torch.dtype) -> Model:
+    torch.manual_seed(0)
     network = Transformer(config).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.ndim > 1:
                 parameter.normal_(std=0.05)
-    small = tiny()
     network = network.to(dtype)
-    return replace(small, name="wide", denoiser=network, end_ids=frozenset(), tokenizer=Letters())
+    return replace(tiny(), name=name, denoiser=network, end_ids=frozenset(), tokenizer=Letters())
 
 
 class Letters:

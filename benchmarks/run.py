@@ -228,6 +228,25 @@ def wide_figures(model: Model, repeats: int) -> Iterable[Figure]:
     yield figure(name, "≤ 0.4", [peak_bytes("s3") / peak_bytes("llada")])
 
 
+def block_figures(repeats: int) -> Iterable[Figure]:
+    """What the exact cache of prompt and finished blocks buys a block-causal model."""
+    both = [models.block_causal(cache=cache) for cache in (False, True)]
+    greedy = Settings("baseline", gen_length=512, steps=256, block_length=32, temperature=0.0)
+    searched = Settings(gen_length=512, steps=64, block_length=32, temperature=0.7)
+    prompt = "A question of some length, as people ask them."
+    for name, settings in (("baseline", greedy), ("s3", searched)):
+        whole, cached = (functools.partial(_last_tokens, model, prompt, settings) for model in both)
+        assert whole(0) == cached(0), "both write the same tokens"
+        title = f"{name}, block-causal, 512 tokens: without cache / with, same tokens"
+        yield ratio(title, "≥ 3", whole, cached, max(3, repeats // 5))
+
+
+def _last_tokens(model: Model, prompt: str, settings: Settings, index: int) -> list[list[int]]:
+    steps = [e for e in s3dlm.stream(model, prompt, settings=settings) if isinstance(e, s3dlm.Step)]
+    found: list[list[int]] = steps[-1].tokens.tolist()
+    return found
+
+
 def growth(repeats: int = 3) -> Iterable[Figure]:
     """Time must not grow faster than the rows, nor much faster than rows × length."""
     model = models.tiny(context=1024)  # far beyond what it was trained on; only time is looked at
@@ -261,13 +280,16 @@ def table(figures: list[Figure]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=16)
-    parser.add_argument("--only", choices=["tiny", "growth", "options", "wide"], default=None)
+    parser.add_argument(
+        "--only", choices=["tiny", "growth", "options", "blocks", "wide"], default=None
+    )
     chosen = parser.parse_args()
     small = models.tiny()
     parts: dict[str, Callable[[], Iterable[Figure]]] = {
         "tiny": lambda: tiny_figures(small, chosen.repeats),
         "growth": growth,
         "options": lambda: options(small, chosen.repeats),
+        "blocks": lambda: block_figures(chosen.repeats),
         "wide": lambda: wide_figures(models.wide(), chosen.repeats),
     }
     figures: list[Figure] = []

@@ -55,7 +55,8 @@ class FakeDenoiser:
         return torch.from_numpy(logits)
 
     def _row(self, row: np.ndarray) -> np.ndarray:
-        start = int(np.flatnonzero(row == ord("\n"))[0]) + 1  # the canvas follows the prompt
+        # The canvas follows the prompt; without the prompt, as in guidance, nothing is likely.
+        start = int(np.argmax(row == ord("\n"))) + 1 if ord("\n") in row else row.size
         canvas = row[start:]
         known = canvas != MASK
         key = int(((np.arange(row.size) + 1) * (row + 7)).sum())

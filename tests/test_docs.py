@@ -7,9 +7,12 @@ begins with `$` its output must be what the page shows; every other `s3dlm` comm
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +20,16 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
+import s3dlm
 from s3dlm import cli
 from s3dlm.integrations import reference
 from tests.integrations.stand_in import provide
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(s3dlm [^`]+)`")
 
@@ -128,3 +133,33 @@ def test_links_between_pages_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text(encoding="utf-8")):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} → {target}"
+
+
+def test_the_line_counts_of_contributing_are_true() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = re.findall(r"^## A \w+: (\d+) lines\n+```python\n(.*?)^```$", text, re.M | re.S)
+    assert len(found) == 4
+    for count, code in found:
+        lines = [line for line in code.splitlines() if line]
+        assert len(lines) == int(count), code
+
+
+def test_the_site_builds_and_its_search_finds_a_setting(tmp_path: Path) -> None:
+    """Strict: a page that is missing from the menu and a link that leads nowhere are errors."""
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True, timeout=120,
+    )  # fmt: skip
+    index = json.loads((tmp_path / "search" / "search_index.json").read_text(encoding="utf-8"))
+    assert any("ess_threshold" in page["text"] for page in index["docs"])
+    howto = (tmp_path / "howto" / "index.html").read_text(encoding="utf-8")
+    assert "console run" not in howto  # the words for tests are not for readers
+    assert "https://fonts." not in howto
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == s3dlm.__version__
+    assert citation["cff-version"] == "1.2.0"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import runpy
 import sys
@@ -38,3 +40,28 @@ def test_an_example(
     monkeypatch.setattr(sys, "argv", [name, *ARGUMENTS.get(name, [])])
     runpy.run_path(str(FOLDER / name), run_name="__main__")
     assert re.search(SAYS[name], capsys.readouterr().out)
+
+
+def last_value(cell: str, names: dict[str, object]) -> object:
+    """Run a cell as a notebook does: the value of a last expression is shown."""
+    code = ast.parse(cell)
+    last = code.body.pop() if isinstance(code.body[-1], ast.Expr) else None
+    exec(compile(code, "cell", "exec"), names)
+    if last is None:
+        return None
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+
+
+def test_the_notebook_runs_from_top_to_bottom(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provide(monkeypatch)
+    book = json.loads((FOLDER / "first_search.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(one["source"]) for one in book["cells"] if one["cell_type"] == "code"]
+    names: dict[str, object] = {}
+    shown = [last_value(cell, names) for cell in cells]
+    assert "survivors" in shown[0]._repr_html_()  # type: ignore[attr-defined]
+    said = capsys.readouterr().out
+    for words in (r"step +1/\d+ +ESS", r"verified_best_of_k +\d+ of 10 right, NFE", r"'answer': "):
+        assert re.search(words, said), words
+    assert not any(one.get("outputs") for one in book["cells"]), "outputs would grow stale"

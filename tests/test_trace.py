@@ -44,6 +44,9 @@ def test_a_trace_replays_what_was_seen(
         assert (step.tokens[~known] == -1).all()
         np.testing.assert_allclose(step.score, original.score, atol=1e-6)
         np.testing.assert_allclose(step.weight, original.weight, atol=1e-6)
+        np.testing.assert_allclose(
+            np.exp(step.clean_logp), np.exp(original.clean_logp), atol=0.0051
+        )
         assert (step.survivor == original.survivor).all()
         assert (step.parent == original.parent).all()
         assert step.ess == pytest.approx(original.ess, abs=1e-5)
@@ -60,6 +63,20 @@ def test_a_trace_replays_what_was_seen(
     last = steps[-1]
     ids = [token for token in last.tokens[last.survivor[0]].tolist() if token < 256]
     assert "".join(trace.pieces[token] for token in ids) == result_seen.survivors[0].text
+
+
+def test_a_trace_without_percent_is_still_read(
+    recorded: tuple[Path, list[s3dlm.Step | s3dlm.Result]],
+) -> None:
+    path, _ = recorded
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text(
+        "".join(
+            json.dumps({name: line[name] for name in line if name != "percent"}) + "\n"
+            for line in lines
+        )
+    )
+    assert len(list(s3dlm.read_trace(path))) == SETTINGS.steps + 1
 
 
 def test_every_line_is_plain_json(recorded: tuple[Path, list[s3dlm.Step | s3dlm.Result]]) -> None:
@@ -121,3 +138,16 @@ def test_a_file_that_is_not_a_trace_is_refused(tmp_path: Path, text: str) -> Non
     (tmp_path / "t.jsonl").write_text(text)
     with pytest.raises(RecordError, match=r"t\.jsonl"):
         s3dlm.read_trace(tmp_path / "t.jsonl")
+
+
+@pytest.mark.parametrize("method", ["baseline", "best_of_k", "s3", "best", "hex", "particle_gibbs"])
+def test_a_result_has_the_tokens_of_its_text_and_their_probabilities(method: str) -> None:
+    model = fake_model()
+    length = {} if method == "hex" else {"block_length": 16}
+    settings = Settings(method, gen_length=32, steps=8, temperature=1.0, **length)
+    result = s3dlm.generate(model, "Target: 24 Numbers: 6, 4, 12", settings=settings)
+    assert model.tokenizer.decode(result.token_ids) == result.text
+    assert len(result.token_logprobs) == len(result.token_ids) > 0
+    assert all(-50 < value <= 0 for value in result.token_logprobs)
+    assert result.token_logprobs != (0.0,) * len(result.token_logprobs)
+    assert "Target: 24 Numbers: 6, 4, 12" in result.prompt

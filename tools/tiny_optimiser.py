@@ -22,7 +22,7 @@ def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum whose step is made orthogonal; matrices of one shape are treated as one stack."""
 
-    def __init__(self, matrices: Iterable[nn.Parameter], lr: float, decay: float = 0.01) -> None:
+    def __init__(self, matrices: Iterable[nn.Parameter], lr: float, decay: float = 0.1) -> None:
         super().__init__(matrices, {"lr": lr, "decay": decay})
 
     @torch.no_grad()

@@ -102,9 +102,10 @@ class Run:
             for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
                 optimiser.load_state_dict(kept)
             self.step, self.seen = state["step"], state["seen"]
+            places = state["places"][self.rank] if self.rank < len(state["places"]) else {}
             for feed in self.feeds:
-                if feed.task in state["places"][self.rank]:
-                    feed.seek(*state["places"][self.rank][feed.task])
+                if feed.task in places:
+                    feed.seek(*places[feed.task])
             self.say(f"resumed at step {self.step}")
 
     def say(self, line: str) -> None:

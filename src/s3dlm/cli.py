@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+import s3dlm
 from s3dlm.errors import S3dlmError
-from s3dlm.options import UnsafeCode, with_settings
+from s3dlm.loading import load_model
+from s3dlm.options import UnsafeCode, method_names, task_names, with_settings
 
 if TYPE_CHECKING:
     from s3dlm.engine import Result
@@ -25,17 +27,32 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Inference-time search for diffusion language models: S³, its ablations, other methods.",
 )
 
 
-def _flag(words: str, *names: str) -> Any:
-    return typer.Option(*names, help=words)
+def _flag(words: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=words, **more)
 
 
 AsJson = Annotated[bool, _flag("Print JSON.", "--json")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"s3dlm {s3dlm.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options_of_all(
+    version: Annotated[
+        bool,
+        _flag("Print the version and exit.", "--version", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """What is common to all commands."""
 
 
 @app.command()
@@ -45,9 +62,15 @@ def generate(
     overrides: dict[str, Any],
     model: Annotated[str, _flag("tiny (bundled), a folder or a hub id.")] = "tiny",
     task: Annotated[
-        str | None, _flag("Sets the prompt template, the verifier and the answer format.")
+        str | None,
+        _flag(
+            "Sets the prompt template, the verifier and the answer format.",
+            autocompletion=task_names,
+        ),
     ] = None,
-    method: Annotated[str, _flag("A method listed by `s3dlm methods`.")] = "s3",
+    method: Annotated[
+        str, _flag("A method listed by `s3dlm methods`.", autocompletion=method_names)
+    ] = "s3",
     device: Annotated[str | None, _flag("cpu, cuda, cuda:1 or mps.")] = None,
     dtype: Annotated[str | None, _flag("float32, bfloat16 or float16.")] = None,
     trust_remote_code: Annotated[
@@ -79,14 +102,16 @@ def generate(
 
     s3dlm generate "What is 2 + 2?" --model GSAI-ML/LLaDA-8B-Instruct --json
     """
+    from s3dlm import tasks
     from s3dlm.models.defaults import defaults_of
-    from s3dlm.models.registry import load
     from s3dlm.settings import Settings
 
     prompt = sys.stdin.read() if prompt == "-" else prompt
     Settings.recommended(defaults_of(model), method, task, **overrides)  # before a long load
-    loaded = load(
-        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled,
+    if task is not None:
+        tasks.require_file(tasks.get(task))
+    loaded = load_model(
+        model, quiet=quiet, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled,
         prefix_cache=prefix_cache, revision=revision, mask_id=mask_id,
     )  # fmt: skip
     settings = Settings.for_model(loaded, method, task, **overrides)
@@ -204,10 +229,10 @@ def models(as_json: AsJson = False) -> None:
     )
     typer.echo()
     _table(
-        ["family", "model types", "what was proven"],
-        [[one.family, ", ".join(one.model_types), one.proven] for one in kinds],
+        ["family", "support", "what was proven"],
+        [[one.family, one.support, one.proven] for one in kinds],
     )
-    typer.echo("\nAttention, mask ids and more: --json, docs/models.md")
+    typer.echo("\nModel types, attention, mask ids and more: --json, docs/models.md")
 
 
 def _notes(row: Known) -> str:

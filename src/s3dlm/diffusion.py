@@ -16,19 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.models.forward import Rows
+from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.schedule import (
     POLICIES,
     REVEAL_RULES,
     SCHEDULE,
+    Blocks,
     Draw,
     Reveal,
     block_lengths,
     choose,
+    draw_positions,
     reveals,
 )
-from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction
-from s3dlm.verifier.base import Spans
+from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction, Spans
 
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})
@@ -50,6 +51,8 @@ class MaskedDiffusion:
     label: str  # names the prompt in errors
     reveal: str = SCHEDULE  # or a reveal rule; the schedule's counts are then not used
     reveal_number: float = 0.0  # of the rule
+    sampling: Sampling = PLAIN
+    position_temperature: float = 0.0  # above 0, positions are drawn and not ranked
 
     @property
     def steps(self) -> int:
@@ -57,7 +60,11 @@ class MaskedDiffusion:
 
     @property
     def adaptive(self) -> bool:
-        return self.reveal != SCHEDULE
+        return self.reveal in REVEAL_RULES
+
+    @property
+    def passes(self) -> int:
+        return 2 if self.sampling.guidance else 1
 
     def ends_block(self, step: int) -> bool:
         following = self.schedule[step + 1 : step + 2]
@@ -66,7 +73,7 @@ class MaskedDiffusion:
     def blocks_done(self, tokens: Ints) -> int:
         masked = tokens == self.mask_id
         first = np.where(masked.any(axis=1), masked.argmax(axis=1), tokens.shape[1])
-        return int(first.min()) // self.block_length
+        return self.blocks.number(int(first.min()))
 
     def known(self, tokens: Ints) -> int:
         return int((tokens != self.mask_id).sum(axis=1).min())
@@ -93,6 +100,7 @@ class MaskedDiffusion:
             look_ahead=self.look_ahead_wanted,
             statistics=self._needs_statistics(),
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
+            sampling=self.sampling,
         )
 
     def expand(
@@ -111,37 +119,48 @@ class MaskedDiffusion:
             margin=None if predicted.margin is None else predicted.margin[row],
             entropy=None if predicted.entropy is None else predicted.entropy[row],
         )
+        ranked = sampled
+        if predicted.withheld is not None:
+            waits = np.isin(sampled.tokens, self.sampling.withheld)
+            ranked = sampled.last(waits, predicted.withheld[row])
         start, stop = self._open_block(canvas.tokens)
         place = start[:, None] + np.arange(sampled.tokens.shape[1])
         masked = place < stop[:, None]
         masked &= np.take_along_axis(canvas.tokens, place * masked, axis=1) == self.mask_id
-        chosen = self._choose(sampled, masked, step, rng)
+        chosen = self._choose(ranked, self._may_be_revealed(masked, start), step, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
         self._finish(tokens)
         return Canvas(tokens, logp)
 
+    def _may_be_revealed(self, masked: NDArray[np.bool_], start: Ints) -> NDArray[np.bool_]:
+        """Which of the masked positions of open blocks, which begin at `start`, a step may reveal."""
+        return masked
+
     def _choose(
         self, sampled: Draw, masked: NDArray[np.bool_], step: int, rng: np.random.Generator
     ) -> NDArray[np.bool_]:
         """What a step reveals of the open blocks."""
-        if not self.adaptive:
-            eagerness = POLICIES[self.policy](sampled, rng)
-            return choose(eagerness, masked, self.schedule[step].count)
-        rank = REVEAL_RULES[self.reveal].rank
-        eagerness, counts = rank(sampled, masked, self.reveal_number)
-        return choose(eagerness, masked, counts)
+        if self.adaptive:
+            rank = REVEAL_RULES[self.reveal].rank
+            eagerness, counts = rank(sampled, masked, self.reveal_number)
+            return choose(eagerness, masked, counts)
+        eagerness, count = POLICIES[self.policy](sampled, rng), self.schedule[step].count
+        if not self.position_temperature:
+            return choose(eagerness, masked, count)
+        if self.policy == "low_confidence":
+            eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
+        return draw_positions(eagerness, masked, count, self.position_temperature, rng)
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""
         first = (tokens == self.mask_id).argmax(axis=1)
-        start = first // self.block_length * self.block_length
-        return start, np.minimum(start + self.block_length, tokens.shape[1])
+        return self.blocks.bounds(first, tokens.shape[1])
 
     @property
-    def block_length(self) -> int:
-        return self.schedule[0].stop
+    def blocks(self) -> Blocks:
+        return Blocks(self.schedule[0].stop)
 
     def _needs_statistics(self) -> bool:
         if self.adaptive:
@@ -162,14 +181,15 @@ class MaskedDiffusion:
         if prediction.value is not None:
             # What is known stands in a prediction too, and of two log-probabilities one is zero.
             value, row = prediction.value, prediction.row
-            predicted, both = value.top[row], logp + value.top_logp[row]
+            predicted, both = tokens.copy(), logp.copy()
+            width = value.top.shape[1]  # what follows was not asked for
+            predicted[:, :width] = value.top[row]
+            both[:, :width] += value.top_logp[row]
             finished = row < 0
             if finished.any():
                 predicted[finished], both[finished] = tokens[finished], logp[finished]
             tokens, logp = predicted, both
-        counted = self._until_end(tokens)
-        if not self.look_ahead_wanted:
-            counted &= tokens != self.mask_id  # not asked for, not counted
+        counted = self._until_end(tokens) & (tokens != self.mask_id)  # not asked for, not counted
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 
@@ -212,10 +232,11 @@ class MaskedDiffusion:
         return replace(self, schedule=[Reveal(0, length, pace)] * steps)
 
     def with_block_lengths(self) -> list[MaskedDiffusion]:
-        length = self.schedule[-1].stop
+        length, steps = self.schedule[-1].stop, self.steps
+        counts = SCHEDULE if self.adaptive else self.reveal
         return [
-            replace(self, schedule=reveals(length, self.steps, block))
-            for block in block_lengths(length, self.steps)
+            replace(self, schedule=reveals(length, steps, block, counts))
+            for block in block_lengths(length, steps)
         ]
 
     def nll(self, canvas: Canvas) -> Floats:

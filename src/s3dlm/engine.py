@@ -1,14 +1,15 @@
 """Where searches meet the model: any number of them side by side, one forward pass for all at a time.
 
 `Batcher` gathers what the running searches ask for, forwards it together and hands the predictions
-out; `run`, `stream`, `generate` and `generate_batch` are ways to drain it. What happens once per
+out; texts for a verifier that takes many at once are gathered and verified in the same way; `run`, `stream`, `generate` and `generate_batch` are ways to drain it. What happens once per
 prompt, before and after, is in jobs.py.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from s3dlm.errors import S3dlmError, SettingsError, shown
@@ -18,7 +19,9 @@ from s3dlm.models.forward import Forward, Prediction, Rows
 from s3dlm.models.registry import load
 from s3dlm.result import Result
 from s3dlm.search.methods import Method
+from s3dlm.search.score import Unscored
 from s3dlm.search.step import Step
+from s3dlm.search.verify import verify
 from s3dlm.settings import Settings
 
 __all__ = ["Batcher", "Job", "Result", "advance", "generate", "generate_batch", "run", "stream"]
@@ -59,10 +62,25 @@ class Batcher:
     def step(
         self, keys: Iterable[int] | None = None
     ) -> list[tuple[int, Step | Result | S3dlmError]]:
-        """One forward pass for all who wait, or for those with these keys; a search that fails ends
-        with its own error. If the forward pass raises, no search has advanced."""
+        """One forward pass for all who wait for one, or for those with these keys; and beside it one
+        verifier call for all who wait for scores. A search that fails ends with its own error. If the
+        forward pass raises, no search has advanced."""
         chosen = self.running if keys is None else {key: self.running[key] for key in keys}
-        waiting = [(key, one, one.asked) for key, one in chosen.items() if one.asked]
+        held = {key: one for key, one in chosen.items() if one.unscored}
+        waiting = [(k, one, one.asked) for k, one in chosen.items() if one.asked and k not in held]
+        requests = [request for one in held.values() for request in one.unscored]
+        if not requests:
+            return self._forward(waiting)
+        if not waiting:
+            return self._scored(held, verify(requests))
+        with ThreadPoolExecutor(1, "verifier") as beside:
+            verified = beside.submit(verify, requests)
+            events = self._forward(waiting)
+        return [*events, *self._scored(held, verified.result())]
+
+    def _forward(
+        self, waiting: Sequence[tuple[int, Running, list[Rows]]]
+    ) -> list[tuple[int, Step | Result | S3dlmError]]:
         requests = [rows for _, _, asked in waiting for rows in asked]
         started, model_before = time.perf_counter(), self.forward.model_seconds
         predictions = self.forward(requests)
@@ -81,6 +99,22 @@ class Batcher:
             )
         return events
 
+    def _scored(
+        self, held: Mapping[int, Running], errors: Sequence[S3dlmError | None]
+    ) -> list[tuple[int, Step | Result | S3dlmError]]:
+        """Searches whose texts are verified continue, unless they wait for predictions as well."""
+        events: list[tuple[int, Step | Result | S3dlmError]] = []
+        own = iter(errors)
+        for key, one in held.items():
+            failed = [error for _, error in zip(one.unscored, own, strict=False) if error]
+            one.unscored = []
+            if failed:
+                self.remove(key)
+                events.append((key, failed[0]))
+            elif not one.asked:
+                events.extend((key, event) for event in self._advance(key, one, []))
+        return events
+
     def _advance(
         self, key: int, one: Running, predictions: list[Prediction]
     ) -> Iterator[Step | Result | S3dlmError]:
@@ -94,7 +128,9 @@ def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Resu
     """Send predictions and pass on what the search says until it asks again or ends."""
     one.asked = None
     try:
-        said = one.search.send(predictions if one.batched else predictions[0])
+        predicted = iter(predictions)
+        replies = [None if isinstance(part, Unscored) else next(predicted) for part in one.said]
+        said = one.search.send(replies if one.batched else replies[0])
         while isinstance(said, Step):
             one.note(said)
             yield said
@@ -106,9 +142,11 @@ def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Resu
         yield error
 
 
-def _asks(one: Running, said: Rows | list[Rows]) -> None:
+def _asks(one: Running, said: Any) -> None:
     one.batched = isinstance(said, list)
-    one.asked = said if isinstance(said, list) else [said]
+    one.said = said if isinstance(said, list) else [said]
+    one.unscored = [part for part in one.said if isinstance(part, Unscored)]
+    one.asked = [part for part in one.said if not isinstance(part, Unscored)]
 
 
 def run(

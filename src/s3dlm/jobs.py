@@ -11,25 +11,27 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from s3dlm import answers, tasks
+from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.diffusion import MaskedDiffusion
-from s3dlm.errors import PromptError, VerifierError, shown
+from s3dlm.editing import EditingDiffusion
+from s3dlm.errors import PromptError, SettingsError, VerifierError, shown
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.calibrations import Fit
-from s3dlm.models.forward import Rows
+from s3dlm.models.packing import Rows, Sampling
 from s3dlm.result import Result
-from s3dlm.schedule import reveals
+from s3dlm.schedule import COUNTS, SCHEDULE, reveals
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Floats, Ints
 from s3dlm.search.rounds import run_method
-from s3dlm.search.score import Scorer
+from s3dlm.search.score import Scorer, Unscored
 from s3dlm.search.select import SELECTIONS, Selection, Survivor, temporal_log_weight
 from s3dlm.search.step import Outcome, Step
 from s3dlm.settings import Settings
@@ -61,8 +63,10 @@ class Running:
     scorer: Scorer
     process: MaskedDiffusion
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
-    asked: list[Rows] | None = None  # None: nothing, it is busy or over
-    batched: bool = False  # whether it asked for a list of predictions or for one
+    asked: list[Rows] | None = None  # for predictions; None: nothing, it is busy or over
+    unscored: list[Unscored] = field(default_factory=list)  # what it needs scores of before that
+    said: list[Any] = field(default_factory=list)  # both, in the order of the answers it expects
+    batched: bool = False  # whether it expects a list of answers or one
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
     looked_ahead: list[Looks] = field(default_factory=list)  # per step, if the steps vote
     started: float = field(default_factory=time.perf_counter)
@@ -100,9 +104,14 @@ def prepare(model: Model, job: Job) -> Running:
 def _process(model: Model, job: Job) -> MaskedDiffusion:
     settings, method = job.settings, job.settings.method
     children = method.size * method.children
-    return MaskedDiffusion(
+    process = MaskedDiffusion(
         prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
-        schedule=reveals(settings.gen_length, settings.steps, settings.block_length),
+        schedule=reveals(
+            settings.gen_length,
+            settings.steps,
+            settings.block_length,
+            settings.reveal if settings.reveal in COUNTS else SCHEDULE,
+        ),
         policy=settings.policy,
         temperature=settings.temperature,
         draws=children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
@@ -113,6 +122,52 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         label=repr(job.question if len(job.question) <= 60 else job.question[:57] + "..."),
         reveal=settings.reveal,
         reveal_number=settings.reveal_number,
+        sampling=_sampling(settings, tuple(sorted(model.end_ids))),
+        position_temperature=settings.position_temperature,
+    )
+    block = getattr(model.denoiser, "causal_block", None)
+    if block is None and settings.edit_threshold is not None:
+        raise SettingsError(
+            f"edit_threshold={settings.edit_threshold:g} is not supported by {model.name}, which has "
+            "no blocks; leave it out"
+        )
+    return process if block is None else _in_blocks(process, model, settings, block)
+
+
+def _in_blocks(
+    process: MaskedDiffusion, model: Model, settings: Settings, block: int
+) -> BlockDiffusion:
+    """The process for a model that fills its own blocks, which no setting can make longer."""
+    length, size = settings.gen_length, min(settings.block_length, block)
+    most = -(-length // size)
+    if settings.steps < most:
+        raise SettingsError(
+            f"steps={settings.steps} cannot fill gen_length={length} with {model.name}, which takes "
+            f"at least one step per block of {size}; choose steps from {most} to {length}"
+        )
+    room = model.denoiser.context - process.prompt.size
+    known: dict[str, Any] = {one.name: getattr(process, one.name) for one in fields(process)}
+    known |= {
+        "size": size,
+        "whole": block,
+        "limit": length,
+        "pace": min(size, settings.steps * size // length),
+        "first_alone": bool(getattr(model.denoiser, "shift", False)),
+    }
+    made = BlockDiffusion(**known)
+    if settings.edit_threshold is not None:
+        made = EditingDiffusion(**known, edit_threshold=settings.edit_threshold)
+    return made.scheduled(min(length + -(process.prompt.size + length) % block, room))
+
+
+def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:
+    return Sampling(
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        tempered=settings.probabilities == "sampled",
+        guidance=settings.guidance,
+        suppressed=end_ids if settings.end_tokens == "never" else (),
+        withheld=end_ids if settings.end_tokens == "last" else (),
     )
 
 
@@ -183,6 +238,7 @@ def finish(one: Running, outcome: Outcome) -> Result:
     votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
     chosen = one.selection.choose(votes)
     p_correct = _p_correct(one, chosen, survivors)
+    token_ids, token_logprobs = _tokens(one, outcome, survivors, chosen)
     seconds = time.perf_counter() - one.started
     known = {
         "forward": one.forward_seconds,
@@ -205,7 +261,27 @@ def finish(one: Running, outcome: Outcome) -> Result:
         score=chosen.score,
         confidence=chosen.confidence,
         p_correct=p_correct,
+        prompt=one.process.decode(one.process.prompt.tolist()),
+        token_ids=token_ids,
+        token_logprobs=token_logprobs,
     )
+
+
+def _tokens(
+    one: Running, outcome: Outcome, survivors: tuple[Survivor, ...], chosen: Survivor
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The chosen text's tokens with their log-probabilities; none if it was only looked at."""
+    found = next((row for row, other in enumerate(survivors) if other is chosen), None)
+    if found is not None:
+        canvas = outcome.particles.canvas
+        tokens, logp = canvas.tokens[found], canvas.logp[found]
+    elif chosen.text in one.scorer.looks:
+        look = one.scorer.looks[chosen.text]
+        tokens, logp = look.tokens[0], look.logp[0]
+    else:  # by a vote over the steps of a method that never scores
+        return (), ()
+    length = one.process.length(tokens)
+    return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
 
 
 def _p_correct(one: Running, chosen: Survivor, survivors: tuple[Survivor, ...]) -> float | None:

@@ -87,7 +87,13 @@ def _parameter(one: Declaration, kind: Any, more_help: str) -> inspect.Parameter
     words = f"{one.help[0].upper()}{one.help[1:]}.{more_help}"
     if one.choices:
         words += f" One of: {', '.join(one.choices)}."
-    option = typer.Option(*flags, help=words, rich_help_panel=PANELS[one.group], show_default=False)
+    option = typer.Option(
+        *flags,
+        help=words,
+        rich_help_panel=PANELS[one.group],
+        show_default=False,
+        autocompletion=(lambda: list(one.choices)) if one.choices else None,
+    )
     return inspect.Parameter(
         one.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -105,6 +111,20 @@ def _list(one: Declaration, text: str) -> list[Any]:
             f"{one.name}={shown(text)} is not a list of numbers; write one or several, as in 1,2,4"
         ) from error
     return [one.check(value) for value in found]
+
+
+def method_names() -> list[str]:
+    """The methods, for shell completion."""
+    from s3dlm.search.methods import all_methods
+
+    return list(all_methods())
+
+
+def task_names() -> list[str]:
+    """The tasks, for shell completion."""
+    from s3dlm import tasks
+
+    return tasks.names()
 
 
 def values_of(name: str, text: str) -> list[Any]:

@@ -30,6 +30,9 @@ class Result:
     score: float | None = None  # the verifier's, of the chosen text; None if it was not scored
     confidence: float | None = None  # the model's, in the chosen text
     p_correct: float | None = None  # that the answer is right; None without a calibration
+    prompt: str = ""  # as the model read it: the chat template with the task's prompt
+    token_ids: tuple[int, ...] = ()  # of the text, without its end
+    token_logprobs: tuple[float, ...] = ()  # of each when it was revealed, or as last predicted
 
     @property
     def agreement(self) -> float:

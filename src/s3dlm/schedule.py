@@ -1,7 +1,7 @@
 """When which positions are revealed: LLaDA's semi-autoregressive blocks, or as many as are sure.
 
 A schedule is a list with one entry per denoising step: the block that is open and how many of its
-masked positions the step reveals. A policy is a function that says how eager a position is to be
+masked positions the step reveals, in equal shares (LLaDA) or in shares of what is left (Dream). A policy is a function that says how eager a position is to be
 revealed; the most eager ones go first. A reveal rule needs no schedule: it looks at what was sampled
 and reveals all that is sure enough, at least one position. Nothing here knows a model or a token.
 """
@@ -14,7 +14,50 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+ENDLESS = 1 << 40  # longer than any canvas
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Where the blocks of a canvas lie. In a block-causal model they are parts of the model's own
+    blocks, which count from the start of the row, so the prompt takes some positions of the first."""
+
+    size: int
+    whole: int = ENDLESS  # the model's own block
+    taken: int = 0  # positions of the first of these that belong to the prompt
+
+    def bounds(self, position: Ints, length: int) -> tuple[Ints, Ints]:
+        """Where the block of each position begins and ends."""
+        inside = (position + self.taken) % self.whole
+        begin = position - inside
+        start = begin + inside // self.size * self.size
+        stop = np.minimum(start + self.size, begin + self.whole)
+        return np.maximum(start, 0), np.minimum(stop, length)
+
+    def whole_end(self, position: Ints, length: int) -> Ints:
+        """Where the model's own block of each position ends."""
+        end: Ints = position - (position + self.taken) % self.whole + self.whole
+        return end.clip(max=length)
+
+    def number(self, position: int) -> int:
+        """How many blocks end at or before a position."""
+        return self._index(position + self.taken) - self._index(self.taken)
+
+    def _index(self, place: int) -> int:
+        return place // self.whole * -(-self.whole // self.size) + place % self.whole // self.size
+
+    def all(self, length: int) -> list[tuple[int, int]]:
+        """Every block of a canvas: where it begins and ends."""
+        found, start = [], 0
+        while start < length:
+            _, stop = self.bounds(np.array([start]), length)
+            found.append((start, int(stop[0])))
+            start = found[-1][1]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +75,55 @@ def _share(total: int, parts: int) -> list[int]:
     return [small + 1] * larger + [small] * (parts - larger)
 
 
-def reveals(gen_length: int, steps: int, block_length: int) -> list[Reveal]:
+LAST_TIME = 1e-3  # Dream's times run from 1 to this
+
+
+def dream_counts(length: int, steps: int, last_time: float = LAST_TIME) -> list[int]:
+    """Dream: a step reveals a share of what is still masked, rounded down; the last one the rest.
+
+    Steps that reveal nothing are left out: a forward pass on an unchanged row gives nothing new.
+    """
+    times = np.linspace(1.0, last_time, steps + 1, dtype=np.float32)
+    counts, masked = [], length
+    for step in range(steps):
+        share = np.float32(1.0) - times[step + 1] / times[step]
+        count = masked if step == steps - 1 else int(np.float32(masked) * share)
+        counts.append(count)
+        masked -= count
+    return [count for count in counts if count]
+
+
+SCHEDULE = "schedule"
+COUNTS: dict[str, Callable[[int, int], list[int]]] = {SCHEDULE: _share, "dream": dream_counts}
+
+
+def reveals(gen_length: int, steps: int, block_length: int, counts: str = SCHEDULE) -> list[Reveal]:
     """The whole schedule; steps go to blocks by their length, and no step reveals nothing."""
     starts = range(0, gen_length, block_length)
     blocks = [(start, min(start + block_length, gen_length)) for start in starts]
     return [
         Reveal(start, stop, count)
         for (start, stop), share in zip(blocks, _steps_per_block(blocks, steps), strict=True)
-        for count in _share(stop - start, share)
+        for count in COUNTS[counts](stop - start, share)
     ]
+
+
+def block_reveals(
+    length: int, steps: int, blocks: Blocks, counts: str = SCHEDULE, *, first_alone: bool = False
+) -> list[Reveal]:
+    """The schedule of a block-causal model: `steps` for every full block, and a block of which the
+    prompt takes a part is filled at the same pace. With `first_alone`, the first position of each of
+    the model's own blocks has a step of its own."""
+    found = []
+    for start, stop in blocks.all(length):
+        alone = first_alone and (start + blocks.taken) % blocks.whole == 0
+        found += [Reveal(start, stop, 1)] * alone
+        left = stop - start - alone
+        for count in COUNTS[counts](min(blocks.size, length), steps):
+            if left > 0:
+                found.append(Reveal(start, stop, min(count, left)))
+                left -= count
+    return found
 
 
 def _steps_per_block(blocks: list[tuple[int, int]], steps: int) -> list[int]:
@@ -59,6 +142,9 @@ def block_lengths(gen_length: int, steps: int) -> list[int]:
     return fitting or [gen_length]
 
 
+WAITS = 1e30  # less eager than anything else, and still a number
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """Sampled tokens of the open block and what a policy may judge them by; all (children, block)."""
@@ -67,6 +153,16 @@ class Draw:
     logp: Floats  # log-probability of the sampled token, untempered
     margin: Floats | None = None  # probability of the best token minus the second best
     entropy: Floats | None = None  # of the whole distribution, in nats
+
+    def last(self, waits: NDArray[np.bool_], mass: Floats) -> Draw:
+        """As if the tokens that wait were impossible and the others shared their probability."""
+        others = np.log1p(-np.minimum(mass, 1 - 1e-9))
+        return Draw(
+            self.tokens,
+            np.where(waits, -WAITS, np.minimum(self.logp - others, 0.0)),
+            None if self.margin is None else np.where(waits, -WAITS, self.margin),
+            None if self.entropy is None else np.where(waits, WAITS, self.entropy),
+        )
 
 
 Policy = Callable[[Draw, np.random.Generator], Floats]
@@ -115,6 +211,19 @@ def choose(
     return chosen & masked
 
 
+def draw_positions(
+    eagerness: Floats,
+    masked: NDArray[np.bool_],
+    count: int,
+    temperature: float,
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """`count` masked positions of every row, at least one, drawn without replacement from
+    softmax(eagerness / temperature); `alg_temp` in Dream's code."""
+    # The largest of log-probability plus Gumbel noise are such a draw.
+    return choose(eagerness / temperature + rng.gumbel(size=eagerness.shape), masked, count)
+
+
 @dataclass(frozen=True, slots=True)
 class RevealRule:
     """Which masked positions a step reveals when no schedule says how many."""
@@ -159,5 +268,4 @@ REVEAL_RULES: dict[str, RevealRule] = {
     "factor": RevealRule(_factor, "reveal_factor"),
     "entropy": RevealRule(_entropy_bound, "reveal_bound", needs_statistics=True),
 }
-SCHEDULE = "schedule"  # not a rule: the counts are fixed in advance
-REVEALS = (SCHEDULE, *REVEAL_RULES)
+REVEALS = (*COUNTS, *REVEAL_RULES)  # the counts are fixed in advance, or follow from a rule

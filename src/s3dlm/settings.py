@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from s3dlm.declare import Declaration, declared, setting
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.schedule import POLICIES, REVEAL_RULES, REVEALS, SCHEDULE, block_lengths
+from s3dlm.schedule import COUNTS, POLICIES, REVEAL_RULES, REVEALS, SCHEDULE, block_lengths
 from s3dlm.search.methods import METHODS, Method, find_method, method_settings
 
 if TYPE_CHECKING:
     from s3dlm.models.base import Model
     from s3dlm.models.defaults import Defaults
+
+
+PROBABILITIES = ("plain", "sampled")
+END_TOKENS = ("allowed", "last", "never")
 
 
 class TemperatureWarning(UserWarning):
@@ -45,7 +49,8 @@ class Settings:
     )
     reveal: str = setting(
         SCHEDULE,
-        "how many positions a step reveals: as scheduled, or all that a rule considers sure",
+        "how many positions a step reveals: by LLaDA's or Dream's schedule, or all that a rule "
+        "considers sure",
         choices=lambda: REVEALS,
     )
     reveal_threshold: float = setting(
@@ -58,6 +63,42 @@ class Settings:
         0.1,
         "with reveal=entropy: the most that the entropies of one step may add up to, in nats",
         low=0,
+    )
+    top_k: int | None = setting(None, "sample among the k best tokens only", low=1)
+    top_p: float | None = setting(
+        None, "sample among the best tokens that hold this much probability", low=0, high=1
+    )
+    probabilities: str = setting(
+        "plain",
+        "which probability ranks a token: the model's plain one, or that of the distribution it is "
+        "sampled from, after temperature, top_p and top_k, as in Dream",
+        choices=lambda: PROBABILITIES,
+    )
+    position_temperature: float = setting(
+        0.0,
+        "above 0, positions are drawn by softmax(rank / temperature) and not taken in order; "
+        "alg_temp in Dream",
+        low=0,
+    )
+    guidance: float = setting(
+        0.0,
+        "classifier-free guidance away from what is likely without the prompt; above 0 a canvas "
+        "takes two forward passes",
+        low=0,
+        high=100,
+    )
+    end_tokens: str = setting(
+        "allowed",
+        "tokens that end the answer: allowed, revealed after all others of their block, or never "
+        "predicted",
+        choices=lambda: END_TOKENS,
+    )
+    edit_threshold: float | None = setting(
+        None,
+        "block-causal models with a reveal rule: replace a revealed token of the open block by one "
+        "whose probability is above this, as LLaDA2.1 does",
+        low=0,
+        high=1,
     )
     seed: int = setting(0, "same seed, same answer", low=0, high=2**63 - 1)
 
@@ -161,8 +202,8 @@ class Settings:
 
     @property
     def reveal_number(self) -> float:
-        """The number that the reveal rule needs; 0 for the schedule, which needs none."""
-        if self.reveal == SCHEDULE:
+        """The number that the reveal rule needs; 0 for a schedule, which needs none."""
+        if self.reveal not in REVEAL_RULES:
             return 0.0
         return float(getattr(self, REVEAL_RULES[self.reveal].setting))
 
@@ -173,7 +214,8 @@ class Settings:
         if method.ensemble == "block_lengths":
             starts = min(method.size, len(block_lengths(self.gen_length, self.steps)))
         once = starts + self.steps * method.size * method.children
-        most = (method.rounds + 1) * method.sweeps * once
+        passes = 2 if self.guidance else 1
+        most = passes * (method.rounds + 1) * method.sweeps * once
         if method.budget is None:
             return most
         return method.budget if method.has_rounds else min(method.budget, most)
@@ -225,9 +267,12 @@ def _unused_decoding(method: Method, reveal: str | None) -> dict[str, str]:
         for name, rule in REVEAL_RULES.items()
         if reveal not in (name, None)
     }
-    if reveal not in (SCHEDULE, None):
+    if reveal in COUNTS:
+        reasons["edit_threshold"] = f"reveal={reveal!r} leaves no steps for edits"
+    if reveal in REVEAL_RULES:
         reasons["steps"] = f"with reveal={reveal!r} an answer takes as many steps as it needs"
         reasons["policy"] = f"reveal={reveal!r} chooses the positions"
+        reasons["position_temperature"] = reasons["policy"]
     if method.ensemble == "block_lengths":
         reasons["block_length"] = "it decodes with several block lengths of its own"
     return reasons

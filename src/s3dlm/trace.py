@@ -2,7 +2,8 @@
 
 Line 1 is the header, then one line per step, then the result. Floats are rounded to six digits: a
 trace is for looking, not for resuming. `pieces` gives the text of every token id when it first
-appears, so a reader needs no tokenizer; −1 stands for a position not yet known.
+appears, so a reader needs no tokenizer; −1 stands for a position not yet known. `percent` is the
+probability of every token of the look-ahead.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _SCALARS = (
     "round",
 )
 _OF_RESULT = (
+    "prompt",
     "text",
     "answer",
     "p_correct",
@@ -93,6 +95,7 @@ class TraceEncoder:
             "parts": [_rounded(parts) for parts in step.parts],
             "tokens": tokens.tolist(),
             "clean": clean.tolist(),
+            "percent": np.rint(100 * np.exp(step.clean_logp)).astype(int).tolist(),
             "pieces": {str(token): self.piece(token) for token in sorted(new)},
         }
 
@@ -220,6 +223,10 @@ def _decode_step(line: dict[str, Any]) -> Step:
         if data[name].shape != children:
             raise ValueError(f"{name} has the shape {data[name].shape}, tokens {children}")
     data["logp"] = np.zeros(data["tokens"].shape)  # not recorded: nobody looks at it
+    with np.errstate(divide="ignore"):
+        data["clean_logp"] = np.log(np.asarray(line.get("percent", data["logp"])) / 100)
+    if data["clean_logp"].shape != data["tokens"].shape:
+        raise ValueError(f"percent has the shape {data['clean_logp'].shape}")
     return Step(**data)
 
 

@@ -198,6 +198,12 @@ def test_both_stages_as_a_user_types_them(app: typer.Typer, tmp_path: Path) -> N
         assert (out / "figures" / f"{name}.png").stat().st_size > 5000
         assert f"figures/{name}.png" in text
 
+    assert "Not tuned" not in text
+    call(
+        app, str(out), "--count", "2", "--seeds", "1", "--tasks", "countdown", "--entries", "fk_max"
+    )
+    assert "nothing was tuned" in (out / "frontier.md").read_text()
+
     before = {path: path.read_bytes() for path in out.rglob("records.jsonl")}
     call(app, str(out), "--count", "3", "--seeds", "2", *SMALL)  # resumes, and has nothing to do
     assert {path: path.read_bytes() for path in out.rglob("records.jsonl")} == before

@@ -6,6 +6,8 @@ import csv
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from s3dlm.evaluation import (
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.calibrations import Calibrations, Fit
+from s3dlm.models.defaults import Defaults
 from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
 
 LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
@@ -241,6 +244,25 @@ def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_pat
     assert (folder / records.FILE).read_bytes() == before
 
 
+def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
+    trace = next((folder / "traces").glob("*.jsonl"))
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None; "
+        "from s3dlm.cli import main; main()"
+    )
+    for command in (
+        ["report", str(folder), "--out", str(tmp_path / "again")],
+        ["report", str(folder), "--grading", "d1", "--out", str(tmp_path / "d1")],
+        ["view", str(trace), "--out", str(tmp_path / "trace.html")],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again" / "report.html").is_file()
+    assert (tmp_path / "trace.html").is_file()
+
+
 def test_an_unfinished_run_says_so(folder: Path, tmp_path: Path) -> None:
     for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
         data = (folder / name).read_bytes()
@@ -260,8 +282,67 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting() -> None:
     assert paper.COST["gsm8k"]["s3"] == (3.07, 31660.45, 15858.32)
 
 
+def test_table_4_has_every_block_length(folder: Path) -> None:
+    grid = tables.block_cost(summary.read(folder))
+    assert [row[1:3] for row in grid.rows] == [
+        ("8", "baseline"), ("8", "s3"), ("24", "baseline"), ("24", "s3"),
+    ]  # fmt: skip
+    assert all(float(row[5].replace(",", "")) > 0 for row in grid.rows)
+    assert not any("paper" in column for column in grid.columns)
+    assert "Table 4" in (folder / "report.md").read_text()
+
+
+def test_the_papers_tables_3_and_4_stand_beside_ours_in_its_setting(folder: Path) -> None:
+    """The small run, told as if it were LLaDA in the paper's setting on GSM8K."""
+    run = summary.read(folder)
+    (old,) = run.tasks
+
+    def told(one: plan.Condition) -> plan.Condition:
+        length = 64 if one.settings.block_length == 24 else 32
+        own = {"gen_length": 128, "steps": 64, "block_length": length}
+        if one.label == "s3" and one.main:
+            own |= {"particles": 4, "branching": 2, "lam": 1.0}
+        if one.label == "s3" and not one.main:
+            own |= {"particles": 4, "branching": 2, "lam": 1.0} if length == 32 else {}
+        return dataclasses.replace(one, task="gsm8k", settings=one.settings.replace(**own))
+
+    kept = [c for c in run.manifest.conditions if c.main or c.settings.block_length != 24]
+    new = {told(c): run.records[c] for c in kept}
+    manifest = dataclasses.replace(
+        run.manifest, model="GSAI-ML/LLaDA-8B-Instruct", conditions=tuple(new)
+    )
+    same = summary.Evaluation({}, manifest, {"gsm8k": run.samples[old]}, new)
+    accuracy, cost = tables.beside_paper(same)
+    assert ("GSM8K", "s3", "70.21") in [row[:3] for row in accuracy.rows]
+    (s3,) = [row for row in cost.rows if row[1] == "s3"]
+    assert s3[2::2] == ("3.07", "31,660.45", "15,858.32")
+    blocks = tables.block_cost(same)
+    found = {row[1:3]: row[-3:] for row in blocks.rows}
+    assert found["32", "s3"] == ("4.18", "25,640.80", "12,828.20")
+    assert found["64", "baseline"] == ("3.06", "3,068.37", "1,530.94")
+
+
+def test_figure_1_d_and_e_show_all_finished_texts(folder: Path) -> None:
+    run = summary.read(folder)
+    (task,) = run.tasks
+    score, mark = report.scorer(run), report.marker("fixed")
+    samples = {task: series.direct(run, task, score, mark)}
+    table = series.sampling_search(run, samples, score, mark)
+    for how, label in (("direct", "best_of_k"), ("s3", "s3")):
+        texts = sum(len(one.survivors) for one in run.records[run.main(task)[label]])
+        assert len(table.where(how=how)) == texts
+    assert (folder / "figures" / "sampling_search.svg").is_file()
+
+
+def test_aime_is_among_the_tasks_of_a_large_model() -> None:
+    assert "aime" in Defaults().tasks
+
+
 def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -> None:
     report.write_results(folder, tmp_path / "results.md", ["reproduce", "--model", "tiny"])
     text = (tmp_path / "results.md").read_text()
     assert "s3dlm reproduce --model tiny" in text
+    for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
+        assert (tmp_path / picture).is_file()
+    assert "images/results-accuracy_nfe.png" in text
     assert "| Task |" in text

@@ -7,12 +7,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from s3dlm.models.dream import draw_positions, reveal_counts
-from s3dlm.models.forward import Forward, Rows
+import s3dlm
+from s3dlm.jobs import random_stream
+from s3dlm.models.base import Model
+from s3dlm.models.forward import Forward, Rows, Sampling
 from s3dlm.models.sampling import restrict
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.schedule import draw_positions, dream_counts
+from s3dlm.settings import Settings
+from tests.fakes import ByteTokenizer
 
 MASK, LENGTH = 256, 24
+QUESTION = "why?"
 PROMPT = [3, 1, 4, 1, 5, 9, 2]
 
 
@@ -49,78 +55,109 @@ def filtered(logits: Tensor, top_p: float | None, top_k: int | None) -> Tensor:
 
 
 def plain_decode(
-    model: Transformer, steps: int, measure: str, top_p: float | None, top_k: int | None
+    model: Transformer,
+    prompt: list[int],
+    measure: str,
+    rng: np.random.Generator,
+    *,
+    steps: int,
+    temperature: float = 0.0,
+    top_p: float | None = None,
+    top_k: int | None = None,
+    alg_temp: float = 0.0,
 ) -> list[int]:
-    x = torch.tensor([PROMPT + [MASK] * LENGTH])
+    """Dream's loop: time steps, logits filtered after temperature, confidence of what is left. Random
+    numbers are drawn in the search's order; a step without a reveal draws none."""
+    x = torch.tensor([prompt + [MASK] * LENGTH])
     times = torch.linspace(1, 1e-3, steps + 1)
     for step in range(steps):
-        logits = model.head(model.encode(x)[0]).double()
-        logits[:, MASK] = -torch.inf
         masked = (x[0] == MASK).nonzero()[:, 0].tolist()
         count = int(len(masked) * (1 - times[step + 1] / times[step]))
         count = len(masked) if step == steps - 1 else count
-        found = []
+        if not count:
+            continue
+        logits = model.head(model.encode(x)[0]).double()
+        logits[:, MASK] = -torch.inf
+        drawn = rng.random((1, LENGTH, 1))[0, :, 0]
+        confidence, token = {}, {}
         for place in masked:
-            p = filtered(logits[place], top_p, top_k)
+            p = filtered(logits[place] / (temperature or 1.0), top_p, top_k)
+            point = drawn[place - len(prompt)]
+            cut = int((p.cumsum(0) <= point).sum()) if temperature else int(p.argmax())
             two = p.topk(2).values
-            score = {
-                "maskgit_plus": float(two[0]),
-                "topk_margin": float(two[0] - two[1]),
+            token[place] = cut
+            confidence[place] = {
+                "low_confidence": float(p[cut]),
+                "margin": float(two[0] - two[1]),
                 "entropy": -float(torch.special.entr(p).sum()),
             }[measure]
-            found.append((-score, place, int(p.argmax())))
-        for _, place, token in sorted(found)[:count]:
-            x[0, place] = token
-    return x[0, len(PROMPT) :].tolist()
+        if alg_temp:  # the largest of tempered confidence plus Gumbel noise: multinomial without
+            noise = rng.gumbel(size=(1, LENGTH))[0]  # replacement
+            for place in masked:
+                confidence[place] = confidence[place] / alg_temp + noise[place - len(prompt)]
+        for place in sorted(masked, key=lambda one: -confidence[one])[:count]:
+            x[0, place] = token[place]
+    return x[0, len(prompt) :].tolist()
 
 
-def our_decode(
-    model: Transformer, steps: int, measure: str, top_p: float | None, top_k: int | None
-) -> list[int]:
-    forward, canvas = Forward(model), np.full((1, LENGTH), MASK)
-    for count in reveal_counts(LENGTH, steps):
-        masked = canvas == MASK
-        (found,) = forward(
-            [
-                Rows(
-                    np.array(PROMPT), canvas, masked, 0, LENGTH, np.zeros((1, LENGTH, 1)), 0.0,
-                    look_ahead=False, statistics=True, label="a test", top_k=top_k, top_p=top_p,
-                    tempered=True,
-                )
-            ]
-        )  # fmt: skip
-        assert found.margin is not None
-        assert found.entropy is not None
-        score = {
-            "maskgit_plus": found.draws_logp[:, :, 0],
-            "topk_margin": found.margin,
-            "entropy": -found.entropy,
-        }[measure]
-        ranked = np.where(masked, -score, np.inf).argsort(kind="stable")[:, :count]
-        canvas = canvas.copy()
-        canvas[0, ranked] = found.draws[0, ranked, 0]
-    return canvas[0].tolist()
+def our_decode(model: Transformer, measure: str, **settings: object) -> list[int]:
+    whole = Model("random", model, ByteTokenizer(), frozenset())
+    chosen = Settings(
+        "baseline", gen_length=LENGTH, block_length=LENGTH, policy=measure, reveal="dream",
+        probabilities="sampled", **{"temperature": 0.0, **settings},
+    )  # fmt: skip
+    *seen, _ = s3dlm.stream(whole, QUESTION, settings=chosen, sample_id="a")
+    tokens: list[int] = seen[-1].tokens[0].tolist()
+    return tokens
 
 
-@pytest.mark.parametrize("measure", ["maskgit_plus", "topk_margin", "entropy"])
-@pytest.mark.parametrize("steps", [5, 24, 40])
+def both(measure: str, **options: object) -> tuple[list[int], list[int]]:
+    model = network()
+    names = {"alg_temp": "position_temperature"}
+    ours = our_decode(model, measure, **{names.get(k, k): v for k, v in options.items()})
+    rng = random_stream(0, "a")
+    prompt = ByteTokenizer().chat(QUESTION)
+    return ours, plain_decode(model, prompt, measure, rng, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("measure", ["low_confidence", "margin", "entropy"])
+@pytest.mark.parametrize("steps", [5, 16, 24])
 @pytest.mark.parametrize(("top_p", "top_k"), [(None, None), (None, 50), (0.8, None), (0.7, 5)])
 @torch.inference_mode()
 def test_greedy_equals_dreams_sampler(
     measure: str, steps: int, top_p: float | None, top_k: int | None
 ) -> None:
-    model = network()
-    expected = plain_decode(model, steps, measure, top_p, top_k)
-    assert our_decode(model, steps, measure, top_p, top_k) == expected
+    ours, expected = both(measure, steps=steps, top_p=top_p, top_k=top_k)
+    assert ours == expected
+
+
+@pytest.mark.parametrize("measure", ["low_confidence", "margin", "entropy"])
+@pytest.mark.parametrize("alg_temp", [0.0, 0.1])
+@pytest.mark.parametrize(("temperature", "top_p"), [(0.1, 0.9), (0.8, 0.9), (1.0, None)])
+@torch.inference_mode()
+def test_sampling_equals_dreams_sampler_with_the_same_random_numbers(
+    measure: str, alg_temp: float, temperature: float, top_p: float | None
+) -> None:
+    options = {"temperature": temperature, "top_p": top_p, "top_k": 50, "alg_temp": alg_temp}
+    ours, expected = both(measure, steps=12, **options)
+    assert ours == expected
+
+
+@torch.inference_mode()
+def test_the_options_change_something() -> None:
+    usual = both("entropy", steps=12, temperature=0.8)[0]
+    for change in ({"top_p": 0.5}, {"top_k": 2}, {"alg_temp": 0.5}):
+        assert both("entropy", steps=12, temperature=0.8, **change)[0] != usual
 
 
 def test_a_schedule_reveals_everything_once() -> None:
     for length in (1, 7, 64, 256):
         for steps in (1, 2, 16, 300):
-            counts = reveal_counts(length, steps)
-            assert len(counts) == steps
+            counts = dream_counts(length, steps)
+            assert 0 < len(counts) <= steps
+            assert min(counts) > 0
             assert sum(counts) == length
-    assert reveal_counts(64, 16)[:3] == [3, 4, 4]  # rounded down, so later steps reveal more
+    assert dream_counts(64, 16)[:3] == [3, 4, 4]  # rounded down, so later steps reveal more
 
 
 def test_filtered_samples_follow_the_filtered_distribution() -> None:
@@ -160,7 +197,8 @@ def test_guidance_moves_away_from_what_is_likely_without_the_prompt() -> None:
     canvas[1, 3] = 7
     request = Rows(
         np.array(PROMPT), canvas, canvas == MASK, 0, 8, np.zeros((2, 8, 1)), 0.0,
-        look_ahead=False, statistics=False, label="a test", guidance=1.5, suppressed=(9,),
+        look_ahead=False, statistics=False, label="a test",
+        sampling=Sampling(guidance=1.5, suppressed=(9,)),
     )  # fmt: skip
     (found,) = Forward(model)([request])
     for row in range(2):

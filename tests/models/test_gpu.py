@@ -18,7 +18,7 @@ from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.config import Experts
 from s3dlm.models.device import logits_room
-from s3dlm.models.forward import Forward, Prediction, Rows
+from s3dlm.models.forward import Forward, Prediction, Rows, Sampling
 from s3dlm.models.hf import TransformersModel
 from s3dlm.models.transformer import Transformer, TransformerConfig, check_attention
 from s3dlm.search.methods import METHODS
@@ -92,7 +92,12 @@ def test_the_pretend_gpu_refuses_what_a_gpu_refuses() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"temperature": 0.0}, {"temperature": 1.0, "top_k": 5, "top_p": 0.9}, {"guidance": 0.5}],
+    [
+        {},
+        {"temperature": 0.0},
+        {"temperature": 1.0, "sampling": Sampling(top_k=5, top_p=0.9)},
+        {"sampling": Sampling(guidance=0.5, withheld=(9,), suppressed=(7,))},
+    ],
     ids=["warm", "greedy", "filtered", "guided"],
 )
 def test_a_forward_pass_gives_the_same_and_waits_once(shape: str, options: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tests.fakes import fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 # Two blocks, so that a block's end is not the end; texts short enough for many runs.
-SMALL = {"gen_length": 24, "steps": 6, "block_length": 12, "temperature": 1.0, "lam": 8.0}
+SMALL = {"gen_length": 24, "steps": 6, "block_length": 12, "temperature": 0.9, "lam": 8.0}
 TEXTS = ("6+4=11. <answer>6+4<", "6*4=25. <answer>6*4<", "12+4=15 <answer>12-4<")
 VALUES: dict[str, list[object]] = {
     "particles": [7],
@@ -23,7 +23,7 @@ VALUES: dict[str, list[object]] = {
     "lam": [60.0],
     "verifier": ["plus"],
     "ess_threshold": [0.1, 0.95],
-    "budget": [9],
+    "budget": [9, 3],  # one answer takes six passes here
     "rounds": [0, 3],
     "hidden": [0.1],
     "temperature": [3.0],
@@ -33,6 +33,11 @@ VALUES: dict[str, list[object]] = {
     "reveal_threshold": [0.2],
     "reveal_factor": [3.0],
     "reveal_bound": [4.0],
+    "top_k": [2],
+    "top_p": [0.5],
+    "position_temperature": [1.0],
+    "guidance": [1.0],
+    "edit_threshold": [0.5],
     "seed": [1],
 }
 SEEDS = 40  # most pairs differ on the first

@@ -187,7 +187,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"budget": 10, "n": 8}, "budget"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
-        ({"top_p": 0.5}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),
         ({"seed": -1}, "seed"),
@@ -225,6 +225,12 @@ def test_neutral_values_of_openai_fields_are_accepted(live: Live) -> None:
         response_format={"type": "text"},
     )  # fmt: skip
     assert reply.choices[0].message.content == create(**ASK).choices[0].message.content
+
+
+def test_top_p_is_a_setting_of_decoding(live: Live) -> None:
+    create = live.client().chat.completions.create
+    alone = s3dlm.generate(fake_model(), QUESTION, settings=Settings(**SMALL, top_p=0.5))
+    assert create(**ASK, top_p=0.5).choices[0].message.content == alone.text
 
 
 def test_wrong_model(live: Live) -> None:

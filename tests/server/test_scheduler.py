@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -12,9 +13,11 @@ import openai
 import pytest
 
 import s3dlm
+from s3dlm.engine import Job
 from s3dlm.search.methods import METHODS
 from s3dlm.server.limits import Limits
 from s3dlm.settings import Settings, only_used
+from s3dlm.verifier.base import Score
 from tests.fakes import FakeDenoiser, fake_model
 from tests.server.held import held_model
 from tests.server.live import SMALL, Live, raw_post, serve_process, serving, wait_for
@@ -214,6 +217,80 @@ def test_a_foreign_verifier_changes_nothing_but_the_thread(live: Live) -> None:
             fake_model(), f"q{i}", settings=Settings(**SMALL), verifier=short if i % 2 else None
         )
         assert answer["choices"][0]["text"] == alone.text
+
+
+class Batched:
+    """A verifier that takes many texts at once and works only while its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate, self.calls = threading.Event(), list[set[str]]()
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return self.score_batch([prompt], [text], [confidence])[0]
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        self.calls.append(set(prompts))
+        assert self.gate.wait(60)
+        if "bad" in prompts:
+            raise ZeroDivisionError("secret")
+        return [Score(1 / (1 + len(text))) for text in texts]
+
+
+def test_searches_share_a_verifier_call_that_holds_nobody_else_up() -> None:
+    judge = Batched()
+    with (
+        serving(fake_model(), verifiers={"batched": judge}) as live,
+        live.http() as http,
+        concurrent.futures.ThreadPoolExecutor(4) as pool,
+    ):
+
+        def ask(question: str) -> concurrent.futures.Future[httpx.Response]:
+            given = body(question, verifier="batched")
+            return pool.submit(http.post, "/v1/completions", json=given)
+
+        first = ask("q0")
+        wait_for(lambda: len(judge.calls) == 1)  # it is at work, and waits
+        later = [ask("q1"), ask("q2"), ask("bad")]
+        scheduler = live.service.scheduler
+        wait_for(lambda: sum(bool(o.unscored) for o in scheduler._batcher.running.values()) == 4)
+        assert http.post("/v1/completions", json=body("others")).status_code == 200
+        assert len(judge.calls) == 1
+        judge.gate.set()
+        answers = [one.result() for one in (first, *later)]
+        live.wait_until_idle()
+    assert {"q1", "q2", "bad"} <= judge.calls[1]  # those that came meanwhile shared the next call
+    assert answers[-1].json()["error"]["code"] == "verifier_failed"
+    for number, answer in enumerate(answers[:-1]):
+        alone = s3dlm.generate(
+            fake_model(), f"q{number}", settings=Settings(**SMALL), verifier=judge
+        )
+        assert answer.json()["choices"][0]["text"] == alone.text
+
+
+def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
+    judge = Batched()
+    limits = Limits(verifier_seconds=120, seconds=120)
+    with (
+        serving(fake_model(), limits=limits, verifiers={"batched": judge}) as live,
+        live.http() as http,
+        concurrent.futures.ThreadPoolExecutor(2) as pool,
+    ):
+        batcher = live.service.scheduler._batcher
+        stays = pool.submit(http.post, "/v1/completions", json=body("q", verifier="batched"))
+        wait_for(lambda: len(judge.calls) == 1)
+        leaves = live.service.scheduler.submit(
+            [Job("left", None, Settings(**SMALL), verifier=judge)], lambda *_: None, watched=False
+        )
+        wait_for(lambda: sum(bool(one.unscored) for one in batcher.running.values()) == 2)
+        live.service.scheduler.cancel(leaves)
+        wait_for(lambda: len(batcher.running) == 1)
+        judge.gate.set()
+        assert stays.result().status_code == 200
+        live.wait_until_idle()
+        assert (batcher.stuck, batcher.calls) == (0, {})
+    assert not any("left" in prompts for prompts in judge.calls)
 
 
 def test_a_model_that_fails_is_told_without_a_traceback() -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import s3dlm
+from s3dlm.evaluation.run import evaluate
+from s3dlm.models.defaults import Defaults
 from s3dlm.server import declared
 from s3dlm.trace import read_trace
 from s3dlm.viewer.page import standalone
+from tests.evaluation.small_run import small_model, small_plan, write_task
 from tests.fakes import fake_model
 from tests.server.live import Live, serving
 
@@ -109,7 +113,17 @@ def test_run_step_and_scrub(page: Any, server: Live) -> None:
     page.locator(".toggle", has_text="All children").locator("input").check()
     assert page.locator(".particle").count() == 8
     assert page.locator(".particle.dead").count() == 8 - len(set(step["survivor"]))
+    changed = changing([json.loads(line) for line in lines[1:-1]])
+    assert page.locator(".node").count() == 8 * changed < 8 * 14
+    assert page.locator(".folded").inner_text().startswith(f"{changed} of 14 steps changed")
+    page.get_by_label("Every step").check()
     assert page.locator(".node").count() == 8 * 14
+
+
+def changing(steps: list[Any]) -> int:
+    """Steps after which some particle has no heir or several; the first always counts."""
+    parents = [[step["parent"][child] for child in step["survivor"]] for step in steps]
+    return 1 + sum(len(set(some)) < len(some) for some in parents[1:])
 
 
 def test_the_particle_under_the_pointer_is_explained(page: Any, server: Live) -> None:
@@ -223,11 +237,12 @@ def test_fits_every_width(browser: Any, server: Live, scheme: str) -> None:
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     for width in (1600, 1000, 820, 700, 360):
         page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
-        page.wait_for_function(
-            "(() => { const tree = document.querySelector('.genealogy').getBoundingClientRect();"
-            " return tree.left >= 0 && tree.right <= innerWidth; })()"
-        )
+        # Redrawn in the next frame; the page's policy forbids what wait_for_function would do.
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        box = page.locator(".genealogy").first.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
     page.get_by_role("button", name="Switch between light and dark").click()
     assert page.evaluate("document.documentElement.dataset.theme") != scheme
     context.close()
@@ -247,11 +262,103 @@ def test_a_refusal_is_shown(browser: Any, server: Live) -> None:
     page = browser.new_page()
     page.goto(server.url)
     page.fill("#prompt", "x")
-    page.locator("summary").click()
+    page.locator("summary", has_text="Settings").click()
     page.locator("input[name=steps]").fill("500")
     page.get_by_role("button", name="Search").click()
-    page.get_by_role("alert").filter(has_text="steps=500").first.wait_for()
+    page.get_by_role("alert").filter(has_text="The search failed: steps=500").wait_for()
+    assert page.locator("svg.chart:visible, svg.genealogy:visible, .transport:visible").count() == 0
     page.close()
+
+
+def test_another_method_loads_its_own_settings(page: Any) -> None:
+    own = {"*": SETTINGS, "tilting": {"temperature": 1.5}}
+    model = replace(fake_model(), defaults=Defaults("tiny", ("countdown",), own))
+    with serving(model, defaults={}) as live:
+        page.goto(live.url)
+        page.locator("summary", has_text="Settings").click()
+        page.locator("input[name=lam]").fill("3")
+        page.get_by_label("Method", exact=True).select_option("tilting")
+        page.locator("input[name=temperature][placeholder='1.5']").wait_for()
+        page.get_by_label("Method", exact=True).select_option("s3")
+        assert page.locator("input[name=lam]").input_value() == ""
+        page.locator("input[name=temperature][placeholder='0.7']").wait_for()
+
+
+def test_a_link_repeats_a_search_and_the_history_knows_it(page: Any, server: Live) -> None:
+    ask(page, server, **{"Compare with": "best_of_k"})
+    finished(page, 2)
+    finals, link = page.locator(".final").all_inner_texts(), page.url
+    page.goto("about:blank")
+    page.goto(link)
+    finished(page, 2)
+    assert page.locator(".final").all_inner_texts() == finals
+    assert page.locator("#prompt").input_value() == QUESTION
+    page.goto("about:blank")
+    page.goto(server.url)
+    page.locator("summary", has_text="History").click()
+    page.locator(".menu a", has_text="s3 | best_of_k").click()
+    finished(page, 2)
+    assert page.locator(".final").all_inner_texts() == finals
+
+
+def test_hover_prompt_gold_and_grade_of_a_recorded_run(page: Any, tmp_path: Path) -> None:
+    task = write_task(tmp_path, 2)
+    run = tmp_path / "first"
+    evaluate(small_model(), small_plan(task, ("best_of_k", "s3"), (0,), traces=2), run)
+    with serving(fake_model(), defaults=SETTINGS, runs=[run]) as live:
+        page.goto(live.url)
+        page.locator("summary", has_text="Recorded (4)").click()
+        page.get_by_label("Find a recorded search").fill("problem 1.")
+        assert page.locator(".rows li").count() == 2
+        page.locator(".rows .beside").first.click()
+        finished(page, 2)
+        assert page.url.count("first%2F") == 2
+        traces = sorted((run / "traces").glob("*-problems-0001.jsonl"))
+        shown = {panel.locator("h2").inner_text(): panel.locator(".graded").inner_text()
+                 for panel in page.locator(".panel").all()}  # fmt: skip
+        for trace in traces:
+            header = json.loads(trace.read_text().splitlines()[0])
+            words = shown[header["settings"]["method"]]
+            assert words.startswith("✓ right" if header["correct"] == 1 else "✗ wrong")
+            assert header["correct"] == 1 or "gold [[6,4,12],36]" in words
+        title = page.locator(".canvas .t").first.get_attribute("title")
+        assert re.fullmatch(r"revealed with probability \d+ %", title)
+        page.locator(".prompt summary").first.click()
+        assert "Problem 1. Target" in page.locator(".prompt pre").first.inner_text()
+        with live.http() as http:
+            assert len(http.get("/v1/traces").json()) == 4
+            assert http.get("/v1/traces/first/../../samples").status_code == 404
+            assert http.get("/v1/traces/..%2f..%2fetc%2fpasswd").status_code == 404
+
+
+def test_p_correct_is_shown_where_a_trace_has_it(page: Any, server: Live, tmp_path: Path) -> None:
+    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
+    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
+    with server.http() as http:
+        *lines, last = http.post("/v1/search", json=body).text.splitlines()
+    lines.append(json.dumps({**json.loads(last), "p_correct": 0.83}))
+    path.write_text("\n".join(lines) + "\n")
+    out.write_text(standalone([path]), encoding="utf-8")
+    page.goto(out.as_uri())
+    finished(page)
+    assert "probably right: 83 %" in page.locator(".graded").inner_text()
+
+
+def test_charts_of_a_standalone_page_fill_their_columns(
+    page: Any, server: Live, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
+    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
+    with server.http() as http:
+        path.write_bytes(http.post("/v1/search", json=body).content)
+    out.write_text(standalone([path]), encoding="utf-8")
+    page.goto(out.as_uri())
+    page.locator(".votes").wait_for()
+    for number in range(3):
+        chart, column = page.locator(".chart").nth(number), page.locator(".small").nth(number)
+        assert float(chart.get_attribute("width")) == pytest.approx(
+            column.bounding_box()["width"], abs=2
+        )
 
 
 def test_a_budget_bounds_the_search_and_the_page_says_why_it_stopped(
@@ -259,7 +366,7 @@ def test_a_budget_bounds_the_search_and_the_page_says_why_it_stopped(
 ) -> None:
     page.goto(server.url)
     page.fill("#prompt", QUESTION)
-    page.locator("summary").click()
+    page.locator("summary", has_text="Settings").click()
     page.locator("input[name=budget]").fill("20")
     page.get_by_role("button", name="Search").click()
     finished(page)
@@ -270,7 +377,7 @@ def test_the_form_has_every_setting_of_the_method(page: Any, server: Live, tmp_p
     """The form is made from the declarations, and only what is filled in is sent."""
     page.goto(server.url)
     page.fill("#prompt", QUESTION)
-    page.locator("summary").click()
+    page.locator("summary", has_text="Settings").click()
     names = {one.name for one in declared.declarations()} - {"method"}
     assert {one.get_attribute("name") for one in page.locator("details [name]").all()} == names
     page.get_by_label("Cadence", exact=True).select_option("block")
@@ -294,7 +401,7 @@ def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> 
     page.fill("#prompt", QUESTION)
     page.get_by_label("Method", exact=True).select_option("best")
     page.get_by_label("Compare with", exact=True).select_option("best_of_k")
-    page.locator("summary").click()
+    page.locator("summary", has_text="Settings").click()
     page.locator("input[name=lam]").fill("3")
     page.locator("input[name=seed]").fill("1")
     asked: list[Any] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from s3dlm.errors import SettingsError
+from s3dlm.loading import load_model
 from s3dlm.options import UnsafeCode, lists_from_pairs, values_of, with_setting_lists
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def reproduce_command(
     sweep_problems: Annotated[
         int,
         typer.Option(help="Problems per task for the sweeps over N, b and block length; 0: none."),
-    ] = 100,
+    ] = 200,
     data: Data = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run. Default: runs/reproduce-MODEL.")
@@ -281,9 +282,8 @@ def demo_command(
     """
     from s3dlm.evaluation import demo, report
     from s3dlm.evaluation import plan as plans
-    from s3dlm.models.registry import load
 
-    loaded = load(model)
+    loaded = load_model(model)
     defaults = plans.defaults_of(loaded)
     typer.echo("1. One search, step by step.\n")
     result = demo.show(loaded, defaults)
@@ -332,13 +332,12 @@ def prepare(
     """
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.defaults import defaults_of
-    from s3dlm.models.registry import load
 
     style = defaults_of(model).prompt_style
     found = load_problems(tasks, style, **which)
     runner: Any
     if ray is None:
-        runner = load(model, device=device, dtype=dtype)
+        runner = load_model(model, device=device, dtype=dtype)
         if runner.defaults.prompt_style != style:  # a model of another package may have its own
             found = load_problems(tasks, runner.defaults.prompt_style, **which)
     else:

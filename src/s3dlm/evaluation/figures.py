@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from s3dlm.errors import MissingExtraError
+from s3dlm.evaluation.compute_figure import log_ticks
 from s3dlm.evaluation.records import write_atomic, writing
 from s3dlm.evaluation.series import Table
 
@@ -124,9 +125,11 @@ def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
                 rows.sort(key=lambda row: cast("float", row["nfe"]))
                 name = f"{label}, b = {branching}" if len(branchings) > 1 else label
                 _with_error(axis, rows, "nfe", label, name, number)
-        axis.set_xscale("log", base=2)
+        axis.set_xscale("log")
         axis.set_xlabel("NFE per problem")
+        axis.set_xticks(log_ticks(*axis.get_xlim()))
         axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(plt.NullLocator())
     axes[0][0].set_ylabel("accuracy (%)")
     _legend(figure, axes)
     return figure
@@ -258,6 +261,34 @@ def _density_quality(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
     return figure
 
 
+def _sampling_search(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+    """Rows: samples without search, survivors of s3; the same axes, so that the shift is seen."""
+    figure, axes, tasks = _panels(plt, table, titles, rows=2, sharex="col", sharey="col")
+    for column, task in enumerate(tasks):
+        for axis, how, colour in zip(
+            axes[:, column], ("direct", "s3"), ("#0072B2", "#D55E00"), strict=True
+        ):
+            rows = table.where(task=task, how=how)
+            density, score, right = (_column(rows, n) for n in ("log_density", "score", "correct"))
+            faces = [colour if one == 1 else "none" for one in right]
+            axis.scatter(
+                density, score, s=12, facecolors=faces, edgecolors=colour, linewidths=0.6, alpha=0.5
+            )
+            axis.plot(
+                density.mean(),
+                score.mean(),
+                "X",
+                color="black",
+                markersize=8,
+                markeredgecolor="white",
+            )
+            axis.set_ylim(-0.03, 1.03)
+        axes[1][column].set_xlabel("log-density per token")
+    axes[0][0].set_ylabel("without search: score")
+    axes[1][0].set_ylabel("s3: score")
+    return figure
+
+
 def _bars(axis: Any, edges: np.ndarray, x: np.ndarray, weight: np.ndarray, fill: str) -> None:
     share, _ = np.histogram(x, edges, weights=weight)
     axis.stairs(share / share.sum(), edges, fill=True, color=fill, alpha=0.75)
@@ -328,6 +359,7 @@ PAINTERS: Mapping[str, Painter] = {
     "score_density": _score_density,
     "score_heat": _score_heat,
     "density_quality": _density_quality,
+    "sampling_search": _sampling_search,
     "best_of_k_bound": _bound,
     "reliability": _reliability,
 }

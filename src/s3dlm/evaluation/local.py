@@ -71,8 +71,9 @@ class _Trace:
             )
         self.lines.append(self.encoder.event(event))
 
-    def finish(self, result: Result) -> None:
+    def finish(self, result: Result, gold: object, correct: float) -> None:
         self.add(result)
+        self.lines[0] |= {"gold": gold, "correct": correct}
         write_atomic(self.path, "".join(to_line(line).decode() for line in self.lines))
 
 
@@ -136,12 +137,13 @@ class LocalRunner:
     def _finish(
         self, condition: Condition, sample: Sample, seed: int, watch: _Watch, result: Result
     ) -> Record | Failure:
-        if watch.trace is not None:
-            watch.trace.finish(result)
         try:
-            return self._record(condition, sample, seed, watch, result)
+            record = self._record(condition, sample, seed, watch, result)
         except Exception as error:  # whatever a text does to grading concerns this sample alone
             return _failure(condition, sample, seed, error)
+        if watch.trace is not None:
+            watch.trace.finish(result, sample.gold, record.correct)
+        return record
 
     def _cached(self, gigabytes: float) -> Model:
         if self.cached is None:

@@ -11,14 +11,23 @@ import base64
 import html
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
+from s3dlm.evaluation import series
+from s3dlm.evaluation.compute_figure import accuracy_over_nfe
 from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, title_of
+from s3dlm.search.step import Step
+from s3dlm.trace import read_trace
 
+SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
+FRONTIER = "accuracy_nfe"  # drawn by the page itself, first
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 NAMES = {  # section names in the navigation bar
@@ -28,6 +37,7 @@ NAMES = {  # section names in the navigation bar
     "paper": "Paper",
     "paper_cost": "Paper's cost",
     "cost": "Cost",
+    "block_cost": "Cost by block",
     "search": "Search",
     "sweep": "N and b",
     "accuracy_nfe": "Compute",
@@ -36,6 +46,7 @@ NAMES = {  # section names in the navigation bar
     "score_density": "Scores",
     "score_heat": "Heat map",
     "density_quality": "Density",
+    "sampling_search": "Sampling and search",
     "best_of_k_bound": "Bound",
     "in_fit": "Fitted on",
     "probability": "Probability",
@@ -59,9 +70,12 @@ def render(
     target: Path,
 ) -> str:
     """The whole page, to be written to `target`; `figures` are (key, title, caption, SVG text)."""
+    figures = [figure for figure in figures if figure[0] != FRONTIER]
     first = [grid for grid in grids if not grid.late]
     last = [grid for grid in grids if grid.late]
+    compute = _frontier(run)
     anchors = [
+        *([(FRONTIER, NAMES[FRONTIER])] if compute else []),
         *((grid.key, NAMES.get(grid.key, grid.key)) for grid in first),
         *((f"figure-{key}", NAMES.get(key, key)) for key, _, _, _ in figures),
         *((grid.key, NAMES.get(grid.key, grid.key)) for grid in last),
@@ -70,6 +84,7 @@ def render(
     ]
     links = "".join(f'<li><a href="#{key}">{_text(name)}</a></li>' for key, name in anchors)
     body = [
+        compute,
         *(_table(grid) for grid in first),
         *(_figure(*figure) for figure in figures),
         *(_table(grid) for grid in last),
@@ -80,14 +95,29 @@ def render(
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f"<title>{_text(title)}</title><style>{_asset('report.css')}</style></head>\n<body>"
         f'<header><h1>{_text(title)}</h1><div class="verdict">{sentences}</div></header>'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>{"".join(body)}</main>'
         f'<footer class="soft">Made by <code>s3dlm report</code> from {_text(str(_count(run)))} '
-        "records; the data of every figure is beside it as CSV.</footer>"
+        "records.</footer>"
         f'<script type="application/json" id="data">{_embedded(_problems(run, target))}</script>'
         f"<script>{_asset('report.js')}</script></body></html>\n"
+    )
+
+
+def _frontier(run: Evaluation) -> str:
+    drawn = accuracy_over_nfe(
+        series.accuracy_nfe(run), {task: title_of(task) for task in run.tasks}
+    )
+    if not drawn:
+        return ""
+    return (
+        f'<section id="{FRONTIER}"><h2>Accuracy against compute</h2><figure>{drawn}<figcaption>'
+        "Up and to the left is better. NFE: forward passes per problem. Bars are 95 % intervals over "
+        "the problems that all points of a panel share; the number of particles N grows along a line."
+        "</figcaption></figure></section>"
     )
 
 
@@ -136,8 +166,8 @@ def _figure(key: str, title: str, caption: str, svg: str) -> str:
     source = base64.b64encode(svg.encode()).decode()
     return (
         f'<section id="figure-{key}"><h2>{_text(title)}</h2><figure>'
-        f'<img alt="{_text(title)}" src="data:image/svg+xml;base64,{source}">'
-        f"<figcaption>{_text(caption)}</figcaption></figure></section>"
+        f'<div class="scroll"><img alt="{_text(title)}" src="data:image/svg+xml;base64,{source}">'
+        f"</div><figcaption>{_text(caption)}</figcaption></figure></section>"
     )
 
 
@@ -166,7 +196,7 @@ def _browser(run: Evaluation, reference: str) -> str:
         '<option value="solved">solved by all methods</option></select></label>'
         f'<label>First method<select id="first">{choose(next((label for label in reversed(labels) if label != reference), ""))}</select></label>'
         f'<label>Second method<select id="second">{choose(reference)}</select></label>'
-        '<label>Search<input id="words" type="search" placeholder="words in the question"></label>'
+        '<label>Search<input id="words" type="search" placeholder="question, answer or output"></label>'
         '<button id="back" type="button">Previous</button><button id="next" type="button">Next</button>'
         '</div><p class="soft" id="found" aria-live="polite"></p><div id="problem-list"></div>'
         "</section>"
@@ -185,7 +215,8 @@ def _problems(run: Evaluation, target: Path) -> dict[str, object]:
     for task in run.tasks:
         rows: dict[str, list[dict[str, object]]] = {s.id: [] for s in run.samples[task]}
         for label, condition in run.main(task).items():
-            for sample, found in _by_sample(run, condition, target).items():
+            few = {sample.id for sample in run.samples[task][:SURVIVORS_OF]}
+            for sample, found in _by_sample(run, condition, target, few).items():
                 rows[sample].append({"label": label, **found})
         listed += [
             {"task": task, "id": s.id, "question": s.question, "gold": _gold(s.gold), "rows": r}
@@ -196,22 +227,51 @@ def _problems(run: Evaluation, target: Path) -> dict[str, object]:
     return {"problems": listed, "titles": titles, "seeds": list(run.manifest.seeds)}
 
 
-def _by_sample(run: Evaluation, condition: Condition, target: Path) -> dict[str, dict[str, object]]:
+def _by_sample(
+    run: Evaluation, condition: Condition, target: Path, with_texts: Collection[str]
+) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     for record in sorted(run.records[condition], key=lambda r: r.seed):
         if record.sample in found:
             found[record.sample]["grades"] += [record.correct]  # type: ignore[operator]
             continue
-        trace = _trace(run.folders[condition], f"{condition.spec}-{record.sample}", target)
+        name = f"{condition.spec}-{record.sample}"
+        trace = _trace(run.folders[condition], name, target)
         found[record.sample] = {
             "grades": [record.correct],
             "answer": record.answer,
             "text": record.text,
-            "votes": ", ".join(one.answer or "none" for one in record.survivors),
+            "survivors": _survivors(record, record.sample in with_texts),
             "p_correct": record.p_correct,
             "trace": trace,
+            "story": _story(run.folders[condition] / "traces" / f"{name}.jsonl"),
         }
     return found
+
+
+def _survivors(record: Record, with_texts: bool) -> list[list[object]]:
+    """[number of equal ones, answer, score, text], most frequent first."""
+    kinds: dict[tuple[str | None, str], list[object]] = {}
+    for one in record.survivors:
+        text = one.text if with_texts else ""
+        row = kinds.setdefault((one.answer, text), [0, one.answer, one.score, text])
+        row[0] = int(str(row[0])) + 1
+    return sorted(kinds.values(), key=lambda row: -int(str(row[0])))
+
+
+def _story(path: Path) -> list[list[object]]:
+    """A recorded search in short: [step, score, text] whenever the leading look-ahead changed."""
+    if not path.is_file():
+        return []
+    trace, told = read_trace(path), list[list[object]]()
+    for step in trace:
+        if not isinstance(step, Step) or np.isnan(step.score).all():
+            continue
+        best = int(np.nanargmax(step.score))
+        text = "".join(trace.pieces.get(token, "·") for token in step.clean[best].tolist())
+        if not told or told[-1][2] != text:
+            told.append([step.index + 1, round(float(step.score[best]), 3), text])
+    return told
 
 
 def _trace(folder: Path, name: str, target: Path) -> str | None:

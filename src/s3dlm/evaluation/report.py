@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,12 @@ CAPTIONS: dict[str, tuple[str, str]] = {
         "Samples without search, ordered by the model's log-density. Top: where the model puts its "
         "mass. Middle: mean verifier score and accuracy there. Bottom: the target tilted by "
         "exp(λ·score) within each problem, and the base (dashed).",
+    ),
+    "sampling_search": (
+        "Sampling without search and with s3",
+        "Figure 1(d) and 1(e): each point is a finished text, at its log-density per token and its "
+        "verifier score; filled points are right. Top: samples without search. Bottom: survivors of s3. "
+        "The cross is the mean.",
     ),
     "best_of_k_bound": (
         "Best of K against its bound",
@@ -156,6 +163,7 @@ def _draw(
         series.score_density(run, samples),
         series.score_heat(run),
         series.density_quality(run, samples),
+        series.sampling_search(run, samples, score, mark),
         series.bound(run, samples),
         probability.reliability(sure),
     ]
@@ -293,10 +301,24 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
         "([how](protocols.md#tuning)) and are listed at the end.",
         *comparisons.verdict(run, against),
         *in_fit.warnings(in_fit.in_fit(run)),
+        *_pictures(folder, path),
         *(markdown_table(grid) for grid in grids),
         "## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")
+
+
+def _pictures(folder: Path, path: Path) -> list[str]:
+    """The figures of the run's report, copied beside the page that shows them."""
+    shown = []
+    for key, (name, caption) in CAPTIONS.items():
+        drawn = folder / "figures" / f"{key}.png"
+        if drawn.is_file():
+            own = path.parent / "images" / f"{path.stem}-{key}.png"
+            own.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(drawn, own)
+            shown.append(f"## {name}\n\n![{name}](images/{own.name})\n\n{caption}")
+    return shown
 
 
 def _reduced(run: Evaluation) -> list[str]:

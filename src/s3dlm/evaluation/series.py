@@ -183,9 +183,15 @@ def score_heat(run: Evaluation) -> Table:
     return Table("score_heat", ("task", "step", "score", "share"), tuple(rows))
 
 
-def direct(run: Evaluation, task: str, score: Score, mark: Mark) -> list[Direct]:
-    """The survivors of best-of-K (of the baseline if that was not run), scored and graded."""
-    condition = run.main(task).get("best_of_k") or run.main(task).get("baseline")
+def direct(
+    run: Evaluation,
+    task: str,
+    score: Score,
+    mark: Mark,
+    labels: Sequence[str] = ("best_of_k", "baseline"),
+) -> list[Direct]:
+    """The survivors of the first of these methods that was run, scored and graded."""
+    condition = next((run.main(task)[one] for one in labels if one in run.main(task)), None)
     problems = {sample.id: sample for sample in run.samples[task]}
     found = []
     for record in run.records[condition] if condition else ():
@@ -210,6 +216,29 @@ def density_quality(run: Evaluation, samples: Samples) -> Table:
                 rows.append((task, problem, *what, 1 / len(some), float(weight)))
     columns = ("task", "problem", "log_density", "score", "correct", "base", "tilted")
     return Table("density_quality", columns, tuple(rows))
+
+
+def sampling_search(run: Evaluation, samples: Samples, score: Score, mark: Mark) -> Table:
+    """Where samples without search end up, and where those of s3 do: Figure 1(d) and 1(e)."""
+    rows: list[tuple[object, ...]] = []
+    for task in run.tasks:
+        searched = direct(run, task, score, mark, ("s3",))
+        for how, some in (("direct", samples[task]), ("s3", searched)) if searched else ():
+            rows += [(task, how, one.log_density, one.score, one.correct) for one in some]
+    return Table("sampling_search", ("task", "how", "log_density", "score", "correct"), tuple(rows))
+
+
+def block_cells(run: Evaluation) -> list[tuple[Condition, Cell]]:
+    """Every point of a sweep over block lengths, by task, block length and method."""
+    found = list(_on_common_problems(run, list(_sweep(run, "block_length"))))
+    lengths = {label: {c.settings.block_length for c, _ in found if c.label == label}
+               for label in run.labels()}  # fmt: skip
+    order = [*run.tasks, *run.labels()]
+    swept = [(c, cell) for c, cell in found if len(lengths[c.label]) > 1]
+    return sorted(
+        swept,
+        key=lambda p: (order.index(p[0].task), p[0].settings.block_length, order.index(p[0].label)),
+    )
 
 
 def bound(run: Evaluation, samples: Samples) -> Table:

@@ -200,6 +200,30 @@ def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
     return Grid("sweep", title, columns, rows, note, late=True)
 
 
+def block_cost(run: Evaluation) -> Grid:
+    """Table 4: tokens and latency by block length; the paper's beside ours in the paper's setting."""
+    points = series.block_cells(run)
+    whole = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
+    same = bool(whole) and all(paper.same_setting(run.manifest.model, c.settings) for c in whole)
+    rows = []
+    for condition, cell in points:
+        length, label = condition.settings.block_length, condition.label
+        ours = (number(cell.answer_tokens), number(cell.latency, 1), number(cell.wall, 1))
+        printed = paper.BLOCK_COST.get(condition.task, {}).get(length, {}).get(label)
+        beside = tuple(number(v, 2) for v in printed) if printed else ("–", "–", "–")
+        where = (title_of(condition.task), str(length), label, percent(cell.accuracy))
+        rows.append((*where, *ours, str(cell.timed), *(beside if same else ())))
+    columns = ("Task", "Block length", "Method", "Accuracy [95 %]", "Answer tokens")
+    full = (*columns, "Total latency (s)", "Wall time (s)", "Timed")
+    theirs = ("Tokens, paper", "Latency (s), paper", "Wall time (s), paper") if same else ()
+    note = (
+        "As Table 3, for every block length of the run, on the problems that all of them share. Total "
+        "latency is that of the timed samples."
+    )
+    return Grid("block_cost", "Tokens and latency by block length (Table 4)", (*full, *theirs),
+                tuple(rows), note, late=True)  # fmt: skip
+
+
 def beside_paper(run: Evaluation) -> list[Grid]:
     """The paper's Tables 1 to 3 beside ours; nothing unless model and settings are the paper's."""
     s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
@@ -250,6 +274,7 @@ def all_tables(run: Evaluation, compared: Grid) -> list[Grid]:
         ablation(run),
         *beside_paper(run),
         cost(run),
+        block_cost(run),
         search_figures(run),
         *([swept] if swept else []),
     ]

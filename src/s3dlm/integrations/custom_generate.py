@@ -202,7 +202,8 @@ def _drain(
             if hasattr(streamer, "put_draft"):
                 streamer.put_draft(value=_draft(event, model.end_ids))
         else:
-            found[index] = _chosen(model, last.pop(index), event), event
+            length = jobs[index].settings.gen_length
+            found[index] = _chosen(model, last.pop(index), event)[:length], event
     canvas = torch.stack([found[index][0] for index in range(len(jobs))])
     if streamer is not None:
         streamer.put(canvas)

@@ -24,8 +24,9 @@ class Denoiser(Protocol):
     """Tokens in, logits out, and the id that stands for "not yet known".
 
     A denoiser may also have: `device` (else CPU), `tokens_at_once` (the largest batch), `causal_block`
-    (blocks of this size, counted from the start of the row, do not see later ones) and
-    `text_vocabulary` (ids from here on are never predicted).
+    (blocks of this size, counted from the start of the row, do not see later ones), `shift` (a position
+    is predicted by the features of the one before it) and `text_vocabulary` (ids from here on are
+    never predicted).
     """
 
     mask_id: int

@@ -24,7 +24,7 @@ class Defaults:
     """A model's own recommendations."""
 
     prompt_style: str = "d1"
-    tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa")
+    tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By method name, by "task:NAME", and under "*" for all."""
 

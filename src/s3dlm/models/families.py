@@ -196,38 +196,45 @@ DREAM = Family(
     mask_tokens=("<|mask|>",), mask_id=151666, shift=True, qkv_bias=True, context=2048,
     examples="Dream 7B, Dream-Coder, DiffuCoder",
     parity="definition written out in tests/models/checkpoints.py",
+    sampler="Dream's",
 )  # fmt: skip
 A2D_QWEN3 = Family(
     "A2D Qwen3", ("a2d-qwen3",), read, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|mask|>",), qk_norm=True,
     examples="Qwen3-0.6B-diffusion-mdlm", parity="Qwen3 of transformers, without causal mask",
+    sampler="LLaDA's (mdlm), dllm's (bd3lm, prompts of whole blocks)",
 )  # fmt: skip
 A2D_QWEN2 = Family(
     "A2D Qwen2", ("a2d-qwen2",), read, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|mask|>",), qkv_bias=True,
     examples="Qwen2.5-Coder-0.5B-Instruct-diffusion-mdlm",
     parity="Qwen2 of transformers, without causal mask",
+    sampler="LLaDA's (mdlm), dllm's (bd3lm, prompts of whole blocks)",
 )  # fmt: skip
 A2D_LLAMA = Family(
     "A2D Llama", ("a2d-llama",), read, LLAMA_NAMES, ("<|end_of_text|>", "<|eot_id|>"),
     mask_tokens=("<|mask|>",),
     examples="Llama-shaped conversions", parity="Llama of transformers, without causal mask",
+    sampler="LLaDA's (mdlm), dllm's (bd3lm, prompts of whole blocks)",
 )  # fmt: skip
 SDAR = Family(
     "SDAR", ("sdar",), read, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|MASK|>",), mask_id=151669, block=4, qk_norm=True,
     examples="SDAR 1.7B–8B, TraDo", parity="Qwen3 of transformers, with a block mask",
+    sampler="SDAR's",
 )  # fmt: skip
 SDAR_MOE = Family(
     "SDAR-MoE", ("sdar_moe",), read, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|MASK|>",), mask_id=151669, block=4, qk_norm=True,
     examples="SDAR 30B-A3B", parity="Qwen3-MoE of transformers, with a block mask",
+    sampler="SDAR's",
 )  # fmt: skip
 FAST_DLLM_V2 = Family(
     "Fast-dLLM v2", ("fast_dllm_qwen", "fastdllmv2"), read, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("|<MASK>|", "<|mask|>"), mask_id=151665, block=32, shift=True, qkv_bias=True,
     architectures=("Fast_dLLM_QwenForCausalLM",),
     examples="Fast-dLLM v2 1.5B, 7B", parity="Qwen2 of transformers, with a block mask",
+    sampler="Fast-dLLM v2's",
 )  # fmt: skip
 ILLADA = Family(
     "iLLaDA", ("illada",), read, LLAMA_NAMES, ("<|endoftext|>", "<|eot_id|>"),
@@ -244,6 +251,7 @@ LLADA2 = Family(
     ("<|endoftext|>", "<|role_end|>"), mask_tokens=("<|mask|>",), mask_id=156895, block=32,
     qk_norm=True, architectures=("LLaDA2MoeModelLM",),
     examples="LLaDA2.0, LLaDA2.1 mini and flash", parity="expected values of the authors' network",
+    sampler="LLaDA2's, with the edits of 2.1, on a dense network",
 )  # fmt: skip
 
 FAMILIES: tuple[Family, ...] = (

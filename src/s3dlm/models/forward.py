@@ -23,11 +23,12 @@ from torch import Tensor
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
 from s3dlm.models.device import Clock, free_memory, logits_room, to_host
-from s3dlm.models.packing import LENGTH_MULTIPLE, Part, Place, batches, groups, halves
+from s3dlm.models.packing import LENGTH_MULTIPLE, Part, Place, batches, groups, halves, rows_of
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
+from s3dlm.models.packing import Sampling as Sampling
 from s3dlm.models.prefix import PrefixCache
-from s3dlm.models.sampling import restrict, shift
+from s3dlm.models.sampling import Shifted, restrict, shift
 from s3dlm.models.transformer import Transformer
 
 MOST_TOKENS = 16384  # of one forward pass, padding included, unless the denoiser states its own
@@ -73,9 +74,22 @@ class Forward:
         if self.prefixes is not None:
             self.prefixes.begin(requests)
         mixed = bool(getattr(self.denoiser, "takes_padding", True))
-        for batch in batches(requests, self.max_tokens, mixed=mixed):
-            self._run(requests, results, batch)
+        # Guided rows are run whole, twice; a batch holds either only such rows or none.
+        for guided in (False, True):
+            lengths = {
+                index: self._run_length(index, one)
+                for index, one in enumerate(requests)
+                if bool(one.sampling.guidance) == guided
+            }
+            for batch in batches(requests, lengths, self.max_tokens, mixed=mixed):
+                self._run(requests, results, batch)
         return results
+
+    def _run_length(self, index: int, request: Rows) -> int:
+        """How many positions are run of a row of a request, at most."""
+        if self.prefixes is None or request.sampling.guidance:
+            return request.length
+        return self.prefixes.run_length(index, len(request.canvas))
 
     def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: list[Part]) -> None:
         """One batch; if memory runs out, in two halves, and later batches stay that small."""
@@ -107,12 +121,18 @@ class Forward:
         self, requests: Sequence[Rows], results: list[Prediction], batch: list[Part]
     ) -> list[tuple[Place, list[NDArray[Any]]]]:
         """Everything that is wanted of a batch, on the host, after one transfer."""
-        features = self._encode(requests, batch)
-        width, flat = features.shape[1], features.flatten(0, 1)
-        plain = None
-        if any(requests[part.request].guidance for part in batch):
+        guided = requests[batch[0].request].sampling.guidance > 0
+        plain, known = None, None
+        if guided:
+            features = self._encode(requests, batch)
             plain = self._encode(requests, batch, without_prompt=True).flatten(0, 1)
-        found = groups(requests, results, batch, width)
+        elif self.prefixes is not None:
+            with self.clock:
+                features, known = self.prefixes.encode(rows_of(batch))
+        else:
+            features = self._encode(requests, batch)
+        width, flat = features.shape[1], features.flatten(0, 1)
+        found = groups(requests, results, batch, width, known)
         waiting = [self._read(places, flat, plain, sampled) for sampled, places in found]
         arrays = to_host(waiting)
         self.clock.settle()
@@ -133,10 +153,6 @@ class Forward:
         if self.on_cpu:  # where padding to a multiple makes a row's bits its own
             width = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
             width = max(longest, min(width, self.denoiser.context))
-        if self.prefixes is not None and not without_prompt:
-            rows = [(part.request, row) for part in batch for row in range(part.start, part.stop)]
-            with self.clock:
-                return self.prefixes.encode(rows, width)
         tokens, keys = self._tokens(requests, batch, width, without_prompt)
         seen = torch.from_numpy(keys).to(self.device) if self.on_cpu or not keys.all() else None
         tensor = torch.from_numpy(tokens).to(self.device)
@@ -184,38 +200,48 @@ class Forward:
         self, features: Tensor, plain: Tensor | None, uniforms: Tensor | None, request: Rows
     ) -> list[Tensor]:
         """Largest logit, best token, its log-probability; where sampled, draws and statistics."""
+        sampling = request.sampling
         temperature = 0.0 if uniforms is None else request.temperature
-        logits = self._logits(features, plain, request)
-        if uniforms is not None and request.filtered:
-            largest, logits = _clamped(logits)
-            logits = restrict(logits, temperature, request.top_k, request.top_p)
-            shifted = shift(logits, 1.0 if temperature else 0.0, self.cache_rows)
-        elif self.on_cpu:
-            shifted = shift(logits, temperature, self.cache_rows)
-            largest = shifted.largest
-            if float(largest.abs().max()) > LOGIT_LIMIT:  # seldom, so never in advance
-                _, logits = _clamped(self._logits(features, plain, request))
-                shifted = shift(logits, temperature, self.cache_rows)
-        else:
-            largest, logits = _clamped(logits)
-            shifted = shift(logits, temperature, self.cache_rows)
+        drawn_from = 0.0 if sampling.filtered else temperature
+        largest, shifted = self._shift(features, plain, sampling, drawn_from)
         read = [largest, shifted.best, shifted.best_logp]
         if uniforms is not None:
-            tokens = shifted.sample(uniforms)
-            read += [tokens, shifted.logp(tokens)]
+            drawn = shifted
+            if sampling.filtered:
+                allowed = restrict(shifted.logits, temperature, sampling.top_k, sampling.top_p)
+                drawn = shift(allowed, 1.0 if temperature else 0.0, self.cache_rows)
+            tokens = drawn.sample(uniforms)
+            reported = drawn if sampling.tempered else shifted
+            read += [tokens, reported.logp(tokens)]
             if request.statistics:
-                read += shifted.statistics(self.cache_rows)
+                read += reported.statistics(self.cache_rows)
+            if sampling.withheld:
+                waiting = torch.tensor([sampling.withheld], device=tokens.device)
+                read.append(reported.logp(waiting.expand(len(tokens), -1)).exp().sum(1))
         return read
 
-    def _logits(self, features: Tensor, plain: Tensor | None, request: Rows) -> Tensor:
+    def _shift(
+        self, features: Tensor, plain: Tensor | None, sampling: Sampling, temperature: float
+    ) -> tuple[Tensor, Shifted]:
+        """Each row's largest logit, and the logits within the paper's limits, read once."""
+        logits = self._logits(features, plain, sampling)
+        if self.on_cpu:
+            shifted = shift(logits, temperature, self.cache_rows)
+            if float(shifted.largest.abs().max()) <= LOGIT_LIMIT:
+                return shifted.largest, shifted
+            logits = self._logits(features, plain, sampling)  # seldom, so never in advance
+        largest, logits = _clamped(logits)
+        return largest, shift(logits, temperature, self.cache_rows)
+
+    def _logits(self, features: Tensor, plain: Tensor | None, sampling: Sampling) -> Tensor:
         """The head's logits; the mask, ids that are no text and suppressed ids never win."""
         with self.clock:
             logits = self.head(features).float()
-            if plain is not None and request.guidance:
+            if plain is not None:
                 logits = logits.clone()  # the head may write the second pass into the same memory
                 without = self.head(plain).float()
-                logits = without + (request.guidance + 1) * (logits - without)
-        for unwanted in (self.denoiser.mask_id, *request.suppressed):
+                logits = without + (sampling.guidance + 1) * (logits - without)
+        for unwanted in (self.denoiser.mask_id, *sampling.suppressed):
             logits.select(1, unwanted).fill_(-torch.inf)
         text = getattr(self.denoiser, "text_vocabulary", None)
         if text is not None:

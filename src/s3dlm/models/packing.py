@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,26 @@ Floats = NDArray[np.float64]
 
 LENGTH_MULTIPLE = 16  # lengths are compared in steps of this
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How logits are changed before tokens are drawn; by default, not at all."""
+
+    top_k: int | None = None  # draw among the k best tokens only
+    top_p: float | None = None  # draw among the best tokens that hold this much probability
+    tempered: bool = False  # report the probabilities of what is drawn from, as Dream does
+    guidance: float = 0.0  # classifier-free guidance; above 0 a row costs two forward passes
+    suppressed: tuple[int, ...] = ()  # ids that are never predicted
+    withheld: tuple[int, ...] = ()  # ids whose probability is reported, so that they can wait
+
+    @property
+    def filtered(self) -> bool:
+        """Whether tokens are drawn from something else than the tempered logits."""
+        return self.tempered or self.top_k is not None or self.top_p is not None
+
+
+PLAIN = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +50,8 @@ class Rows:
     look_ahead: bool  # whether positions outside the open block are predicted too
     statistics: bool  # whether margin and entropy are needed
     label: str  # names the prompt and step in errors
-    top_k: int | None = None  # sample among the k best tokens only
-    top_p: float | None = None  # sample among the best tokens that hold this much probability
-    tempered: bool = False  # temper reported probabilities too, as Dream does
-    suppressed: tuple[int, ...] = field(default=())  # ids that are never predicted
-    guidance: float = 0.0  # classifier-free guidance; above 0 a row costs two forward passes
+    sampling: Sampling = PLAIN
+    fixed: Ints | None = None  # (rows,) what lies before this never changes; None: `start`
 
     @property
     def starts(self) -> Ints:
@@ -47,11 +64,6 @@ class Rows:
         stops = np.broadcast_to(np.asarray(self.stop), len(self.canvas))
         inside: NDArray[np.bool_] = (place >= self.starts[:, None]) & (place < stops[:, None])
         return inside
-
-    @property
-    def filtered(self) -> bool:
-        """Whether reported probabilities are those of the distribution that is sampled."""
-        return self.tempered or self.top_k is not None or self.top_p is not None
 
     @property
     def length(self) -> int:
@@ -69,6 +81,7 @@ class Prediction:
     draws_logp: Floats  # (rows, block, draws) their log-probability, untempered unless asked for
     margin: Floats | None = None  # (rows, block)
     entropy: Floats | None = None  # (rows, block)
+    withheld: Floats | None = None  # (rows, block) probability of the ids that wait, together
 
     @classmethod
     def empty(cls, request: Rows) -> Prediction:
@@ -81,6 +94,7 @@ class Prediction:
             draws_logp=np.zeros(block),
             margin=np.zeros(block[:2]) if wanted else None,
             entropy=np.zeros(block[:2]) if wanted else None,
+            withheld=np.zeros(block[:2]) if request.sampling.withheld else None,
         )
 
 
@@ -119,36 +133,38 @@ class Place:
             draws = result.draws.shape[2]
             result.draws.reshape(-1, draws)[self.block] = read[2]
             result.draws_logp.reshape(-1, draws)[self.block] = read[3]
-        if result.margin is not None and result.entropy is not None and len(read) > 4:
-            result.margin.reshape(-1)[self.block] = read[4]
-            result.entropy.reshape(-1)[self.block] = read[5]
+        known = (one for one in (result.margin, result.entropy, result.withheld) if one is not None)
+        for statistic, values in zip(known, read[4:], strict=False):  # none where nothing is drawn
+            statistic.reshape(-1)[self.block] = values
 
 
 def batches(
-    requests: Sequence[Rows], max_tokens: int, *, mixed: bool = True
+    requests: Sequence[Rows], lengths: Mapping[int, int], max_tokens: int, *, mixed: bool = True
 ) -> Iterator[list[Part]]:
-    """Parts of similar padded length, together at most `max_tokens`, the longest rows first;
-    unless `mixed`, all rows of a batch have one length."""
-    order = sorted(range(len(requests)), key=lambda index: -requests[index].length)
+    """Parts of the requests that have a length here, of similar padded length, together at most
+    `max_tokens`, the longest rows first; unless `mixed`, all rows of a batch have one length."""
     batch: list[Part] = []
     width = room = exact = 0
-    for index in order:
+    for index in sorted(lengths, key=lambda index: -lengths[index]):
         start, stop = 0, requests[index].canvas.shape[0]
-        length = -(-requests[index].length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        length = -(-lengths[index] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         while start < stop:
-            differs = length < PADDING_LIMIT * width or not (
-                mixed or exact == requests[index].length
-            )
+            differs = length < PADDING_LIMIT * width or not (mixed or exact == lengths[index])
             if batch and (room < 1 or differs):
                 yield batch
                 batch = []
             if not batch:
-                exact, width, room = requests[index].length, length, max(1, max_tokens // length)
+                exact, width, room = lengths[index], length, max(1, max_tokens // length)
             taken = min(room, stop - start)
             batch.append(Part(index, start, start + taken))
             start, room = start + taken, room - taken
     if batch:
         yield batch
+
+
+def rows_of(batch: Sequence[Part]) -> list[tuple[int, int]]:
+    """Every row of a batch, by request and row."""
+    return [(part.request, row) for part in batch for row in range(part.start, part.stop)]
 
 
 def halves(batch: Sequence[Part]) -> tuple[list[Part], list[Part]]:
@@ -167,15 +183,22 @@ def halves(batch: Sequence[Part]) -> tuple[list[Part], list[Part]]:
 
 
 def groups(
-    requests: Sequence[Rows], results: Sequence[Prediction], batch: Sequence[Part], width: int
+    requests: Sequence[Rows],
+    results: Sequence[Prediction],
+    batch: Sequence[Part],
+    width: int,
+    known: Ints | None = None,
 ) -> list[tuple[bool, list[Place]]]:
-    """Wanted places that can be read together: (sampled, places)."""
+    """Wanted places that can be read together: (sampled, places). The features of a row begin behind
+    its first `known` positions (rows of the batch,)."""
     found: dict[tuple[object, ...], list[Place]] = {}
     first = 0
     for part in batch:
         request, result = requests[part.request], results[part.request]
+        missing = np.zeros(part.count, np.int64) if known is None else known[first:][: part.count]
+        begin = (np.arange(part.count) + first) * width - missing
         for sampled in (True, False) if request.look_ahead else (True,):
-            place = _wanted(request, result, part, first, width, sampled)
+            place = _wanted(request, result, part, begin, sampled)
             if place.feature.size:
                 found.setdefault(_kind(request, sampled), []).append(place)
         first += part.count
@@ -183,18 +206,16 @@ def groups(
 
 
 def _kind(request: Rows, sampled: bool) -> tuple[object, ...]:
-    shared = (request.suppressed, request.guidance)
+    sampling = request.sampling
     if not sampled:
-        return (False, *shared)
-    filters = (request.top_k, request.top_p, request.tempered)
+        return (False, sampling.suppressed, sampling.guidance)
     draws = request.uniforms.shape[2]
-    return (True, *shared, *filters, request.temperature, draws, request.statistics)
+    return (True, sampling, request.temperature, draws, request.statistics)
 
 
-def _wanted(
-    request: Rows, result: Prediction, part: Part, first: int, width: int, sampled: bool
-) -> Place:
-    """Masked positions of the open block, or those outside it."""
+def _wanted(request: Rows, result: Prediction, part: Part, begin: Ints, sampled: bool) -> Place:
+    """Masked positions of the open block, or those outside it; `begin` (rows of the part,) is where
+    the features of each row would begin, if all of them were there."""
     chosen = request.masked & (request.is_in_block() == sampled)
     rows, position = chosen[part.start : part.stop].nonzero()
     row, length = rows + part.start, request.canvas.shape[1]
@@ -203,5 +224,5 @@ def _wanted(
         result,
         row * length + position,
         row * request.uniforms.shape[1] + position - request.starts[row],
-        (rows + first) * width + position + request.prompt.size,
+        begin[rows] + position + request.prompt.size,
     )

@@ -92,9 +92,10 @@ class PrefixCache:
         for index, request in enumerate(requests):
             entries = self._entries(request.prompt)
             for row, canvas in enumerate(request.canvas):
-                start = int(request.starts[row])
+                start = int(request.starts[row] if request.fixed is None else request.fixed[row])
                 start = 0 if request.masked[row, :start].any() else start
-                self.rows[index, row] = self._row(entries, request.prompt, canvas, start)
+                stop = self._stop(request, row)
+                self.rows[index, row] = self._row(entries, request.prompt, canvas[:stop], start)
         asked: dict[int, set[Key]] = {}
         for one in self.rows.values():
             asked.setdefault(id(one.entries), set()).add(one.key)
@@ -108,32 +109,51 @@ class PrefixCache:
             found = self.searches[id(prompt)] = _Entries(weakref.ref(prompt))
         return found
 
+    def _stop(self, request: Rows, row: int) -> int:
+        """What of a canvas is run: in a block-causal model nothing behind the block of the last
+        wanted position, because it changes nothing."""
+        length, before = int(request.canvas.shape[1]), int(request.prompt.size)
+        block = self.network.causal_block
+        (wanted,) = np.nonzero(request.masked[row])
+        if block is None or not wanted.size:
+            return length
+        return min(length, (before + int(wanted[-1])) // block * block + block - before)
+
     def _row(self, entries: _Entries, prompt: np.ndarray, canvas: np.ndarray, start: int) -> _Row:
+        cut = self.network.prefix_end(prompt.size + start)
+        if self.network.causal_block is not None:
+            start = max(0, cut - prompt.size)  # parts of one block share its prefix
         key = (start, canvas[:start].tobytes())
         entry = entries.kept.get(key)
         if entry is None and self.network.causal_block is not None:
             entry = entries.longest(canvas, start)
-        cut = self.network.prefix_end(prompt.size + start)
         return _Row(entries, key, np.concatenate((prompt, canvas)), cut, entry)
 
-    def encode(self, places: Sequence[tuple[int, int]], width: int) -> Tensor:
-        """Features (rows, width, …) of rows named by request and row; zero where they are known."""
+    def run_length(self, request: int, count: int) -> int:
+        """The most positions that are run of any of the first `count` rows of a request."""
+        rows = (self.rows[request, row] for row in range(count))
+        return max(row.tokens.size - row.known for row in rows)
+
+    def encode(self, places: Sequence[tuple[int, int]]) -> tuple[Tensor, np.ndarray]:
+        """Features (rows, width, …) of rows named by request and row, from the first position that
+        is not known; and how many positions are known of each."""
         rows = [self.rows[place] for place in places]
         groups: dict[int, list[int]] = {}
         for index, row in enumerate(rows):
-            groups.setdefault(0 if row.entry is None else row.entry.layers.shape[3], []).append(
-                index
-            )
+            past = 0 if row.entry is None else row.entry.layers.shape[3]
+            groups.setdefault(past, []).append(index)
+        width = max(row.tokens.size - row.known for row in rows)
         features: Tensor | None = None
         for group in groups.values():
-            chosen = [rows[index] for index in group]
-            found = self._run(chosen)
-            if features is None:
+            found = self._run([rows[index] for index in group])
+            if len(groups) == 1:
+                features = found
+            elif features is None:
                 features = found.new_zeros(len(rows), width, found.shape[2])
-            for index, row, one in zip(group, chosen, found, strict=True):
-                features[index, row.known : row.tokens.size] = one[: row.tokens.size - row.known]
+            if len(groups) > 1:
+                features[group, : found.shape[1]] = found
         assert features is not None
-        return features
+        return features, np.array([row.known for row in rows])
 
     def _run(self, rows: list[_Row]) -> Tensor:
         """Rows whose entries have one padded length; new prefixes leave their keys and values."""
@@ -152,7 +172,10 @@ class PrefixCache:
         entries = [row.entry for row in rows if row.entry is not None]
         if not entries:
             return None
-        stacked = torch.stack([entry.layers for entry in entries], dim=2)
+        if all(entry is entries[0] for entry in entries):  # as with one search's first block
+            stacked = entries[0].layers.unsqueeze(2).expand(-1, -1, len(entries), -1, -1, -1)
+        else:
+            stacked = torch.stack([entry.layers for entry in entries], dim=2)
         lengths = torch.tensor([entry.length for entry in entries], device=self.network.device)
         padded = any(entry.length < stacked.shape[4] for entry in entries)
         return Past(stacked, lengths, padded)

@@ -78,7 +78,7 @@ class FamilyRow:
     attention: str
     mask_id: str  # where it comes from
     support: str
-    proven: str  # what our logits were compared with
+    proven: str  # what our logits were compared with, and whose decoding ours equals
     examples: str
 
 
@@ -91,7 +91,7 @@ def families() -> list[FamilyRow]:
             family.attention,
             mask_id_source(family),
             "native",
-            f"logits: {family.parity}" + ("" if family.checked else "; tensor names are assumed"),
+            _proven(family),
             family.examples,
         )
         for family in FAMILIES
@@ -102,10 +102,15 @@ def families() -> list[FamilyRow]:
         "bidirectional",
         "config.json, else tokenizer",
         "transformers",
-        "logits: transformers itself; checked at load; real weights run",
+        "logits: transformers itself, checked at load; greedy decoding: LLaDA's; real weights run",
         "BERT, RoBERTa, ModernBERT and their chat versions",
     )
     return [*rows, masked]
+
+
+def _proven(family: Family) -> str:
+    assumed = "" if family.checked else "; tensor names are assumed"
+    return f"logits: {family.parity}; greedy decoding: {family.sampler}{assumed}"
 
 
 def known() -> list[Known]:

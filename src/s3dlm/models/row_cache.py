@@ -24,6 +24,8 @@ class RowCache:
         self.context = denoiser.context
         self.device = getattr(denoiser, "device", torch.device("cpu"))
         self.text_vocabulary = getattr(denoiser, "text_vocabulary", None)
+        self.causal_block = getattr(denoiser, "causal_block", None)
+        self.shift = getattr(denoiser, "shift", False)
         self.bytes = self.asked = self.encoded = 0
         self._kept: dict[bytes, Tensor] = {}
 

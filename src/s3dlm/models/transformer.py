@@ -59,7 +59,7 @@ class Transformer(nn.Module):
         self.config = config
         self.mask_id, self.vocabulary = config.mask_id, config.vocabulary
         self.context, self.causal_block = config.context, config.causal_block
-        self.text_vocabulary = config.text_vocabulary
+        self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
         self.attention = attention
         self.prefix_cache = config.causal_block is not None  # exact there; see prefix.py
         # Normal numbers, its usual first weights, would import PyTorch's compiler on the meta device.

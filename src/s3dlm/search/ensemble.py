@@ -101,6 +101,7 @@ def _resting(step: Step) -> Step:
         tokens=step.tokens[kept],
         logp=step.logp[kept],
         clean=step.clean[kept],
+        clean_logp=step.clean_logp[kept],
         parent=np.arange(kept.size),
         score=step.score[kept],
         parts=[step.parts[one] for one in kept.tolist()],
@@ -123,6 +124,7 @@ def _merge_steps(steps: Sequence[Step]) -> Step:
         tokens=np.concatenate([step.tokens for step in steps]),
         logp=np.concatenate([step.logp for step in steps]),
         clean=np.concatenate([step.clean for step in steps]),
+        clean_logp=np.concatenate([step.clean_logp for step in steps]),
         parent=np.concatenate(
             [step.parent + first for step, first in zip(steps, parents, strict=False)]
         ),

@@ -1,7 +1,7 @@
 """Algorithm 1, once for all methods: expand → predict → score → weigh → resample.
 
-`search` is a generator that owns no model. It yields a request whenever it needs a prediction and is
-sent the answer; it yields a `Step` after every denoising step, which nobody can change; it returns
+`search` is a generator that owns no model. It yields a request whenever it needs a prediction, or the
+scores of a verifier that takes many texts at once, and is sent the answer; it yields a `Step` after every denoising step, which nobody can change; it returns
 the `Outcome`. Whoever drives it (engine.py) may run many searches side by side in one forward pass.
 
 The look-ahead pass on a child is the pass it is next expanded from, so a step costs at most N·b
@@ -57,7 +57,7 @@ def search(
     At the limit of forward passes, or at a score that is enough, the look-ahead is the answer.
     """
     particles = yield from _begin(process, scorer, method, start, rng)
-    nfe, nfe_logical = particles.prediction.nfe, 1
+    nfe, nfe_logical = particles.prediction.nfe, process.passes
     blocks = 0
     for t in range(process.steps):
         before, blocks = blocks, process.blocks_done(particles.canvas.tokens)
@@ -71,7 +71,9 @@ def search(
         now = _Moment.of(t, process, method, children, acts=acts)
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
         clean = process.look_ahead(children.canvas, prediction)
-        scores = scorer(clean, str(now)) if now.scored else Scores.missing(len(children))
+        scores = Scores.missing(len(children))
+        if now.scored:
+            scores = yield from scorer.ask(clean, str(now))
         log_weight, lineage = _weigh(method, children, scores, now)
         enough = scorer.is_enough(scores.total)
         if enough:
@@ -79,7 +81,8 @@ def search(
         else:
             kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
         yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
-        nfe, nfe_logical = nfe + prediction.nfe, nfe_logical + len(particles) * branching
+        nfe += prediction.nfe
+        nfe_logical += len(particles) * branching * process.passes
         particles = _survive(children, prediction, scores, lineage, kept)
         if now.last or enough:
             break
@@ -103,7 +106,7 @@ def _reveal_best(children: Children, clean: CleanText, scores: Scores) -> Kept:
 def _price(process: Process, canvas: Canvas) -> int:
     """Forward passes that a prediction of these canvases takes."""
     first, _ = distinct(canvas.tokens)
-    return int(process.is_open(canvas.tokens[first]).sum())
+    return int(process.is_open(canvas.tokens[first]).sum()) * process.passes
 
 
 def _cut(
@@ -120,7 +123,7 @@ def _cut(
     count, text = len(particles), Canvas(clean.tokens, clean.logp)
     scores = Scores.missing(count)
     if method.scored != "never":
-        scores = scorer(clean, "the end of the budget")
+        scores = yield from scorer.ask(clean, "the end of the budget")
     children = Children(
         text,
         np.arange(count),
@@ -184,7 +187,8 @@ def _begin(
     prediction = yield from _predict(process, canvas, 0, rng)
     score = np.full(len(canvas.tokens), np.nan)
     if method.scored == "every step":
-        score = scorer(process.look_ahead(canvas, prediction), "the first look-ahead").total
+        clean = process.look_ahead(canvas, prediction)
+        score = (yield from scorer.ask(clean, "the first look-ahead")).total
     return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.fresh(score))
 
 
@@ -196,10 +200,10 @@ def _follow(children: Children, pinned: Canvas) -> None:
 def _predict(
     process: Process, canvas: Canvas, step: int, rng: np.random.Generator
 ) -> Generator[Any, Any, Prediction]:
-    """One forward pass per distinct canvas that is not finished."""
+    """One prediction per distinct canvas that is not finished."""
     first, kind = distinct(canvas.tokens)
     open_ = process.is_open(canvas.tokens[first])
-    nfe = int(open_.sum())
+    nfe = int(open_.sum()) * process.passes
     if not nfe:
         return Prediction(None, np.full(kind.size, -1), 0)
     row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)

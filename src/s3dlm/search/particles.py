@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.verifier.base import Spans
+from s3dlm.verifier.base import Spans as Spans
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -54,6 +54,11 @@ class Process(Protocol):
     @property
     def adaptive(self) -> bool:
         """Whether every canvas is filled at its own pace, and not by a schedule."""
+        ...
+
+    @property
+    def passes(self) -> int:
+        """Forward passes that the prediction of one canvas takes."""
         ...
 
     def ends_block(self, step: int) -> bool:

@@ -36,7 +36,7 @@ def run_method(
     price = math.ceil(population.nfe / len(population.particles))
     seat = np.arange(len(population.particles))  # where each text stood in the last step
     for number in range(1, _most_rounds(method) + 1):
-        population = _judged(population, scorer, method)
+        population = yield from _judged(population, scorer, method)
         left = math.inf if method.budget is None else method.budget - population.nfe
         if population.stopped != FINISHED or left < LEAST or _undoubted(population, method):
             break
@@ -70,11 +70,11 @@ def _most_rounds(method: Method) -> int:
     return (method.rounds or method.budget or 0) if method.has_rounds else 0
 
 
-def _judged(population: Outcome, scorer: Scorer, method: Method) -> Outcome:
+def _judged(population: Outcome, scorer: Scorer, method: Method) -> Generator[Any, Any, Outcome]:
     """The population with the scores that a move needs, and whether they are enough."""
     moves = method.hiding in BY_DOUBT or (method.hiding != "all" and method.keep in SCORED_KEEPS)
     if moves and np.isnan(population.scores.total).any():
-        scores = scorer(population.clean, "a move")
+        scores = yield from scorer.ask(population.clean, "a move")
         particles = replace(population.particles, score=scores.total)
         population = replace(population, scores=scores, particles=particles)
     if scorer.is_enough(population.scores.total):
@@ -124,7 +124,7 @@ def _round(
         again = yield from _from_seats(running, seat[origin])
         kept = origin
         if again.stopped != SATISFIED:
-            kept = _kept(population, again, origin, method, scorer, rng)
+            kept = yield from _kept(population, again, origin, method, scorer, rng)
     if again.stopped == SATISFIED:  # its one text is the answer
         kept = before + np.arange(len(again.particles))
     both = merge_outcomes([population, again])
@@ -139,9 +139,9 @@ def _kept(
     method: Method,
     scorer: Scorer,
     rng: np.random.Generator,
-) -> Ints:
+) -> Generator[Any, Any, Ints]:
     """Which texts go on, among those before and those after the move."""
-    again = _judged(again, scorer, method)
+    again = yield from _judged(again, scorer, method)
     moved = Moved(
         population.scores.total,
         again.scores.total,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,6 +59,7 @@ class Scorer:
     seconds: float = 0.0
     texts: dict[bytes, str] = field(default_factory=dict)
     scores: dict[Key, Score] = field(default_factory=dict)
+    looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
     rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
     batched: BatchVerifier | None = None  # the verifier, if it takes many texts at once
@@ -83,11 +84,24 @@ class Scorer:
     def __call__(self, clean: CleanText, where: str) -> Scores:
         """Scores of clean texts; `where` names the moment in an error."""
         started = time.perf_counter()
-        texts = map(self.text, clean.tokens)
-        keys = list(zip(texts, clean.confidence.tolist(), strict=True))
+        keys = self._keys(clean)
+        self.looks |= {key[0]: clean.take(np.array([row])) for row, key in enumerate(keys)}
         self._learn(dict.fromkeys(keys), where)
         self.seconds += time.perf_counter() - started
         return Scores.of([self.scores[key] for key in keys])
+
+    def ask(self, clean: CleanText, where: str) -> Generator[Unscored, None, Scores]:
+        """As calling it, but a verifier that takes many texts at once is left to whoever drives the
+        search, who may add the texts of others."""
+        if self.batched is not None:
+            fresh = self._fresh([*dict.fromkeys(self._keys(clean))])
+            if fresh:
+                yield Unscored(self, fresh, where)
+        return self(clean, where)
+
+    def _keys(self, clean: CleanText) -> list[Key]:
+        texts = map(self.text, clean.tokens)
+        return list(zip(texts, clean.confidence.tolist(), strict=True))
 
     def score_text(self, text: str, confidence: float) -> float:
         """The score of one text, outside a step."""
@@ -99,16 +113,24 @@ class Scorer:
     def _learn(self, keys: Iterable[Key], where: str) -> None:
         """Scores of all that is new among these, each text read once if that is enough."""
         new = [key for key in keys if key not in self.scores]
-        if self.rescoring is None:
-            fresh = new
-        else:
-            unread = {key[0]: key for key in reversed(new) if key[0] not in self.read}
-            fresh = list(unread.values())[::-1]
-        for key, score in zip(fresh, self._verify_all(fresh, where), strict=True):
-            self.scores[key] = self.read[key[0]] = score
+        fresh = self._fresh(new)
+        self.learn(dict(zip(fresh, self._verify_all(fresh, where), strict=True)))
         for key in new:
             if key not in self.scores and self.rescoring is not None:
                 self.scores[key] = self.rescoring.rescore(self.read[key[0]], key[1])
+
+    def _fresh(self, keys: Sequence[Key]) -> list[Key]:
+        """Those that the verifier must see: of a text at several confidences one, if that is enough."""
+        new = [key for key in keys if key not in self.scores]
+        if self.rescoring is None:
+            return new
+        unread = {key[0]: key for key in reversed(new) if key[0] not in self.read}
+        return list(unread.values())[::-1]
+
+    def learn(self, scores: Mapping[Key, Score]) -> None:
+        """Remember the verifier's scores."""
+        for key, score in scores.items():
+            self.scores[key] = self.read[key[0]] = score
 
     def best(self) -> dict[str, tuple[Score, float]]:
         """Every text scored so far with its highest score and the confidence it had then."""
@@ -120,24 +142,26 @@ class Scorer:
 
     def _verify_all(self, keys: Sequence[Key], where: str) -> list[Score]:
         """One call for all texts where the verifier offers that, else one for each."""
+        rows = [(self.question, *key) for key in keys]
         if self.batched is not None and len(keys) > 1:
-            return self._verify(keys, where)
-        return [self._verify([key], where)[0] for key in keys]
+            return self.verified(rows, where)
+        return [self.verified([row], where)[0] for row in rows]
 
-    def _verify(self, keys: Sequence[Key], where: str) -> list[Score]:
+    def verified(self, rows: Sequence[tuple[str, str, float]], where: str) -> list[Score]:
+        """The verifier's scores of rows (question, text, confidence), checked."""
         culprit = getattr(self.verifier, "name", type(self.verifier).__name__)
-        place = f"{where}, prompt {self.label}; the text was {keys[0][0][:80]!r}"
+        place = f"{where}, prompt {self.label}; the text was {rows[0][1][:80]!r}"
         try:
-            scores = self._call(keys)
+            scores = self._call(rows)
         except VerifierError as error:
             raise VerifierError(f"{error}; at {place}") from error
         except Exception as error:
             raise VerifierError(
                 f"verifier {culprit!r} raised {type(error).__name__}: {error} at {place}"
             ) from error
-        if len(scores) != len(keys):
+        if len(scores) != len(rows):
             raise VerifierError(
-                f"verifier {culprit!r} returned {len(scores)} scores for {len(keys)} texts at {place}"
+                f"verifier {culprit!r} returned {len(scores)} scores for {len(rows)} texts at {place}"
             )
         for score in scores:
             if not (math.isfinite(score.total) and 0.0 <= score.total <= 1.0):
@@ -147,8 +171,16 @@ class Scorer:
                 )
         return scores
 
-    def _call(self, keys: Sequence[Key]) -> list[Score]:
-        if self.batched is None or len(keys) == 1:
-            return [self.verifier.score(self.question, *key) for key in keys]
-        texts, confidences = zip(*keys, strict=True)
-        return self.batched.score_batch([self.question] * len(keys), texts, confidences)
+    def _call(self, rows: Sequence[tuple[str, str, float]]) -> list[Score]:
+        if self.batched is None or len(rows) == 1:
+            return [self.verifier.score(*row) for row in rows]
+        return self.batched.score_batch(*zip(*rows, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """Texts that a search needs scores of before it can go on; see verify.py."""
+
+    scorer: Scorer
+    keys: Sequence[Key]  # texts and confidences
+    where: str  # names the moment in an error

@@ -28,6 +28,7 @@ class Step:
     tokens: Ints  # (children, length)
     logp: Floats  # (children, length) of each known token when it became known
     clean: Ints  # (children, length) the look-ahead
+    clean_logp: Floats  # (children, length) of its tokens, revealed or only predicted
     parent: Ints  # (children,) index into the previous step's survivors; −1: none of them
     score: Floats  # (children,) NaN where nothing was scored
     parts: list[Mapping[str, float]]  # of each child's score
@@ -60,6 +61,7 @@ class Step:
             tokens=children.canvas.tokens,
             logp=children.canvas.logp,
             clean=clean.tokens,
+            clean_logp=clean.logp,
             parent=children.parent,
             score=scores.total,
             parts=scores.parts,

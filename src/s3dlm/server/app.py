@@ -6,18 +6,26 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
+from importlib.metadata import version as package
+from platform import python_version
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 
 from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
-from s3dlm.server import openai, parse, service
+from s3dlm.server import openai, parse, reference, service
 from s3dlm.server.declared import method_name, most_nfe
 from s3dlm.server.errors import ApiError, as_api_error, malformed
 from s3dlm.server.middleware import Middleware
@@ -33,6 +41,7 @@ from s3dlm.server.schemas import (
     ModelList,
     OpenAIRequest,
     SearchRequest,
+    Version,
 )
 from s3dlm.server.service import Service
 from s3dlm.server.watch import Watch, unless_gone
@@ -41,7 +50,7 @@ from s3dlm.viewer.page import CONTENT_POLICY, viewer_files
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse}
-    for status in (400, 401, 403, 404, 405, 408, 413, 415, 429, 500, 503, 504)
+    for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 500, 503, 504)
 }
 TEXT = {"schema": {"type": "string"}}
 EVENT_STREAM: dict[str, Any] = {"text/event-stream": {"schema": {}}}
@@ -64,7 +73,7 @@ def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) 
         version=__version__,
         summary="Inference-time search for diffusion language models behind an OpenAI-compatible API.",
         lifespan=lifespan,
-        docs_url=None,  # the interactive pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's own page loads scripts from elsewhere
         redoc_url=None,
     )
     app.state.service = shared
@@ -101,21 +110,22 @@ def _service(request: Request) -> Service:
 
 @router.get("/v1/models", response_model=ModelList)
 async def models(request: Request) -> dict[str, Any]:
-    """The one model that is served."""
-    return {"object": "list", "data": [_card(_service(request))]}
+    """The model that is served, under each of its names."""
+    shared = _service(request)
+    return {"object": "list", "data": [_card(shared, name) for name in shared.names]}
 
 
 @router.get("/v1/models/{name:path}", response_model=ModelCard)
 async def one_model(name: str, request: Request) -> dict[str, Any]:
     """The card of the served model."""
     shared = _service(request)
-    if name != shared.name:
+    if name not in shared.names:
         raise ApiError(404, f"the model {name[:80]!r} does not exist here", code="model_not_found")
-    return _card(shared)
+    return _card(shared, name)
 
 
-def _card(shared: Service) -> dict[str, Any]:
-    return {"id": shared.name, "object": "model", "created": shared.created, "owned_by": "s3dlm"}
+def _card(shared: Service, name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": shared.created, "owned_by": "s3dlm"}
 
 
 @router.post(
@@ -125,8 +135,8 @@ def _card(shared: Service) -> dict[str, Any]:
 )
 async def chat(body: ChatRequest, request: Request) -> Response:
     """Answer a conversation."""
-    parsed = parse.chat(_service(request), body)
-    return await _reply(request, body, parsed, chat=True)
+    service = parse.named(_service(request), body.model)
+    return await _reply(request, service, body, parse.chat(service, body), chat=True)
 
 
 @router.post(
@@ -136,13 +146,14 @@ async def chat(body: ChatRequest, request: Request) -> Response:
 )
 async def completion(body: CompletionRequest, request: Request) -> Response:
     """Answer one prompt or several, each as a user's message."""
-    parsed = parse.completion(_service(request), body)
-    return await _reply(request, body, parsed, chat=False)
+    service = parse.named(_service(request), body.model)
+    return await _reply(request, service, body, parse.completion(service, body), chat=False)
 
 
-async def _reply(request: Request, body: OpenAIRequest, parsed: Parsed, *, chat: bool) -> Response:
-    shared = _service(request)
-    reply = openai.Reply(shared, parsed, chat, body.n or 1)
+async def _reply(
+    request: Request, service: Service, body: OpenAIRequest, parsed: Parsed, *, chat: bool
+) -> Response:
+    reply = openai.Reply(service, parsed, chat, body.n or 1)
     _note(request, parsed)
     watch = _watch(request, parsed, watched=bool(body.stream))
     if not body.stream:
@@ -160,7 +171,7 @@ async def _reply(request: Request, body: OpenAIRequest, parsed: Parsed, *, chat:
 @router.post("/v1/search", response_class=StreamingResponse, responses={200: {"content": TRACE}})
 async def search(body: SearchRequest, request: Request) -> Response:
     """Stream one search: a header, one event per denoising step, the result."""
-    shared = _service(request)
+    shared = parse.named(_service(request), body.model)
     parsed = parse.search(shared, body)
     _note(request, parsed)
     watch = _watch(request, parsed, watched=True)
@@ -254,8 +265,37 @@ async def options(request: Request) -> dict[str, Any]:
 @router.post("/v1/settings")
 async def settings(body: SearchRequest, request: Request) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
-    made = parse.search(_service(request), body).settings
+    made = parse.search(parse.named(_service(request), body.model), body).settings
     return {"settings": made.to_json(), "most_nfe": most_nfe(made)}
+
+
+@router.get("/v1/traces")
+def traces(request: Request) -> list[dict[str, Any]]:
+    """The recorded searches of the runs that the operator named."""
+    return _service(request).recorded.listing()
+
+
+@router.get("/v1/traces/{name:path}", response_class=PlainTextResponse)
+def trace(name: str, request: Request) -> Response:
+    """One recorded search as JSON lines."""
+    path = _service(request).recorded.files().get(name)
+    if path is None:
+        raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
+    return Response(path.read_bytes(), media_type="application/x-ndjson")
+
+
+@router.get("/version", response_model=Version)
+async def version(request: Request) -> dict[str, Any]:
+    """Versions of the package, Python and torch, and the names of the model."""
+    versions = {"version": __version__, "python": python_version(), "torch": package("torch")}
+    return {**versions, "models": _service(request).names}
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """The API as a page that loads nothing from elsewhere."""
+    headers = {"Content-Security-Policy": reference.CONTENT_POLICY}
+    return HTMLResponse(reference.page(request.app.openapi()), headers=headers)
 
 
 @router.get("/health")

@@ -3,7 +3,8 @@
 Tokenising a prompt may take long, so it happens in threads of its own, once per request. The bundled
 verifiers take linear time and run in the engine's thread. A registered verifier is foreign code: it
 runs in a thread of its own while the other searches continue, and is abandoned if it does not
-return. Python cannot end a thread, so the number of such threads, hung ones included, is bounded.
+return. So does a verifier that takes many texts at once (a reward model, a judge, code): one call has
+the texts of all searches that wait for it; those that come meanwhile share the next. Python cannot end a thread, so the number of such threads, hung ones included, is bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from s3dlm.errors import S3dlmError, VerifierError
 from s3dlm.jobs import Running, prepare
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.forward import Prediction
+from s3dlm.search.score import Unscored
 from s3dlm.search.step import Step
+from s3dlm.search.verify import verify
 from s3dlm.server.errors import internal, verifiers_stuck
 from s3dlm.server.telemetry import log
 
@@ -31,10 +34,11 @@ TOKENIZER_THREADS = 2  # one slow prompt does not hold up the next
 
 @dataclass(frozen=True, slots=True)
 class VerifierCall:
-    """A registered verifier at work in its own thread."""
+    """A verifier at work in its own thread, for one search or for several."""
 
     thread: threading.Thread
     since: float
+    group: object = None  # the verifier, while it works for all who wait for it
 
 
 class ServerBatcher(Batcher):
@@ -46,7 +50,7 @@ class ServerBatcher(Batcher):
         self.most_calls = most_calls
         self._wake = wake
         self._ready: deque[tuple[int, Running, list[Prediction]]] = deque()
-        self._returned: deque[tuple[int, list[Event]]] = deque()
+        self._returned: deque[Callable[[], list[tuple[int, Event]]]] = deque()
         self._abandoned: list[threading.Thread] = []
 
     @property
@@ -57,55 +61,110 @@ class ServerBatcher(Batcher):
     @property
     def has_news(self) -> bool:
         """Whether `collect` would change anything."""
-        stuck = self.stuck
-        may_start = stuck + len(self.calls) < self.most_calls or stuck >= self.most_calls
-        return bool(self._returned or (self._ready and may_start))
+        may_start = self._may_start() or self.stuck >= self.most_calls
+        return bool(self._returned or (may_start and (self._ready or self._unscored())))
+
+    def _may_start(self) -> bool:
+        threads = {call.thread for call in self.calls.values()}
+        return self.stuck + len(threads) < self.most_calls
+
+    def _unscored(self) -> dict[object, list[int]]:
+        """Searches that wait for a verifier which is not at work, by verifier. One that compares texts
+        works for each search by itself."""
+        busy = {call.group for call in self.calls.values()}
+        found: dict[object, list[int]] = {}
+        for key, one in self.running.items():
+            if key in self.calls or not one.unscored:
+                continue
+            verifier = one.scorer.verifier
+            alone = getattr(verifier, "compares_texts", False)
+            found.setdefault(("alone", key) if alone else id(verifier), []).append(key)
+        return {group: keys for group, keys in found.items() if group not in busy}
 
     def sizes(self) -> dict[int, int]:
         """Canvases of every search that is ready for a forward pass."""
         return {
             key: sum(len(rows.canvas) for rows in one.asked)
             for key, one in self.running.items()
-            if one.asked and key not in self.calls  # its thread may set `asked` before it returns
+            # A thread may set `asked` before it returns.
+            if one.asked and not one.unscored and key not in self.calls
         }
 
     def _advance(
         self, key: int, one: Running, predictions: list[Prediction]
     ) -> Iterator[Step | Result | S3dlmError]:
-        if one.job.verifier is not None:
+        if one.job.verifier is not None and one.scorer.batched is None:
             one.asked = None
             self._ready.append((key, one, predictions))
             return
         yield from _events(one, predictions)  # type: ignore[misc]
-        if not one.asked:
+        if one.asked is None:
             del self.running[key]
 
     def collect(self) -> list[tuple[int, Event]]:
         """Events of searches whose verifier has returned; starts the calls that wait."""
         events: list[tuple[int, Event]] = []
         while self._returned:
-            key, told = self._returned.popleft()
-            if self.calls.pop(key, None) is None:
-                continue  # cancelled meanwhile
-            events.extend((key, event) for event in told)
-            if not self.running[key].asked:
-                del self.running[key]
+            events.extend(self._returned.popleft()())
         self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
         stuck = self.stuck
         if stuck >= self.most_calls:
-            events.extend((key, verifiers_stuck(stuck)) for key, _, _ in self._ready)
+            waiting = [key for keys in self._unscored().values() for key in keys]
+            waiting += [key for key, _, _ in self._ready]
+            events.extend((key, verifiers_stuck(stuck)) for key in waiting)
             self._ready.clear()
-        while self._ready and self.stuck + len(self.calls) < self.most_calls:
+            return events
+        while self._ready and self._may_start():
             self._call_verifier(*self._ready.popleft())
+        for group, keys in self._unscored().items():
+            if self._may_start():
+                self._verify_together(group, keys)
         return events
 
     def _call_verifier(self, key: int, one: Running, predictions: list[Prediction]) -> None:
-        def work() -> None:
-            self._returned.append((key, _events(one, predictions)))
+        def work() -> Callable[[], list[tuple[int, Event]]]:
+            told = _events(one, predictions)
+            return lambda: self._told(key, told)
+
+        self._start_call([key], work)
+
+    def _told(self, key: int, told: list[Event]) -> list[tuple[int, Event]]:
+        if self.calls.pop(key, None) is None:
+            return []  # cancelled meanwhile
+        if self.running[key].asked is None:
+            del self.running[key]
+        return [(key, event) for event in told]
+
+    def _verify_together(self, group: object, keys: list[int]) -> None:
+        requests = {key: self.running[key].unscored for key in keys}
+
+        def work() -> Callable[[], list[tuple[int, Event]]]:
+            errors = _verify([request for some in requests.values() for request in some])
+            own = iter(errors)
+            failed = {key: [next(own) for _ in some] for key, some in requests.items()}
+            return lambda: self._verified(failed)
+
+        self._start_call(keys, work, group)
+
+    def _verified(self, failed: dict[int, list[VerifierError | None]]) -> list[tuple[int, Event]]:
+        """Continue the searches of a call, without those that were cancelled meanwhile."""
+        there = {k: errors for k, errors in failed.items() if self.calls.pop(k, None) is not None}
+        held = {key: self.running[key] for key in there}
+        return [*self._scored(held, [error for errors in there.values() for error in errors])]
+
+    def _start_call(
+        self,
+        keys: list[int],
+        work: Callable[[], Callable[[], list[tuple[int, Event]]]],
+        group: object = None,
+    ) -> None:
+        def run() -> None:
+            self._returned.append(work())
             self._wake()
 
-        thread = threading.Thread(target=work, name=f"verifier-{key}", daemon=True)
-        self.calls[key] = VerifierCall(thread, time.monotonic())
+        thread = threading.Thread(target=run, name=f"verifier-{keys[0]}", daemon=True)
+        call = VerifierCall(thread, time.monotonic(), group)
+        self.calls |= dict.fromkeys(keys, call)
         thread.start()
 
     def remove(self, key: int) -> None:
@@ -114,8 +173,21 @@ class ServerBatcher(Batcher):
         if call is None:
             super().remove(key)
             return
-        del self.running[key]  # its generator is running in the thread and cannot be closed here
-        self._abandoned.append(call.thread)
+        del self.running[
+            key
+        ]  # its generator may be running in the thread and cannot be closed here
+        if all(other.thread is not call.thread for other in self.calls.values()):
+            self._abandoned.append(call.thread)
+
+
+def _verify(requests: list[Unscored]) -> list[VerifierError | None]:
+    """As `verify`, also for what is no `Exception`: SystemExit in a verifier."""
+    try:
+        return verify(requests)
+    except BaseException as error:
+        failure = VerifierError(f"the verifier raised {type(error).__name__}")
+        failure.__cause__ = error
+        return [failure] * len(requests)
 
 
 def _events(one: Running, predictions: list[Prediction]) -> list[Event]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from s3dlm.errors import MissingExtraError, SettingsError
-from s3dlm.options import UnsafeCode
+from s3dlm.loading import load_model
+from s3dlm.options import UnsafeCode, lists_from_pairs, method_names
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +36,23 @@ def serve(
         list[str] | None, typer.Option(help="Origin that browsers may call from; repeatable.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Search method for requests that name none.")
+        str | None,
+        typer.Option(
+            help="Search method for requests that name none.", autocompletion=method_names
+        ),
+    ] = None,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another name of the model, with a method and settings of its own: NAME or "
+            "NAME=METHOD,SETTING=VALUE; repeatable.",
+        ),
+    ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder of `s3dlm eval --traces` whose searches the page offers; repeatable."
+        ),
     ] = None,
     max_batch: Annotated[int, typer.Option(help="Canvases per forward pass.")] = 128,
     max_waiting: Annotated[int, typer.Option(help="Searches in the queue.")] = 128,
@@ -70,9 +87,10 @@ def serve(
     """Serve a model behind an OpenAI-compatible API, with a page at / that shows its searches.
 
     s3dlm serve --model tiny --port 8000
+
+    s3dlm serve --alias fast=baseline --alias careful=best,particles=8
     """
     _require_extra()
-    from s3dlm.models.registry import load
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
     from s3dlm.server.run import allowed_hosts, bind_socket, check_exposure
@@ -86,7 +104,7 @@ def serve(
     )  # fmt: skip
     bound = bind_socket(host, port)
     web = create_app(
-        load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
+        load_model(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code),
         limits=limits,
         defaults={} if method is None else {"method": method},
         verifiers={name: name for name in verifier or ()},
@@ -94,6 +112,8 @@ def serve(
         hosts=allowed_hosts(host, key),
         log_prompts=log_prompts,
         cors=cors or (),
+        runs=runs or (),
+        aliases=dict(_alias(one) for one in alias or ()),
     )
     run(
         web,
@@ -101,6 +121,16 @@ def serve(
         grace=grace,
         announce=lambda url: typer.echo(f"API: {url}/v1, viewer: {url}/"),
     )
+
+
+def _alias(text: str) -> tuple[str, dict[str, Any]]:
+    """`NAME=METHOD,SETTING=VALUE` as a name and settings."""
+    name, _, rest = text.partition("=")
+    method, *pairs = [part.strip() for part in rest.split(",")]
+    own = {key: values[0] for key, values in lists_from_pairs(pairs).items() if values}
+    if not name.strip():
+        raise SettingsError(f"--alias {text!r} is not allowed; write NAME=METHOD,SETTING=VALUE")
+    return name.strip(), {**({"method": method} if method else {}), **own}
 
 
 def view(

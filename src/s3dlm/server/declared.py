@@ -94,4 +94,5 @@ def keeps_revealed_tokens(settings: Settings) -> bool:
     method = settings.method
     selection = SELECTIONS[method.selection]
     from_elsewhere = selection.from_all_seen or selection.from_steps
-    return method.sweeps == 1 and not method.has_rounds and not from_elsewhere
+    changes = method.has_rounds or settings.edit_threshold is not None
+    return method.sweeps == 1 and not changes and not from_elsewhere

@@ -75,6 +75,15 @@ def engine_failed() -> ApiError:
     return _server_error(503, "engine_failed", message, retry_after=30)
 
 
+def no_such_form(survivors: int) -> ApiError:
+    return ApiError(
+        422,
+        f"none of the {survivors} survivors has the wanted response_format; try more particles, "
+        "another seed, or a prompt that asks for JSON",
+        code="format_not_reached",
+    )
+
+
 def too_late(seconds: float) -> ApiError:
     return _server_error(
         504,

@@ -22,19 +22,22 @@ from s3dlm.server.telemetry import log
 from s3dlm.server.watch import ClientGone
 
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
-OPEN_PATHS = ("/", "/health")  # and the page's own files
+OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files
 PAGE_PREFIX = "/viewer/"
 ENDPOINTS = frozenset(
     {
         "/",
+        "/docs",
         "/health",
         "/metrics",
+        "/version",
         "/v1/models",
         "/v1/chat/completions",
         "/v1/completions",
         "/v1/search",
         "/v1/options",
         "/v1/settings",
+        "/v1/traces",
     }
 )
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from s3dlm.engine import Result
+from s3dlm.models.base import Model
 from s3dlm.search.select import Survivor
 from s3dlm.search.step import Step
+from s3dlm.server.errors import no_such_form
 from s3dlm.server.parse import Parsed
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Service
@@ -78,11 +81,12 @@ class Reply:
             if isinstance(event, Started):
                 self.usage.prompt[index] = event.prompt_tokens
             elif isinstance(event, Result):
+                event = self._formed(event)
                 text, _ = cut(event.text, self.parsed.stops)
                 content: dict[str, Any] = {"text": text}
                 if self.chat:
                     content = {"message": {"role": "assistant", "content": text, "refusal": None}}
-                choices[index] = {"index": index, **content, "logprobs": None, **self._end(event)}
+                choices[index] = {"index": index, **content, **self._end(event)}
         return {
             **self.envelope,
             "object": "chat.completion" if self.chat else "text_completion",
@@ -90,10 +94,28 @@ class Reply:
             "usage": self.usage.as_json(self.per_prompt),
         }
 
+    def _logprobs(self, result: Result) -> dict[str, Any]:
+        found = _pieces(self.service.model, result, self.parsed.stops)
+        if self.chat:
+            content = [
+                {"token": piece, "logprob": logp, "bytes": list(piece.encode()), "top_logprobs": []}
+                for piece, logp in found
+            ]
+            return {"content": content, "refusal": None}
+        ends = list(itertools.accumulate((len(piece) for piece, _ in found), initial=0))
+        return {
+            "tokens": [piece for piece, _ in found],
+            "token_logprobs": [logp for _, logp in found],
+            "top_logprobs": None,
+            "text_offset": ends[:-1],
+        }
+
     async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
         """Server-sent events: certain text as it becomes certain, the rest at the end."""
         certain = [
-            CertainText.of(self.service.model, job.settings, self.parsed.stops)
+            CertainText.of(
+                self.service.model, job.settings, self.parsed.stops, final=self.parsed.form is None
+            )
             for job in self.parsed.jobs
         ]
         async for index, event in watch.events():
@@ -105,6 +127,7 @@ class Reply:
                 if new := certain[index].after(event):
                     yield self._piece(index, new)
             else:
+                event = self._formed(event)
                 if rest := certain[index].rest(event.text):
                     yield self._piece(index, rest)
                 yield self._piece(index, None, **self._end(event))
@@ -128,6 +151,17 @@ class Reply:
             choice["text"] = text or ""
         return sse({**self._chunk(), "choices": [choice]})
 
+    def _formed(self, result: Result) -> Result:
+        """The result, or the best survivor of the wanted form, or an error that says there is none."""
+        form = self.parsed.form
+        if form is None or form.fits(result.text):
+            return result
+        fitting = [one for one in result.survivors if form.fits(one.text)]
+        if not fitting:
+            raise no_such_form(len(result.survivors))
+        best = max(fitting, key=lambda one: one.score or 0.0)
+        return replace(result, text=best.text, answer=best.answer)
+
     def _end(self, result: Result) -> dict[str, Any]:
         """Why a choice ended and how it was found; also counts what it cost."""
         chosen = _chosen(result)
@@ -138,6 +172,7 @@ class Reply:
         _, was_cut = cut(result.text, self.parsed.stops)
         full = tokens >= result.settings.gen_length and not was_cut
         return {
+            "logprobs": self._logprobs(result) if self.parsed.logprobs else None,
             "finish_reason": "length" if full else "stop",
             "search": {
                 "particles": result.settings.method.particles,
@@ -152,6 +187,19 @@ class Reply:
                 "seconds": round(result.seconds, 6),
             },
         }
+
+
+def _pieces(model: Model, result: Result, stops: Sequence[str]) -> list[tuple[str, float]]:
+    """The tokens of what is sent, as text with their log-probabilities."""
+    sent, _ = cut(result.text, stops)
+    found, length = [], 0
+    for token, logp in zip(result.token_ids, result.token_logprobs, strict=True):
+        if length >= len(sent):
+            break
+        piece = model.tokenizer.decode([token])
+        found.append((piece, round(logp, 6)))
+        length += len(piece)
+    return found
 
 
 def _chosen(result: Result) -> Survivor | None:

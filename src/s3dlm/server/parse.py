@@ -5,10 +5,12 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from s3dlm import tasks
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models.base import Turn
@@ -23,10 +25,13 @@ from s3dlm.server.schemas import (
     Message,
     OpenAIRequest,
     Request,
+    ResponseFormat,
     SearchRequest,
 )
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings, only_used
+from s3dlm.verifier import for_task
+from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 ROLES = {"developer": "system"}  # OpenAI's newer name
 LONGEST_STOP = 256  # characters
@@ -38,6 +43,8 @@ class Parsed:
 
     jobs: tuple[Job, ...]
     stops: tuple[str, ...] = ()
+    logprobs: bool = False
+    form: JsonFormat | None = None  # that every text must have
 
     @property
     def settings(self) -> Settings:
@@ -45,21 +52,26 @@ class Parsed:
 
 
 def chat(service: Service, body: ChatRequest) -> Parsed:
-    _check_model(service, body.model)
     tokens = body.max_completion_tokens or body.max_tokens
     earlier, question = conversation(body.messages)
-    return _openai(service, body, [question], tokens, earlier)
+    parsed = _openai(service, body, [question], tokens, earlier)
+    return _with_logprobs(parsed, bool(body.logprobs))
 
 
 def completion(service: Service, body: CompletionRequest) -> Parsed:
-    _check_model(service, body.model)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    return _openai(service, body, prompts, body.max_tokens)
+    if body.logprobs:
+        raise ApiError(
+            400,
+            f"logprobs={declared.shown(body.logprobs)}: only the probability of the chosen token is known; give 0",
+            param="logprobs",
+            code="unsupported_parameter",
+        )
+    parsed = _openai(service, body, prompts, body.max_tokens)
+    return _with_logprobs(parsed, body.logprobs is not None and body.logprobs is not False)
 
 
 def search(service: Service, body: SearchRequest) -> Parsed:
-    if body.model is not None:
-        _check_model(service, body.model)
     settings = _settings(service, body, body.max_tokens, 1)
     return Parsed((_job(service, body, body.prompt, settings),))
 
@@ -88,17 +100,56 @@ def _openai(
         for prompt in prompts
         for index in range(body.n or 1)
     ]
-    return Parsed(tuple(jobs), tuple(stops))
+    form = _form(body.response_format, settings)
+    if form is not None:
+        jobs = [_formed(job, form) for job in jobs]
+    return Parsed(tuple(jobs), tuple(stops), form=form)
 
 
-def _check_model(service: Service, name: str) -> None:
-    if name != service.name:
+def _with_logprobs(parsed: Parsed, wanted: bool) -> Parsed:
+    if wanted and parsed.form is not None:
+        raise ApiError(400, "give either logprobs or a JSON response_format", param="logprobs")
+    return dataclasses.replace(parsed, logprobs=wanted)
+
+
+def named(service: Service, name: str | None) -> Service:
+    """The service as a client calls it: by the model's name or by one of its aliases."""
+    if name is None or name == service.name:
+        return service
+    if name not in service.aliases:
+        known = ", ".join(repr(one) for one in service.names)
         raise ApiError(
             404,
-            f"the model {declared.shown(name)} does not exist here; this server has {service.name!r}",
+            f"the model {declared.shown(name)} does not exist here; this server has {known}",
             param="model",
             code="model_not_found",
         )
+    return service.as_alias(name)
+
+
+def _form(wanted: ResponseFormat | None, settings: Settings) -> JsonFormat | None:
+    """The JSON form that a request wants, if its method can be steered towards it."""
+    if wanted is None or wanted.type == "text":
+        return None
+    if settings.method.scored == "never":
+        raise ApiError(
+            400,
+            f"response_format={wanted.type!r} is enforced by the verifier, and method="
+            f"{settings.method.name!r} never calls it; choose a method that does, such as s3",
+            param="response_format",
+            code="unsupported_parameter",
+        )
+    if wanted.type == "json_object":
+        return JsonFormat({"type": "object"})
+    if wanted.json_schema is None:
+        raise ApiError(400, "json_schema is missing in response_format", param="response_format")
+    return JsonFormat(wanted.json_schema.schema_)
+
+
+def _formed(job: Job, form: JsonFormat) -> Job:
+    weights = tasks.get(job.task).verifier if job.task is not None else "general"
+    content = job.verifier or for_task(weights, job.settings.method.verifier)
+    return dataclasses.replace(job, verifier=JsonVerifier(form, content))
 
 
 def _job(

@@ -20,17 +20,14 @@ IGNORED = frozenset(
     {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 )
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "top_p": (1,),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
-    "logprobs": (False,),
     "top_logprobs": (0,),
     "logit_bias": ({},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "parallel_tool_calls": (True, False),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "best_of": (1,),
     "echo": (False,),
@@ -44,7 +41,8 @@ def _document(schema: dict[str, Any]) -> None:
     for one in declarations():
         if one.name in SEARCH_FIELDS:
             schema["properties"][one.name] = _property(one)
-    schema["properties"] |= {name: {} for name in (*sorted(IGNORED), *NEUTRAL)}
+    neutral = [name for name in NEUTRAL if name not in SEARCH_FIELDS]
+    schema["properties"] |= {name: {} for name in (*sorted(IGNORED), *neutral)}
     schema["additionalProperties"] = False
 
 
@@ -77,6 +75,24 @@ class StreamOptions(BaseModel):
     include_obfuscation: bool = False
 
 
+class JsonSchema(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    name: str
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(BaseModel):
+    """Text, a JSON object, or JSON of a schema; the last two need a method that scores its texts."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
 class OpenAIRequest(Request):
     """What chat and text completions have in common."""
 
@@ -85,6 +101,7 @@ class OpenAIRequest(Request):
     stop: str | Annotated[list[str], Field(max_length=16)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    response_format: ResponseFormat | None = None
 
 
 class TextPart(BaseModel):
@@ -116,10 +133,12 @@ class Message(BaseModel):
 class ChatRequest(OpenAIRequest):
     messages: Annotated[list[Message], Field(min_length=1, max_length=256)]
     max_completion_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    logprobs: bool | None = None
 
 
 class CompletionRequest(OpenAIRequest):
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=128)]
+    logprobs: bool | Annotated[int, Field(ge=0)] | None = None
 
 
 class SearchRequest(Request):
@@ -167,6 +186,29 @@ class SearchReport(BaseModel):
     seconds: float
 
 
+class TokenLogprob(BaseModel):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[Any]
+
+
+class ChatLogprobs(BaseModel):
+    """How probable each token of the text was at the step that revealed it."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class TextLogprobs(BaseModel):
+    """The same, in the shape of text completions."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: None = None
+    text_offset: list[int]
+
+
 class ReplyMessage(BaseModel):
     role: Literal["assistant"]
     content: str
@@ -177,7 +219,7 @@ class ChatChoice(BaseModel):
     index: int
     message: ReplyMessage
     finish_reason: Literal["stop", "length"]
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     search: SearchReport
 
 
@@ -195,7 +237,7 @@ class TextChoice(BaseModel):
     index: int
     text: str
     finish_reason: Literal["stop", "length"]
-    logprobs: None = None
+    logprobs: TextLogprobs | None = None
     search: SearchReport
 
 
@@ -207,6 +249,15 @@ class Completion(BaseModel):
     choices: list[TextChoice]
     usage: Usage
     system_fingerprint: str
+
+
+class Version(BaseModel):
+    """What answers here."""
+
+    version: str
+    python: str
+    torch: str
+    models: list[str]
 
 
 class ModelCard(BaseModel):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,6 +15,7 @@ from s3dlm.models.base import Model
 from s3dlm.search.methods import find_method
 from s3dlm.server import declared
 from s3dlm.server.limits import Limits
+from s3dlm.server.recorded import Recorded
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.telemetry import Metrics
 from s3dlm.settings import Settings, only_used
@@ -41,15 +42,28 @@ class Service:
     name: str  # what clients call the model
     method: str  # for requests that name none
     given: Mapping[str, object]  # settings that the operator chose, for what a request leaves out
+    aliases: Mapping[str, Mapping[str, object]]  # other names of the model, each with settings
     limits: Limits
     verifiers: Mapping[str, Verifier]
     task_names: frozenset[str]
     metrics: Metrics
     scheduler: Scheduler
+    recorded: Recorded = field(default_factory=Recorded)
     api_key: str | None = None
     hosts: frozenset[str] | None = None  # accepted Host headers; None: any
     log_prompts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def names(self) -> list[str]:
+        """What clients may call the model."""
+        return [self.name, *self.aliases]
+
+    def as_alias(self, alias: str) -> Service:
+        """The same service under another name, with that name's settings."""
+        own = dict(self.aliases[alias])
+        method = str(own.pop("method", self.method))
+        return replace(self, name=alias, method=method, given={**self.given, **own})
 
     def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
         """The settings of a request: the model's, then the operator's, then its own."""
@@ -61,6 +75,7 @@ class Service:
         first = [name for name in self.model.defaults.tasks if name in self.task_names]
         return {
             "model": self.name,
+            "models": self.names,
             "method": self.method,
             "methods": declared.summaries(),
             "settings": [declared.as_json(one) for one in declared.declarations()],
@@ -68,6 +83,7 @@ class Service:
             "defaults": {name: self.settings(name).to_json() for name in declared.summaries()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
+            "recorded": len(self.recorded.files()),
             "examples": examples(self.model.defaults.tasks),
             "limits": {
                 name: getattr(self.limits, name) for name in ("length", "children", "steps")
@@ -81,6 +97,8 @@ def build(
     limits: Limits | None = None,
     defaults: Mapping[str, object] | None = None,
     verifiers: Mapping[str, object] | None = None,
+    aliases: Mapping[str, Mapping[str, object]] | None = None,
+    runs: Sequence[Path] = (),
     api_key: str | None = None,
     hosts: frozenset[str] | None = None,
     log_prompts: bool = False,
@@ -92,10 +110,12 @@ def build(
     limits.check(Settings.for_model(model, method, **only_used(find_method(method), given)))
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
-    return Service(
+    made = Service(
         model=model,
         # Clients need not know the machine's paths.
         name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
+        aliases=aliases or {},
+        recorded=Recorded.of(runs),
         method=method,
         given=given,
         limits=limits,
@@ -107,6 +127,9 @@ def build(
         hosts=hosts,
         log_prompts=log_prompts,
     )
+    for alias in made.aliases.values():  # a mistake is reported at the start
+        limits.check(Settings.for_model(model, **{"method": method, **alias}))  # type: ignore[arg-type]
+    return made
 
 
 @cache

@@ -44,8 +44,11 @@ class CertainText:
         self._held = max((len(stop) - 1 for stop in self.stops), default=0)
 
     @classmethod
-    def of(cls, model: Model, settings: Settings, stops: tuple[str, ...]) -> CertainText:
-        return cls(model, stops, live=keeps_revealed_tokens(settings))
+    def of(
+        cls, model: Model, settings: Settings, stops: tuple[str, ...], *, final: bool = True
+    ) -> CertainText:
+        """`final` says that the search's choice is the one that is sent."""
+        return cls(model, stops, live=final and keeps_revealed_tokens(settings))
 
     def after(self, step: Step) -> str:
         """What became certain at this step."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
 from s3dlm.tasks.benchmarks import TASKS
 from s3dlm.tasks.code import TASKS as CODE_TASKS
-from s3dlm.tasks.data import Loaded, from_file, load
+from s3dlm.tasks.data import Loaded, from_file, load, require_file
 
 __all__ = [
     "PROMPT_STYLES",
@@ -19,6 +20,7 @@ __all__ = [
     "get",
     "load",
     "names",
+    "require_file",
 ]
 
 GROUP = "s3dlm.tasks"  # the entry-point group through which other packages add tasks
@@ -45,4 +47,9 @@ def get(name: str) -> Task:
                 "be a s3dlm.tasks.Task"
             )
         return task
+    if Path(name.partition(":")[0]).suffix:
+        raise SettingsError(
+            f"task={name!r} looks like a file, but problems are read from JSON lines; write "
+            "FILE.jsonl:TASK, for example problems.jsonl:gsm8k"
+        )
     raise SettingsError(unknown_name("task", name, names()))

@@ -98,10 +98,20 @@ def _check(name: str, expected: int | None, got: int, origin: str) -> None:
         )
 
 
-def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], str]:
+def require_file(task: Task) -> None:
+    """Refuse a task of `FILE.jsonl:TASK` whose file is not there."""
+    if task.source is not None:
+        _require_own_file(task.name, task.source)
+
+
+def _require_own_file(name: str, source: Source) -> None:
     own = Path(source.files[0])
     if own.is_absolute() and not own.is_file():
         raise RecordError(f"{own} does not exist; task={name!r} reads its problems from there")
+
+
+def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], str]:
+    _require_own_file(name, source)
     folder = data if data is not None else Path()
     for file in source.files:
         path = folder / file
@@ -169,6 +179,10 @@ def from_file(spec: str) -> Task:
     Each line is `{"question": …, "gold": …}`; "answer" is read where "gold" is missing.
     """
     path, _, names = spec.partition(".jsonl:")
+    if not names and not Path(spec).is_file():
+        raise SettingsError(
+            f"task={spec!r}: the file does not exist; name one that does, as FILE.jsonl:TASK"
+        )
     if not names:
         raise SettingsError(
             f"task={spec!r} is a file without the name of a similar task; write FILE.jsonl:TASK, "

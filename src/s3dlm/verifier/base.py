@@ -55,7 +55,11 @@ class Rescoring(Verifier, Protocol):
 
 @runtime_checkable
 class BatchVerifier(Verifier, Protocol):
-    """A verifier that judges many texts at once faster than one by one."""
+    """A verifier that judges many texts at once faster than one by one.
+
+    It is called once per step with the texts of all running searches. One whose scores depend on the
+    other texts of a call says so by `compares_texts = True`, and is called for each search by itself.
+    """
 
     def score_batch(
         self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]

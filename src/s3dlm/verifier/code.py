@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 from s3dlm.answers.code import Program, parse, program
 from s3dlm.sandbox import Outcome, Sandbox, shared
@@ -46,6 +47,7 @@ class CodeVerifier:
     name: str = "code"
     executed: int = 0  # programs run so far
     _known: dict[tuple[str, str, int], list[Outcome]] = field(default_factory=dict)
+    compares_texts: ClassVar[bool] = True  # a score depends on the others of its batch
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""

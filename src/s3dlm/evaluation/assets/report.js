@@ -24,11 +24,16 @@
     failed: (p) => p.rows.every((row) => share(row) === 0),
   };
 
+  const searchable = (problem) => {
+    problem.words ??= [problem.question, problem.id, problem.gold, ...problem.rows.flatMap((row) => [row.answer, row.text])].join(" ").toLowerCase();
+    return problem.words;
+  };
+
   const matches = (problem) => {
     const wanted = pick("task").value;
     if (wanted && problem.task !== wanted) return false;
     const words = pick("words").value.trim().toLowerCase();
-    if (words && !(problem.question + " " + problem.id).toLowerCase().includes(words)) return false;
+    if (words && !searchable(problem).includes(words)) return false;
     const kind = pick("outcome").value;
     const a = find(problem, pick("first").value), b = find(problem, pick("second").value);
     if ((kind === "won" || kind === "lost") && !(a && b)) return false;
@@ -46,6 +51,25 @@
     return cell;
   };
 
+  const table = (headings, rows) => {
+    const node = element("table", undefined, "inner");
+    const head = element("tr");
+    head.append(...headings.map((text) => element("th", text)));
+    node.append(head, ...rows.map((cells) => {
+      const line = element("tr");
+      line.append(...cells.map((text) => element("td", text)));
+      return line;
+    }));
+    return node;
+  };
+  const number = (value) => (value === null ? "–" : value.toFixed(3));
+
+  const survivors = (row) => table(["survivors", "answer", "score", "text"],
+    row.survivors.map(([count, answer, score, text]) => [count + " ×", answer ?? "no answer", number(score), text]));
+
+  const story = (row) => table(["step", "score", "best text so far, as the look-ahead saw it"],
+    row.story.map(([step, score, text]) => [step, number(score), text]));
+
   const draw = (problem) => {
     const card = element("article", undefined, "problem");
     card.append(element("h3", data.titles[problem.task] + " · " + problem.id));
@@ -57,13 +81,14 @@
       line.append(element("td", row.label, "name"), grades(row), element("td", row.answer ?? "no answer"));
       const more = element("td");
       const details = element("details");
-      details.append(element("summary", "output and votes"), element("pre", row.text || "(empty)"));
-      details.append(element("p", "Survivors' answers: " + row.votes, "soft"));
+      details.append(element("summary", row.story.length ? "output, survivors, trace" : "output, survivors"), element("pre", row.text || "(empty)"));
+      details.append(survivors(row));
+      if (row.story.length) details.append(story(row));
       if (row.p_correct !== null) {
         details.append(element("p", "Probability of being right: " + row.p_correct.toFixed(2), "soft"));
       }
       if (row.trace) {
-        const link = element("a", "trace of this search");
+        const link = element("a", "every step of this search (a file beside this report)");
         link.href = row.trace;
         details.append(link);
       }

@@ -73,12 +73,13 @@ def to_reach(frontier: Frontier) -> Grid:
         tasks = [BY_LENGTH]
         top = max(theirs.points, key=lambda p: (p.accuracy(tasks).value, -p.nfe(tasks)))
         accuracy, spent = top.accuracy(tasks).value, top.nfe(tasks)
-        needed = nfe_to_reach(ours, tasks, accuracy)
-        shown = (
-            ("not reached", "–") if needed is None else (number(needed), f"{needed / spent:.2f}")
-        )
-        cells = (f"{100 * accuracy:.1f} @ {spent:.1f}", *shown)
+        reached = _needed(nfe_to_reach(ours, tasks, accuracy), spent) if accuracy else ("–", "–")
+        cells = (f"{100 * accuracy:.1f} @ {spent:.1f}", *reached)
         rows.append((group, str(len(samples)), *cells))
     columns = ("Length", "Problems", f"`{RESTARTS}`, best point", f"NFE of `{OURS}`", "Ratio")
     note = f"NFE at which `{OURS}` reaches the restarts' highest accuracy, by linear interpolation over log NFE."
     return Grid("to_reach", "NFE for the same accuracy on chains", columns, tuple(rows), note)
+
+
+def _needed(nfe: float | None, spent: float) -> tuple[str, str]:
+    return ("not reached", "–") if nfe is None else (number(nfe), f"{nfe / spent:.2f}")

@@ -85,15 +85,10 @@ def _text(
 ) -> str:
     plan = frontier.run.manifest
     counts = ", ".join(f"{title_of(task)} {plan.counts[task]}" for task in frontier.tasks)
-    chosen = (
-        "Temperature and λ of every entry were chosen on the validation split, from the same grid."
-        if frontier.chosen
-        else "Temperature and λ are the model's recommendations; nothing was tuned for this run."
-    )
     parts = [
         f"Made by `s3dlm {shlex.join(command)}` on {plan.model} (weights {plan.fingerprint}), split "
         f"{plan.split}, seeds {', '.join(map(str, plan.seeds))}; problems: {counts}. Some entries use "
-        f"fewer of them; the last table has the number of samples of each. {chosen} "
+        f"fewer of them; the last table has the number of samples of each. {_tuning(frontier)} "
         "The verifier checks Countdown and Sudoku exactly, so accuracy there is coverage.",
         *(
             f"![{name.replace('_', ', by ')}]({where}/{name}.png)\n\n{PICTURES[name][1]}"
@@ -102,6 +97,18 @@ def _text(
         *(markdown_table(grid) for grid in grids),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _tuning(frontier: Frontier) -> str:
+    """Whose temperature and λ were chosen on validation, and whose were not."""
+    left_out = [name for name in frontier.curves if name not in (frontier.chosen or {})]
+    if len(left_out) == len(frontier.curves):
+        return "Temperature and λ are the model's recommendations; nothing was tuned for this run."
+    said = (
+        "Temperature and λ were chosen on the validation split, for every entry from the same grid."
+    )
+    names = ", ".join(f"`{name}`" for name in left_out)
+    return f"{said} Not tuned, with the model's recommendations: {names}." if left_out else said
 
 
 def _insert(path: Path, text: str) -> None:

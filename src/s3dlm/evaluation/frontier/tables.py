@@ -80,7 +80,8 @@ def curves(table: Table) -> Grid:
     columns = ("Entry", "Kind", *(f"Point {number + 1}" for number in range(width)))
     note = (
         f"Accuracy in per cent [95 % bootstrap interval over problems with all their seeds] @ mean "
-        f"NFE, {scope}, from each entry's cheapest point to its dearest."
+        f"NFE, {scope}, from each entry's cheapest point to its dearest. "
+        f"`{BY_LENGTH}` is no part of a mean."
     )
     return Grid("curves", "Accuracy over NFE", columns, tuple(rows), note)
 
@@ -155,8 +156,7 @@ def leave_one_out(frontier: Frontier) -> Grid:
     )  # fmt: skip
     note = (
         f"Change in points against `{OURS}` at the middle budget, on the problems and seeds that both "
-        "have; each variant has its own tuned temperature and λ. The last columns are Δ at the same "
-        "budget on each task."
+        "have. The last columns are Δ at the same budget on each task."
     )
     return Grid("leave_one_out", "What each piece is worth", columns, tuple(rows), note)
 

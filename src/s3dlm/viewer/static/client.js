@@ -52,6 +52,14 @@ export async function resolved(body) {
   return (await checked(await fetch("/v1/settings", { method: "POST", headers: headers(), body: JSON.stringify(body) }))).json();
 }
 
+export async function recordedList() {
+  return (await checked(await fetch("/v1/traces", { headers: headers() }))).json();
+}
+
+export async function recordedTrace(id) {
+  return (await checked(await fetch(`/v1/traces/${encodeURIComponent(id)}`, { headers: headers() }))).text();
+}
+
 export async function watchSearch(body, take, signal) {
   const response = await checked(
     await fetch("/v1/search", { method: "POST", headers: headers(), body: JSON.stringify(body), signal }),

@@ -18,14 +18,17 @@ export class Form {
     this.go = el("button", { type: "submit", class: "go" }, "Search");
     this.halt = el("button", { type: "button", class: "quiet", hidden: true, onclick: stop }, "Stop");
     this.node = this.build(ask);
-    this.method.input.addEventListener("change", () => this.refresh());
+    this.method.input.addEventListener("change", () => this.loadMethod());
+    this.task.input.addEventListener("change", () => this.loadDefaults());
     this.prompt.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey) {
         event.preventDefault();
         this.node.requestSubmit();
       }
     });
+    this.defaults = options.defaults[options.method];
     this.refresh();
+    this.loadDefaults();
   }
 
   build(ask) {
@@ -64,11 +67,43 @@ export class Form {
     );
   }
 
+  // Another method starts from its own settings: what was typed for the last one is cleared.
+  loadMethod() {
+    for (const one of this.settings) if (one.group === "method") one.input.value = "";
+    this.defaults = this.options.defaults[this.method.input.value];
+    this.refresh();
+    this.loadDefaults();
+  }
+
+  // What the model recommends for this method on this task; the server knows.
+  async loadDefaults() {
+    const asked = { method: this.method.input.value, task: this.task.input.value };
+    const body = { prompt: "?", method: asked.method, ...(asked.task ? { task: asked.task } : {}) };
+    const { settings } = await resolved(body).catch(() => ({ settings: this.options.defaults[asked.method] }));
+    if (asked.method !== this.method.input.value || asked.task !== this.task.input.value) return;
+    this.defaults = settings;
+    this.refresh();
+  }
+
+  // Fill the form with an earlier request.
+  fill(bodies) {
+    const [body, against] = bodies;
+    this.prompt.value = body.prompt;
+    this.task.input.value = body.task ?? "";
+    this.method.input.value = body.method;
+    this.against.input.value = against?.method ?? "";
+    this.loadMethod();
+    for (const one of this.settings) {
+      one.input.value = body[one.name] ?? against?.[one.name] ?? "";
+    }
+    this.refresh();
+  }
+
   // Show the method's defaults and disable what it does not use.
   refresh() {
     const method = this.method.input.value;
     for (const one of this.settings) {
-      one.suggest(this.options.defaults[method][one.name]);
+      one.suggest(this.defaults[one.name]);
       one.input.disabled = !this.uses(method, one);
     }
   }

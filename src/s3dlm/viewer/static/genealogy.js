@@ -2,35 +2,57 @@
 import { scoreColour, svg } from "./dom.js";
 
 const PAD = 14;
+const FOLDED = 0.16; // the width of a step that changed nothing, against one that did
 
 // Where everything stands; also used to find what is under the pointer.
 export class Layout {
-  constructor(run, width) {
+  // Folded steps are narrow, and only their survivors are drawn.
+  constructor(run, width, fold = true) {
     this.run = run;
+    const unchanged = run.steps.map((_, step) => changesNothing(run, step));
+    this.words = `${unchanged.filter((one) => !one).length} of ${run.steps.length} steps changed who descends from whom`;
+    this.isFolded = (step) => fold && Boolean(unchanged[step]);
+    const sizes = Array.from({ length: Math.max(run.total, run.steps.length, 1) }, (_, step) => (this.isFolded(step) ? FOLDED : 1));
+    const unit = (width - 2 * PAD) / sizes.reduce((sum, one) => sum + one, 0);
+    let at = PAD;
+    this.places = sizes.map((size) => (at += size * unit));
+    this.gaps = sizes.map((size) => size * unit);
     this.width = width;
     this.most = Math.max(1, ...run.steps.map((step) => step.parent.length), expected(run));
     this.lane = Math.max(5, Math.min(20, 210 / this.most));
     this.height = Math.round(this.most * this.lane + 2 * PAD);
-    this.gap = (width - 2 * PAD) / Math.max(1, run.total);
-    this.radius = Math.max(1.4, Math.min(5, this.lane * 0.3, this.gap * 0.36));
+    this.radius = Math.max(1.4, Math.min(5, this.lane * 0.3, unit * 0.36));
   }
 
   x(step) {
-    return PAD + (step + 1) * this.gap;
+    return step < 0 ? PAD : this.places[Math.min(step, this.places.length - 1)]; // a step may arrive first
   }
 
   y(step, child) {
-    const count = this.run.steps[step].parent.length;
-    return this.height / 2 + (child - (count - 1) / 2) * this.lane;
+    const { parent, survivor } = this.run.steps[step];
+    const slot = this.isFolded(step) ? survivor.indexOf(child) : -1;
+    if (slot < 0) return this.height / 2 + (child - (parent.length - 1) / 2) * this.lane;
+    const lane = this.lane * parent.length / survivor.length;
+    return this.height / 2 + (slot - (survivor.length - 1) / 2) * lane;
   }
 
   nearest(x, y) {
-    const step = Math.round((x - PAD) / this.gap) - 1;
-    if (step < 0 || step >= this.run.steps.length) return null;
-    const count = this.run.steps[step].parent.length;
-    const child = Math.round((y - this.height / 2) / this.lane + (count - 1) / 2);
-    return { step, child: Math.min(Math.max(child, 0), count - 1) };
+    const count = this.run.steps.length;
+    if (!count || x < PAD || x > this.places[count - 1] + this.gaps[count - 1] / 2) return null;
+    const near = (values, value) => values.reduce((best, one, index) => (Math.abs(one - value) < Math.abs(values[best] - value) ? index : best), 0);
+    const step = near(this.places.slice(0, count), x);
+    const one = this.run.steps[step];
+    const children = this.isFolded(step) ? one.survivor : one.parent.map((_, child) => child);
+    return { step, child: children[near(children.map((child) => this.y(step, child)), y)] };
   }
+}
+
+// A step that leaves every line of descent as it was: each particle has one heir.
+function changesNothing(run, step) {
+  if (step === 0) return false;
+  const { parent, survivor } = run.steps[step];
+  const heirs = new Set(survivor.map((child) => parent[child]));
+  return heirs.size === survivor.length && survivor.length === run.steps[step - 1].survivor.length;
 }
 
 function expected(run) {
@@ -43,8 +65,9 @@ export function drawGenealogy(run, layout, domain) {
   const nodes = svg("g", { class: "nodes" });
   run.steps.forEach((step, index) => {
     step.parent.forEach((_, child) => {
+      if (layout.isFolded(index) && !step.copies[child]) return;
       edges.append(edge(run, layout, index, child, domain));
-      nodes.append(node(layout, step, index, child, domain));
+      if (!layout.isFolded(index)) nodes.append(node(layout, step, index, child, domain));
     });
   });
   const root = svg("circle", { class: "root", cx: PAD, cy: layout.height / 2, r: layout.radius + 1 });
@@ -107,7 +130,7 @@ function winnerLine(run, layout) {
 
 export function pointGenealogy(picture, run, layout, step, focus) {
   const x = layout.x(step);
-  picture.querySelector(".veil").setAttribute("x", x + layout.gap / 2);
+  picture.querySelector(".veil").setAttribute("x", x + (layout.gaps[step] ?? 0) / 2);
   const cursor = picture.querySelector(".cursor");
   cursor.setAttribute("x1", x);
   cursor.setAttribute("x2", x);

@@ -1,7 +1,8 @@
 // The page: what is asked, the searches on stage, the time they share.
 import { byId, el } from "./dom.js";
 import { Run, readRun, scoreDomain } from "./run.js";
-import { Refused, offered, remember, remembered, setKey, watchSearch } from "./client.js";
+import { Refused, offered, recordedList, recordedTrace, remember, remembered, setKey, watchSearch } from "./client.js";
+import { addSearch, historyList, linkTo, linked, recordedRows } from "./history.js";
 import { Panel } from "./panel.js";
 import { Form } from "./form.js";
 import { Transport } from "./transport.js";
@@ -75,7 +76,7 @@ function askedQuestion() {
   const written = form && headers.length && form.prompt.value === headers[0].question && different.length === 1;
   byId("question").hidden = !headers.length || written;
   byId("question").replaceChildren(
-    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task ?? "no task"), el("q", {}, one.question))),
+    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), el("q", {}, one.question))),
   );
 }
 
@@ -106,6 +107,7 @@ async function ask() {
   form.busy(true);
   view.busy = true;
   const bodies = form.bodies();
+  history.replaceState(null, "", linkTo("search", bodies));
   const runs = bodies.map((body) => new Run(body.method));
   stage(runs);
   if (!calm) transport.start();
@@ -114,6 +116,8 @@ async function ask() {
   if (running !== mine) return;
   view.busy = false;
   form.busy(false);
+  byId("transport").hidden = view.arrived === 0;
+  if (runs.every((run) => run.result)) addSearch(bodies, runs.map((run) => run.result.answer));
   if (calm) view.seek(view.arrived - 1);
   byId("said").textContent = runs.map((run) => `${run.method}: ${run.result?.answer ?? run.error ?? "no answer"}`).join("; ");
 }
@@ -126,12 +130,7 @@ async function follow(run, body, signal) {
       soon();
     }, signal);
   } catch (problem) {
-    if (signal.aborted) {
-      run.fail("stopped");
-    } else {
-      run.fail(problem.message);
-      form.complain(problem.message);
-    }
+    run.fail(signal.aborted ? "it was stopped" : problem.message);
     soon();
   }
 }
@@ -142,8 +141,7 @@ async function openFiles(files) {
     const runs = await Promise.all(chosen.map(async (file) => readRun(await file.text(), file.name)));
     show(runs);
   } catch (problem) {
-    byId("empty").hidden = false;
-    byId("empty").replaceChildren(el("p", { class: "failure", role: "alert" }, problem.message));
+    complain(problem.message);
   }
 }
 
@@ -154,7 +152,51 @@ function show(runs) {
   view.seek(view.arrived - 1);
 }
 
+// Lists of searches: those of this browser, and those that the server has recorded.
+function menus(options) {
+  const earlier = menu("History", (box) => box.replaceChildren(historyList()));
+  byId("menus").replaceChildren(earlier, ...(options.recorded ? [menu(`Recorded (${options.recorded})`, fillRecorded)] : []));
+}
+
+function menu(name, fill) {
+  const box = el("div", { class: "menu" });
+  const node = el("details", { class: "drop-down", ontoggle: () => { if (node.open) fill(box); }, onclick: (event) => { if (event.target.closest("a")) node.open = false; } }, el("summary", { class: "quiet" }, name), box);
+  return node;
+}
+
+async function fillRecorded(box) {
+  try {
+    const list = await recordedList();
+    const words = el("input", { type: "search", placeholder: "run, task, method or words of the question", "aria-label": "Find a recorded search", oninput: () => box.lastChild.replaceWith(recordedRows(list, words.value)) });
+    box.replaceChildren(words, recordedRows(list, ""));
+    words.focus();
+  } catch (problem) {
+    box.replaceChildren(el("p", { class: "failure", role: "alert" }, problem.message));
+  }
+}
+
+// Do what the address asks for.
+async function follows() {
+  const wanted = linked();
+  if (wanted?.search && form) {
+    form.fill(wanted.search);
+    await ask();
+  } else if (wanted?.traces) {
+    try {
+      show(await Promise.all(wanted.traces.map(async (id) => readRun(await recordedTrace(id), id))));
+    } catch (problem) {
+      complain(problem.message);
+    }
+  }
+}
+
+function complain(message) {
+  byId("empty").hidden = false;
+  byId("empty").replaceChildren(el("p", { class: "failure", role: "alert" }, message));
+}
+
 function listen() {
+  addEventListener("hashchange", follows);
   byId("open").addEventListener("click", () => byId("file").click());
   byId("file").addEventListener("change", (event) => {
     openFiles(event.target.files);
@@ -217,7 +259,9 @@ async function start() {
     form = new Form(options, ask, () => running?.abort());
     byId("ask").hidden = false;
     byId("ask").replaceChildren(form.node);
+    menus(options);
     welcome(options);
+    follows();
   } catch (problem) {
     if (problem instanceof Refused && problem.status === 401) needKey(problem);
     else welcome(null);

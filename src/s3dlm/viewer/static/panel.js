@@ -1,6 +1,6 @@
 // One search on screen: texts, genealogy, curves, the particle in focus, the vote.
 import { el, fixed, scoreRamp } from "./dom.js";
-import { inspector, particleRow, votes } from "./particles.js";
+import { inspector, particleRow, verdict, votes } from "./particles.js";
 import { Layout, drawGenealogy, pointGenealogy } from "./genealogy.js";
 import { CHARTS, drawChart } from "./charts.js";
 
@@ -25,6 +25,9 @@ export class Panel {
     this.detail = el("div", { class: "detail" });
     this.vote = el("div", { class: "vote" });
     this.answer = el("span", { class: "answer" });
+    this.failure = el("p", { class: "failure", role: "alert", hidden: true });
+    this.folding = el("input", { type: "checkbox", onchange: () => { this.drawn = ""; this.draw(); } });
+    this.folded = el("p", { class: "soft folded" });
     this.node = el(
       "article",
       { class: "panel", "aria-label": `Search by ${this.run.method}` },
@@ -39,6 +42,7 @@ export class Panel {
         el("button", { type: "button", class: "quiet save", onclick: () => this.save() }, "Save trace"),
       ),
       el("p", { class: "summary" }, this.view.summaries[this.run.method] ?? ""),
+      this.failure,
       el(
         "div",
         { class: "cards" },
@@ -46,7 +50,7 @@ export class Panel {
           "div",
           { class: "column" },
           card("texts", "Particles", el("span", { class: "legend" }, el("span", { class: "t new" }, "new"), el("span", { class: "m g" }, "look-ahead"), el("span", { class: "m" }), "masked"), this.list),
-          card("ancestors", "Genealogy", el("span", { class: "legend" }, el("i", { class: "dot" }), "survived", el("i", { class: "dot dead" }), "died", el("i", { class: "stroke" }), "the answer’s line", this.ramp), this.tree),
+          card("ancestors", "Genealogy", el("span", { class: "legend" }, el("i", { class: "dot" }), "survived", el("i", { class: "dot dead" }), "died", el("i", { class: "stroke" }), "the answer’s line", this.ramp), this.tree, el("div", { class: "below" }, this.folded, el("label", { class: "toggle", title: "Also show the steps that changed nothing" }, this.folding, "Every step"))),
           card("time", "Over the steps", null, this.curves),
         ),
         el("div", { class: "column" }, card("judge", "Verifier", null, this.detail), card("ballot", "Final vote", null, this.vote)),
@@ -76,10 +80,13 @@ export class Panel {
     const key = [this.run.steps.length, this.run.state, width, document.documentElement.dataset.theme, this.view.domain].join();
     if (key !== this.drawn) {
       this.drawn = key;
-      this.layout = new Layout(this.run, width);
+      this.layout = new Layout(this.run, width, !this.folding.checked);
+      this.folded.textContent = this.layout.words;
       this.picture = drawGenealogy(this.run, this.layout, this.view.domain);
       this.tree.replaceChildren(this.picture);
-      const across = Math.max(220, this.curves.firstElementChild?.clientWidth || this.curves.clientWidth || 300);
+      // Empty figures first, so that a chart knows its width before it is drawn.
+      if (!this.curves.firstElementChild) this.curves.append(...CHARTS.map(() => el("figure", { class: "small" })));
+      const across = Math.max(220, this.curves.firstElementChild.clientWidth || 300);
       this.charts = CHARTS.map((chart) => drawChart(chart, this.run, across, this.view.domain));
       this.curves.replaceChildren(...this.charts);
       this.ramp.replaceChildren(fixed(this.view.domain[0], 1), el("i", { "--ramp": scoreRamp(this.view.domain) }), fixed(this.view.domain[1], 1));
@@ -94,8 +101,11 @@ export class Panel {
     const words = { waiting: "waiting", running: "running", done: "done", failed: "failed" };
     this.status.textContent = run.steps.length ? `step ${step + 1} of ${run.total}` : words[run.state];
     this.status.dataset.state = run.state;
+    this.failure.hidden = run.state !== "failed";
+    this.failure.textContent = run.state === "failed" ? `The search failed: ${run.error}` : "";
+    this.node.classList.toggle("broken", run.state === "failed" && !run.steps.length);
     const ended = run.result && step === run.steps.length - 1;
-    this.answer.replaceChildren(...(ended ? ["answer ", el("b", {}, run.result.answer ?? "none found"), ...sure(run.result.p_correct)] : []));
+    this.answer.replaceChildren(...(ended ? ["answer ", el("b", {}, run.result.answer ?? "none found"), " ", ...verdict(run)] : []));
     if (step < 0) return;
     const one = run.steps[step];
     const { particles, branching } = run.header.settings;
@@ -199,12 +209,6 @@ export class Panel {
   }
 }
 
-function card(name, title, legend, content) {
-  return el("section", { class: `card ${name}` }, el("h3", {}, title, legend), content);
-}
-
-// How sure the answer is, if the model was calibrated for the task and method.
-function sure(p) {
-  if (p === null || p === undefined) return [];
-  return [" ", el("span", { class: "sure", title: "the calibrated probability that this answer is right" }, `p_correct ${fixed(p)}`)];
+function card(name, title, legend, ...content) {
+  return el("section", { class: `card ${name}` }, el("h3", {}, title, legend), ...content);
 }

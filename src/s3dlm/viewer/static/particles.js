@@ -8,6 +8,8 @@ export function tokenSpans(run, step, child, ghosts) {
   const clean = one.clean[child];
   const parent = run.parentChild(step, child);
   const before = parent === null || parent === undefined ? null : run.steps[step - 1].tokens[parent];
+  const percent = one.percent?.[child] ?? [];
+  const sure = (i, how) => (percent[i] === undefined ? null : `${how} with probability ${percent[i]} %`);
   const spans = [];
   for (let i = 0; i < tokens.length; i += 1) {
     const token = tokens[i];
@@ -17,12 +19,12 @@ export function tokenSpans(run, step, child, ghosts) {
     }
     if (token >= 0) {
       const fresh = before ? before[i] < 0 : true;
-      spans.push(el("span", { class: fresh ? "t new" : "t" }, visible(run.piece(token))));
+      spans.push(el("span", { class: fresh ? "t new" : "t", title: sure(i, "revealed") }, visible(run.piece(token))));
     } else if (ghosts && clean[i] >= 0 && run.isEnd(clean[i])) {
       spans.push(el("span", { class: "m stop" }));
     } else {
       const ghost = ghosts && clean[i] >= 0 ? visible(run.piece(clean[i])) : "";
-      spans.push(el("span", { class: ghost.trim() ? "m g" : "m" }, ghost));
+      spans.push(el("span", { class: ghost.trim() ? "m g" : "m", title: ghost ? sure(i, "predicted") : null }, ghost));
     }
   }
   return trimmed(spans);
@@ -123,7 +125,7 @@ function part(name, value, before) {
 }
 
 export function votes(run, domain) {
-  if (run.state === "failed") return [el("p", { class: "failure", role: "alert" }, run.error)];
+  if (run.state === "failed") return [el("p", { class: "soft" }, "The search ended before a vote.")];
   if (!run.result) return [el("p", { class: "soft" }, "The survivors vote when the last step is done.")];
   const { survivors, answer, text } = run.result;
   const groups = new Map();
@@ -137,7 +139,25 @@ export function votes(run, domain) {
     run.early ? el("p", { class: "soft" }, `The survivors agreed after ${run.steps.length} of ${run.planned} steps, so what was still masked was filled in at once.`) : null,
     groups.has(answer) ? null : el("p", { class: "soft" }, "The answer comes from a text seen on the way, not from a survivor."),
     el("blockquote", { class: "final" }, text || "(an empty text)"),
+    graded(run),
+    run.result.prompt ? el("details", { class: "prompt" }, el("summary", {}, "The prompt as the model read it"), el("pre", {}, run.result.prompt)) : null,
   ].filter(Boolean);
+}
+
+// What is known of the answer: its gold answer and grade, and how probably it is right.
+export function verdict(run) {
+  const { gold, correct } = run.header ?? {};
+  const chance = run.result?.p_correct;
+  return [
+    correct === undefined ? null : el("span", { class: correct === 1 ? "grade right" : "grade wrong" }, correct === 1 ? "✓ right" : correct === 0 ? "✗ wrong" : `${Math.round(100 * correct)} % right`),
+    gold === undefined || correct === 1 ? null : el("span", { class: "gold" }, "gold ", el("b", {}, typeof gold === "string" ? gold : JSON.stringify(gold))),
+    chance === undefined || chance === null ? null : el("span", { class: "chance", title: "by the model’s calibration" }, `probably right: ${Math.round(100 * chance)} %`),
+  ].filter(Boolean);
+}
+
+function graded(run) {
+  const known = verdict(run);
+  return known.length ? el("p", { class: "graded" }, ...known) : null;
 }
 
 function group(given, holders, all, wins, domain) {

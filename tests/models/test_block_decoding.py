@@ -1,0 +1,372 @@
+"""Block-causal decoding against the samplers of its authors, written here plainly, on the networks of
+transformers: no cache, whole rows, a mask that is written out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import s3dlm
+from s3dlm.errors import SettingsError
+from s3dlm.models.base import Model
+from s3dlm.models.registry import load
+from s3dlm.models.row_cache import RowCache
+from s3dlm.result import Result
+from s3dlm.search.methods import METHODS
+from s3dlm.search.step import Step
+from s3dlm.settings import Settings, only_used
+from s3dlm.trace import TraceEncoder
+from tests.fakes import ByteTokenizer
+from tests.models.test_families import BLOCKS, folder_of, reference
+
+MASK, LENGTH = 259, 40
+Logits = Callable[[list[int]], Tensor]  # of every position of a row
+
+
+@cache
+def pair(case: str, block: int | None = None) -> tuple[Any, Model]:
+    """A network of transformers, and our model of its checkpoint, which talks in bytes."""
+    network = reference(case)
+    loaded = load(str(folder_of(case, network, Path(mkdtemp()))), block=block)
+    model = dataclasses.replace(loaded, tokenizer=ByteTokenizer(), end_ids=frozenset())
+    return network, model
+
+
+def logits_of(network: Any, block: int) -> Logits:
+    @torch.inference_mode()
+    def run(row: list[int]) -> Tensor:
+        number = torch.arange(len(row)) // block
+        hidden = number[:, None] < number[None, :]
+        mask = torch.zeros(1, 1, len(row), len(row)).masked_fill(hidden, -torch.inf)
+        logits: Tensor = network(input_ids=torch.tensor([row]), attention_mask=mask).logits[0]
+        logits[:, MASK] = -torch.inf
+        return logits.double()
+
+    return run
+
+
+def question(length: int) -> str:
+    """A question whose prompt has this many tokens."""
+    return ("What is it? " * 9)[: length - 1]
+
+
+# --- the authors' samplers, greedy
+
+
+def sdar(
+    logits: Logits, prompt: list[int], length: int, block: int, steps: int, least: float | None
+) -> list[int]:
+    """SDAR and LLaDA2: whole blocks from the one that holds the prompt's end; a step reveals its share
+    of a block, or with a threshold all that is above it if that is more."""
+    total = -(-(len(prompt) + length) // block) * block
+    x = prompt + [MASK] * (total - len(prompt))
+    shares = [block // steps + (step < block % steps) for step in range(steps)]
+    for start in range(len(prompt) // block * block, total, block):
+        for share in shares:
+            places = [i for i in range(start, start + block) if x[i] == MASK]
+            if not places:
+                break
+            best = logits(x[: start + block]).softmax(-1).max(-1)
+            sure = sorted(places, key=lambda i: -float(best.values[i]))
+            above = [i for i in places if least is not None and float(best.values[i]) > least]
+            for i in above if len(above) >= share and above else sure[:share]:
+                x[i] = int(best.indices[i])
+    return x[len(prompt) :][:length]
+
+
+def bd3lm(logits: Logits, prompt: list[int], length: int, block: int, steps: int) -> list[int]:
+    """dllm's sampler appends a block of masks to what is finished, and fills it in equal shares."""
+    x = list(prompt)
+    while len(x) - len(prompt) < length:
+        x += [MASK] * block
+        while MASK in x:
+            places = [i for i, token in enumerate(x) if token == MASK]
+            best = logits(x).softmax(-1).max(-1)
+            for i in sorted(places, key=lambda i: -float(best.values[i]))[: block // steps]:
+                x[i] = int(best.indices[i])
+    return x[len(prompt) :]
+
+
+def fast_dllm_v2(
+    logits: Logits, prompt: list[int], length: int, block: int, small: int, least: float
+) -> list[int]:
+    """Position i is predicted by i − 1. A finished block predicts the first token of the next one; the
+    others are revealed part by part, the best one and all above the threshold."""
+    x = list(prompt)
+    while len(x) - len(prompt) < length:
+        if len(x) % block == 0:
+            x.append(int(logits(x)[-1].argmax()))
+        x += [MASK] * (-len(x) % block)
+        for start in range(len(x) - block, len(x), small):
+            while places := [i for i in range(start, start + small) if x[i] == MASK]:
+                whole = logits(x)
+                best = torch.cat((whole[:1], whole[:-1])).softmax(-1).max(-1)
+                top = max(places, key=lambda i: float(best.values[i]))
+                for i in places:
+                    if i == top or float(best.values[i]) > least:
+                        x[i] = int(best.indices[i])
+    return x[len(prompt) :][:length]
+
+
+def llada21(
+    logits: Logits, prompt: list[int], length: int, block: int, least: float, edit: float
+) -> tuple[list[int], int]:
+    """LLaDA2.1: as above, and every pass also replaces revealed tokens by surer ones; a full block is
+    edited until nothing changes, at most 16 times. The answer, and how many tokens were replaced."""
+    total, replaced = -(-(len(prompt) + length) // block) * block, 0
+    x = prompt + [MASK] * (total - len(prompt))
+    for start in range(len(prompt) // block * block, total, block):
+        rounds = 0
+        while True:
+            places = [i for i in range(start, start + block) if x[i] == MASK]
+            rounds += not places
+            if rounds > 16:
+                break
+            best = logits(x[: start + block]).softmax(-1).max(-1)
+            p, token = best.values.tolist(), best.indices.tolist()
+            chosen = [i for i in places if p[i] > least]
+            if places and not chosen:
+                chosen = [max(places, key=lambda i: p[i])]
+            edits = [
+                i
+                for i in range(max(start, len(prompt)), start + block)
+                if x[i] not in (MASK, token[i]) and p[i] > edit
+            ]
+            for i in chosen + edits:
+                x[i] = token[i]
+            replaced += len(edits)
+            if not places and not edits:
+                break
+    return x[len(prompt) :][:length], replaced
+
+
+def ours(model: Model, prompt: int, **options: Any) -> list[int]:
+    settings = Settings("baseline", temperature=0.0, gen_length=LENGTH, **options)
+    *steps, result = s3dlm.stream(model, question(prompt), settings=settings)
+    assert isinstance(result, Result)
+    tokens: list[int] = steps[-1].tokens[0, :LENGTH].tolist()
+    assert MASK not in tokens
+    assert result.survivors[0].tokens == LENGTH
+    return tokens
+
+
+PROMPTS = [8, 15, 23, 32, 61]
+
+
+@pytest.mark.parametrize("case", ["sdar", "sdar, 16", "sdar_moe"])
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy_is_sdars_sampler_with_a_threshold(case: str, prompt: int) -> None:
+    network, model = pair(case)
+    block, ids = BLOCKS[case], ByteTokenizer().chat(question(prompt))
+    expected = sdar(logits_of(network, block), ids, LENGTH, block, block, 0.05)
+    assert ours(model, prompt, reveal="threshold", reveal_threshold=0.05) == expected
+
+
+@pytest.mark.parametrize(("case", "per_block"), [("sdar", 1), ("sdar", 2), ("sdar, 16", 6)])
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy_is_sdars_sampler_with_a_schedule(case: str, per_block: int, prompt: int) -> None:
+    network, model = pair(case)
+    block, ids = BLOCKS[case], ByteTokenizer().chat(question(prompt))
+    expected = sdar(logits_of(network, block), ids, LENGTH, block, per_block, None)
+    steps = -(-LENGTH * per_block // block)
+    assert ours(model, prompt, steps=steps, block_length=min(block, LENGTH)) == expected
+
+
+@pytest.mark.parametrize("block", [8, 4])
+@pytest.mark.parametrize("prompt", [8, 16, 40, 64])
+@pytest.mark.parametrize("per_block", [1, 4])
+def test_greedy_is_bd3lms_sampler(block: int, prompt: int, per_block: int) -> None:
+    """It pads prompts on the left to whole blocks; these need no padding."""
+    network, model = pair("a2d-qwen3", block)
+    ids = ByteTokenizer().chat(question(prompt))
+    expected = bd3lm(logits_of(network, block), ids, LENGTH, block, per_block)
+    assert ours(model, prompt, steps=LENGTH // block * per_block) == expected
+
+
+@pytest.mark.parametrize("small", [8, 4, 2])
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy_is_fast_dllm_v2s_sampler(small: int, prompt: int) -> None:
+    network, model = pair("fast-dllm v2, 8")
+    ids = ByteTokenizer().chat(question(prompt))
+    expected = fast_dllm_v2(logits_of(network, 8), ids, LENGTH, 8, small, 0.05)
+    found = ours(model, prompt, block_length=small, reveal="threshold", reveal_threshold=0.05)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "edit"), [("sdar", 0.08), ("sdar", 0.03), ("sdar, 16", 0.03), ("sdar, 16", 0.02)]
+)
+def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
+    network, model = pair(case)
+    block, replaced = BLOCKS[case], 0
+    rule = {"reveal": "threshold", "reveal_threshold": 0.05}
+    for prompt in (15, 23, 32):
+        ids = ByteTokenizer().chat(question(prompt))
+        expected, some = llada21(logits_of(network, block), ids, LENGTH, block, 0.05, edit)
+        assert ours(model, prompt, edit_threshold=edit, **rule) == expected
+        replaced += some
+    assert replaced > 0
+
+
+def test_edits_are_refused_where_they_cannot_be_made() -> None:
+    with pytest.raises(SettingsError, match="leaves no steps for edits"):
+        Settings(edit_threshold=0.9)
+    settings = Settings(edit_threshold=0.9, reveal="threshold")
+    with pytest.raises(SettingsError, match="not supported by tiny, which has no blocks"):
+        s3dlm.generate("tiny", "why?", settings=settings)
+
+
+@pytest.mark.parametrize("method", ["s3", "particle_gibbs"])
+def test_a_search_edits_too_and_batched_is_unbatched(method: str) -> None:
+    model, settings = searched(
+        "sdar", method, reveal="threshold", reveal_threshold=0.1, edit_threshold=0.1
+    )
+    questions = [question(length) for length in (16, 30)]
+    together = s3dlm.generate_batch(model, questions, settings=settings)
+    alone = [s3dlm.generate(model, one, settings=settings) for one in questions]
+    assert [plain(one) for one in together] == [plain(one) for one in alone]
+    unchanged = settings.replace(edit_threshold=None)
+    assert [one.text for one in alone] != [
+        s3dlm.generate(model, one, settings=unchanged).text for one in questions
+    ]
+
+
+# --- search
+
+
+SMALL: dict[str, Any] = {
+    "gen_length": 24, "steps": 12, "block_length": 8, "particles": 3, "temperature": 1.0,
+}  # fmt: skip
+ENDING = 65  # a token that random networks like well enough to end some answers
+
+
+def searched(case: str, method: str, **options: Any) -> tuple[Model, Settings]:
+    model = dataclasses.replace(pair(case)[1], end_ids=frozenset({ENDING}))
+    return model, Settings(method, **only_used(METHODS[method], {**SMALL, **options}))
+
+
+def plain(result: Result) -> list[Any]:
+    data = [(one.text, one.nll, one.score, one.tokens) for one in result.survivors]
+    return [result.text, result.nfe, data]
+
+
+CASES = ["sdar", "sdar, 16", "fast-dllm v2, 8"]
+
+
+@pytest.mark.parametrize(
+    ("case", "reveal"), [("sdar, 16", "schedule"), ("fast-dllm v2, 8", "threshold")]
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_fills_blocks_and_batched_is_unbatched(
+    case: str, method: str, reveal: str
+) -> None:
+    model, settings = searched(case, method, reveal=reveal, reveal_threshold=0.1)
+    questions = [question(length) for length in (16, 30)]
+    together = s3dlm.generate_batch(model, questions, settings=settings)
+    alone = [s3dlm.generate(model, one, settings=settings) for one in questions]
+    assert [plain(one) for one in together] == [plain(one) for one in alone]
+    assert all(0 <= one.tokens <= 24 for result in alone for one in result.survivors)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("method", "reveal"),
+    [("s3", "schedule"), ("best", "threshold"), ("hex", "dream"), ("particle_gibbs", "schedule")],
+)
+def test_the_cache_changes_nothing(case: str, method: str, reveal: str) -> None:
+    model, settings = searched(case, method, reveal=reveal, reveal_threshold=0.1)
+    whole = dataclasses.replace(model, denoiser=RowCache(model.denoiser, 1 << 30))
+    for length in (16, 30):
+        one, other = (
+            s3dlm.generate(m, question(length), settings=settings) for m in (model, whole)
+        )
+        assert (one.text, one.nfe) == (other.text, other.nfe)
+        np.testing.assert_allclose(
+            [s.nll for s in one.survivors], [s.nll for s in other.survivors], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("reveal", ["schedule", "threshold"])
+@pytest.mark.parametrize("length", [13, 16, 30])
+def test_the_look_ahead_is_complete_up_to_the_open_blocks_end(
+    case: str, reveal: str, length: int
+) -> None:
+    model, settings = searched(case, "s3", reveal=reveal, reveal_threshold=0.1)
+    model = dataclasses.replace(model, end_ids=frozenset())
+    block, seen = BLOCKS[case], []
+
+    def verifier(asked: str, text: str, confidence: float) -> float:
+        seen.append(text)
+        return len(text) % 7 / 7
+
+    *steps, _ = s3dlm.stream(model, question(length), settings=settings, verifier=verifier)
+    for step in steps:
+        assert isinstance(step, Step)
+        for canvas, clean in zip(step.tokens, step.clean, strict=True):
+            hidden, unknown = np.flatnonzero(canvas == MASK), np.flatnonzero(clean == MASK)
+            if not hidden.size:
+                assert not unknown.size
+                continue
+            end = (length + hidden[0]) // block * block + block - length
+            assert unknown.tolist() == list(range(end, canvas.size))
+            assert (clean == canvas)[canvas != MASK].all()
+    assert {len(text) for text in seen} - {24}  # texts grow block by block
+    encoder = TraceEncoder.of(model)
+    assert -1 in encoder.event(steps[0])["clean"][0]  # a trace says that nothing is known there
+
+
+def test_blocks_count_from_the_start_of_the_row() -> None:
+    model, _ = searched("sdar, 16", "s3")
+    settings = Settings("s3", **SMALL | {"block_length": 16, "cadence": "block"})
+    *steps, _ = s3dlm.stream(model, question(13), settings=settings)
+    first = next(step for step in steps if step.resampled)
+    assert {int((row[:3] != MASK).sum()) for row in first.tokens} == {3}
+    assert all((row[3:] == MASK).all() for row in first.tokens)
+
+
+def test_cost_grows_with_the_open_block() -> None:
+    model = dataclasses.replace(pair("sdar")[1], end_ids=frozenset())
+    network: Any = model.denoiser
+    seen: list[int] = []
+    inner = network.body
+
+    def body(tokens: Tensor, *rest: object) -> Tensor:
+        seen.append(tokens.shape[1])
+        result: Tensor = inner(tokens, *rest)
+        return result
+
+    network.body = body
+    try:
+        s3dlm.generate(model, question(61), settings=Settings("s3", **SMALL))
+    finally:
+        del network.body
+    assert seen[0] == 64  # the prompt and what it leaves of its block
+    assert max(seen[1:]) <= 8  # the open block, or with the one that has just been filled
+
+
+def test_too_few_steps_for_the_models_blocks_are_refused() -> None:
+    model = pair("sdar")[1]
+    with pytest.raises(SettingsError, match="one step per block of 4; choose steps from 10 to 40"):
+        s3dlm.generate(
+            model, "why?", method="baseline", gen_length=40, steps=5, block_length=40, temperature=0
+        )
+
+
+def test_an_answer_never_exceeds_the_context_or_the_length_asked_for() -> None:
+    model = pair("sdar, 16")[1]
+    settings = Settings("baseline", gen_length=5, steps=5, block_length=5, temperature=0)
+    result = s3dlm.generate(model, question(101), settings=settings)
+    assert result.survivors[0].tokens == 5
+    context = model.denoiser.context
+    long = ("What is it? " * 99)[: context - 6]
+    assert s3dlm.generate(model, long, settings=settings).survivors[0].tokens == 5
