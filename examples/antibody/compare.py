@@ -43,19 +43,22 @@ METHODS: dict[str, dict[str, Any]] = {
     "best": {"method": "best", "lam": 10.0, **SAMPLED},
     "moves_random": {**ONE_BY_ONE, **MOVES, "hiding": "random"},
     "moves": {**ONE_BY_ONE, **MOVES, "hiding": "doubted"},
-    # All residues of a sample in one step: more samples for the same NFE, and worse ones.
-    "verified_one_step": {**ONE_BY_ONE, "steps": 1},
-    "moves_one_step": {**ONE_BY_ONE, **MOVES, "hiding": "doubted", "steps": 1},
+    # Faster paces: more samples for the same NFE, which ignore more of how residues depend on each other.
+    "verified_four": {**ONE_BY_ONE, "per_step": 4},
+    "moves_four": {**ONE_BY_ONE, **MOVES, "hiding": "doubted", "per_step": 4},
+    "verified_one_step": {**ONE_BY_ONE, "per_step": 99},
+    "moves_one_step": {**ONE_BY_ONE, **MOVES, "hiding": "doubted", "per_step": 99},
 }
 
 
 def settings(method: str, loop: Loop) -> s3dlm.Settings:
     """A method's settings for a loop: one block, a few residues per step."""
-    steps = -(-loop.length // RESIDUES_PER_STEP)
+    own = dict(METHODS[method])
+    steps = -(-loop.length // own.pop("per_step", RESIDUES_PER_STEP))
     size = {"gen_length": loop.length, "block_length": loop.length, "steps": steps}
     if method == "verified_batch":  # equal canvases share about a third of the passes
         size["particles"] = 3 * BUDGET // (2 * (steps - 1))
-    return s3dlm.Settings(**{**size, **METHODS[method]})
+    return s3dlm.Settings(**own, **size)
 
 
 def fill(model: s3dlm.Model, method: str, loops: list[Loop]) -> Iterator[dict[str, Any]]:

@@ -25,8 +25,10 @@ TITLES = {
     "best": "`best`",
     "moves_random": "re-masking, random residues",
     "moves": "re-masking, doubted residues",
-    "verified_one_step": "verified best-of-K, loops in one step",
-    "moves_one_step": "re-masking, loops in one step",
+    "verified_four": "verified best-of-K, until satisfied, four residues per step",
+    "moves_four": "re-masking, four residues per step",
+    "verified_one_step": "verified best-of-K, until satisfied, all residues in one step",
+    "moves_one_step": "re-masking, all residues in one step",
 }
 BASE = "verified_batch"  # the better way to draw samples, which all are compared with
 Floats = NDArray[np.float64]
@@ -54,7 +56,6 @@ def drawn(count: int, draws: int = 10_000) -> NDArray[np.int64]:
 
 def interval(values: Floats, percent: bool = False) -> str:
     """Mean and 95 % interval."""
-    values = values[~np.isnan(values)]
     if not values.size:
         return "–"
     low, high = np.quantile(values[drawn(values.size)].mean(axis=1), [0.025, 0.975])
@@ -80,8 +81,9 @@ def kept_within(found: Results, loops: Sequence[str], nfe: float = np.inf) -> Fl
 
 
 def table(found: dict[str, Results], loops: Sequence[str], other: str) -> str:
-    judged = sum(found[BASE][name]["pll"] is not None for name in loops)
-    likelihood = f"log-likelihood under {other}, {judged} loops"
+    # Only loops that are judged for every method: else the methods would be judged on others.
+    judged = [name for name in loops if all(own[name]["pll"] is not None for own in found.values())]
+    likelihood = f"log-likelihood under {other}, {len(judged)} loops"
     lines = [
         f"| method | all rules | × {TITLES[BASE]} | NFE | {likelihood} |",
         "|---|---|---|---|---|",
@@ -90,7 +92,7 @@ def table(found: dict[str, Results], loops: Sequence[str], other: str) -> str:
     for method, own in found.items():
         kept = kept_within(own, loops)
         nfe = np.mean([own[name]["nfe"] for name in loops])
-        pll = np.array([own[name]["pll"] for name in loops], dtype=np.float64)
+        pll = np.array([own[name]["pll"] for name in judged], dtype=np.float64)
         cells = [TITLES[method], interval(kept, percent=True), ratio(kept, base), f"{nfe:.1f}"]
         lines.append(f"| {' | '.join([*cells, interval(pll)])} |")
     return "\n".join(lines)
@@ -125,10 +127,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Table and figure of a comparison.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--figure", type=Path, help="an SVG file")
+    parser.add_argument("--tuning", action="store_true", help="the loops that were tuned on")
     given = parser.parse_args()
     parts = {}
     for model, other in OTHER.items():
-        found = results(given.folder / model)
+        found = results(given.folder / (model + "-tuning" * given.tuning))
         if BASE not in found:
             continue
         # A method that is not through with all loops is left out, so that all see the same.
