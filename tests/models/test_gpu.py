@@ -22,7 +22,7 @@ from s3dlm.models.forward import Forward, Prediction, Rows, Sampling
 from s3dlm.models.hf import TransformersModel
 from s3dlm.models.transformer import Transformer, TransformerConfig, check_attention
 from s3dlm.search.methods import METHODS
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 from tests.fakes import ByteTokenizer
 from tests.models.pretend_gpu import DeviceError, PretendTensor, kernels, pretend_gpu, to_gpu
 from tests.models.test_hf import masked_lm
@@ -121,9 +121,7 @@ def test_a_mixture_of_experts_waits_once_more_per_layer() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_and_waits_at_most_three_times_per_step(method: str) -> None:
-    options: dict[str, Any] = {"baseline": {"block_length": 8}, "hex": {"particles": 2}}.get(
-        method, {"block_length": 8, "particles": 2}
-    )
+    options = only_used(METHODS[method], {"block_length": 8, "particles": 2})
     settings = Settings(method=method, gen_length=16, steps=8, temperature=0.8, **options)
     with pretend_gpu() as syncs:
         model = Model("small", to_gpu(network()), ByteTokenizer(), frozenset({END}))

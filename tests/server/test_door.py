@@ -212,7 +212,7 @@ def test_the_command_refuses_before_it_loads_anything() -> None:
 
 def test_nothing_a_fuzzer_sends_is_a_server_error() -> None:
     """Schemathesis over the whole OpenAPI document, bounded: every answer is one it announces."""
-    limits = Limits(length=32, steps=8, children=8, seconds=20)
+    limits = Limits(length=32, steps=8, children=8, nfe=300, seconds=20)
     with serving(fake_model(), limits=limits) as live:
         statuses = _fuzz(f"{live.url}/openapi.json")
     assert {200, 400, 404} <= set(statuses)

@@ -28,7 +28,7 @@ EXACT = [  # written as text, since not all of it is a Python value
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Live]:
-    limits = Limits(length=32, steps=8, children=8)
+    limits = Limits(length=32, steps=8, children=8, nfe=300)
     with serving(fake_model(), defaults=TINY, limits=limits) as live:
         yield live
 

@@ -184,6 +184,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"task": "/etc/passwd.jsonl:math"}, "task"),
         ({"verifier": "profile.toml"}, "verifier"),
         ({"budget": 1}, "budget"),
+        ({"budget": 10**6}, "this server's limit of 100000"),
         ({"budget": 10, "n": 8}, "budget"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),

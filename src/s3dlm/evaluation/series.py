@@ -225,7 +225,9 @@ def sampling_search(run: Evaluation, samples: Samples, score: Score, mark: Mark)
         searched = direct(run, task, score, mark, ("s3",))
         for how, some in (("direct", samples[task]), ("s3", searched)) if searched else ():
             rows += [(task, how, one.log_density, one.score, one.correct) for one in some]
-    return Table("sampling_search", ("task", "how", "log_density", "score", "correct"), tuple(rows))
+    sides = {(row[0], row[1]) for row in rows}  # a task with one side only compares nothing
+    both = tuple(row for row in rows if {(row[0], "direct"), (row[0], "s3")} <= sides)
+    return Table("sampling_search", ("task", "how", "log_density", "score", "correct"), both)
 
 
 def block_cells(run: Evaluation) -> list[tuple[Condition, Cell]]:

@@ -211,9 +211,13 @@ class Method:
             "stop_when": self._ignores_stop(),
             "rounds": again if fresh and self.population == "one" else "",
             "hiding": none,
-            "hidden": none or fresh,
+            "hidden": none or fresh or self._ignores_hidden(),
             "keep": none or fresh,
         }
+
+    def _ignores_hidden(self) -> str:
+        whole = self.budget is None and self.hiding in ("rest", "earlier")
+        return f"hiding={self.hiding!r} hides all from a place on" if whole else ""
 
     def _ignores_stop(self) -> str:
         if self.budget is None:

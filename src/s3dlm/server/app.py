@@ -275,7 +275,7 @@ def traces(request: Request) -> list[dict[str, Any]]:
     return _service(request).recorded.listing()
 
 
-@router.get("/v1/traces/{name:path}", response_class=PlainTextResponse)
+@router.get("/v1/traces/{name:path}", response_class=Response, responses={200: {"content": TRACE}})
 def trace(name: str, request: Request) -> Response:
     """One recorded search as JSON lines."""
     path = _service(request).recorded.files().get(name)

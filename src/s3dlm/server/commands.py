@@ -61,6 +61,9 @@ def serve(
         int, typer.Option(help="Largest particles × branching of a request.")
     ] = 64,
     max_steps: Annotated[int, typer.Option(help="Largest number of steps of a request.")] = 1024,
+    max_nfe: Annotated[
+        int, typer.Option(help="Most forward passes that one search may need.")
+    ] = 100_000,
     max_seconds: Annotated[
         float, typer.Option(help="Seconds a request may take, queue included.")
     ] = 300.0,
@@ -100,7 +103,7 @@ def serve(
     check_exposure(host, key, insecure=insecure)
     limits = Limits(
         batch=max_batch, waiting=max_waiting, length=max_length, children=max_children,
-        steps=max_steps, seconds=max_seconds,
+        steps=max_steps, nfe=max_nfe, seconds=max_seconds,
     )  # fmt: skip
     bound = bind_socket(host, port)
     web = create_app(

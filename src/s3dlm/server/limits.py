@@ -19,6 +19,7 @@ class Limits:
     length: int = 1024  # gen_length
     children: int = 64  # particles times branching
     steps: int = 1024
+    nfe: int = 100_000  # forward passes that one search can need
     choices: int = 16  # searches per request: prompts times n
     characters: int = 16  # of a prompt, per token of the model's context
     seconds: float = 300.0  # from arrival to answer
@@ -52,6 +53,7 @@ class Limits:
             "length": ("gen_length", settings.gen_length),
             "children": ("particles × branching", batch_size(settings)),
             "steps": ("steps", settings.steps),
+            "nfe": ("the forward passes that it can need", settings.most_nfe),
         }
         for limit, (name, value) in asked.items():
             most = getattr(self, limit)
