@@ -18,6 +18,7 @@ from tiny_data import Batch, Encoder, Feed
 from tiny_decode import Decoding, generate
 from tiny_grade import right
 from tiny_optimiser import optimisers
+from tiny_start import start
 from tokenizers import Tokenizer
 
 from s3dlm.models import llada
@@ -75,9 +76,10 @@ class Run:
             hidden=args.hidden,
             mask_id=MASK_ID,
             context=512,
+            tied=True,
         )
         self.model = Transformer(self.config)
-        self.model.initialise(torch.Generator().manual_seed(args.seed))
+        start(self.model, torch.Generator().manual_seed(args.seed))
         self.optimisers = optimisers(self.model, args.matrix_rate, args.rest_rate)
         self.rates = [group["lr"] for o in self.optimisers for group in o.param_groups]
         self.mean = {name: value.clone() for name, value in self.model.state_dict().items()}

@@ -186,7 +186,7 @@ TASKS = (
             hub=Hub("sapientinc/sudoku-extreme", "default", "test"),
         ),
     ),
-    Task("arithmetic", "Arithmetic", "gsm8k", "gsm8k", _MATHS, generated=True),
-    Task("chain", "Chain", "gsm8k", "gsm8k", _MATHS, generated=True),
-    Task("choice", "Choice", "arc", "arc", _SCIENCE, generated=True),
+    Task("arithmetic", "Arithmetic", "arithmetic", "arithmetic", _MATHS, generated=True),
+    Task("chain", "Chain", "chain", "chain", _MATHS, generated=True),
+    Task("choice", "Choice", "choice", "choice", _SCIENCE, generated=True),
 )  # fmt: skip
