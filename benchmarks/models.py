@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import torch
@@ -9,7 +10,9 @@ import torch
 import s3dlm
 from s3dlm.models.base import Model
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.tasks.problems import problems
 
+TASKS = ("arithmetic", "countdown", "sudoku", "choice")
 WIDE_VOCABULARY = 126_464  # LLaDA-8B's
 WIDE_MASK = 126_336
 
@@ -63,6 +66,19 @@ def _random(name: str, config: TransformerConfig, dtype: torch.dtype) -> Model:
                 parameter.normal_(std=0.05)
     network = network.to(dtype)
     return replace(tiny(), name=name, denoiser=network, end_ids=frozenset(), tokenizer=Letters())
+
+
+@functools.cache
+def questions(task: str) -> list[str]:
+    return [one.question for one in problems(task, "test", 32, 0)]
+
+
+def question_of(model: Model, index: int) -> tuple[str | None, str]:
+    """The four tasks in turn."""
+    if model.name == "wide":
+        return None, f"question number {index}"
+    task = TASKS[index % len(TASKS)]
+    return task, questions(task)[index // len(TASKS) % 32]
 
 
 class Letters:

@@ -30,31 +30,18 @@ from benchmarks.measure import (
     with_denoiser,
 )
 from benchmarks.memory import peak_bytes
+from benchmarks.models import question_of
 from benchmarks.peers import LiteralAlgorithm1, Loop
+from benchmarks.plain_decoding import plain_decoding
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import defaults_of
 from s3dlm.settings import Settings
-from s3dlm.tasks.problems import problems
 from s3dlm.verifier import for_task
 
 ROOT = Path(__file__).parent.parent
-TASKS = ("arithmetic", "countdown", "sudoku", "choice")
 TINY = Settings.recommended(defaults_of("tiny"))
 WIDE = Settings(gen_length=64, steps=8, block_length=64, temperature=0.7)
 MARK = "<!-- results -->"
-
-
-@functools.cache
-def questions(task: str) -> list[str]:
-    return [one.question for one in problems(task, "test", 32, 0)]
-
-
-def question_of(model: Model, index: int) -> tuple[str | None, str]:
-    """The four tasks in turn."""
-    if model.name == "wide":
-        return None, f"question number {index}"
-    task = TASKS[index % len(TASKS)]
-    return task, questions(task)[index // len(TASKS) % 32]
 
 
 def search(model: Model, settings: Settings) -> Callable[[int], object]:
@@ -281,7 +268,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=16)
     parser.add_argument(
-        "--only", choices=["tiny", "growth", "options", "blocks", "wide"], default=None
+        "--only", choices=["tiny", "growth", "options", "once", "blocks", "wide"], default=None
     )
     chosen = parser.parse_args()
     small = models.tiny()
@@ -289,6 +276,7 @@ def main() -> None:
         "tiny": lambda: tiny_figures(small, chosen.repeats),
         "growth": growth,
         "options": lambda: options(small, chosen.repeats),
+        "once": lambda: plain_decoding(small, models.wide(), chosen.repeats),
         "blocks": lambda: block_figures(chosen.repeats),
         "wide": lambda: wide_figures(models.wide(), chosen.repeats),
     }
