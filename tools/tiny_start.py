@@ -1,12 +1,15 @@
 """First weights for tiny: attention that already looks at neighbours and finds what stands elsewhere.
 
 From random weights a network this small sees tens of millions of tokens before it learns to look
-something up in the question. Here the first layer's heads look at the tokens one and two places away,
-and those of the next two layers at places with the same neighbours (an induction head): where to look
-is given, what to do with it is learned.
+something up in the question. Here the first layer's heads look at the tokens one and two places away;
+those of the next two layers look at places with the same neighbour (an induction head), or for the
+token beside them elsewhere, and read what precedes it there. Where to look is given, what to do with it
+is learned.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,7 +21,16 @@ from s3dlm.models.transformer import Transformer
 OFFSETS = (-1, 1, -2, 2)
 CONSTANT = 0.5  # every embedding's first number: queries and keys of a fixed offset come from it
 FAST_PAIRS = 6  # rotary pairs that tell one place from the next; the slower ones compare contents
-SHARPNESS, MATCH, COPY = 6.0, 1.2, 0.5
+SHARPNESS, MATCH, FIND, COPY = 6.0, 1.2, 1.6, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """What a head of the first layer sees: the directions it reads there, and those it writes."""
+
+    offset: int
+    read: Tensor  # (head size, width)
+    written: Tensor  # (head size, width)
 
 
 def start(model: Transformer, generator: torch.Generator) -> None:
@@ -30,9 +42,10 @@ def start(model: Transformer, generator: torch.Generator) -> None:
         embedding[:, 0] = CONSTANT
         model.norm.fill_(0.5)
         constant = float((embedding[:, 0] / embedding.pow(2).mean(1).sqrt()).mean())
-        written = look_at_neighbours(model.blocks[0], model.config, constant, generator)
-        look_for_matches(model.blocks[1], model.config, written, generator)
-        look_for_matches(model.blocks[2], model.config, written[1:] + written[:1], generator)
+        seen = look_at_neighbours(model.blocks[0], model.config, constant, generator)
+        look_for_matches(model.blocks[1], model.config, seen, generator)
+        look_for_matches(model.blocks[2], model.config, seen[1:] + seen[:1], generator)
+        look_for_tokens(model.blocks[2], model.config, seen, generator)
 
 
 def orthogonal(width: int, generator: torch.Generator) -> Tensor:
@@ -42,14 +55,14 @@ def orthogonal(width: int, generator: torch.Generator) -> Tensor:
 
 def look_at_neighbours(
     block: Block, config: TransformerConfig, constant: float, generator: torch.Generator
-) -> list[Tensor]:
-    """Each head looks at one offset; returns the directions into which it writes what it sees."""
+) -> list[Neighbour]:
+    """Each head looks at one offset and writes what it sees into directions of its own."""
     size = config.head_size
     query, key, value = block.qkv.weight.chunk(3)
     cos, sin = rope_cos_sin(config, max(OFFSETS) + 1, query.device)
     looking = torch.zeros(1, 1, size)
     looking[..., :FAST_PAIRS] = SHARPNESS / constant
-    written = []
+    seen = []
     for head in range(config.heads):
         part = slice(head * size, (head + 1) * size)
         offset = OFFSETS[head % len(OFFSETS)]
@@ -59,23 +72,43 @@ def look_at_neighbours(
         reading, writing = (orthogonal(config.width, generator)[:size] for _ in range(2))
         reading[:, 0] = 0
         value[part], block.out.weight[:, part] = COPY * reading, COPY * writing.t()
-        written.append(writing)
-    return written
+        seen.append(Neighbour(offset, reading, writing))
+    return seen
 
 
 def look_for_matches(
-    block: Block, config: TransformerConfig, written: list[Tensor], generator: torch.Generator
+    block: Block, config: TransformerConfig, seen: list[Neighbour], generator: torch.Generator
 ) -> None:
     """Each head looks at places with the same neighbour as its own and copies their tokens."""
-    size, half = config.head_size, config.head_size // 2
-    slow = torch.tensor([*range(FAST_PAIRS, half), *range(half + FAST_PAIRS, size)])
-    query, key, value = block.qkv.weight.chunk(3)
+    value = block.qkv.weight.chunk(3)[2]
     tokens = orthogonal(config.width, generator)
-    for head, neighbour in enumerate(written):
-        part = slice(head * size, (head + 1) * size)
-        rows = head * size + slow
-        query[rows] += MATCH * neighbour[: len(slow)]
-        key[rows] += MATCH * neighbour[: len(slow)]
+    for head, neighbour in enumerate(seen):
+        _compare(block, config, head, MATCH * neighbour.written, MATCH * neighbour.written)
+        part = slice(head * config.head_size, (head + 1) * config.head_size)
         reading = tokens[part].clone()
         reading[:, 0] = 0
         value[part], block.out.weight[:, part] = COPY * reading, COPY * reading.t()
+
+
+def look_for_tokens(
+    block: Block, config: TransformerConfig, seen: list[Neighbour], generator: torch.Generator
+) -> None:
+    """A head for each offset to the left looks for the token there elsewhere: what is before it?"""
+    value = block.qkv.weight.chunk(3)[2]
+    previous = next(one for one in seen if one.offset == -1)
+    for head, neighbour in enumerate(one for one in seen if one.offset < 0):
+        _compare(block, config, head, FIND * neighbour.written, FIND * neighbour.read)
+        part = slice(head * config.head_size, (head + 1) * config.head_size)
+        writing = orthogonal(config.width, generator)[: config.head_size]
+        value[part], block.out.weight[:, part] = COPY * previous.written, COPY * writing.t()
+
+
+def _compare(
+    block: Block, config: TransformerConfig, head: int, asked: Tensor, offered: Tensor
+) -> None:
+    """Queries ask for what keys offer, in the slow rotary pairs; the fast ones are left as they are."""
+    half = config.head_size // 2
+    slow = torch.tensor([*range(FAST_PAIRS, half), *range(half + FAST_PAIRS, config.head_size)])
+    query, key, _ = block.qkv.weight.chunk(3)
+    rows = head * config.head_size + slow
+    query[rows], key[rows] = asked[: len(slow)], offered[: len(slow)]

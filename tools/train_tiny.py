@@ -38,7 +38,7 @@ def arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train")
     train.add_argument("--out", type=Path, required=True)
-    train.add_argument("--steps", type=int, default=11000)
+    train.add_argument("--steps", type=int, default=9000)
     train.add_argument("--decay", type=float, default=0.95, help="last share of steps, rate → 0")
     train.add_argument("--width", type=int, default=128)
     train.add_argument("--layers", type=int, default=4)
@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
     train.add_argument("--rest-rate", type=float, default=2e-3)
     train.add_argument(
         "--tokens",
-        default="chain=1024,arithmetic=1024,repeat=512,letters=512,choice=512,sudoku=384,countdown=384,"
+        default="chain=1280,arithmetic=768,repeat=256,letters=512,choice=512,sudoku=384,countdown=384,"
         "equations=256",
         help="tokens of each task and drill in one step; neighbours go to different workers",
     )
