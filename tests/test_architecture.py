@@ -21,6 +21,7 @@ CORE = {"declare", "errors", "models", "result", "search", "settings"}
 ENGINE = {*CORE, "engine", "jobs", "trace"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "holes": {"errors"},
     "declare": {"errors"},
     "schedule": {"errors"},
     "sandbox": {"errors"},
@@ -33,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "result": {"search", "settings"},
     "diffusion": {"models", "schedule", "search"},
     "block_diffusion": {"diffusion", "models", "schedule", "search"},
+    "infilling": {"diffusion", "errors", "holes", "models", "settings"},
     "editing": {"block_diffusion", "models", "schedule", "search"},
     "jobs": {
         *CORE,
@@ -40,6 +42,7 @@ ALLOWED: dict[str, set[str]] = {
         "block_diffusion",
         "diffusion",
         "editing",
+        "infilling",
         "schedule",
         "tasks",
         "verifier",
@@ -64,11 +67,12 @@ ALLOWED: dict[str, set[str]] = {
         "verifier",
         "viewer",
     },
-    "server": {*ENGINE, "loading", "options", "tasks", "verifier", "viewer"},
+    "server": {*ENGINE, "holes", "loading", "options", "tasks", "verifier", "viewer"},
     "cli": {
         *ENGINE,
         "board",
         "evaluation",
+        "holes",
         "integrations",
         "loading",
         "options",

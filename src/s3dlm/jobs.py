@@ -21,6 +21,7 @@ from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.diffusion import MaskedDiffusion
 from s3dlm.editing import EditingDiffusion
 from s3dlm.errors import PromptError, SettingsError, VerifierError, shown
+from s3dlm.infilling import infilling
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.calibrations import Fit
 from s3dlm.models.packing import Rows, Sampling
@@ -30,10 +31,10 @@ from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Floats, Ints
-from s3dlm.search.rounds import run_method
 from s3dlm.search.score import Scorer, Unscored
 from s3dlm.search.select import SELECTIONS, Selection, Survivor, temporal_log_weight
 from s3dlm.search.step import Outcome, Step
+from s3dlm.search.trials import run_trials
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.calibration import AnswerCalibration
@@ -52,6 +53,13 @@ class Job:
     sample_id: str | int | None = None  # None: the prompt's tokens
     verifier: Any = None  # a Verifier or a function; None: the one that the settings name
     earlier: tuple[Turn, ...] = ()  # the conversation before the question
+    infill: str | None = None  # the answer as a text with holes; the question may then be empty
+
+    @property
+    def label(self) -> str:
+        """Names the job in errors."""
+        name = self.question or self.infill or ""
+        return repr(name if len(name) <= 60 else name[:57] + "...")
 
 
 @dataclass(slots=True)
@@ -61,7 +69,8 @@ class Running:
     job: Job
     search: Search
     scorer: Scorer
-    process: MaskedDiffusion
+    process: MaskedDiffusion  # of several, the one that gives the answer
+    trials: list[MaskedDiffusion]  # all there are, one per combination of lengths of the holes
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
     asked: list[Rows] | None = None  # for predictions; None: nothing, it is busy or over
     unscored: list[Unscored] = field(default_factory=list)  # what it needs scores of before that
@@ -89,16 +98,20 @@ def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     settings = job.settings
     process, fit = _process(model, job), _fit(model, job)
+    trials = [process]
+    if job.infill is not None:
+        trials = infilling(process, job.infill, model, settings)
     verifier = _verifier(job, fit)
-    scorer = Scorer(verifier, job.question, process.label, process)
+    scorer = Scorer(verifier, job.question, process.label, trials[0])
     if settings.method.budget is not None and settings.method.stop_when == "satisfied":
         scorer.enough = getattr(verifier, "satisfied_at", None)
     # By default the same tokens get the same random numbers, wherever the prompt came from.
-    sample_id = str(process.prompt.tolist()) if job.sample_id is None else job.sample_id
+    tokens = str(process.prompt.tolist()) + (job.infill or "")
+    sample_id = tokens if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
     calibration = None if fit is None else AnswerCalibration.from_dict(fit.weights)
-    search = run_method(process, scorer, settings.method, rng)
-    return Running(job, search, scorer, process, calibration)
+    search = run_trials(trials, scorer, settings.method, rng)
+    return Running(job, search, scorer, trials[0], trials, calibration)
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
@@ -119,7 +132,7 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
         decode=model.tokenizer.decode,
-        label=repr(job.question if len(job.question) <= 60 else job.question[:57] + "..."),
+        label=job.label,
         reveal=settings.reveal,
         reveal_number=settings.reveal_number,
         sampling=_sampling(settings, tuple(sorted(model.end_ids))),
@@ -184,6 +197,8 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
             "(for a conversation, use the server or `Job(…, earlier=…)`)"
         )
     if not job.question.strip():
+        if job.infill is not None and job.task is None and not job.earlier:
+            return []  # the text with holes is all there is
         raise PromptError(f"the prompt {job.question!r} is empty; give a question")
     user, prefill = job.question, ""
     if job.task is not None:
@@ -191,7 +206,7 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
         user, prefill = prompt.user, prompt.prefill
     ids = _written(model.tokenizer, job.earlier, user, prefill)
     room = model.denoiser.context - job.settings.gen_length
-    if len(ids) > room:
+    if len(ids) > room and job.infill is None:
         raise PromptError(
             f"the prompt has {len(ids)} tokens and gen_length is {job.settings.gen_length}, but "
             f"{model.name} reads at most {model.denoiser.context} in all; shorten the prompt to "
@@ -211,8 +226,9 @@ def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill
 
 def _fit(model: Model, job: Job) -> Fit | None:
     """The calibration of this job's answers; the scores of a verifier of one's own have none. A
-    method that never scores is judged by the verifier that its calibration names."""
-    if job.verifier is not None:
+    method that never scores is judged by the verifier that its calibration names. An answer of which
+    a part was given is no measure of the model."""
+    if job.verifier is not None or job.infill is not None:
         return None
     method = job.settings.method
     scores = None if "verifier" in method.unused() else method.verifier
@@ -233,6 +249,7 @@ def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
 
 def finish(one: Running, outcome: Outcome) -> Result:
     """Read the survivors and choose among them."""
+    one.process = one.trials[outcome.trial]
     survivors = tuple(_survivors(one, outcome))
     seen = _all_seen(one) if one.selection.from_all_seen else []
     votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
@@ -264,7 +281,18 @@ def finish(one: Running, outcome: Outcome) -> Result:
         prompt=one.process.decode(one.process.prompt.tolist()),
         token_ids=token_ids,
         token_logprobs=token_logprobs,
+        holes=_holes(one, token_ids, chosen),
     )
+
+
+def _holes(one: Running, token_ids: tuple[int, ...], chosen: Survivor) -> tuple[str, ...]:
+    """What fills the holes of the chosen text."""
+    if one.job.infill is None:
+        return ()
+    looked = (tokens for canvases, _ in one.looked_ahead for tokens in canvases)
+    alike = (tokens for tokens in looked if one.scorer.text(tokens) == chosen.text)
+    tokens = np.asarray(token_ids, dtype=np.int64) if token_ids else next(alike)
+    return next(p.filled(tokens) for p in (one.process, *one.trials) if p.holds(tokens))
 
 
 def _tokens(
@@ -333,6 +361,7 @@ def _votes_of_steps(one: Running) -> list[Survivor]:
         _passing(one, one.scorer.text(tokens), sure, log_weight=temporal_log_weight(step, steps))
         for step, (canvases, confidence) in enumerate(one.looked_ahead)
         for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
+        if one.process.holds(tokens)
     ]
 
 

@@ -51,6 +51,7 @@ _OF_RESULT = (
     "nfe_logical",
     "seconds",
     "stopped",
+    "holes",
     "question",
     "task",
 )
@@ -234,5 +235,6 @@ def _decode_result(line: dict[str, Any]) -> Result:
     fields = {field.name for field in dataclasses.fields(Result)}
     data = {name: value for name, value in line.items() if name in fields}
     data["settings"] = Settings.from_json(data["settings"])
+    data["holes"] = tuple(data.get("holes", ()))
     data["survivors"] = tuple(Survivor(**one) for one in data["survivors"])
     return Result(**data)
