@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         "verifier",
     },
     "engine": {*CORE, "jobs"},
-    "trace": CORE,
+    "trace": {*CORE, "holes"},
     "board": {*CORE, "trace"},
     "options": {"declare", "errors", "sandbox", "search", "settings", "tasks"},
     "loading": {"models"},
@@ -72,13 +72,13 @@ ALLOWED: dict[str, set[str]] = {
         *ENGINE,
         "board",
         "evaluation",
-        "holes",
         "integrations",
         "loading",
         "options",
         "server",
         "tasks",
     },
+    "infill_command": {"cli", "holes", "loading", "models", "options", "settings", "tasks"},
     "__init__": ENGINE | {"evaluation", "tasks", "verifier"},
 }
 

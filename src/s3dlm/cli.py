@@ -115,15 +115,20 @@ def generate(
         prefix_cache=prefix_cache, revision=revision, mask_id=mask_id,
     )  # fmt: skip
     settings = Settings.for_model(loaded, method, task, **overrides)
-    result = _search(loaded, prompt, task, settings, trace, board=not (as_json or quiet))
-    _print_result(result, as_json=as_json, quiet=quiet)
+    result = run_search(loaded, prompt, task, settings, trace, board=not (as_json or quiet))
+    print_result(result, as_json=as_json, quiet=quiet)
     if timings:
-        for name, seconds in result.timings.items():
-            share = 100 * seconds / max(result.seconds, 1e-9)
-            typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
+        print_timings(result)
 
 
-def _search(
+def print_timings(result: Result) -> None:
+    """Where the time of a search went."""
+    for name, seconds in result.timings.items():
+        share = 100 * seconds / max(result.seconds, 1e-9)
+        typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
+
+
+def run_search(
     model: Model,
     prompt: str,
     task: str | None,
@@ -131,20 +136,24 @@ def _search(
     trace: Path | None,
     *,
     board: bool,
+    infill: str | None = None,
 ) -> Result:
     """Drain one search, through a trace and a board if they are wanted."""
     from s3dlm import board as boards
     from s3dlm import engine
     from s3dlm import trace as traces
 
-    events = engine.stream(model, prompt, task=task, settings=settings)
+    events = engine.stream(model, prompt, task=task, settings=settings, infill=infill)
     if trace is not None:
         events = traces.write_trace(
-            trace, model, events, question=prompt, task=task, settings=settings
+            trace, model, events, question=prompt, task=task, settings=settings, infill=infill
         )
     if board:
         title = f"{settings.method.name} on {model.name}"
-        events = boards.show(events, boards.pieces_of(model), model.end_ids, title=title)
+        ends = (
+            model.end_ids if infill is None else frozenset[int]()
+        )  # it ends where it was given to
+        events = boards.show(events, boards.pieces_of(model), ends, title=title)
     *_, result = events
     return cast("Result", result)
 
@@ -155,7 +164,8 @@ def _why(result: Result) -> str:
     return reasons.get(result.stopped, "")
 
 
-def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
+def print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
+    """The text with how it was found, or the answer alone, or all of it as JSON."""
     if as_json:
         from s3dlm.trace import encode_result
 
@@ -286,6 +296,7 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 
 # Commands that live beside what they call; each module has a `register(app)`.
 _OTHERS = (
+    "s3dlm.infill_command",
     "s3dlm.evaluation.commands",
     "s3dlm.evaluation.frontier.command",
     "s3dlm.evaluation.calibrate_command",

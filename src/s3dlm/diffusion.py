@@ -271,9 +271,7 @@ class MaskedDiffusion:
         """Whether a text has all that was given, where it was given."""
         if self.given is None:
             return True
-        return tokens.size == self.given.size and bool(
-            (tokens == self.given)[~self._holes()].all()
-        )
+        return tokens.size == self.given.size and bool((tokens == self.given)[~self._holes()].all())
 
     def _holes(self) -> NDArray[np.bool_]:
         assert self.given is not None

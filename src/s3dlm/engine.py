@@ -223,7 +223,9 @@ def infill(
     The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
     """
     if not isinstance(text, str):
-        raise PromptError(f"text={shown(text)} is not a text; give a string with holes, as in [[16]]")
+        raise PromptError(
+            f"text={shown(text)} is not a text; give a string with holes, as in [[16]]"
+        )
     *_, result = stream(
         model,
         prompt,

@@ -19,7 +19,9 @@ from s3dlm.errors import PromptError, shown
 
 LENGTHS = 4  # that a range is tried at
 MOST_TRIALS = 16  # combinations of lengths: two ranges, and not three
-REMEDY = r"write [[16]] for 16 tokens, [[4-32]] for a range, and \[[ for the characters [[ themselves"
+REMEDY = (
+    r"write [[16]] for 16 tokens, [[4-32]] for a range, and \[[ for the characters [[ themselves"
+)
 
 _MARK = re.compile(r"\\\\(?=\[\[)|\\\[\[|\[\[")
 _SIZE = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
@@ -95,9 +97,7 @@ def _inside(text: str, start: int) -> tuple[str, int]:
     end = text.find("]]", start)
     inside = text[start + 2 : end]
     if end < 0:
-        raise PromptError(
-            f"the hole {shown(text[start : start + 20])} has no closing ]]; {REMEDY}"
-        )
+        raise PromptError(f"the hole {shown(text[start : start + 20])} has no closing ]]; {REMEDY}")
     if "[[" in inside:
         raise PromptError(
             f"the hole {shown(text[start : end + 2])} contains another; holes cannot be nested: {REMEDY}"

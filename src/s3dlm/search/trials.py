@@ -7,8 +7,9 @@ scores, the one whose text is most likely: the lowest mean −log p per token th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,8 @@ def run_trials(
     processes: Sequence[Process], scorer: Scorer, method: Method, rng: np.random.Generator
 ) -> Search:
     """The method on each process; the outcome of the best, with the cost of all."""
+    if len(processes) == 1:
+        return (yield from run_method(processes[0], scorer, method, rng))
     outcomes: list[Outcome] = []
     nfe = round_ = 0
     for number, process in enumerate(processes):
@@ -49,7 +52,9 @@ def _worth(outcome: Outcome, process: Process) -> tuple[float, float]:
     return top, -float(nll[score == top].min())
 
 
-def _numbered(running: Search, first: int, *, fresh: bool) -> Search:
+def _numbered(
+    running: Search, first: int, *, fresh: bool
+) -> Generator[Any, Any, tuple[Outcome, int]]:
     """A search whose rounds count from `first`; a fresh one descends from no step before it."""
     reply, round_ = None, first
     while True:
