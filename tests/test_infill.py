@@ -212,7 +212,7 @@ def test_rounds_and_budgets_keep_the_known_text(hiding: str) -> None:
 
 
 def test_known_text_leads_to_the_text_it_belongs_to() -> None:
-    result = fill(model=fake_model(COUNTDOWN, push=8.0), method="baseline", temperature=0.0)
+    result = fill(model=fake_model(COUNTDOWN, noise=0.0), method="baseline", temperature=0.0)
     assert result.text == WHOLE
     assert result.holes == ("6", "24", "(12 - 6) * 4")
     assert result.answer is not None
