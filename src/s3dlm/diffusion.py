@@ -275,7 +275,8 @@ class MaskedDiffusion:
 
     def _holes(self) -> NDArray[np.bool_]:
         assert self.given is not None
-        return self.given == self.mask_id
+        holes: NDArray[np.bool_] = self.given == self.mask_id
+        return holes
 
     def nll(self, canvas: Canvas) -> Floats:
         counted = self._counted(canvas.tokens)
