@@ -299,4 +299,4 @@ def test_help_of_infill_shows_how_a_hole_is_written(
     assert run(monkeypatch, "infill", "--help") == 0
     out = capsys.readouterr().out
     assert "[[16]]" in out
-    assert 's3dlm infill "10 + 6 = [[2]]' in out
+    assert 's3dlm infill "First, 10 - 1 =[[2]]' in out

@@ -349,3 +349,20 @@ def test_the_board_shows_known_text_from_the_first_step() -> None:
     next(shown)
     assert "</answer>" in console.export_text()
     list(shown)
+
+
+# The bundled model
+
+
+@pytest.mark.parametrize("method", ["baseline", "s3", "best"])
+def test_the_bundled_model_completes_a_partly_known_answer(method: str) -> None:
+    result = s3dlm.infill(
+        s3dlm.load("tiny"),
+        "First, 10 - 1 =[[2]]. Then[[3]] 6 = 15. <answer>[[10]]</answer>",
+        prompt="Target: 15 Numbers: 10, 1, 6",
+        task="countdown",
+        method=method,
+    )
+    assert result.holes == (" 9", " 9 +", " ( 10 - 1 ) + 6")
+    assert result.answer == "(10-1)+6"
+    assert result.p_correct is None
