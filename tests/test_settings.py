@@ -83,7 +83,7 @@ def test_every_method_goes_to_json_and_back(method: str) -> None:
 
 def test_a_change_drops_what_it_makes_useless() -> None:
     """Without moves a share to hide has no meaning; only a share that the user gives is refused."""
-    moved = Settings("best", hidden=0.3)
+    moved = Settings("best", hiding="unsure", hidden=0.3)
     assert moved.replace(hiding="all").method.hiding == "all"
     with pytest.raises(SettingsError, match=r"hidden=0\.4 changes nothing"):
         moved.replace(hiding="all", hidden=0.4)

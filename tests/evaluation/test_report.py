@@ -287,7 +287,7 @@ def test_table_4_has_every_block_length(folder: Path) -> None:
     assert [row[1:3] for row in grid.rows] == [
         ("8", "baseline"), ("8", "s3"), ("24", "baseline"), ("24", "s3"),
     ]  # fmt: skip
-    assert all(float(row[5].replace(",", "")) > 0 for row in grid.rows)
+    assert all(int(row[7]) > 0 for row in grid.rows)  # how many samples were timed
     assert not any("paper" in column for column in grid.columns)
     assert "Table 4" in (folder / "report.md").read_text()
 
