@@ -140,7 +140,7 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value.tolist()]
     if isinstance(value, float):
         return round(value, 6) if np.isfinite(value) else None
-    return value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _rounded(parts: Any) -> dict[str, Any]:
