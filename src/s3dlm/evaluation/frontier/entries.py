@@ -1,7 +1,8 @@
 """What the frontier compares: a row per curve, each with the settings of its points.
 
-Everybody has the same adaptive reveal. The controls have every piece that `best` has (verifier, ending,
-different children, stopping) except the search; a leave-one-out row is `best` without one piece.
+Everybody has the same adaptive reveal. The controls have verifier, ending, different children and
+stopping, as `best` has, but not the search; `moves` alone also denoises doubtful parts again. A
+leave-one-out row is `best` without one piece.
 Temperature and λ of a row are tuned unless the row fixes them.
 """
 
