@@ -38,7 +38,6 @@ ALLOWED: dict[str, set[str]] = {
     "editing": {"block_diffusion", "models", "schedule", "search"},
     "jobs": {
         *CORE,
-        "answers",
         "block_diffusion",
         "diffusion",
         "editing",
@@ -47,7 +46,8 @@ ALLOWED: dict[str, set[str]] = {
         "tasks",
         "verifier",
     },
-    "engine": {*CORE, "jobs"},
+    "finish": {"answers", "errors", "jobs", "result", "search", "tasks"},
+    "engine": {*CORE, "finish", "jobs"},
     "trace": {*CORE, "holes"},
     "board": {*CORE, "trace"},
     "options": {"declare", "errors", "sandbox", "search", "settings", "tasks"},
@@ -68,17 +68,8 @@ ALLOWED: dict[str, set[str]] = {
         "viewer",
     },
     "server": {*ENGINE, "holes", "loading", "options", "tasks", "verifier", "viewer"},
-    "cli": {
-        *ENGINE,
-        "board",
-        "evaluation",
-        "integrations",
-        "loading",
-        "options",
-        "server",
-        "tasks",
-    },
-    "infill_command": {"cli", "holes", "loading", "models", "options", "settings", "tasks"},
+    "search_commands": {*ENGINE, "board", "holes", "loading", "options", "tasks"},
+    "cli": {"errors", "evaluation", "models", "search", "search_commands"},
     "__init__": ENGINE | {"evaluation", "tasks", "verifier"},
 }
 

@@ -1,8 +1,9 @@
 """Where searches meet the model: any number of them side by side, one forward pass for all at a time.
 
 `Batcher` gathers what the running searches ask for, forwards it together and hands the predictions
-out; texts for a verifier that takes many at once are gathered and verified in the same way; `run`, `stream`, `generate` and `generate_batch` are ways to drain it. What happens once per
-prompt, before and after, is in jobs.py.
+out; texts for a verifier that takes many at once are gathered and verified in the same way. `run`,
+`stream`, `generate`, `generate_batch` and `infill` are ways to drain it. What happens once per prompt is
+in jobs.py (before) and finish.py (after).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, shown
-from s3dlm.jobs import Job, Running, finish, prepare
+from s3dlm.finish import finish
+from s3dlm.jobs import Job, Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Prediction, Rows
 from s3dlm.models.registry import load

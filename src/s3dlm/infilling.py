@@ -24,14 +24,18 @@ def infilling(
 ) -> list[MaskedDiffusion]:
     """The process on each canvas that the text describes."""
     template = Template.parse(text)
-    _check(template, model, settings)
-    room = model.denoiser.context - process.prompt.size
-    _check_room(template.most, room, process, model)
+    _check_budget(template, settings)
+    if process.mask_id in process.prompt:
+        raise PromptError(
+            "the prompt contains the model's mask token, and nothing is filled in there; write holes "
+            "into the text to infill, as in [[16]]"
+        )
+    _check_room(template.most, process, model)  # before rows of any length are built
     rows = [
         np.asarray(row, dtype=np.int64)
         for row in template.rows(model.tokenizer.encode, process.mask_id)
     ]
-    _check_room(max(row.size for row in rows), room, process, model)
+    _check_room(max(row.size for row in rows), process, model)
     ends = tuple(process.end_ids.tolist())
     endless = replace(
         process,
@@ -42,7 +46,8 @@ def infilling(
     return [endless.with_given(row, settings.block_length, pace) for row in rows]
 
 
-def _check(template: Template, model: Model, settings: Settings) -> None:
+def check_support(model: Model, settings: Settings) -> None:
+    """Refuse a model that cannot fill holes, and a setting that would change nothing."""
     if getattr(model.denoiser, "causal_block", None) is not None:
         raise SettingsError(
             f"{model.name} is block-causal: it sees no text behind the block that it fills, so it "
@@ -53,6 +58,9 @@ def _check(template: Template, model: Model, settings: Settings) -> None:
             "end_tokens='last' changes nothing in infilling, which never predicts end tokens; leave "
             "it out"
         )
+
+
+def _check_budget(template: Template, settings: Settings) -> None:
     budget = settings.method.budget
     if budget is not None and budget < 2 * template.count:
         raise SettingsError(
@@ -61,10 +69,10 @@ def _check(template: Template, model: Model, settings: Settings) -> None:
         )
 
 
-def _check_room(length: int, room: int, process: MaskedDiffusion, model: Model) -> None:
-    if length > room:
-        before = f" after a prompt of {process.prompt.size}" if process.prompt.size else ""
+def _check_room(length: int, process: MaskedDiffusion, model: Model) -> None:
+    before, context = process.prompt.size, model.denoiser.context
+    if before + length > context:
         raise PromptError(
-            f"the text with its holes has {length} tokens or more, but {model.name} reads at most "
-            f"{model.denoiser.context}{before}; make the holes or the text shorter"
+            f"the text with its holes has at least {length} tokens and the prompt has {before}, but "
+            f"{model.name} reads at most {context} in all; shorten the holes, the text or the prompt"
         )
