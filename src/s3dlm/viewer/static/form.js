@@ -64,7 +64,7 @@ export class Form {
     const short = prompt.replace(/\s+/g, " ");
     return el(
       "button",
-      { type: "button", class: "example", title: prompt, onclick: () => { this.prompt.value = prompt; this.task.input.value = task; this.node.requestSubmit(); } },
+      { type: "button", class: "example", title: prompt, onclick: () => { this.prompt.value = prompt; this.infill.value = ""; this.task.input.value = task; this.node.requestSubmit(); } },
       el("b", {}, task),
       short.length > 44 ? `${short.slice(0, 42)}…` : short,
     );
@@ -103,8 +103,9 @@ export class Form {
     this.refresh();
   }
 
-  // Show the method's defaults and disable what it does not use.
+  // Show the method's defaults and disable what it does not use. A text with holes may stand alone.
   refresh() {
+    this.prompt.required = !this.infill.value.trim();
     const method = this.method.input.value;
     for (const one of this.settings) {
       one.suggest(this.defaults[one.name]);
