@@ -285,11 +285,12 @@ def test_infill_prints_the_whole_text(
 def test_infill_reads_standard_input_and_needs_no_prompt(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("ab[[3]]cd"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ab[[3]]cd\n"))
     assert run(monkeypatch, "infill", "-", "--quiet", "--timings", *SMALL) == 0
     out, err = capsys.readouterr()
     assert out.startswith("ab")
     assert out.endswith("cd\n")
+    assert not out.endswith("\n\n")
     assert "verifier" in err
 
 

@@ -97,7 +97,8 @@ def test_rows_put_holes_between_known_tokens() -> None:
         ("[[1-9]][[1-9]][[1-9]]", ["64 combinations", str(MOST_TRIALS)]),
         ("a [[9999]]", ["9999 tokens", "reads at most 512"]),
         ("a [[999999999]]", ["999999999 tokens", "reads at most 512"]),
-        ("a [[460]]" + "b" * 100, ["reads at most 512", "after a prompt of"]),
+        ("a [[460]]" + "b" * 100, ["reads at most 512 in all", "and the prompt has"]),
+        ("[[1-9]]" * 9000, ["combinations of lengths; at most 16"]),
         (5, ["text=5 is not a text"]),
     ],
 )
@@ -113,8 +114,19 @@ def test_a_known_text_with_the_mask_token_is_refused() -> None:
         list(Template.parse("a[[1]]").rows(lambda text: [MASK], MASK))
 
 
+def test_a_prompt_with_the_mask_token_is_refused() -> None:
+    model, mask = s3dlm.load("tiny"), "<|mdm_mask|>"
+    with pytest.raises(PromptError, match="the prompt contains the model's mask token"):
+        s3dlm.infill(model, "a [[2]]", prompt=f"x {mask} y", method="baseline")
+
+
+def test_a_prompt_that_is_too_long_is_named() -> None:
+    with pytest.raises(PromptError, match=r"at least 2 tokens and the prompt has \d+.* 512 in all"):
+        s3dlm.infill(fake_model(), "[[2]]", prompt="x" * 600, method="baseline")
+
+
 def test_a_task_needs_its_question() -> None:
-    with pytest.raises(PromptError, match="is empty; give a question"):
+    with pytest.raises(PromptError, match="give a question, which task='countdown' needs"):
         s3dlm.infill(fake_model(), TEXT, task="countdown")
 
 
@@ -128,8 +140,11 @@ def test_what_would_change_nothing_is_refused() -> None:
 def test_a_block_causal_model_is_refused() -> None:
     model = fake_model()
     model.denoiser.causal_block = 8  # type: ignore[attr-defined]
-    with pytest.raises(SettingsError, match="block-causal"):
-        s3dlm.infill(model, "a [[4]] b", method="baseline", gen_length=16, steps=16)
+    for steps in (16, 1):  # however the settings suit its blocks
+        with pytest.raises(SettingsError, match="block-causal"):
+            s3dlm.infill(
+                model, "a [[4]] b", method="baseline", gen_length=16, block_length=16, steps=steps
+            )
 
 
 # The process

@@ -55,7 +55,7 @@ class Template:
         found = cls(tuple(known), tuple(lengths))
         if found.count > MOST_TRIALS:
             raise PromptError(
-                f"the ranges of the holes make {found.count} combinations of lengths; at most "
+                f"the ranges of the holes make {shown(found.count)} combinations of lengths; at most "
                 f"{MOST_TRIALS} are tried: use fewer or narrower ranges (each is tried at up to "
                 f"{LENGTHS} lengths), or numbers"
             )

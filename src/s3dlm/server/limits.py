@@ -67,14 +67,14 @@ class Limits:
         """Refuse holes beyond a limit; every combination of their lengths is a search."""
         longer = -(-template.most // settings.gen_length)
         once = settings.most_nfe * (1 if settings.method.budget else template.count * longer)
-        for name, value, most in (
-            ("the tokens in the holes of infill", template.most, self.length),
-            ("the forward passes that infill can need", once, self.nfe),
+        for what, value, most in (
+            ("the holes of infill have {} tokens", template.most, self.length),
+            ("infill can need {} forward passes", once, self.nfe),
         ):
             if value > most:
                 raise SettingsError(
-                    f"{name}={value} is more than this server's limit of {most}; use shorter holes "
-                    "or fewer lengths"
+                    f"{what.format(value)}, more than this server's limit of {most}; use shorter "
+                    "holes or fewer lengths"
                 )
 
     def check_prompt(self, model: Model, characters: int) -> None:
