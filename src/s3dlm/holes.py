@@ -1,4 +1,4 @@
-r"""Text with holes: `6 + 12 = [[2]]. So the answer is [[4-16]].`
+r"""Text with holes: `6 + 12 =[[2]]. So the answer is[[4-16]].`
 
 A hole is a number of tokens, or a range of them. A range is tried at several lengths, each with a
 search of its own: at all of them if they are few, else at `LENGTHS` that grow by equal factors from

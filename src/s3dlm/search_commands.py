@@ -124,7 +124,7 @@ def infill(
 ) -> None:
     r"""Fill the holes of a text and watch the search. Known text stays as it is.
 
-    s3dlm infill "10 - 1 =\[\[2]]. <answer>\[\[7-10]]</answer>" --prompt "Target: 15 Numbers: 10, 1, 6" --task countdown
+    s3dlm infill "First, 10 - 1 =\[\[2]]. Then\[\[3]] 6 = 15. <answer>\[\[7-10]]</answer>" --prompt "Target: 15 Numbers: 10, 1, 6" --task countdown
     """
     from s3dlm.holes import Template
 

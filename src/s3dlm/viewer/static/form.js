@@ -10,7 +10,7 @@ export class Form {
     this.options = options;
     const methods = Object.keys(options.methods);
     this.prompt = el("textarea", { id: "prompt", rows: "2", spellcheck: "false", placeholder: "Type a question, or pick an example", "aria-label": "Prompt", required: true });
-    this.infill = el("textarea", { id: "infill", rows: "1", spellcheck: "false", placeholder: "6 + 4 = [[2]]. <answer>[[4-12]]</answer>", "aria-label": "Answer with holes" });
+    this.infill = el("textarea", { id: "infill", rows: "1", spellcheck: "false", placeholder: "6 + 4 =[[2]]. <answer>[[4-12]]</answer>", "aria-label": "Answer with holes" });
     this.task = select("Task", [["", "none"], ...named(options.tasks)], "");
     this.method = select("Method", named(methods), options.method);
     this.against = select("Compare with", [["", "nothing"], ...named(methods)], "");
