@@ -110,6 +110,9 @@ def test_the_prompt_may_come_from_standard_input(
             ["eval", "--task", "nowhere.csv:gsm8k", "--out", "x"],
             ["looks like a file", "FILE.jsonl"],
         ),
+        (["infill", "x"], ["has no hole", "[[16]]"]),
+        (["infill", "x [[2", "--model", "nowhere"], ["no closing ]]"]),
+        (["infill", "x [[2]]", "--task", "countdown"], ["is empty; give a question"]),
         (["genrate"], ["No such command"]),
         (["score", "nowhere.jsonl", "--task", "gsm8k"], ["nowhere.jsonl"]),
     ],
@@ -257,3 +260,44 @@ def test_missing_protections_are_accepted_on_the_command_line(
         assert shared().allow_unprotected
     finally:
         configure(before.limits, before.allow_unprotected)
+
+
+INFILL = "12 - 6 = [[1]]. <answer>[[12]]</answer>"
+
+
+def test_infill_prints_the_whole_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    more = ["--prompt", QUESTION, "--task", "countdown", *SMALL]
+    assert run(monkeypatch, "infill", INFILL, "--trace", str(trace), *more) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("12 - 6 = ")
+    assert "</answer>" in out
+    assert "step " in err
+    assert s3dlm.read_trace(trace).header["infill"] == INFILL
+    assert run(monkeypatch, "infill", INFILL, "--json", *more) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["text"] + "\n" == out
+    assert len(result["holes"]) == 2
+
+
+def test_infill_reads_standard_input_and_needs_no_prompt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ab[[3]]cd\n"))
+    assert run(monkeypatch, "infill", "-", "--quiet", "--timings", *SMALL) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("ab")
+    assert out.endswith("cd\n")
+    assert not out.endswith("\n\n")
+    assert "verifier" in err
+
+
+def test_help_of_infill_shows_how_a_hole_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "infill", "--help") == 0
+    out = capsys.readouterr().out
+    assert "[[16]]" in out
+    assert 's3dlm infill "First, 10 - 1 =[[2]]' in out

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from s3dlm.engine import Job as Job
     from s3dlm.engine import generate as generate
     from s3dlm.engine import generate_batch as generate_batch
+    from s3dlm.engine import infill as infill
     from s3dlm.engine import run as run
     from s3dlm.engine import stream as stream
     from s3dlm.errors import S3dlmError as S3dlmError
@@ -56,6 +57,7 @@ _HOMES = {
     "evaluate": "evaluation.api",
     "generate": "engine",
     "generate_batch": "engine",
+    "infill": "engine",
     "load": "models.registry",
     "read_trace": "trace",
     "register_method": "search.methods",

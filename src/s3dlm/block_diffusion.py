@@ -73,8 +73,8 @@ class BlockDiffusion(MaskedDiffusion):
         (ends,) = np.nonzero(self._is_end(tokens) | (tokens == self.mask_id))
         return int(ends[0]) if ends.size else int(tokens.size)
 
-    def _until_end(self, tokens: Ints) -> NDArray[np.bool_]:
-        counted = MaskedDiffusion._until_end(self, tokens)
+    def _counted(self, tokens: Ints) -> NDArray[np.bool_]:
+        counted = MaskedDiffusion._counted(self, tokens)
         counted[:, self.limit :] = False
         return counted
 

@@ -10,20 +10,16 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import s3dlm
+from s3dlm import search_commands
 from s3dlm.errors import S3dlmError
-from s3dlm.loading import load_model
-from s3dlm.options import UnsafeCode, method_names, task_names, with_settings
 
 if TYPE_CHECKING:
-    from s3dlm.engine import Result
-    from s3dlm.models.base import Model
     from s3dlm.models.registry import Known
-    from s3dlm.settings import Settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,122 +51,7 @@ def options_of_all(
     """What is common to all commands."""
 
 
-@app.command()
-@with_settings
-def generate(
-    prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    overrides: dict[str, Any],
-    model: Annotated[str, _flag("tiny (bundled), a folder or a hub id.")] = "tiny",
-    task: Annotated[
-        str | None,
-        _flag(
-            "Sets the prompt template, the verifier and the answer format.",
-            autocompletion=task_names,
-        ),
-    ] = None,
-    method: Annotated[
-        str, _flag("A method listed by `s3dlm methods`.", autocompletion=method_names)
-    ] = "s3",
-    device: Annotated[str | None, _flag("cpu, cuda, cuda:1 or mps.")] = None,
-    dtype: Annotated[str | None, _flag("float32, bfloat16 or float16.")] = None,
-    trust_remote_code: Annotated[
-        bool, _flag("Allow code from the checkpoint to run.", "--trust-remote-code")
-    ] = False,
-    compiled: Annotated[
-        bool, _flag("Compile the network with torch.compile.", "--compile")
-    ] = False,
-    prefix_cache: Annotated[
-        bool | None,
-        _flag(
-            "Encode the prompt and finished blocks once per block. Default: where it is exact.",
-            "--prefix-cache/--no-prefix-cache",
-        ),
-    ] = None,
-    revision: Annotated[str | None, _flag("The hub's commit, branch or tag to load.")] = None,
-    mask_id: Annotated[
-        int | None, _flag("The mask token's id, if the model's files do not state it.")
-    ] = None,
-    as_json: Annotated[bool, _flag("Print the result as JSON.", "--json")] = False,
-    trace: Annotated[Path | None, _flag("Write every step to this file, as JSON lines.")] = None,
-    timings: Annotated[bool, _flag("Print where the time went.", "--timings")] = False,
-    quiet: Annotated[bool, _flag("Print only the answer.", "--quiet", "-q")] = False,
-    unsafe_code: UnsafeCode = False,
-) -> None:
-    """Answer one prompt and watch the search. Settings left out are the model's own.
-
-    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --task countdown --method best
-
-    s3dlm generate "What is 2 + 2?" --model GSAI-ML/LLaDA-8B-Instruct --json
-    """
-    from s3dlm import tasks
-    from s3dlm.models.defaults import defaults_of
-    from s3dlm.settings import Settings
-
-    prompt = sys.stdin.read() if prompt == "-" else prompt
-    Settings.recommended(defaults_of(model), method, task, **overrides)  # before a long load
-    if task is not None:
-        tasks.require_file(tasks.get(task))
-    loaded = load_model(
-        model, quiet=quiet, device=device, dtype=dtype, trust_remote_code=trust_remote_code, compile=compiled,
-        prefix_cache=prefix_cache, revision=revision, mask_id=mask_id,
-    )  # fmt: skip
-    settings = Settings.for_model(loaded, method, task, **overrides)
-    result = _search(loaded, prompt, task, settings, trace, board=not (as_json or quiet))
-    _print_result(result, as_json=as_json, quiet=quiet)
-    if timings:
-        for name, seconds in result.timings.items():
-            share = 100 * seconds / max(result.seconds, 1e-9)
-            typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
-
-
-def _search(
-    model: Model,
-    prompt: str,
-    task: str | None,
-    settings: Settings,
-    trace: Path | None,
-    *,
-    board: bool,
-) -> Result:
-    """Drain one search, through a trace and a board if they are wanted."""
-    from s3dlm import board as boards
-    from s3dlm import engine
-    from s3dlm import trace as traces
-
-    events = engine.stream(model, prompt, task=task, settings=settings)
-    if trace is not None:
-        events = traces.write_trace(
-            trace, model, events, question=prompt, task=task, settings=settings
-        )
-    if board:
-        title = f"{settings.method.name} on {model.name}"
-        events = boards.show(events, boards.pieces_of(model), model.end_ids, title=title)
-    *_, result = events
-    return cast("Result", result)
-
-
-def _why(result: Result) -> str:
-    """Why a search with a budget ended."""
-    reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
-    return reasons.get(result.stopped, "")
-
-
-def _print_result(result: Result, *, as_json: bool, quiet: bool) -> None:
-    if as_json:
-        from s3dlm.trace import encode_result
-
-        typer.echo(json.dumps(encode_result(result), ensure_ascii=False))
-    elif quiet:
-        typer.echo(result.text if result.answer is None else result.answer)
-    else:
-        typer.echo(result.text)
-        answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
-        chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
-        typer.echo(
-            f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
-            f"{result.nfe_logical} without sharing; {result.seconds:.2f} s{_why(result)})",
-            err=True,
-        )
+search_commands.register(app)
 
 
 @app.command()

@@ -6,6 +6,10 @@ position, so canvases that reveal at their own pace also open their next block o
 revealed token never changes. An answer whose first end
 token is known together with all before it is finished: what follows cannot change its text, so the
 rest is filled with that end token and the canvas is never forwarded again.
+
+A process may be given a text with holes. Then the known tokens stand on the canvas from the start, no
+step and no move changes them, and only what fills the holes counts as more or less likely. Such a
+text ends where it was given to end: the model is never asked for end tokens (jobs.py).
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from s3dlm.schedule import (
     block_lengths,
     choose,
     draw_positions,
+    hole_reveals,
     reveals,
 )
 from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction, Spans
@@ -53,6 +58,8 @@ class MaskedDiffusion:
     reveal_number: float = 0.0  # of the rule
     sampling: Sampling = PLAIN
     position_temperature: float = 0.0  # above 0, positions are drawn and not ranked
+    given: Ints | None = None  # (length,) a text whose holes are masked; None: nothing is known
+    block: int = 0  # positions per block; 0: as many as the schedule's first block has
 
     @property
     def steps(self) -> int:
@@ -79,6 +86,8 @@ class MaskedDiffusion:
         return int((tokens != self.mask_id).sum(axis=1).min())
 
     def start(self) -> Canvas:
+        if self.given is not None:
+            return Canvas(self.given[None].copy(), np.zeros((1, self.given.size)))
         shape = (1, self.schedule[-1].stop)
         return Canvas(np.full(shape, self.mask_id, dtype=np.int64), np.zeros(shape))
 
@@ -160,7 +169,7 @@ class MaskedDiffusion:
 
     @property
     def blocks(self) -> Blocks:
-        return Blocks(self.schedule[0].stop)
+        return Blocks(self.block or self.schedule[0].stop)
 
     def _needs_statistics(self) -> bool:
         if self.adaptive:
@@ -189,7 +198,7 @@ class MaskedDiffusion:
             if finished.any():
                 predicted[finished], both[finished] = tokens[finished], logp[finished]
             tokens, logp = predicted, both
-        counted = self._until_end(tokens) & (tokens != self.mask_id)  # not asked for, not counted
+        counted = self._counted(tokens) & (tokens != self.mask_id)  # not asked for, not counted
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 
@@ -205,7 +214,9 @@ class MaskedDiffusion:
         return replace(self, temperature=0.0)
 
     def movable(self, tokens: Ints) -> NDArray[np.bool_]:
-        """The text, and a little room behind its end to grow into."""
+        """The holes; or the text, and a little room behind its end to grow into."""
+        if self.given is not None:
+            return np.tile(self._holes(), (len(tokens), 1))
         result: NDArray[np.bool_] = np.arange(tokens.shape[1]) < np.array(
             [self.length(row) + ROOM_TO_GROW for row in tokens]
         ).reshape(-1, 1)
@@ -229,18 +240,46 @@ class MaskedDiffusion:
         most = int((canvas.tokens == self.mask_id).sum(axis=1).max())
         pace, length = self.schedule[0].count, canvas.tokens.shape[1]
         steps = max(1, -(-most // pace))
-        return replace(self, schedule=[Reveal(0, length, pace)] * steps)
+        return replace(self, schedule=[Reveal(0, length, pace)] * steps, block=length)
 
     def with_block_lengths(self) -> list[MaskedDiffusion]:
         length, steps = self.schedule[-1].stop, self.steps
+        sizes = block_lengths(length, steps)
+        if self.given is not None:
+            pace = max(one.count for one in self.schedule)
+            return [self.with_given(self.given, size, pace) for size in sizes]
         counts = SCHEDULE if self.adaptive else self.reveal
-        return [
-            replace(self, schedule=reveals(length, steps, block, counts))
-            for block in block_lengths(length, steps)
-        ]
+        return [replace(self, schedule=reveals(length, steps, size, counts)) for size in sizes]
+
+    def with_given(self, given: Ints, size: int, pace: int) -> MaskedDiffusion:
+        """The process that fills the holes of a text: blocks of this size from left to right, and at
+        most `pace` positions per step."""
+        counts = SCHEDULE if self.adaptive else self.reveal
+        schedule = hole_reveals(given == self.mask_id, Blocks(size), pace, counts)
+        return replace(self, given=given, block=size, schedule=schedule)
+
+    def filled(self, tokens: Ints) -> tuple[str, ...]:
+        """What stands in each hole of one complete text."""
+        if self.given is None:
+            return ()
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], self._holes(), [False]])))
+        return tuple(
+            self.decode(tokens[start:stop].tolist()) for start, stop in edges.reshape(-1, 2)
+        )
+
+    def holds(self, tokens: Ints) -> bool:
+        """Whether a text has all that was given, where it was given."""
+        if self.given is None:
+            return True
+        return tokens.size == self.given.size and bool((tokens == self.given)[~self._holes()].all())
+
+    def _holes(self) -> NDArray[np.bool_]:
+        assert self.given is not None
+        holes: NDArray[np.bool_] = self.given == self.mask_id
+        return holes
 
     def nll(self, canvas: Canvas) -> Floats:
-        counted = self._until_end(canvas.tokens)
+        counted = self._counted(canvas.tokens)
         result: Floats = -(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1)
         return result
 
@@ -252,7 +291,10 @@ class MaskedDiffusion:
             ends |= tokens == end
         return ends
 
-    def _until_end(self, tokens: Ints) -> NDArray[np.bool_]:
-        """Positions up to and including the first end token."""
+    def _counted(self, tokens: Ints) -> NDArray[np.bool_]:
+        """Positions that make a text likely or not: the holes, or all up to and including the first
+        end token."""
+        if self.given is not None:
+            return np.tile(self._holes(), (len(tokens), 1))
         ends = self._is_end(tokens)
         return (np.cumsum(ends, axis=1) - ends) == 0

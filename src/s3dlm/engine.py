@@ -1,8 +1,9 @@
 """Where searches meet the model: any number of them side by side, one forward pass for all at a time.
 
 `Batcher` gathers what the running searches ask for, forwards it together and hands the predictions
-out; texts for a verifier that takes many at once are gathered and verified in the same way; `run`, `stream`, `generate` and `generate_batch` are ways to drain it. What happens once per
-prompt, before and after, is in jobs.py.
+out; texts for a verifier that takes many at once are gathered and verified in the same way. `run`,
+`stream`, `generate`, `generate_batch` and `infill` are ways to drain it. What happens once per prompt is
+in jobs.py (before) and finish.py (after).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from s3dlm.errors import S3dlmError, SettingsError, shown
-from s3dlm.jobs import Job, Running, finish, prepare
+from s3dlm.errors import PromptError, S3dlmError, SettingsError, shown
+from s3dlm.finish import finish
+from s3dlm.jobs import Job, Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Prediction, Rows
 from s3dlm.models.registry import load
@@ -24,7 +26,17 @@ from s3dlm.search.step import Step
 from s3dlm.search.verify import verify
 from s3dlm.settings import Settings
 
-__all__ = ["Batcher", "Job", "Result", "advance", "generate", "generate_batch", "run", "stream"]
+__all__ = [
+    "Batcher",
+    "Job",
+    "Result",
+    "advance",
+    "generate",
+    "generate_batch",
+    "infill",
+    "run",
+    "stream",
+]
 
 
 class Batcher:
@@ -183,12 +195,52 @@ def stream(
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
+    infill: str | None = None,
     **overrides: Any,
 ) -> Iterator[Step | Result]:
-    """One `Step` per denoising step, then the `Result`; arguments as for `generate`."""
+    """One `Step` per denoising step, then the `Result`; arguments as for `generate`, or with a text
+    to infill, as for `infill`."""
     model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
-    job = Job(prompt, task, settings, sample_id, verifier)
+    job = Job(prompt, task, settings, sample_id, verifier, infill=infill)
     return (event for _, event in run(model, [job]))
+
+
+def infill(
+    model: Model | str,
+    text: str,
+    *,
+    prompt: str = "",
+    task: str | None = None,
+    method: str | Method | None = None,
+    settings: Settings | None = None,
+    verifier: Any = None,
+    sample_id: str | int | None = None,
+    **overrides: Any,
+) -> Result:
+    """The text with its holes filled: `[[16]]` is a hole of 16 tokens, `[[4-32]]` one of several
+    lengths, of which the search keeps the best; `\\[[` stands for the characters themselves.
+
+    Known text stays as it is. `Result.text` is the whole text, `Result.holes` what fills each hole.
+    With a prompt the text is the answer to it; a task needs one. Without, the text stands alone.
+    The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
+    """
+    if not isinstance(text, str):
+        raise PromptError(
+            f"text={shown(text)} is not a text; give a string with holes, as in [[16]]"
+        )
+    *_, result = stream(
+        model,
+        prompt,
+        infill=text,
+        task=task,
+        method=method,
+        settings=settings,
+        verifier=verifier,
+        sample_id=sample_id,
+        **overrides,
+    )
+    assert isinstance(result, Result)
+    return result
 
 
 def generate(

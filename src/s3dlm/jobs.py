@@ -1,39 +1,36 @@
-"""From a job to a search, and from its outcome to a result: all that is done once per prompt.
+"""From a job to a search: chat template, schedule, verifier and random stream, once per prompt.
 
-Chat template, schedule, verifier and random stream on the way in; texts, answers and the choice among
-them on the way out. Every search has a random stream of its own, seeded from (seed, sample id), so a
-result does not depend on order, on batching or on being resumed.
+Every search has a random stream of its own, seeded from (seed, sample id), so a result does not depend
+on order, on batching or on being resumed. The way from its outcome to a result is in finish.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
-from s3dlm import answers, tasks
+from s3dlm import tasks
 from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.diffusion import MaskedDiffusion
 from s3dlm.editing import EditingDiffusion
-from s3dlm.errors import PromptError, SettingsError, VerifierError, shown
+from s3dlm.errors import PromptError, SettingsError, shown
+from s3dlm.infilling import check_support, infilling
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.calibrations import Fit
 from s3dlm.models.packing import Rows, Sampling
-from s3dlm.result import Result
 from s3dlm.schedule import COUNTS, SCHEDULE, reveals
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Floats, Ints
-from s3dlm.search.rounds import run_method
 from s3dlm.search.score import Scorer, Unscored
-from s3dlm.search.select import SELECTIONS, Selection, Survivor, temporal_log_weight
-from s3dlm.search.step import Outcome, Step
+from s3dlm.search.select import SELECTIONS, Selection
+from s3dlm.search.step import Step
+from s3dlm.search.trials import run_trials
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.calibration import AnswerCalibration
@@ -52,6 +49,13 @@ class Job:
     sample_id: str | int | None = None  # None: the prompt's tokens
     verifier: Any = None  # a Verifier or a function; None: the one that the settings name
     earlier: tuple[Turn, ...] = ()  # the conversation before the question
+    infill: str | None = None  # the answer as a text with holes; the question may then be empty
+
+    @property
+    def label(self) -> str:
+        """Names the job in errors."""
+        name = self.question or self.infill or ""
+        return repr(name if len(name) <= 60 else name[:57] + "...")
 
 
 @dataclass(slots=True)
@@ -61,7 +65,8 @@ class Running:
     job: Job
     search: Search
     scorer: Scorer
-    process: MaskedDiffusion
+    process: MaskedDiffusion  # of several, the one that gives the answer
+    trials: list[MaskedDiffusion]  # all there are, one per combination of lengths of the holes
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
     asked: list[Rows] | None = None  # for predictions; None: nothing, it is busy or over
     unscored: list[Unscored] = field(default_factory=list)  # what it needs scores of before that
@@ -88,17 +93,23 @@ class Running:
 def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     settings = job.settings
+    if job.infill is not None:
+        check_support(model, settings)
     process, fit = _process(model, job), _fit(model, job)
+    trials = [process]
+    if job.infill is not None:
+        trials = infilling(process, job.infill, model, settings)
     verifier = _verifier(job, fit)
-    scorer = Scorer(verifier, job.question, process.label, process)
+    scorer = Scorer(verifier, job.question, process.label, trials[0])
     if settings.method.budget is not None and settings.method.stop_when == "satisfied":
         scorer.enough = getattr(verifier, "satisfied_at", None)
     # By default the same tokens get the same random numbers, wherever the prompt came from.
-    sample_id = str(process.prompt.tolist()) if job.sample_id is None else job.sample_id
+    tokens = str(process.prompt.tolist()) + (job.infill or "")
+    sample_id = tokens if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
     calibration = None if fit is None else AnswerCalibration.from_dict(fit.weights)
-    search = run_method(process, scorer, settings.method, rng)
-    return Running(job, search, scorer, process, calibration)
+    search = run_trials(trials, scorer, settings.method, rng)
+    return Running(job, search, scorer, trials[0], trials, calibration)
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
@@ -119,7 +130,7 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
         decode=model.tokenizer.decode,
-        label=repr(job.question if len(job.question) <= 60 else job.question[:57] + "..."),
+        label=job.label,
         reveal=settings.reveal,
         reveal_number=settings.reveal_number,
         sampling=_sampling(settings, tuple(sorted(model.end_ids))),
@@ -184,14 +195,17 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
             "(for a conversation, use the server or `Job(…, earlier=…)`)"
         )
     if not job.question.strip():
-        raise PromptError(f"the prompt {job.question!r} is empty; give a question")
+        if job.infill is not None and job.task is None and not job.earlier:
+            return []  # the text with holes is all there is
+        needed = f", which task={job.task!r} needs" if job.task is not None else ""
+        raise PromptError(f"the prompt {job.question!r} is empty; give a question{needed}")
     user, prefill = job.question, ""
     if job.task is not None:
         prompt = tasks.get(job.task).render(job.question, model.defaults.prompt_style)
         user, prefill = prompt.user, prompt.prefill
     ids = _written(model.tokenizer, job.earlier, user, prefill)
     room = model.denoiser.context - job.settings.gen_length
-    if len(ids) > room:
+    if len(ids) > room and job.infill is None:
         raise PromptError(
             f"the prompt has {len(ids)} tokens and gen_length is {job.settings.gen_length}, but "
             f"{model.name} reads at most {model.denoiser.context} in all; shorten the prompt to "
@@ -211,8 +225,9 @@ def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill
 
 def _fit(model: Model, job: Job) -> Fit | None:
     """The calibration of this job's answers; the scores of a verifier of one's own have none. A
-    method that never scores is judged by the verifier that its calibration names."""
-    if job.verifier is not None:
+    method that never scores is judged by the verifier that its calibration names. An answer of which
+    a part was given is no measure of the model."""
+    if job.verifier is not None or job.infill is not None:
         return None
     method = job.settings.method
     scores = None if "verifier" in method.unused() else method.verifier
@@ -229,122 +244,3 @@ def _verifier(job: Job, fit: Fit | None) -> Verifier:
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
     digest = hashlib.sha256(str(sample_id).encode()).digest()
     return np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
-
-
-def finish(one: Running, outcome: Outcome) -> Result:
-    """Read the survivors and choose among them."""
-    survivors = tuple(_survivors(one, outcome))
-    seen = _all_seen(one) if one.selection.from_all_seen else []
-    votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
-    chosen = one.selection.choose(votes)
-    p_correct = _p_correct(one, chosen, survivors)
-    token_ids, token_logprobs = _tokens(one, outcome, survivors, chosen)
-    seconds = time.perf_counter() - one.started
-    known = {
-        "forward": one.forward_seconds,
-        "sampling": one.sampling_seconds,
-        "verifier": one.scorer.seconds,
-    }
-    return Result(
-        text=chosen.text,
-        answer=chosen.answer,
-        survivors=survivors,
-        nfe=outcome.nfe,
-        nfe_logical=outcome.nfe_logical,
-        stopped=outcome.stopped,
-        seconds=seconds,
-        timings={**known, "search": seconds - sum(known.values())},
-        question=one.job.question,
-        task=one.job.task,
-        settings=one.job.settings,
-        ancestry=tuple(one.ancestry),
-        score=chosen.score,
-        confidence=chosen.confidence,
-        p_correct=p_correct,
-        prompt=one.process.decode(one.process.prompt.tolist()),
-        token_ids=token_ids,
-        token_logprobs=token_logprobs,
-    )
-
-
-def _tokens(
-    one: Running, outcome: Outcome, survivors: tuple[Survivor, ...], chosen: Survivor
-) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """The chosen text's tokens with their log-probabilities; none if it was only looked at."""
-    found = next((row for row, other in enumerate(survivors) if other is chosen), None)
-    if found is not None:
-        canvas = outcome.particles.canvas
-        tokens, logp = canvas.tokens[found], canvas.logp[found]
-    elif chosen.text in one.scorer.looks:
-        look = one.scorer.looks[chosen.text]
-        tokens, logp = look.tokens[0], look.logp[0]
-    else:  # by a vote over the steps of a method that never scores
-        return (), ()
-    length = one.process.length(tokens)
-    return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
-
-
-def _p_correct(one: Running, chosen: Survivor, survivors: tuple[Survivor, ...]) -> float | None:
-    """The probability that the chosen answer is right; where there is no answer, none is."""
-    if one.calibration is None:
-        return None
-    if chosen.answer is None:
-        return 0.0
-    score = chosen.score
-    if score is None:  # by a method that never scores
-        try:
-            score = one.scorer.score_text(chosen.text, chosen.confidence)
-        except VerifierError:  # the answer is worth more than its probability
-            return None
-    agreement = sum(other.answer == chosen.answer for other in survivors) / len(survivors)
-    return one.calibration.p_correct(score, agreement, chosen.confidence)
-
-
-def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:
-    particles, job = outcome.particles, one.job
-    nll = one.process.nll(particles.canvas)
-    for index, tokens in enumerate(particles.canvas.tokens):
-        text = one.scorer.text(tokens)
-        score = float(particles.score[index])
-        yield Survivor(
-            text=text,
-            answer=_answer(job, text),
-            tokens=one.process.length(tokens),
-            score=None if np.isnan(score) else score,
-            parts=outcome.scores.parts[index],
-            log_weight=float(particles.log_weight[index]),
-            nll=float(nll[index]),
-            confidence=float(outcome.clean.confidence[index]),
-        )
-
-
-def _all_seen(one: Running) -> list[Survivor]:
-    """Every complete text that was scored on the way, as if it had survived."""
-    return [
-        _passing(one, text, confidence, score=score.total, parts=score.parts)
-        for text, (score, confidence) in one.scorer.best().items()
-    ]
-
-
-def _votes_of_steps(one: Running) -> list[Survivor]:
-    """The look-ahead texts of every step, as if they had survived with the weight of their step."""
-    steps = len(one.looked_ahead)
-    return [
-        _passing(one, one.scorer.text(tokens), sure, log_weight=temporal_log_weight(step, steps))
-        for step, (canvases, confidence) in enumerate(one.looked_ahead)
-        for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
-    ]
-
-
-def _passing(one: Running, text: str, confidence: float, **known: Any) -> Survivor:
-    """A look-ahead text as a survivor; its confidence stands in for a path NLL."""
-    usual: dict[str, Any] = {"tokens": 0, "score": None, "parts": {}, "log_weight": 0.0}
-    nll = -math.log(max(confidence, 1e-9))
-    answer = _answer(one.job, text)
-    return Survivor(text=text, answer=answer, nll=nll, confidence=confidence, **{**usual, **known})
-
-
-def _answer(job: Job, text: str) -> str | None:
-    kind = tasks.get(job.task).answer if job.task is not None else GENERAL
-    answer = answers.extract(kind, text, job.question)
-    return None if answer is None else answers.normalise(kind, answer)

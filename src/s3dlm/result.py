@@ -33,6 +33,7 @@ class Result:
     prompt: str = ""  # as the model read it: the chat template with the task's prompt
     token_ids: tuple[int, ...] = ()  # of the text, without its end
     token_logprobs: tuple[float, ...] = ()  # of each when it was revealed, or as last predicted
+    holes: tuple[str, ...] = ()  # what fills each hole of a text that was given with holes
 
     @property
     def agreement(self) -> float:

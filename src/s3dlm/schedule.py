@@ -126,6 +126,19 @@ def block_reveals(
     return found
 
 
+def hole_reveals(
+    masked: NDArray[np.bool_], blocks: Blocks, pace: int, counts: str = SCHEDULE
+) -> list[Reveal]:
+    """The schedule that fills the masked positions of a text, at most `pace` of them per step; a block
+    without any takes no step."""
+    found = []
+    for start, stop in blocks.all(masked.size):
+        left = int(masked[start:stop].sum())
+        if left:
+            found += [Reveal(start, stop, one) for one in COUNTS[counts](left, -(-left // pace))]
+    return found
+
+
 def _steps_per_block(blocks: list[tuple[int, int]], steps: int) -> list[int]:
     """Equal shares where all blocks can use them; a short last block takes what it can fill."""
     shares = _share(steps, len(blocks))

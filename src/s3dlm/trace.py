@@ -3,7 +3,7 @@
 Line 1 is the header, then one line per step, then the result. Floats are rounded to six digits: a
 trace is for looking, not for resuming. `pieces` gives the text of every token id when it first
 appears, so a reader needs no tokenizer; −1 stands for a position not yet known. `percent` is the
-probability of every token of the look-ahead.
+probability of every token of the look-ahead. The header of an infilled text has its `given` tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from s3dlm.errors import RecordError
+from s3dlm.holes import Template
 from s3dlm.models.base import Model
 from s3dlm.result import Result
 from s3dlm.search.select import Survivor
@@ -51,6 +52,7 @@ _OF_RESULT = (
     "nfe_logical",
     "seconds",
     "stopped",
+    "holes",
     "question",
     "task",
 )
@@ -62,15 +64,25 @@ class TraceEncoder:
 
     mask_id: int
     piece: Callable[[int], str]
+    encode: Callable[[str], list[int]] = lambda text: []
     known: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, model: Model) -> TraceEncoder:
-        return cls(model.denoiser.mask_id, lambda token: model.tokenizer.decode([token]))
+        tokenizer = model.tokenizer
+        return cls(
+            model.denoiser.mask_id, lambda token: tokenizer.decode([token]), tokenizer.encode
+        )
 
     def header(
-        self, model: str, question: str, task: str | None, settings: Settings
+        self,
+        model: str,
+        question: str,
+        task: str | None,
+        settings: Settings,
+        infill: str | None = None,
     ) -> dict[str, Any]:
+        given = {} if infill is None else {"infill": infill, "given": self._given(infill)}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -78,7 +90,12 @@ class TraceEncoder:
             "question": question,
             "task": task,
             "settings": settings.to_json(),
+            **given,
         }
+
+    def _given(self, text: str) -> list[list[int]]:
+        """What is known from the start, at every combination of lengths of the holes."""
+        return list(Template.parse(text).rows(self.encode, UNKNOWN))
 
     def event(self, event: Step | Result) -> dict[str, Any]:
         return self._step(event) if isinstance(event, Step) else encode_result(event)
@@ -123,7 +140,7 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value.tolist()]
     if isinstance(value, float):
         return round(value, 6) if np.isfinite(value) else None
-    return value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _rounded(parts: Any) -> dict[str, Any]:
@@ -138,11 +155,12 @@ def write_trace(
     question: str,
     task: str | None = None,
     settings: Settings | None = None,
+    infill: str | None = None,
 ) -> Iterator[Step | Result]:
     """Pass events through, writing each as it comes; what was seen is kept if the run breaks off."""
     encoder = TraceEncoder.of(model)
     with Path(path).open("w", encoding="utf-8") as file:
-        _line(file, encoder.header(model.name, question, task, settings or Settings()))
+        _line(file, encoder.header(model.name, question, task, settings or Settings(), infill))
         for event in events:
             _line(file, encoder.event(event))
             yield event
@@ -234,5 +252,6 @@ def _decode_result(line: dict[str, Any]) -> Result:
     fields = {field.name for field in dataclasses.fields(Result)}
     data = {name: value for name, value in line.items() if name in fields}
     data["settings"] = Settings.from_json(data["settings"])
+    data["holes"] = tuple(data.get("holes", ()))
     data["survivors"] = tuple(Survivor(**one) for one in data["survivors"])
     return Result(**data)

@@ -10,11 +10,11 @@ import torch
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from s3dlm.jobs import Result
 from s3dlm.models import prefix
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.result import Result
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
 

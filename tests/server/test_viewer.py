@@ -427,3 +427,26 @@ def test_the_form_gets_the_same_answer_as_python(page: Any) -> None:
         ask(page, live, question, Task="countdown", Method="best")
         finished(page)
         assert expected.text in page.locator(".panel").first.inner_text()
+
+
+def test_a_text_with_holes_is_filled_and_shown_with_what_was_known(page: Any, server: Live) -> None:
+    page.goto(server.url)
+    page.locator("summary", has_text="Settings").click()
+    page.get_by_label("Answer with holes").fill("6 * 4 = [[2]]. <answer>[[4-6]]</answer>")
+    with page.expect_request("**/v1/search") as asked:
+        page.get_by_role("button", name="Search").click()  # the prompt may be empty
+    finished(page)
+    body = {"prompt": "", "infill": "6 * 4 = [[2]]. <answer>[[4-6]]</answer>", "method": "s3"}
+    assert asked.value.post_data_json == body
+    assert re.fullmatch(
+        r"6 \* 4 = ..\. <answer>.{4,6}</answer>", page.locator(".final").inner_text()
+    )
+    page.keyboard.press("Home")
+    row = page.locator(".particle").first
+    known = row.get_by_title("known from the start").count()
+    assert known == len("6 * 4 = . <answer></answer>")
+    assert (
+        row.locator(".t").count() - known + masked(page) == 2 + 4
+    )  # the shortest holes come first
+    page.locator(".example").first.click()  # asks for a whole answer
+    assert page.get_by_label("Answer with holes").input_value() == ""

@@ -165,7 +165,8 @@ class _Moment:
         done, whole = step + 1, process.steps
         if process.adaptive:
             tokens = children.canvas.tokens
-            done, whole = process.known(tokens), tokens.shape[1]
+            given = max(0, process.known(process.start().tokens))
+            done, whole = process.known(tokens) - given, tokens.shape[1] - given
         last = done == whole or step == process.steps - 1
         acts = acts or last
         scored = {"never": False, "at the end": last, "every step": acts}[method.scored]

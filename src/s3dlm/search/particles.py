@@ -74,7 +74,7 @@ class Process(Protocol):
         ...
 
     def start(self) -> Canvas:
-        """The one canvas on which nothing is known yet."""
+        """The one canvas on which only what was given is known: nothing, or a text with holes."""
         ...
 
     def is_open(self, tokens: Ints) -> NDArray[np.bool_]:
@@ -109,7 +109,7 @@ class Process(Protocol):
         ...
 
     def movable(self, tokens: Ints) -> NDArray[np.bool_]:
-        """Positions of complete texts that may be hidden again."""
+        """Positions of complete texts that may be hidden again; never what was given."""
         ...
 
     def places(self, tokens: Ints, spans: Spans) -> NDArray[np.bool_]:

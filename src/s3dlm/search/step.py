@@ -115,6 +115,7 @@ class Outcome:
     nfe: int  # forward passes in all
     nfe_logical: int  # what Algorithm 1 takes without sharing: 1 + T·N·b
     stopped: str = FINISHED  # why it ended
+    trial: int = 0  # which of several searches it comes from; see trials.py
 
     def take(self, index: Ints) -> Outcome:
         """Some of the population, in this order."""

@@ -188,7 +188,7 @@ async def _trace(shared: Service, parsed: Parsed, watch: Watch, lines: bool) -> 
     """What `s3dlm generate --trace` writes, event by event."""
     encoder, job = TraceEncoder.of(shared.model), parsed.jobs[0]
     write = _line if lines else openai.sse
-    yield write(encoder.header(shared.name, job.question, job.task, job.settings))
+    yield write(encoder.header(shared.name, job.question, job.task, job.settings, job.infill))
     async for _, event in watch.events():
         if not isinstance(event, Started):
             yield write(encoder.event(event))
@@ -246,7 +246,10 @@ def _note(request: Request, parsed: Parsed) -> None:
         seed=settings.seed,
     )
     if _service(request).log_prompts:
-        request.state.note["prompts"] = [job.question for job in parsed.jobs]
+        request.state.note["prompts"] = [
+            job.question if job.infill is None else f"{job.question}\n{job.infill}"
+            for job in parsed.jobs
+        ]
 
 
 def _count(request: Request, reply: openai.Reply) -> None:

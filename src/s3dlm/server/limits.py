@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from s3dlm.errors import PromptError, SettingsError
+from s3dlm.holes import Template
 from s3dlm.models.base import Model
 from s3dlm.server.declared import batch_size
 from s3dlm.settings import Settings
@@ -60,6 +61,20 @@ class Limits:
             if value > most:
                 raise SettingsError(
                     f"{name}={value} is more than this server's limit of {most}; give a smaller value"
+                )
+
+    def check_infill(self, settings: Settings, template: Template) -> None:
+        """Refuse holes beyond a limit; every combination of their lengths is a search."""
+        longer = -(-template.most // settings.gen_length)
+        once = settings.most_nfe * (1 if settings.method.budget else template.count * longer)
+        for what, value, most in (
+            ("the holes of infill have {} tokens", template.most, self.length),
+            ("infill can need {} forward passes", once, self.nfe),
+        ):
+            if value > most:
+                raise SettingsError(
+                    f"{what.format(value)}, more than this server's limit of {most}; use shorter "
+                    "holes or fewer lengths"
                 )
 
     def check_prompt(self, model: Model, characters: int) -> None:

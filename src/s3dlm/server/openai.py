@@ -114,7 +114,7 @@ class Reply:
         """Server-sent events: certain text as it becomes certain, the rest at the end."""
         certain = [
             CertainText.of(
-                self.service.model, job.settings, self.parsed.stops, final=self.parsed.form is None
+                self.service.model, job.settings, self.parsed.stops, final=self.parsed.final
             )
             for job in self.parsed.jobs
         ]
@@ -170,7 +170,7 @@ class Reply:
             tokens = chosen.tokens
         self.usage.add(result, tokens)
         _, was_cut = cut(result.text, self.parsed.stops)
-        full = tokens >= result.settings.gen_length and not was_cut
+        full = tokens >= result.settings.gen_length and not (was_cut or result.holes)
         return {
             "logprobs": self._logprobs(result) if self.parsed.logprobs else None,
             "finish_reason": "length" if full else "stop",
@@ -185,6 +185,7 @@ class Reply:
                 "p_correct": None if result.p_correct is None else round(result.p_correct, 6),
                 "seed": result.settings.seed,
                 "seconds": round(result.seconds, 6),
+                "holes": list(result.holes),
             },
         }
 

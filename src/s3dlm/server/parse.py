@@ -13,6 +13,7 @@ from typing import Any
 from s3dlm import tasks
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.holes import Template
 from s3dlm.models.base import Turn
 from s3dlm.server import declared
 from s3dlm.server.errors import ApiError
@@ -49,6 +50,12 @@ class Parsed:
     @property
     def settings(self) -> Settings:
         return self.jobs[0].settings
+
+    @property
+    def final(self) -> bool:
+        """Whether what all survivors agree on is sure to be sent: no form, no other lengths to try."""
+        infill = self.jobs[0].infill
+        return self.form is None and (infill is None or Template.parse(infill).count == 1)
 
 
 def chat(service: Service, body: ChatRequest) -> Parsed:
@@ -159,17 +166,18 @@ def _job(
     settings: Settings,
     earlier: tuple[Turn, ...] = (),
 ) -> Job:
-    service.limits.check_prompt(
-        service.model, len(prompt) + sum(len(turn.text) for turn in earlier)
-    )
+    texts = [prompt, *(turn.text for turn in earlier), body.infill or ""]
+    service.limits.check_prompt(service.model, sum(map(len, texts)))
+    if body.infill is not None:
+        service.limits.check_infill(settings, Template.parse(body.infill))
     try:
-        "".join([prompt, *(turn.text for turn in earlier)]).encode()
+        "".join(texts).encode()
     except UnicodeEncodeError:
         raise ApiError(400, "the prompt is not valid Unicode text", param="prompt") from None
     if body.task is not None and body.task not in service.task_names:
         raise SettingsError(_unknown("task", body.task, service.task_names))
     verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
-    return Job(prompt, body.task, settings, verifier=verifier, earlier=earlier)
+    return Job(prompt, body.task, settings, verifier=verifier, earlier=earlier, infill=body.infill)
 
 
 def _settings(service: Service, body: Request, max_tokens: int | None, count: int) -> Settings:

@@ -319,7 +319,7 @@ class Scheduler:
             self.metrics.forward_seconds.inc(event.timings["forward"])
             self.metrics.verifier_seconds.inc(event.timings["verifier"])
         if isinstance(event, VerifierError):
-            hidden = () if self.log_prompts else (ticket.job.question,)
+            hidden = () if self.log_prompts else (ticket.job.question, ticket.job.infill or "")
             log("verifier failed", level=40, reason=reason(event, hidden))
         self.metrics.ended.labels(method_name(ticket.job.settings), outcome).inc()
         if event is not None:

@@ -66,6 +66,12 @@ class Request(BaseModel):
     task: str | None = None
     verifier: str | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    infill: (
+        Annotated[
+            str, Field(description="The answer as a text with holes, such as [[16]] or [[4-32]].")
+        ]
+        | None
+    ) = None
 
 
 class StreamOptions(BaseModel):
@@ -184,6 +190,7 @@ class SearchReport(BaseModel):
     p_correct: float | None  # None: the model has no calibration for the task and method
     seed: int
     seconds: float
+    holes: list[str]  # what fills each hole of `infill`
 
 
 class TokenLogprob(BaseModel):

@@ -10,6 +10,7 @@ export class Form {
     this.options = options;
     const methods = Object.keys(options.methods);
     this.prompt = el("textarea", { id: "prompt", rows: "2", spellcheck: "false", placeholder: "Type a question, or pick an example", "aria-label": "Prompt", required: true });
+    this.infill = el("textarea", { id: "infill", rows: "1", spellcheck: "false", placeholder: "6 + 4 =[[2]]. <answer>[[4-12]]</answer>", "aria-label": "Answer with holes" });
     this.task = select("Task", [["", "none"], ...named(options.tasks)], "");
     this.method = select("Method", named(methods), options.method);
     this.against = select("Compare with", [["", "nothing"], ...named(methods)], "");
@@ -48,6 +49,8 @@ export class Form {
         "details",
         { oninput: () => this.refresh() },
         el("summary", {}, "Settings"),
+        el("h3", {}, "Answer with holes, each a number of tokens; empty: the whole answer"),
+        this.infill,
         el("h3", {}, "Decoding"),
         el("div", { class: "settings" }, ...group("decoding")),
         el("h3", {}, "Method"),
@@ -61,7 +64,7 @@ export class Form {
     const short = prompt.replace(/\s+/g, " ");
     return el(
       "button",
-      { type: "button", class: "example", title: prompt, onclick: () => { this.prompt.value = prompt; this.task.input.value = task; this.node.requestSubmit(); } },
+      { type: "button", class: "example", title: prompt, onclick: () => { this.prompt.value = prompt; this.infill.value = ""; this.task.input.value = task; this.node.requestSubmit(); } },
       el("b", {}, task),
       short.length > 44 ? `${short.slice(0, 42)}…` : short,
     );
@@ -89,6 +92,7 @@ export class Form {
   fill(bodies) {
     const [body, against] = bodies;
     this.prompt.value = body.prompt;
+    this.infill.value = body.infill ?? "";
     this.task.input.value = body.task ?? "";
     this.method.input.value = body.method;
     this.against.input.value = against?.method ?? "";
@@ -99,8 +103,9 @@ export class Form {
     this.refresh();
   }
 
-  // Show the method's defaults and disable what it does not use.
+  // Show the method's defaults and disable what it does not use. A text with holes may stand alone.
   refresh() {
+    this.prompt.required = !this.infill.value.trim();
     const method = this.method.input.value;
     for (const one of this.settings) {
       one.suggest(this.defaults[one.name]);
@@ -114,7 +119,7 @@ export class Form {
 
   // One body per method; each has only the settings that its method uses.
   bodies() {
-    const base = { prompt: this.prompt.value, ...(this.task.input.value ? { task: this.task.input.value } : {}) };
+    const base = { prompt: this.prompt.value, ...(this.task.input.value ? { task: this.task.input.value } : {}), ...(this.infill.value.trim() ? { infill: this.infill.value } : {}) };
     const filled = this.settings.filter((one) => one.input.value !== "");
     const body = (method) => ({
       ...base,

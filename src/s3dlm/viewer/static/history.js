@@ -41,7 +41,7 @@ export function historyList() {
   const rows = pastSearches().map(({ bodies, answers }) => row(
     linkTo("search", bodies),
     bodies.map((one) => one.method).join(" | "),
-    bodies[0].prompt,
+    [bodies[0].prompt, bodies[0].infill].filter(Boolean).join(" · "),
     answers.map((one) => one ?? "no answer").join(" | "),
   ));
   return rows.length ? el("ol", { class: "rows" }, ...rows) : el("p", { class: "soft" }, "Nothing yet.");

@@ -76,7 +76,7 @@ function askedQuestion() {
   const written = form && headers.length && form.prompt.value === headers[0].question && different.length === 1;
   byId("question").hidden = !headers.length || written;
   byId("question").replaceChildren(
-    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), el("q", {}, one.question))),
+    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), el("q", {}, one.question || one.infill))),
   );
 }
 
@@ -96,7 +96,7 @@ function soon() {
 }
 
 async function ask() {
-  if (!form.prompt.value.trim()) {
+  if (form.prompt.required && !form.prompt.value.trim()) {
     form.prompt.focus();
     return;
   }

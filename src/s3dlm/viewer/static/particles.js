@@ -7,7 +7,8 @@ export function tokenSpans(run, step, child, ghosts) {
   const tokens = one.tokens[child];
   const clean = one.clean[child];
   const parent = run.parentChild(step, child);
-  const before = parent === null || parent === undefined ? null : run.steps[step - 1].tokens[parent];
+  const given = run.given(tokens);
+  const before = parent === null || parent === undefined ? given : run.steps[step - 1].tokens[parent];
   const percent = one.percent?.[child] ?? [];
   const sure = (i, how) => (percent[i] === undefined ? null : `${how} with probability ${percent[i]} %`);
   const spans = [];
@@ -19,7 +20,8 @@ export function tokenSpans(run, step, child, ghosts) {
     }
     if (token >= 0) {
       const fresh = before ? before[i] < 0 : true;
-      spans.push(el("span", { class: fresh ? "t new" : "t", title: sure(i, "revealed") }, visible(run.piece(token))));
+      const how = given?.[i] >= 0 ? "known from the start" : sure(i, "revealed");
+      spans.push(el("span", { class: fresh ? "t new" : "t", title: how }, visible(run.piece(token))));
     } else if (ghosts && clean[i] >= 0 && run.isEnd(clean[i])) {
       spans.push(el("span", { class: "m stop" }));
     } else {

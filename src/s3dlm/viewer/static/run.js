@@ -68,8 +68,15 @@ export class Run {
     return this.pieces.get(token) ?? "·";
   }
 
+  // What was known of these tokens before the first step: the text around the holes of an infilled one.
+  given(tokens) {
+    const stands = (row) => row.length === tokens.length && row.every((token, i) => token < 0 || token === tokens[i]);
+    return this.header?.given?.find(stands) ?? null;
+  }
+
+  // An infilled text ends where it was given to end.
   isEnd(token) {
-    return token >= 0 && SPECIAL.test(this.piece(token));
+    return token >= 0 && !this.header?.given && SPECIAL.test(this.piece(token));
   }
 
   parentChild(step, child) {

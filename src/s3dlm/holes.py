@@ -1,0 +1,126 @@
+r"""Text with holes: `6 + 12 =[[2]]. So the answer is[[4-16]].`
+
+A hole is a number of tokens, or a range of them. A range is tried at several lengths, each with a
+search of its own: at all of them if they are few, else at `LENGTHS` that grow by equal factors from
+the first to the last. Equal factors, because one token more changes a hole of 4 and not one of 32;
+few, because each costs as much as a whole search. `\[[` stands for the characters `[[`, and `\\[[`
+for a backslash before a hole; `]]` outside a hole is plain text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from s3dlm.errors import PromptError, shown
+
+LENGTHS = 4  # that a range is tried at
+MOST_TRIALS = 16  # combinations of lengths: two ranges, and not three
+REMEDY = (
+    r"write [[16]] for 16 tokens, [[4-32]] for a range, and \[[ for the characters [[ themselves"
+)
+
+_MARK = re.compile(r"\\\\(?=\[\[)|\\\[\[|\[\[")
+_SIZE = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Known texts and the holes between them."""
+
+    known: tuple[str, ...]  # one more than there are holes
+    lengths: tuple[tuple[int, ...], ...]  # of each hole, those that are tried
+
+    @classmethod
+    def parse(cls, text: str) -> Template:
+        """The template that a text describes, or an error that says what is wrong with it."""
+        if not isinstance(text, str):
+            raise PromptError(f"infill={shown(text)} is not a text; {REMEDY}")
+        known, lengths, place = [""], [], 0
+        while mark := _MARK.search(text, place):
+            known[-1] += text[place : mark.start()]
+            place = mark.end()
+            if mark[0] != "[[":
+                known[-1] += mark[0][1:]
+                continue
+            inside, place = _inside(text, mark.start())
+            lengths.append(_lengths(inside))
+            known.append("")
+        known[-1] += text[place:]
+        if not lengths:
+            raise PromptError(f"the text {shown(text)} has no hole; {REMEDY}")
+        found = cls(tuple(known), tuple(lengths))
+        if found.count > MOST_TRIALS:
+            raise PromptError(
+                f"the ranges of the holes make {shown(found.count)} combinations of lengths; at most "
+                f"{MOST_TRIALS} are tried: use fewer or narrower ranges (each is tried at up to "
+                f"{LENGTHS} lengths), or numbers"
+            )
+        return found
+
+    @property
+    def count(self) -> int:
+        """Combinations of lengths."""
+        return math.prod(len(one) for one in self.lengths)
+
+    @property
+    def most(self) -> int:
+        """Tokens of all holes at their longest."""
+        return sum(max(one) for one in self.lengths)
+
+    def rows(self, encode: Callable[[str], list[int]], hole: int) -> Iterator[list[int]]:
+        """The tokens of the text at every combination of lengths, the shortest first; `hole` stands
+        where nothing is known. Each known text is encoded by itself."""
+        known = [encode(text) if text else [] for text in self.known]
+        for text, ids in zip(self.known, known, strict=True):
+            if hole in ids:
+                raise PromptError(
+                    f"the known text {shown(text)} contains the model's mask token, which stands for "
+                    f"a token not yet known; {REMEDY}"
+                )
+        for sizes in sorted(itertools.product(*self.lengths), key=sum):
+            yield _joined(known, sizes, hole)
+
+
+def _joined(known: Sequence[list[int]], sizes: Sequence[int], hole: int) -> list[int]:
+    row = list(known[0])
+    for size, ids in zip(sizes, known[1:], strict=True):
+        row += [hole] * size + ids
+    return row
+
+
+def _inside(text: str, start: int) -> tuple[str, int]:
+    """What stands in the hole that begins here, and where the text goes on."""
+    end = text.find("]]", start)
+    inside = text[start + 2 : end]
+    if end < 0:
+        raise PromptError(f"the hole {shown(text[start : start + 20])} has no closing ]]; {REMEDY}")
+    if "[[" in inside:
+        raise PromptError(
+            f"the hole {shown(text[start : end + 2])} contains another; holes cannot be nested: {REMEDY}"
+        )
+    return inside, end + 2
+
+
+def _lengths(inside: str) -> tuple[int, ...]:
+    """The lengths that a hole is tried at."""
+    hole = shown(f"[[{inside}]]")
+    if not inside.strip():
+        raise PromptError(f"the hole {hole} is empty and says no number of tokens; {REMEDY}")
+    size = _SIZE.fullmatch(inside)
+    if size is None:
+        raise PromptError(f"the hole {hole} is not a number of tokens; {REMEDY}")
+    first = int(size[1])
+    last = first if size[2] is None else int(size[2])
+    if first < 1 or last < first:
+        raise PromptError(
+            f"the hole {hole} is not allowed: a hole has at least 1 token, and a range goes from "
+            f"the smaller to the larger number; {REMEDY}"
+        )
+    if last - first < LENGTHS:
+        return tuple(range(first, last + 1))
+    growth = (last / first) ** (1 / (LENGTHS - 1))
+    return tuple(sorted({round(first * growth**step) for step in range(LENGTHS)}))

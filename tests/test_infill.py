@@ -1,0 +1,383 @@
+"""Text with holes: how it is written, what the process keeps, and that every part of the search works."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import s3dlm
+from s3dlm import board
+from s3dlm.engine import Job
+from s3dlm.errors import PromptError, SettingsError
+from s3dlm.holes import LENGTHS, MOST_TRIALS, Template
+from s3dlm.jobs import prepare
+from s3dlm.schedule import Blocks, hole_reveals
+from s3dlm.search.methods import METHODS
+from s3dlm.search.moves import HIDINGS
+from s3dlm.settings import Settings, only_used
+from s3dlm.trace import read_trace, write_trace
+from tests.fakes import COUNTDOWN, END, MASK, fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+TEXT = "12 - 6 = [[1]]. 6 * 4 = [[2]]. <answer>[[12]]</answer>"
+WHOLE = COUNTDOWN[1]
+SMALL = {"gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0}
+
+
+def small(method: str, **options: Any) -> Settings:
+    return Settings(method, **{**only_used(METHODS[method], SMALL), **options})
+
+
+def fill(text: str = TEXT, method: str = "s3", model: Any = None, **options: Any) -> s3dlm.Result:
+    verifier = options.pop("verifier", None)
+    return s3dlm.infill(
+        model or fake_model(),
+        text,
+        prompt=QUESTION,
+        task="countdown",
+        settings=small(method, **options),
+        verifier=verifier,
+    )
+
+
+def rebuilt(text: str, holes: Sequence[str]) -> str:
+    """The whole text, from the known parts of its template."""
+    known = Template.parse(text).known
+    return known[0] + "".join(hole + after for hole, after in zip(holes, known[1:], strict=True))
+
+
+# How a text with holes is written
+
+
+def test_a_template_is_known_texts_and_lengths() -> None:
+    template = Template.parse("a [[3]] b[[ 4 - 6 ]][[1]]")
+    assert template.known == ("a ", " b", "", "")
+    assert template.lengths == ((3,), (4, 5, 6), (1,))
+    assert (template.count, template.most) == (3, 10)
+
+
+def test_brackets_are_kept_where_they_are_meant() -> None:
+    template = Template.parse(r"x = \[[1, 2], [3]] and a[b[0]] [[2]] c:\\[[1]] \n")
+    assert template.known == ("x = [[1, 2], [3]] and a[b[0]] ", " c:\\", r" \n")
+
+
+def test_a_wide_range_is_tried_at_a_few_lengths_that_grow_by_equal_factors() -> None:
+    assert Template.parse("[[4-32]]").lengths == ((4, 8, 16, 32),)
+    assert Template.parse("[[4-7]]").lengths == ((4, 5, 6, 7),)
+    assert len(Template.parse("[[1-999]]").lengths[0]) == LENGTHS
+
+
+def test_rows_put_holes_between_known_tokens() -> None:
+    rows = list(Template.parse("a[[1-2]]b[[1]]").rows(lambda text: [ord(one) for one in text], -1))
+    assert rows == [[97, -1, 98, -1], [97, -1, -1, 98, -1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("no hole", ["has no hole", "[[16]]"]),
+        (r"only \[[3]]", ["has no hole"]),
+        ("a [[]] b", ["is empty", "[[16]]"]),
+        ("a [[ ]] b", ["is empty"]),
+        ("a [[0]] b", ["at least 1 token"]),
+        ("a [[5-2]] b", ["from the smaller to the larger"]),
+        ("a [[x]] b", ["[[x]]", "not a number of tokens", r"\[["]),
+        ("a [[-3]] b", ["not a number of tokens"]),
+        ("a [[1.5]] b", ["not a number of tokens"]),
+        ("a [[3 b", ["no closing ]]"]),
+        ("a [[3 [[4]] b", ["nested"]),
+        ("[[1-9]][[1-9]][[1-9]]", ["64 combinations", str(MOST_TRIALS)]),
+        ("a [[9999]]", ["9999 tokens", "reads at most 512"]),
+        ("a [[999999999]]", ["999999999 tokens", "reads at most 512"]),
+        ("a [[460]]" + "b" * 100, ["reads at most 512 in all", "and the prompt has"]),
+        ("[[1-9]]" * 9000, ["combinations of lengths; at most 16"]),
+        (5, ["text=5 is not a text"]),
+    ],
+)
+def test_a_mistake_is_named_with_its_remedy(text: Any, words: list[str]) -> None:
+    with pytest.raises(PromptError) as caught:
+        s3dlm.infill(fake_model(), text, prompt=QUESTION, method="baseline")
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_known_text_with_the_mask_token_is_refused() -> None:
+    with pytest.raises(PromptError, match="contains the model's mask token"):
+        list(Template.parse("a[[1]]").rows(lambda text: [MASK], MASK))
+
+
+def test_a_prompt_with_the_mask_token_is_refused() -> None:
+    model, mask = s3dlm.load("tiny"), "<|mdm_mask|>"
+    with pytest.raises(PromptError, match="the prompt contains the model's mask token"):
+        s3dlm.infill(model, "a [[2]]", prompt=f"x {mask} y", method="baseline")
+
+
+def test_a_prompt_that_is_too_long_is_named() -> None:
+    with pytest.raises(PromptError, match=r"at least 2 tokens and the prompt has \d+.* 512 in all"):
+        s3dlm.infill(fake_model(), "[[2]]", prompt="x" * 600, method="baseline")
+
+
+def test_a_task_needs_its_question() -> None:
+    with pytest.raises(PromptError, match="give a question, which task='countdown' needs"):
+        s3dlm.infill(fake_model(), TEXT, task="countdown")
+
+
+def test_what_would_change_nothing_is_refused() -> None:
+    with pytest.raises(SettingsError, match="end_tokens='last' changes nothing"):
+        fill(end_tokens="last")
+    with pytest.raises(SettingsError, match="budget=3 is too small for 4"):
+        fill("[[4-32]]", budget=3)
+
+
+def test_a_block_causal_model_is_refused() -> None:
+    model = fake_model()
+    model.denoiser.causal_block = 8  # type: ignore[attr-defined]
+    for steps in (16, 1):  # however the settings suit its blocks
+        with pytest.raises(SettingsError, match="block-causal"):
+            s3dlm.infill(
+                model, "a [[4]] b", method="baseline", gen_length=16, block_length=16, steps=steps
+            )
+
+
+# The process
+
+
+def process_of(text: str = TEXT, **options: Any) -> Any:
+    job = Job(QUESTION, "countdown", small("s3", **options), infill=text)
+    return prepare(fake_model(), job).process
+
+
+def test_the_canvas_starts_with_what_is_known_and_moves_leave_it_alone() -> None:
+    process = process_of("ab[[2]]c")
+    assert process.start().tokens.tolist() == [[97, 98, MASK, MASK, 99]]
+    full = np.array([[97, 98, 120, 121, 99]])
+    assert process.movable(full).tolist() == [[False, False, True, True, False]]
+    assert process.read(full[0]) == "abxyc"
+    assert process.filled(full[0]) == ("xy",)
+    assert process.holds(full[0])
+    assert not process.holds(np.array([97, 0, 120, 121, 99]))
+
+
+def test_an_end_token_in_a_text_does_not_end_it() -> None:
+    process = process_of("ab[[2]]c")
+    tokens = np.array([97, 98, END, 121, 99])
+    assert process.length(tokens) == 5
+    assert process.sampling.suppressed == (END,)
+
+
+def test_only_the_holes_make_a_text_likely() -> None:
+    process = process_of("ab[[2]]c")
+    canvas = replace(
+        process.start(), tokens=np.array([[97, 98, 1, 2, 99]]), logp=np.array([[0, 0, -1, -3, 0.0]])
+    )
+    assert process.nll(canvas).tolist() == [2.0]
+
+
+def test_the_schedule_fills_the_holes_at_the_settings_pace() -> None:
+    masked = np.zeros(40, dtype=bool)
+    masked[[0, 20, 21, 22, 39]] = True
+    schedule = hole_reveals(masked, Blocks(16), 2)
+    assert [(one.start, one.stop, one.count) for one in schedule] == [
+        (0, 16, 1),
+        (16, 32, 2),
+        (16, 32, 1),
+        (32, 40, 1),
+    ]
+    assert process_of("a[[10]]b").steps == 3  # 64 tokens in 16 steps: 4 per step
+
+
+# Every part of the search
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("options", [{}, {"reveal": "threshold", "reveal_threshold": 0.5}])
+def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any]) -> None:
+    dropped = ("steps", "policy", "position_temperature") if options else ()
+    usual = {n: v for n, v in only_used(METHODS[method], SMALL).items() if n not in dropped}
+    *steps, result = s3dlm.stream(
+        fake_model(),
+        QUESTION,
+        infill=TEXT,
+        task="countdown",
+        settings=Settings(method, **{**usual, **options}),
+    )
+    assert isinstance(result, s3dlm.Result)
+    given = process_of().given
+    for step in steps:
+        for canvas in (*step.tokens, *step.clean):
+            assert (canvas == given)[given != MASK].all()
+    assert rebuilt(TEXT, result.holes) == result.text
+    assert [len(hole) for hole in result.holes] == [1, 2, 12]
+    assert all(rebuilt(TEXT, [""] * 3)[:9] == one.text[:9] for one in result.survivors)
+
+
+@pytest.mark.parametrize("hiding", HIDINGS)
+def test_rounds_and_budgets_keep_the_known_text(hiding: str) -> None:
+    result = fill(budget=60, hiding=hiding, stop_when="never")
+    assert rebuilt(TEXT, result.holes) == result.text
+    assert result.nfe <= 60
+
+
+def test_known_text_leads_to_the_text_it_belongs_to() -> None:
+    result = s3dlm.infill(
+        fake_model(COUNTDOWN[:2], noise=0.0),
+        TEXT,
+        prompt=QUESTION,
+        settings=small("baseline", temperature=0.0),
+    )
+    assert result.text == WHOLE
+    assert result.holes == ("6", "24", "(12 - 6) * 4")
+
+
+def test_the_verifier_sees_the_whole_text() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def verifier(question: str, text: str, confidence: float | None) -> float:
+        seen.append((question, text))
+        return 0.5
+
+    fill(verifier=verifier)
+    assert {question for question, _ in seen} == {QUESTION}
+    for _, text in seen:
+        assert text.startswith("12 - 6 = ")
+        assert text.endswith("</answer>")
+
+
+def test_a_text_may_stand_alone() -> None:
+    result = s3dlm.infill(fake_model(), "ab[[3]]\n[[2]]cd", method="best_of_k", **SMALL)
+    assert result.text.startswith("ab")
+    assert result.text.endswith("cd")
+    assert (result.prompt, len(result.holes)) == ("", 2)
+
+
+def test_the_same_text_gets_the_same_answer_and_another_its_own_random_numbers() -> None:
+    assert fill().text == fill().text
+    # Under a model that prefers nothing, texts differ by their random numbers alone.
+    model = fake_model((), noise=0.0)
+    one = fill("[[8]]a", "baseline", model).holes
+    assert one == fill("[[8]]a", "baseline", model).holes != fill("[[8]]b", "baseline", model).holes
+
+
+# Several lengths
+
+
+def wants(length: int) -> Any:
+    def verifier(question: str, text: str, confidence: float | None) -> float:
+        return 1.0 if len(text) == length + 2 else 0.25
+
+    return verifier
+
+
+@pytest.mark.parametrize("length", [2, 3, 5])
+@pytest.mark.parametrize("method", ["s3", "best", "verified_best_of_k"])
+def test_the_score_chooses_the_length(length: int, method: str) -> None:
+    result = fill("a[[2-5]]b", method, verifier=wants(length))
+    assert len(result.holes[0]) == length
+    assert result.score == 1.0
+    assert rebuilt("a[[2-5]]b", result.holes) == result.text
+
+
+def test_without_scores_the_likelihood_chooses_the_length() -> None:
+    """Alone in its line, the text of the right length puts every known token where the model has it."""
+    model = fake_model(["abcdefgh"], push=6.0, noise=0.0)
+    text = "ab[[1-4]]gh"
+    results = {
+        length: s3dlm.infill(model, f"ab[[{length}]]gh", prompt="x", method="baseline", temperature=0.0, **{k: v for k, v in SMALL.items() if k != "temperature"})
+        for length in (1, 2, 3, 4)
+    }  # fmt: skip
+    likely = {length: one.survivors[0].nll for length, one in results.items()}
+    chosen = s3dlm.infill(model, text, prompt="x", settings=small("baseline", temperature=0.0))
+    best = min(likely, key=lambda length: likely[length])
+    assert chosen.text == results[best].text
+    assert len(set(likely.values())) > 1
+    assert chosen.nfe == sum(one.nfe for one in results.values())
+
+
+def test_all_lengths_share_one_budget() -> None:
+    result = fill("[[4-32]]", budget=80, stop_when="never")
+    assert 40 < result.nfe <= 80
+
+
+def test_a_satisfied_verifier_ends_the_trials() -> None:
+    class Easy:
+        satisfied_at = 0.2
+        name = "easy"
+
+        def score(self, question: str, text: str, confidence: float | None) -> s3dlm.Score:
+            return s3dlm.Score(0.5)
+
+    result = fill("[[4-32]]", budget=400, verifier=Easy())
+    assert result.stopped == "satisfied"
+    assert len(result.holes[0]) == 4
+
+
+def test_steps_of_another_length_descend_from_none_before() -> None:
+    *steps, _ = s3dlm.stream(
+        fake_model(), QUESTION, infill="a[[2-3]]b", task="countdown", settings=small("s3")
+    )
+    assert [step.round for step in steps] == sorted(step.round for step in steps)
+    begins = [step for before, step in itertools.pairwise(steps) if step.round > before.round]
+    assert len(begins) == 1
+    assert (begins[0].parent == -1).all()
+
+
+@pytest.mark.parametrize("method", ["temporal_vote", "best", "hex", "particle_gibbs"])
+def test_methods_that_choose_elsewhere_tell_their_holes_too(method: str) -> None:
+    result = fill("12 - 6[[4-9]]4</answer>", method)
+    assert rebuilt("12 - 6[[4-9]]4</answer>", result.holes) == result.text
+
+
+# What observers see
+
+
+def test_a_trace_tells_what_was_given(tmp_path: Path) -> None:
+    model, settings, path = fake_model(), small("s3"), tmp_path / "trace.jsonl"
+    text = "a[[2-3]]b"
+    events = s3dlm.stream(model, QUESTION, infill=text, task="countdown", settings=settings)
+    *_, result = write_trace(
+        path, model, events, question=QUESTION, task="countdown", settings=settings, infill=text
+    )
+    trace = read_trace(path)
+    assert trace.header["infill"] == text
+    assert trace.header["given"] == [[97, -1, -1, 98], [97, -1, -1, -1, 98]]
+    replayed = trace.events[-1]
+    assert isinstance(result, s3dlm.Result)
+    assert isinstance(replayed, s3dlm.Result)
+    assert replayed.holes == result.holes
+    assert json.loads(path.read_text().splitlines()[-1])["holes"] == list(result.holes)
+
+
+def test_the_board_shows_known_text_from_the_first_step() -> None:
+    model, console = fake_model(), Console(force_terminal=True, width=120, record=True)
+    events = s3dlm.stream(
+        model, QUESTION, infill=TEXT, task="countdown", settings=small("baseline", temperature=0.0)
+    )
+    shown = board.show(events, board.pieces_of(model), console=console)
+    next(shown)
+    assert "</answer>" in console.export_text()
+    list(shown)
+
+
+# The bundled model
+
+
+@pytest.mark.parametrize("method", ["baseline", "s3", "best"])
+def test_the_bundled_model_completes_a_partly_known_answer(method: str) -> None:
+    result = s3dlm.infill(
+        s3dlm.load("tiny"),
+        "First, 10 - 1 =[[2]]. Then[[3]] 6 = 15. <answer>[[10]]</answer>",
+        prompt="Target: 15 Numbers: 10, 1, 6",
+        task="countdown",
+        method=method,
+    )
+    assert result.holes == (" 9", " 9 +", " ( 10 - 1 ) + 6")
+    assert result.answer == "(10-1)+6"
+    assert result.p_correct is None
