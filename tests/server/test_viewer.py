@@ -52,7 +52,7 @@ def server() -> Iterator[Live]:
 def page(browser: Any) -> Iterator[Any]:
     """A page that fails the test if anything is written to its console or breaks."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(240_000)
     opened = context.new_page()
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text))
