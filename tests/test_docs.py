@@ -135,6 +135,25 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} → {target}"
 
 
+def test_the_tests_that_reliability_names_exist() -> None:
+    """`file.py::test`, then more tests of that file; files are relative to the folder of the table."""
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    folder, promises = "", 0
+    for _, promise, tests, _ in (line.split("|") for line in re.findall(r"^\|.*", text, re.M)):
+        if promise == " Promise ":
+            folder = "".join(re.findall("`(.*)`", tests))
+            continue
+        named = re.findall(r"`(?:([\w/]+\.py)::)?(test_\w+)`", tests)
+        path = ROOT
+        for file, name in named:
+            path = ROOT / (folder if "/" not in file else "") / file if file else path
+            assert f"def {name}(" in path.read_text(encoding="utf-8"), name
+        if not set(tests) <= {"-"}:
+            promises += 1
+            assert named or (ROOT / tests.strip(" `")).is_dir(), f"no test is named for:{promise}"
+    assert promises > 30
+
+
 def test_the_line_counts_of_contributing_are_true() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     found = re.findall(r"^## A \w+: (\d+) lines\n+```python\n(.*?)^```$", text, re.M | re.S)

@@ -1,6 +1,7 @@
 """math-verify runs in a child: bounded in time, safe in any thread, gone at exit."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -121,24 +122,40 @@ def test_memory_is_bounded_and_running_out_of_it_is_not_the_end():
     assert (run.stdout, run.stderr) == ("False\n", "")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the limit of another process")
+def test_the_child_has_its_limit_of_memory(child):
+    import resource
+
+    assert child.equal("x+1", "1+x")
+    limit = resource.prlimit(child._child.process.pid, resource.RLIMIT_AS)
+    assert limit == (math_worker.MEMORY, math_worker.MEMORY)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a parent's death")
-def test_a_busy_child_ends_with_its_killed_parent():
+def test_a_child_that_cannot_notice_ends_with_its_killed_parent():
+    """Stopped, it reads no end of file and no timer runs: as in one endless operation on integers."""
     code = (
+        "import time\n"
         "from s3dlm.answers.mathverify import MathVerify\n"
         "verifier = MathVerify()\n"
         "verifier.equal('1', '1')\n"
         "print(verifier._child.process.pid, flush=True)\n"
-        "while True: verifier.equal('7', '(x+1)^{5000}')\n"
+        "time.sleep(300)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     pid = int(parent.stdout.readline())
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    deadline = time.monotonic() + 60
-    while _runs(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _runs(pid)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        deadline = time.monotonic() + 60
+        while _runs(pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not _runs(pid)
+    finally:
+        if _runs(pid):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _runs(pid):

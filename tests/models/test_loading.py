@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from s3dlm import cli
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models import checkpoint, llada, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer
@@ -324,17 +326,23 @@ def test_a_fingerprint_covers_every_value_of_every_tensor(folder: Path) -> None:
     assert fingerprint(other.items()) != original
 
 
-def test_a_revision_pins_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
+def fill_cache(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the hub with two commits of a model, of which the main branch is at the second."""
+    from huggingface_hub import _snapshot_download, constants
 
-    home = tmp_path / "models--some--llada"
+    home = cache / f"models--{name.replace('/', '--')}"
     for commit, seed in (("a" * 40, 0), ("b" * 40, 1)):
         write_folder(home / "snapshots" / commit, LLADA, llada_tensors(LLADA, seed))
     (home / "refs").mkdir()
     (home / "refs" / "main").write_text("b" * 40)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub._snapshot_download.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(_snapshot_download.constants, "HF_HUB_CACHE", str(cache))
+    return home
+
+
+def test_a_revision_pins_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = fill_cache("some/llada", tmp_path, monkeypatch)
     newest, pinned = load("some/llada"), load("some/llada", revision="a" * 40)
     assert (newest.revision, pinned.revision) == ("b" * 40, "a" * 40)
     assert not torch.equal(logits(newest, ROW), logits(pinned, ROW))
@@ -344,29 +352,45 @@ def test_a_revision_pins_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         load(str(home / "snapshots" / ("a" * 40)), revision="a" * 40)
 
 
+def test_the_list_of_models_shows_the_revision_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_cache("GSAI-ML/LLaDA-8B-Instruct", tmp_path, monkeypatch)
+    monkeypatch.setenv("COLUMNS", "300")  # one line per model
+    monkeypatch.setattr(sys, "argv", ["s3dlm", "models"])
+    with contextlib.suppress(SystemExit):
+        cli.main()
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "on disk (" in one]
+    assert "LLaDA-8B-Instruct" in line
+    assert "b" * 12 in line
+
+
 # Names
 
 
 def test_a_hub_id_fails_at_once_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
+    from huggingface_hub import constants
 
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    start = time.perf_counter()
+    def dial(*address: object) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(socket, "create_connection", dial)
+    monkeypatch.setattr(socket, "getaddrinfo", dial)
     with pytest.raises(ModelError, match="hf download nobody/no-such-model"):
         load("nobody/no-such-model")
-    assert time.perf_counter() - start < 1
 
 
 def test_a_cached_hub_model_loads_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
+    from huggingface_hub import _snapshot_download, constants
 
     home = tmp_path / "models--some--llada"
     write_folder(home / "snapshots" / ("a" * 40), LLADA, llada_tensors(LLADA), shards=2)
     (home / "refs").mkdir()
     (home / "refs" / "main").write_text("a" * 40)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub._snapshot_download.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(_snapshot_download.constants, "HF_HUB_CACHE", str(tmp_path))
     model = load("some/llada")
     assert model.name == "some/llada"
     assert logits(model, ROW).shape == (len(ROW), 320)

@@ -58,11 +58,18 @@ def wait_for(condition: Any, seconds: float = 60) -> None:
 
 
 @contextlib.contextmanager
-def serving(model: Model, **configuration: Any) -> Iterator[Live]:
-    """Serve a model for the length of a with block."""
+def serving(
+    model: Model, *, send_buffer: int | None = None, **configuration: Any
+) -> Iterator[Live]:
+    """Serve a model for the length of a with block.
+
+    Over loopback the kernel takes 2.5 MB that nobody reads; `send_buffer` is for tests that need less.
+    """
     app = create_app(model, **{"defaults": SMALL, **configuration})
     server = uvicorn.Server(server_config(app))
     with bind_socket("127.0.0.1", 0) as bound:
+        if send_buffer is not None:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--descriptors", type=int, help="limit of open files")
     parser.add_argument("--panic", help="a byte in a prompt that ends the engine")
     parser.add_argument("--send-seconds", type=float, default=20)
+    parser.add_argument("--send-buffer", type=int, help="bytes that the kernel takes unread")
     asked = parser.parse_args()
     if asked.descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
@@ -39,10 +41,13 @@ def main() -> None:
         return original(tokens, *others)
 
     model.denoiser.encode = encode  # type: ignore[method-assign]
+    bound = bind_socket("127.0.0.1", 0)
+    if asked.send_buffer:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, asked.send_buffer)
     # The address goes to standard output, so that nobody needs to guess a free port.
     serve(
         create_app(model, limits=Limits(send_seconds=asked.send_seconds)),
-        bind_socket("127.0.0.1", 0),
+        bound,
         grace=asked.grace,
         announce=lambda address: print(address, flush=True),
     )

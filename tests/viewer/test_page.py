@@ -1,0 +1,56 @@
+"""Pages of `s3dlm view` carry a policy that allows their own script and style, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+import s3dlm
+from s3dlm.settings import Settings
+from s3dlm.viewer.page import standalone
+from tests.fakes import fake_model
+
+META = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
+SETTINGS = Settings(gen_length=24, steps=6, block_length=24, particles=2, branching=2)
+HOSTILE = "</script><script>window.ran = true</script>"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("view") / "trace.jsonl"
+    model = fake_model()
+    events = s3dlm.stream(model, HOSTILE, settings=SETTINGS)
+    list(s3dlm.write_trace(path, model, events, question=HOSTILE, task=None, settings=SETTINGS))
+    return standalone([path])
+
+
+def hash_source(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def test_a_policy_comes_before_anything_it_has_to_govern(page: str) -> None:
+    (found,) = META.finditer(page)
+    assert not re.search("<(script|style|link|img)", page[: found.start()])
+
+
+def test_the_policy_allows_the_own_script_and_style_alone(page: str) -> None:
+    (content,) = META.findall(page)
+    policy = dict(part.strip().split(" ", 1) for part in content.split(";"))
+    (script,) = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert policy == {
+        "default-src": "'none'",
+        "script-src": hash_source(script),
+        "style-src": hash_source(style),
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+
+
+def test_a_prompt_cannot_end_the_element_that_holds_it(page: str) -> None:
+    assert HOSTILE not in page
+    assert len(re.findall("<script", page)) == 2  # the recorded data and the page's own code
