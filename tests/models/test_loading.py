@@ -345,6 +345,7 @@ def test_a_revision_pins_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     home = fill_cache("some/llada", tmp_path, monkeypatch)
     newest, pinned = load("some/llada"), load("some/llada", revision="a" * 40)
     assert (newest.revision, pinned.revision) == ("b" * 40, "a" * 40)
+    assert load(f"some/llada@{'a' * 40}").revision == "a" * 40
     assert not torch.equal(logits(newest, ROW), logits(pinned, ROW))
     with pytest.raises(ModelError, match="some/llada at revision cccc"):
         load("some/llada", revision="c" * 40)

@@ -65,20 +65,27 @@ def serving(
 
     Over loopback the kernel takes 2.5 MB that nobody reads; `send_buffer` is for tests that need less.
     """
-    app = create_app(model, **{"defaults": SMALL, **configuration})
-    server = uvicorn.Server(server_config(app))
     with bind_socket("127.0.0.1", 0) as bound:
         if send_buffer is not None:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-        thread.start()
-        try:
-            wait_for(lambda: server.started)
-            yield Live(f"http://127.0.0.1:{bound.getsockname()[1]}", app.state.service)
-        finally:
-            server.should_exit = True
-            thread.join(60)
-            assert not thread.is_alive()
+        with serving_on(bound, model, **configuration) as live:
+            yield live
+
+
+@contextlib.contextmanager
+def serving_on(bound: socket.socket, model: Model, **configuration: Any) -> Iterator[Live]:
+    """Serve on a socket that may already have connections in its queue."""
+    app = create_app(model, **{"defaults": SMALL, **configuration})
+    server = uvicorn.Server(server_config(app))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        wait_for(lambda: server.started)
+        yield Live(f"http://127.0.0.1:{bound.getsockname()[1]}", app.state.service)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 @contextlib.contextmanager

@@ -26,10 +26,12 @@ def main() -> None:
     parser.add_argument("--descriptors", type=int, help="limit of open files")
     parser.add_argument("--panic", help="a byte in a prompt that ends the engine")
     parser.add_argument("--send-seconds", type=float, default=20)
+    parser.add_argument("--header-seconds", type=float, default=10)
     parser.add_argument("--send-buffer", type=int, help="bytes that the kernel takes unread")
     asked = parser.parse_args()
     if asked.descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
+    limits = Limits(send_seconds=asked.send_seconds, header_seconds=asked.header_seconds)
     model = fake_model()
     original = model.denoiser.encode
 
@@ -46,7 +48,7 @@ def main() -> None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, asked.send_buffer)
     # The address goes to standard output, so that nobody needs to guess a free port.
     serve(
-        create_app(model, limits=Limits(send_seconds=asked.send_seconds)),
+        create_app(model, limits=limits),
         bound,
         grace=asked.grace,
         announce=lambda address: print(address, flush=True),

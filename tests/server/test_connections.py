@@ -12,6 +12,7 @@ import pytest
 
 from s3dlm.server import connections
 from s3dlm.server.limits import Limits
+from s3dlm.server.run import bind_socket
 from tests.fakes import fake_model
 from tests.server.held import held_model
 from tests.server.live import (
@@ -19,6 +20,7 @@ from tests.server.live import (
     raw_post,
     serve_process,
     serving,
+    serving_on,
     wait_for,
 )
 
@@ -72,6 +74,16 @@ def test_idle_connections_make_room_for_new_ones() -> None:
         assert is_cut(idle[0])
 
 
+def test_connections_that_come_at_once_are_cut_to_the_limit() -> None:
+    """All of them wait in the kernel's queue before the first is accepted."""
+    limits = Limits(connections=8, header_seconds=1000)
+    with bind_socket("127.0.0.1", 0) as bound, contextlib.ExitStack() as stack:
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        idle = [stack.enter_context(raw_connection(url)) for _ in range(20)]
+        with serving_on(bound, fake_model(), limits=limits):
+            wait_for(lambda: sum(was_cut(one) for one in idle) == 12)
+
+
 def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
     model, gate = held_model()
     with (
@@ -96,7 +108,9 @@ def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPa
 
 def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
     """140 idle sockets against a process that may open 128 files."""
-    with serve_process("--descriptors", "128") as (process, address):
+    # Nobody is cut for being late: room is made for others.
+    options = ("--descriptors", "128", "--header-seconds", "1000")
+    with serve_process(*options) as (process, address):
         with contextlib.ExitStack() as stack:
             idle = [stack.enter_context(raw_connection(address)) for _ in range(140)]
             # The kernel may hand over some of them late: wait until the server has seen them all.

@@ -4,20 +4,28 @@ math-verify bounds its own time with SIGALRM, which only works in a main thread,
 which a busy machine does something else. Here it runs in the main thread of a process of its own,
 bounded by the processor time that *it* uses, so that a verdict does not depend on the machine's load.
 A single operation on huge integers (`9^{9^{9^9}}`) never returns to Python, where an exception could
-end it: half a second later a second timer ends the process itself. Memory is bounded, too, and the
-process ends with its parent. Run as a script, by file name, so that it imports neither the package
-nor anything the package needs.
+end it: about a second later the kernel's limit of processor time ends the process itself. Memory is
+bounded, too, and the process ends with its parent. Run as a script, by file name, so that it imports
+neither the package nor anything the package needs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import logging
+import math
 import os
 import signal
 import sys
+import time
 from typing import Any
+
+try:
+    import resource
+except ImportError:  # not offered by this system
+    resource = None  # type: ignore[assignment]
 
 SECONDS = 3.0
 GRACE = 0.5
@@ -37,7 +45,12 @@ def _bound(seconds: float) -> None:
     """Raise after that much processor time, and end the process soon after; 0 lifts both bounds."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        signal.setitimer(signal.ITIMER_VIRTUAL, seconds + GRACE if seconds else 0)
+    if resource is not None:  # whole seconds, of the process's user and system time together
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        ends = math.ceil(time.process_time() + seconds + GRACE) if seconds else most
+        if most != resource.RLIM_INFINITY:
+            ends = min(ends, most)
+        resource.setrlimit(resource.RLIMIT_CPU, (ends, most))
 
 
 def _end_with(parent: int) -> None:
@@ -49,12 +62,10 @@ def _end_with(parent: int) -> None:
 
 
 def _limit_memory() -> None:
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    except (ImportError, ValueError, OSError):
-        pass  # not offered by this system, or already bounded more tightly
+    if resource is not None:
+        # It may not be offered, or be bounded more tightly already.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def _equal(parse: Any, verify: Any, gold: str, answer: str) -> bool:

@@ -19,13 +19,16 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 def find_folder(name: str, *, revision: str | None = None, code: bool = False) -> Path:
     """The folder a name stands for; `code` also fetches the repository's own Python files.
 
-    `revision` pins a commit, tag or branch of the hub; a folder on disk has none.
+    `revision`, or what follows an @ in the name, pins a commit, tag or branch of the hub; a folder
+    on disk has none.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
         if revision is not None:
             raise SettingsError(f"revision={revision!r} is for hub models; {name} is a folder")
         return folder
+    if revision is None and "@" in name:
+        name, _, revision = name.partition("@")
     if HUB_ID.fullmatch(name) and not name.startswith("."):
         cached = cached_folder(name, revision)
         if cached and (not code or any(cached.glob("*.py"))):

@@ -142,8 +142,9 @@ def load(
     network's body to torch.compile: the first forward passes are slow, and rows may differ in their
     last bits from those of the plain network. `prefix_cache` reads prompt and finished blocks once;
     it is exact, and on by default, for block-causal models only. `revision` pins a commit of the
-    hub. `mask_id` is for models whose files do not state it. `block` makes a model block-causal with
-    blocks of this size (bd3lm checkpoints of A2D do not state theirs); 0 makes it bidirectional.
+    hub; so does "owner/name@revision", wherever a model is named. `mask_id` is for models whose
+    files do not state it. `block` makes a model block-causal with blocks of this size (bd3lm
+    checkpoints of A2D do not state theirs); 0 makes it bidirectional.
     """
     options = _Options(device, dtype, attention, trust_remote_code, progress, mask_id, block)
     model = _load(name, options, revision)
@@ -220,7 +221,7 @@ def _load_folder(name: str, folder: Path, options: _Options) -> Model:
         model,
         defaults=defaults_in(folder),
         revision=revision_of(folder),
-        calibrations=calibrations_in(folder, name),
+        calibrations=calibrations_in(folder, name.partition("@")[0]),
     )
 
 

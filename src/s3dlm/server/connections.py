@@ -42,13 +42,18 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            self._make_room()
+        self._make_room()
         self._timer = self.loop.call_later(self._period, self._check)
 
     def _make_room(self) -> None:
-        """Cut the connection that has been idle longest, first of those that never had a request."""
-        idle = [one for one in self.connections if isinstance(one, BoundedProtocol) and one.idle]
+        """Cut the connection that has been idle longest, first of those that never had a request.
+
+        Many connections may come before the first that was cut is gone: it does not count any more.
+        """
+        left = [one for one in self.connections if not one.transport.is_closing()]
+        if len(left) <= self.limits.connections:
+            return
+        idle = [one for one in left if isinstance(one, BoundedProtocol) and one.idle]
         chosen = min(idle, key=lambda one: (one._between_requests, one._idle_since), default=self)
         chosen.transport.abort()
 
