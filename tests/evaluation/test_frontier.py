@@ -236,7 +236,7 @@ def test_a_wrong_entry_is_refused_with_the_list(app: typer.Typer, tmp_path: Path
 
 @pytest.mark.usefixtures("undrawn")
 def test_chains_are_split_by_their_length(app: typer.Typer, tmp_path: Path) -> None:
-    words = ["--count", "12", "--seeds", "1", "--tasks", "countdown,chain"]
+    words = ["--count", "6", "--seeds", "1", "--tasks", "countdown,chain"]
     made = json.loads(
         call(app, str(tmp_path), *words, "--entries", "best,restarts,greedy", "--json")
     )
@@ -245,7 +245,7 @@ def test_chains_are_split_by_their_length(app: typer.Typer, tmp_path: Path) -> N
     assert by_length["columns"][1:] == [f"n = {n}" for n in sorted(_lengths(by_length))]
     assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`best`"]
     reach = found["NFE for the same accuracy on chains"]
-    assert sum(int(row[1]) for row in reach["rows"]) == 12
+    assert sum(int(row[1]) for row in reach["rows"]) == 6
     mean = found["Every task at the middle point"]
     assert mean["columns"][1] == "mean of tasks"
     best = next(row for row in mean["rows"] if row[0] == "`best`")
