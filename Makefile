@@ -17,7 +17,7 @@ demo: $(VENV)/ready
 	$(BIN)/s3dlm demo
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/ready
 	$(BIN)/ruff format --check .

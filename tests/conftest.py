@@ -8,11 +8,47 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from s3dlm.search.methods import METHODS
 from s3dlm.search.weigh import WEIGHTS
+
+# `make test` runs files side by side in this order: the longest first, so that none is left to one
+# worker at the end.
+LONGEST = (
+    "test_viewer.py",
+    "test_documented_answers.py",
+    "test_distributed.py",
+    "test_reveal.py",
+    "test_block_decoding.py",
+    "test_gpu.py",
+    "test_lm_eval.py",
+    "test_target.py",
+    "test_report.py",
+    "test_examples.py",
+    "test_settings_of_methods.py",
+    "test_frontier.py",
+    "test_conformance.py",
+    "test_rounds.py",
+    "test_problems.py",
+    "test_report_page.py",
+    "test_other_methods.py",
+    "test_mathverify.py",
+    "test_connections.py",
+    "test_openai.py",
+    "test_resampling.py",
+    "test_hostile.py",
+    "test_scheduler.py",
+    "test_isolation.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +59,18 @@ def _methods_as_they_were() -> Iterator[None]:
     for table, before in ((METHODS, methods), (WEIGHTS, weights)):
         table.clear()
         table.update(before)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports get the data of their figures only: drawing takes most of the time of a small report.
+
+    tests/evaluation/test_report.py and test_frontier.py draw every figure.
+    """
+    from s3dlm.evaluation import figures, records
+
+    def write_data(table: Any, titles: Any, folder: Path, painter: Any = None) -> None:
+        if table.rows:
+            records.write_atomic(folder / f"{table.name}.csv", table.to_csv())
+
+    monkeypatch.setattr(figures, "draw", write_data)

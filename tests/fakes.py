@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -28,6 +29,11 @@ class ByteTokenizer:
         return self.encode(f"{user}\n{prefill}")
 
 
+@lru_cache(10_000)
+def _noise(key: int) -> np.ndarray:
+    return np.random.default_rng(key).random(FakeDenoiser.vocabulary, dtype=np.float32)
+
+
 class FakeDenoiser:
     """Prefers the bytes of some texts; which one depends a little on what is already revealed.
 
@@ -51,22 +57,19 @@ class FakeDenoiser:
         lengths = [tokens.shape[1]] * len(tokens) if keys is None else keys.sum(1).tolist()
         logits = np.zeros((*tokens.shape, self.vocabulary), dtype=np.float32)
         for row, length, out in zip(tokens.numpy(), lengths, logits, strict=True):
-            out[:length] = self._row(row[:length])
+            self._fill(row[:length], out[:length])
         return torch.from_numpy(logits)
 
-    def _row(self, row: np.ndarray) -> np.ndarray:
+    def _fill(self, row: np.ndarray, logits: np.ndarray) -> None:
         # The canvas follows the prompt; without the prompt, as in guidance, nothing is likely.
         start = int(np.argmax(row == ord("\n"))) + 1 if ord("\n") in row else row.size
         canvas = row[start:]
         known = canvas != MASK
-        key = int(((np.arange(row.size) + 1) * (row + 7)).sum())
-        noise = np.random.default_rng(key).random((1, self.vocabulary), dtype=np.float32)
-        logits = np.repeat(self.noise * noise, row.size, axis=0)
+        logits[:] = self.noise * _noise(int(((np.arange(row.size) + 1) * (row + 7)).sum()))
         places = np.arange(start, row.size)
         for index, text in enumerate(self.texts):
             agree = int((text[: canvas.size] == canvas)[known].sum())
             logits[places, text[: canvas.size]] += self.push + 0.06 * agree - 0.2 * index
-        return logits
 
     def head(self, features: Tensor) -> Tensor:
         return features.clone()

@@ -7,6 +7,7 @@ import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,8 @@ def statements(node: ast.AST, *, inside_functions: bool) -> Iterator[ast.Import 
         yield from statements(child, inside_functions=inside_functions)
 
 
-def imports(path: Path, *, inside_functions: bool = True) -> set[str]:
+@cache
+def imports(path: Path, *, inside_functions: bool = True) -> frozenset[str]:
     """Every module that the file imports."""
     found: set[str] = set()
     for node in statements(ast.parse(path.read_text()), inside_functions=inside_functions):
@@ -121,7 +123,7 @@ def imports(path: Path, *, inside_functions: bool = True) -> set[str]:
             name = node.module or ""
             whole = {f"{name}.{alias.name}" for alias in node.names}
             found |= {one if one in MODULES else name for one in whole}
-    return found
+    return frozenset(found)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,13 +1,12 @@
 """Every Python example of the pages and of examples/ gives a right answer for 11 of 12 seeds.
 
-The pages and examples are run once, and the searches they start are recorded; each is then repeated
-under twelve seeds, all in shared forward passes.
+The pages and examples are run once, and the searches they start in Python are recorded; each is then
+repeated under twelve seeds, all in shared forward passes. A search that several of them show is
+repeated once.
 """
 
 from __future__ import annotations
 
-import runpy
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,12 +18,12 @@ import pytest
 import s3dlm
 from s3dlm import answers, engine
 from s3dlm.engine import Job
-from tests.test_docs import ROOT, blocks
+from tests import test_docs, test_examples
 
 SEEDS = range(12)
 LEAST = 11
-PAGES = ("README.md", "docs/quickstart.md", "docs/howto.md")
-EXAMPLES = ("own_verifier.py", "own_method.py", "own_model.py", "own_task.py", "code_search.py")
+PAGES = [page for page in test_docs.PAGES if page.name in test_docs.ANSWERED]
+EXAMPLES = sorted(test_examples.ANSWERED)
 
 
 def is_answer(text: str) -> Callable[[s3dlm.Result], bool]:
@@ -53,43 +52,68 @@ RIGHT: dict[str, Callable[[s3dlm.Result], bool]] = {
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, Job]]:
-    """Every search that is started, with its model."""
+    """Every search that Python code of a page or example starts, with its model."""
     found: list[tuple[Any, Job]] = []
-    real = engine.prepare
+    real, command = engine.prepare, test_docs.run
 
     def recording(model: Any, job: Job) -> Any:
         found.append((model, job))
         return real(model, job)
 
+    def unrecorded(words: str) -> str:
+        before = len(found)
+        said = command(words)
+        del found[before:]
+        return said
+
     monkeypatch.setattr(engine, "prepare", recording)
+    monkeypatch.setattr(test_docs, "run", unrecorded)
     monkeypatch.chdir(tmp_path)
     return found
 
 
-def run_page(name: str) -> None:
-    names: dict[str, Any] = {}
-    for block in blocks(ROOT / name):
-        if block.language == "python" and block.mark != "sketch":
-            exec(compile(block.text, name, "exec"), names)
+@pytest.fixture(scope="module")
+def answered() -> set[str]:
+    """Searches whose twelve answers were graded before."""
+    return set()
 
 
-@pytest.mark.parametrize("name", [*PAGES, *EXAMPLES])
-def test_an_example_is_right_for_almost_every_seed(
-    name: str, started: list[tuple[Any, Job]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.usefixtures("undrawn")
+def test_a_page_runs_and_is_right_for_almost_every_seed(
+    page: Path, started: list[tuple[Any, Job]], answered: set[str]
 ) -> None:
-    if name in EXAMPLES:
-        monkeypatch.setattr(sys, "argv", [name])
-        runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
-    else:
-        run_page(name)
-    # A sampled baseline is there to be beaten, and an evaluation has its own sample ids.
-    shown = [
-        (model, job)
+    test_docs.run_page(page)
+    grade_other_seeds([one for one in started if one[1].sample_id is None], answered)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:(matplotlib|pyparsing)")
+def test_an_example_runs_and_is_right_for_almost_every_seed(
+    name: str,
+    started: list[tuple[Any, Job]],
+    answered: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    test_examples.run_example(name, monkeypatch, capsys)
+    # An evaluation has its own sample ids.
+    shown = [one for one in started if one[1].sample_id is None or name == "own_task.py"]
+    grade_other_seeds(shown, answered)
+
+
+def grade_other_seeds(started: list[tuple[Any, Job]], answered: set[str]) -> None:
+    # A sampled baseline is there to be beaten.
+    shown = {
+        f"{model.name}: {job!r}": (model, job)
         for model, job in started
-        if job.settings.method.size > 1 and (job.sample_id is None or name == "own_task.py")
-    ]
+        if job.settings.method.size > 1
+    }
     assert shown
-    for model, job in {repr(job): (model, job) for model, job in shown}.values():
+    for known, (model, job) in shown.items():
+        if known in answered:
+            continue
+        answered.add(known)
         many = [replace(job, settings=job.settings.replace(seed=seed)) for seed in SEEDS]
         results = [event for _, event in engine.run(model, many) if isinstance(event, s3dlm.Result)]
         right = RIGHT.get(job.question, _runs)

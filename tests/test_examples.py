@@ -24,6 +24,8 @@ SAYS = {
     "serve_and_call.py": r"\S",
     "code_search.py": r"(?s)baseline +failed.*s3 +passed +return max\(numbers\) - min\(numbers\)",
 }
+# These run in test_documented_answers.py, where their answers are graded for other seeds as well.
+ANSWERED = {"own_verifier.py", "own_method.py", "own_model.py", "own_task.py", "code_search.py"}
 ARGUMENTS = {"sweep_and_plot.py": ["2"]}
 
 
@@ -31,12 +33,18 @@ def test_every_example_is_tested() -> None:
     assert {path.name for path in FOLDER.glob("*.py")} == set(SAYS)
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize("name", sorted(SAYS.keys() - ANSWERED))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(matplotlib|uvicorn|websockets|pyparsing)")
 def test_an_example(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     provide(monkeypatch)
+    run_example(name, monkeypatch, capsys)
+
+
+def run_example(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", [name, *ARGUMENTS.get(name, [])])
     runpy.run_path(str(FOLDER / name), run_name="__main__")
     assert re.search(SAYS[name], capsys.readouterr().out)

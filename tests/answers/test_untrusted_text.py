@@ -109,23 +109,16 @@ def test_these_tasks_are_all_there_is():
 
 
 @pytest.mark.parametrize("name", MONSTERS)
-def test_a_hundred_kilobytes_of_anything_cost_well_under_a_second(name):
-    for task in TASKS:
-        start = time.thread_time()
-        judge(task, MONSTERS[name], PROMPTS[1])
-        assert time.thread_time() - start < 1.0, task
-
-
-@pytest.mark.parametrize("name", MONSTERS)
-def test_ten_times_the_text_costs_about_ten_times_the_time(name):
+def test_time_is_linear_and_a_hundred_kilobytes_take_well_under_a_second(name):
     """Linear is 10×; a quadratic pattern would show as 100×. Room for noise, none for squares."""
     for task in TASKS:
-        assert any(_grows_linearly(task, name) for _ in range(3)), task
+        assert any(_is_quick(task, name) for _ in range(3)), task
 
 
-def _grows_linearly(task, name):
+def _is_quick(task, name):
+    """Processor time of this thread, so that a busy machine does not count."""
     small, large = (_seconds(task, sized[name]) for sized in (SMALL, MONSTERS))
-    return large < 30 * max(small, 2e-4)
+    return large < 1.0 and large < 30 * max(small, 2e-4)
 
 
 def _seconds(task, text):

@@ -94,6 +94,7 @@ def test_a_run_is_calibrated_and_its_file_read_back(run: Path, tmp_path: Path) -
     assert "written to" in printed.output
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_the_calibrated_model_promises_is_what_the_report_measures(
     run: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation import commands, demo, figures, records, tune
+from s3dlm.evaluation import commands, demo, records, tune
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, defaults, small_model, write_task
 
@@ -18,9 +18,8 @@ SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2"
 
 
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+def app(monkeypatch: pytest.MonkeyPatch, undrawn: None) -> typer.Typer:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
-    monkeypatch.setattr(figures, "draw", lambda *_: None)  # test_report.py draws them
     monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
     made = typer.Typer()
     commands.register(made)

@@ -169,7 +169,9 @@ def call(app: typer.Typer, *words: str) -> str:
 SMALL = ["--tasks", "countdown", "--entries", "best,restarts,no_plus_verifier,s3,greedy"]
 
 
-def test_both_stages_as_a_user_types_them(app: typer.Typer, tmp_path: Path) -> None:
+def test_both_stages_as_a_user_types_them(
+    app: typer.Typer, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     out = tmp_path / "run"
     chosen = json.loads(call(app, str(out), "--tune", "--count", "2", *SMALL, "--json"))
     assert set(chosen["s3"]) == {"temperature", "lam"}
@@ -199,6 +201,7 @@ def test_both_stages_as_a_user_types_them(app: typer.Typer, tmp_path: Path) -> N
         assert f"figures/{name}.png" in text
 
     assert "Not tuned" not in text
+    request.getfixturevalue("undrawn")  # once is enough
     call(
         app, str(out), "--count", "2", "--seeds", "1", "--tasks", "countdown", "--entries", "fk_max"
     )
@@ -231,8 +234,9 @@ def test_a_wrong_entry_is_refused_with_the_list(app: typer.Typer, tmp_path: Path
         call(app, str(tmp_path), "--entries", "restart")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_chains_are_split_by_their_length(app: typer.Typer, tmp_path: Path) -> None:
-    words = ["--count", "12", "--seeds", "1", "--tasks", "countdown,chain"]
+    words = ["--count", "6", "--seeds", "1", "--tasks", "countdown,chain"]
     made = json.loads(
         call(app, str(tmp_path), *words, "--entries", "best,restarts,greedy", "--json")
     )
@@ -241,7 +245,7 @@ def test_chains_are_split_by_their_length(app: typer.Typer, tmp_path: Path) -> N
     assert by_length["columns"][1:] == [f"n = {n}" for n in sorted(_lengths(by_length))]
     assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`best`"]
     reach = found["NFE for the same accuracy on chains"]
-    assert sum(int(row[1]) for row in reach["rows"]) == 12
+    assert sum(int(row[1]) for row in reach["rows"]) == 6
     mean = found["Every task at the middle point"]
     assert mean["columns"][1] == "mean of tasks"
     best = next(row for row in mean["rows"] if row[0] == "`best`")

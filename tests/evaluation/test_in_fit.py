@@ -31,6 +31,7 @@ def test_only_methods_with_the_fitted_verifier_are_flagged(folder: Path) -> None
     assert 0 < found.seen < found.problems == 12
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_says_so_in_words_and_in_a_table(folder: Path) -> None:
     made = report.write(folder)
     (found,) = in_fit.in_fit(summary.read(folder))

@@ -33,14 +33,18 @@ class ConsistentDenoiser:
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         features = torch.full((*tokens.shape, 4), -30.0)
-        texts = np.array(TEXTS)
-        for row, canvas in enumerate(tokens[:, 1 : 1 + LENGTH].numpy()):
-            known = canvas != MASK
-            mass = JOINT * (texts[:, known] == canvas[known]).all(axis=1)
-            for place in range(LENGTH):
-                share = np.bincount(texts[:, place], mass, LETTERS) / mass.sum()
-                features[row, 1 + place, :LETTERS] = torch.from_numpy(np.log(share + 1e-12))
+        # Of many thousand rows there are at most 256 different ones.
+        canvases, which = tokens[:, 1 : 1 + LENGTH].unique(dim=0, return_inverse=True)
+        known = torch.from_numpy(np.stack([self.row(canvas) for canvas in canvases.numpy()]))
+        features[:, 1 : 1 + LENGTH, :LETTERS] = known.float()[which]
         return features
+
+    def row(self, canvas: np.ndarray) -> np.ndarray:
+        """Log-probabilities (LENGTH, LETTERS)."""
+        texts, known = np.array(TEXTS), canvas != MASK
+        mass = JOINT * (texts[:, known] == canvas[known]).all(axis=1)
+        share = [np.bincount(texts[:, place], mass, LETTERS) for place in range(LENGTH)]
+        return np.asarray(np.log(np.stack(share) / mass.sum() + 1e-12))
 
     def head(self, features: Tensor) -> Tensor:
         return features.clone()

@@ -47,8 +47,8 @@ def ours(method: str, runs: int, **options: object) -> np.ndarray:
 
 def assert_agree(one: np.ndarray, other: np.ndarray) -> None:
     error = math.sqrt(one.var() / one.size + other.var() / other.size)
-    assert abs(one.mean() - other.mean()) < 4 * error + 1e-9
-    assert error < 0.02  # else the comparison says nothing
+    assert abs(one.mean() - other.mean()) < 3 * error + 1e-9
+    assert error < 0.02  # else the comparison says nothing; three of it, as all seeds are fixed
 
 
 def place(reveal: Reveal) -> range:
@@ -96,8 +96,8 @@ def literal_fk(potential: str, count: int, rng: np.random.Generator) -> float:
 @pytest.mark.parametrize("potential", ["difference", "max", "sum"])
 def test_fk_steering_is_its_papers_algorithm(potential: str) -> None:
     rng = np.random.default_rng(1)
-    literal = np.array([literal_fk(potential, 6, rng) for _ in range(400)])
-    assert_agree(ours(f"fk_{potential}", 400, particles=3, branching=2), literal)
+    literal = np.array([literal_fk(potential, 6, rng) for _ in range(225)])
+    assert_agree(ours(f"fk_{potential}", 225, particles=3, branching=2), literal)
 
 
 def test_fk_difference_targets_the_tilt() -> None:
@@ -125,9 +125,9 @@ def literal_self_rewarding(count: int, block_length: int, rng: np.random.Generat
 
 def test_self_rewarding_is_its_papers_algorithm() -> None:
     rng = np.random.default_rng(2)
-    literal = np.array([literal_self_rewarding(6, 2, rng) for _ in range(500)])
+    literal = np.array([literal_self_rewarding(6, 2, rng) for _ in range(280)])
     assert_agree(
-        ours("self_rewarding", 500, particles=3, branching=2, steps=LENGTH, block_length=2), literal
+        ours("self_rewarding", 280, particles=3, branching=2, steps=LENGTH, block_length=2), literal
     )
 
 
@@ -199,8 +199,8 @@ def literal_gibbs(count: int, sweeps: int, rng: np.random.Generator) -> float:
 
 def test_particle_gibbs_is_its_papers_algorithm() -> None:
     rng = np.random.default_rng(3)
-    literal = np.array([literal_gibbs(4, 3, rng) for _ in range(300)])
-    assert_agree(ours("particle_gibbs", 300, particles=4, branching=3), literal)
+    literal = np.array([literal_gibbs(4, 3, rng) for _ in range(170)])
+    assert_agree(ours("particle_gibbs", 170, particles=4, branching=3), literal)
 
 
 def test_hex_is_a_mixture_over_block_lengths() -> None:
@@ -224,8 +224,8 @@ def literal_pruning(count: int, sizes: list[int], rng: np.random.Generator) -> f
 
 def test_prism_prunes_by_score() -> None:
     rng = np.random.default_rng(4)
-    found = ours("prism", 400, particles=4, branching=2)
-    literal = np.array([literal_pruning(8, [4, 2, 2], rng) for _ in range(400)])
+    found = ours("prism", 225, particles=4, branching=2)
+    literal = np.array([literal_pruning(8, [4, 2, 2], rng) for _ in range(225)])
     assert_agree(found, literal)
 
 

@@ -370,16 +370,21 @@ def test_the_list_of_models_shows_the_revision_on_disk(
 
 
 def test_a_hub_id_fails_at_once_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
+    """Without a look at the network and without a pause before another attempt."""
+    import huggingface_hub
 
-    def dial(*address: object) -> None:
-        raise AssertionError("the network was asked")
+    tried: list[tuple[object, ...]] = []
 
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(socket, "create_connection", dial)
-    monkeypatch.setattr(socket, "getaddrinfo", dial)
+    def note(*arguments: object, **_: object) -> None:
+        tried.append(arguments)
+        raise OSError("there is no network")
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(socket, "getaddrinfo", note)
+    monkeypatch.setattr(time, "sleep", note)
     with pytest.raises(ModelError, match="hf download nobody/no-such-model"):
         load("nobody/no-such-model")
+    assert tried == []
 
 
 def test_a_cached_hub_model_loads_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     # processes and signals
     "fork bomb": (DENIED, "import os\ndef f(x):\n    while True: os.fork()"),
     "stubborn fork bomb": (LOOP, "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass"),
-    "daemon": (DENIED, "import os, time\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            time.sleep(30)\n        os._exit(0)\n    return 'escaped'"),
+    "daemon": (DENIED, "import os, time\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            time.sleep(60)\n        os._exit(0)\n    return 'escaped'"),
     "thread bomb": (f"RuntimeError|MemoryError|{LOOP}|{DEAD}", "import threading, time\ndef f(x):\n    while True: threading.Thread(target=time.sleep, args=(60,)).start()"),
     "thread that outlives the answer": (WRONG, "import threading, time\ndef f(x):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n    return 'escaped'"),
     "shell": (WRONG, "import os\ndef f(x): return 'escaped' if os.system('true') == 0 else None"),

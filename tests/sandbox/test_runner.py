@@ -19,10 +19,13 @@ from s3dlm.sandbox.confine import MECHANISMS
 from s3dlm.sandbox.runner import PROTECTIONS, UNSAFE
 from s3dlm.sandbox.values import decode, encode, same
 
+# Nothing here takes long; a busy machine may.
+PATIENT = Limits(seconds=60)
+
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    one = Sandbox(Limits(seconds=4.5))
+    one = Sandbox(PATIENT)
     if missing := one.missing():
         pytest.skip(f"this machine does not offer {missing}")
     yield one
@@ -77,18 +80,14 @@ def test_a_program_that_does_not_load_has_no_values(sandbox: Sandbox) -> None:
     assert sandbox.evaluate("x = 1", []) == []
 
 
-def test_what_was_computed_before_the_time_ran_out_is_kept() -> None:
-    one = Sandbox(Limits(seconds=1.0))
-    if one.missing():
-        pytest.skip("this machine does not offer all protections")
-    source = "def f(x):\n    while x: pass\n    return x"
-    errors = [outcome.error for outcome in one.evaluate(source, ["f(0)", "f(1)", "f(0)"])]
-    assert errors == ["", "took too long", "took too long"]
-    one.close()
+def test_what_was_computed_before_the_time_ran_out_is_kept(sandbox: Sandbox) -> None:
+    source = "import time\ndef f(x):\n    while x: time.sleep(1)\n    return x"
+    outcomes = sandbox.evaluate(source, ["f(0)", "f(1)", "f(0)"], seconds=2.0)
+    assert [one.error for one in outcomes] == ["", "took too long", "took too long"]
 
 
 def test_results_have_a_bound() -> None:
-    one = Sandbox(Limits(output_bytes=1000, seconds=4.5))
+    one = Sandbox(Limits(output_bytes=1000, seconds=60))
     if one.missing():
         pytest.skip("this machine does not offer all protections")
     outcomes = one.evaluate("", ["'x' * 400", "'x' * 400", "'x' * 400", "1"])
@@ -177,9 +176,9 @@ def test_a_missing_protection_is_named_and_refused() -> None:
 
 
 def test_the_risk_can_be_accepted() -> None:
-    bare = Sandbox(Limits(seconds=1.0), without=MECHANISMS, allow_unprotected=True)
+    bare = Sandbox(PATIENT, without=MECHANISMS, allow_unprotected=True)
     assert bare.evaluate("", ["1 + 1", "[0] * 10 ** 12"])[0] == Outcome(2)
-    assert bare.evaluate("while True: pass", ["1"])[0].error == "took too long"
+    assert bare.evaluate("while True: pass", ["1"], seconds=0.3)[0].error == "took too long"
     bare.close()
 
 
@@ -192,7 +191,7 @@ def test_one_protection_off_is_enough_to_refuse() -> None:
 
 
 def test_without_a_filter_the_namespace_still_ends_everything() -> None:
-    one = Sandbox(Limits(seconds=1.0), without=("seccomp",), allow_unprotected=True)
+    one = Sandbox(PATIENT, without=("seccomp",), allow_unprotected=True)
     if "namespaces" in one._running().off:
         pytest.skip("this machine has no namespaces")
     source = "import os, time\ndef f():\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(60)\n    return 1"
@@ -245,7 +244,7 @@ def with_command_line(line: bytes) -> list[str]:
 
 
 def until(condition) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -77,7 +77,7 @@ def test_a_newcomer_does_not_catch_up_on_the_past() -> None:
 
 def test_a_small_request_does_not_wait_for_wide_ones() -> None:
     model, gate = held_model()
-    wide = {"gen_length": 120, "steps": 60, "block_length": 120, "particles": 16, "branching": 4}
+    wide = {"gen_length": 120, "steps": 20, "block_length": 120, "particles": 16, "branching": 4}
     small = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 1, "branching": 1}
     order: list[str] = []
 
