@@ -9,7 +9,7 @@ export HF_HUB_OFFLINE ?= 1
 
 # The package alone. A Python without ensurepip (Debian's) gets pip from the pip that is there.
 $(VENV)/core: pyproject.toml constraints.txt
-	@echo "installing s3dlm and its dependencies (torch is the largest) into $(VENV); this happens once"
+	@echo "installing s3dlm and what it needs (torch, transformers, …) into $(VENV), once"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || \
 		{ $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
@@ -18,7 +18,7 @@ $(VENV)/core: pyproject.toml constraints.txt
 
 # All that the checks need. Of sapiens only the weights are read; what it requires is old and large, and not installed.
 $(VENV)/ready: $(VENV)/core
-	@echo "installing what the tests need into $(VENV); this happens once"
+	@echo "installing what the tests need into $(VENV), once"
 	@$(PIP) -e '.[dev]'
 	@$(PIP) --no-deps sapiens
 	@touch $@
