@@ -32,6 +32,7 @@ def test_two_processes_give_the_records_of_one(tmp_path: Path) -> None:
     }
     evaluate(small_model(), plan, tmp_path / "one")
     with ProcessRunner(small_model(), 2) as runner:
+        processes.wait_for(runner)
         evaluate(runner, dataclasses.replace(plan, problems=few), tmp_path / "two")
         evaluate(runner, plan, tmp_path / "two")
     assert all(not process.is_alive() for process in runner.processes)
@@ -76,7 +77,8 @@ def test_an_error_of_the_whole_run_is_sent_in_its_own_words(
     monkeypatch.setattr(LocalRunner, "records", records)
     pipe = Pipe((None, None))
     processes._serve(pipe, small_model())  # type: ignore[arg-type]
-    (sent,) = pipe.sent
+    ready, sent = pipe.sent
+    assert ready is None
     assert isinstance(sent, Refusal)
     assert isinstance(sent.error(), MissingExtraError)
     assert "math-verify" in str(sent.error())

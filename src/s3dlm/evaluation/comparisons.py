@@ -66,7 +66,8 @@ def short_comparisons(run: Evaluation, reference: str) -> Grid:
         if some
     )
     title = f"Δ accuracy vs {reference} in points (bold: p < {LEVEL})"
-    return Grid("short_comparisons", title, ("Method", *titles), rows)
+    columns = ("Method", *("Mean" if title == MEAN else title for title in titles))
+    return Grid("short_comparisons", title, columns, rows)
 
 
 def _gap(one: Comparison) -> str:

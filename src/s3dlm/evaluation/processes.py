@@ -41,6 +41,12 @@ def runner(model: Model, workers: int) -> AbstractContextManager[Runner]:
     return contextlib.nullcontext(LocalRunner(model))
 
 
+def wait_for(runner: Runner) -> None:
+    """Return when the runner's processes have started, so that a clock need not count it."""
+    if isinstance(runner, ProcessRunner):
+        runner.wait()
+
+
 def workers_for(model: Model, plan: Plan | None = None) -> int:
     """One process per core for a small model on the CPU, unless the plan is short; else one."""
     if plan is not None and _passes(plan) < WORTH:
@@ -79,6 +85,7 @@ class ProcessRunner:
         self.local = LocalRunner(model)
         self.processes: list[Any] = []
         self.pipes: list[Connection] = []
+        self.ready = False
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         for _ in range(workers):
             ours, theirs = context.Pipe()
@@ -88,11 +95,19 @@ class ProcessRunner:
             self.processes.append(process)
             self.pipes.append(ours)
 
+    def wait(self) -> None:
+        """Every worker says once that it has started."""
+        for number, pipe in enumerate(() if self.ready else self.pipes):
+            with self._expecting(number):
+                pipe.recv()
+        self.ready = True
+
     def manifest(self, plan: Plan) -> Manifest:
         return self.local.manifest(plan)
 
     def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
         """Every worker gets the same problems for all methods, so that its row cache is of use."""
+        self.wait()
         count, busy = len(self.pipes), dict[Any, int]()
         share = replace(plan, row_cache=plan.row_cache / count)
         for number, pipe in enumerate(self.pipes):
@@ -147,6 +162,7 @@ def _serve(pipe: Connection, model: Model) -> None:
     torch.set_num_threads(1)
     local = LocalRunner(model)
     with contextlib.suppress(EOFError, BrokenPipeError):
+        pipe.send(None)  # ready
         while True:
             plan, request = pipe.recv()
             try:
