@@ -103,7 +103,6 @@ def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
     assert mean.value == pytest.approx((only.value + 1) / 2)
     assert 0 <= mean.low <= mean.value <= mean.high <= 1
     assert tables.brief(both).columns[-2:] == ("Mean [95 %]", "NFE")
-    assert comparisons.short_comparisons(both, "s3").columns[-1] == "Mean"
 
 
 def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
