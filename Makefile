@@ -1,20 +1,30 @@
-# Each target sets up all it needs on a machine that has Python 3.11 and pip; a second call skips what is done.
+# Each target sets up what it needs on a machine that has Python 3.11 and pip; a second call skips what is done.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt
 export HF_HUB_OFFLINE ?= 1
 
 .PHONY: demo test check bench docs browser clean
 
-# Of sapiens only the weights are read; what it requires is old and large, and not installed.
-$(VENV)/ready: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps sapiens
-	touch $@
+# The package alone. A Python without ensurepip (Debian's) gets pip from the pip that is there.
+$(VENV)/core: pyproject.toml constraints.txt
+	@echo "installing s3dlm and what it needs (torch, transformers, …) into $(VENV), once"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || \
+		{ $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
+	@$(PIP) -e .
+	@touch $@
 
-demo: $(VENV)/ready
-	$(BIN)/s3dlm demo
+# All that the checks need. Of sapiens only the weights are read; what it requires is old and large, and not installed.
+$(VENV)/ready: $(VENV)/core
+	@echo "installing what the tests need into $(VENV), once"
+	@$(PIP) -e '.[dev]'
+	@$(PIP) --no-deps sapiens
+	@touch $@
+
+demo: $(VENV)/core
+	@$(BIN)/s3dlm demo
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -168,6 +168,7 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 # Commands that live beside what they call; each module has a `register(app)`.
 _OTHERS = (
     "s3dlm.evaluation.commands",
+    "s3dlm.evaluation.demo_command",
     "s3dlm.evaluation.frontier.command",
     "s3dlm.evaluation.calibrate_command",
     "s3dlm.server.commands",

@@ -10,9 +10,9 @@ import typer
 from typer.testing import CliRunner
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation import commands, demo, records, tune
+from s3dlm.evaluation import commands, figures, records, tune
 from s3dlm.models import registry
-from tests.evaluation.small_run import FAKE, defaults, small_model, write_task
+from tests.evaluation.small_run import FAKE, small_model, write_task
 
 SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2", "-b", "2"]
 
@@ -118,20 +118,3 @@ def test_tuning_reads_the_validation_split_alone(app: typer.Typer, tmp_path: Pat
         ("s3", 4.0),
     }
     assert tried == sorted(tried, key=lambda row: -row.accuracy)
-
-
-def test_the_demonstration_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds grow while the clock allows; every method has answered the same problems."""
-    monkeypatch.setattr(demo, "ROUNDS", (1, 2, 4, 8))
-    ticks = iter([0.0, 0.0, 10.0, 20.0, 30.0, 40.0])
-    asked = demo.compare(
-        small_model(), defaults, tmp_path, 45.0, commands.bars, clock=lambda: next(ticks)
-    )
-    # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
-    assert asked == 4
-    found = records.read(tmp_path)
-    assert len(found) == 4 * 5
-    assert len({(r.sample, r.seed) for r in found}) == 4
-    (tmp_path / "mine.txt").write_text("keep")
-    demo.clear(tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["mine.txt"]

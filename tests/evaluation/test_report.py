@@ -102,7 +102,7 @@ def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
     mean = summary.mean_accuracy(both, "s3")
     assert mean.value == pytest.approx((only.value + 1) / 2)
     assert 0 <= mean.low <= mean.value <= mean.high <= 1
-    assert tables.brief(both).columns[-1] == "Mean [95 %]"
+    assert tables.brief(both).columns[-2:] == ("Mean [95 %]", "NFE")
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -114,7 +114,9 @@ def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
         assert {row[0] for row in grid.rows} == set(LABELS) - {reference}
         assert f"Δ accuracy vs {reference}" in comparisons.short_comparisons(run, reference).title
         (line,) = comparisons.verdict(run, reference)
-        assert line.startswith(f"s3 compared with {reference}, ")
+        assert re.match(
+            rf"s3 is (better|worse|not significantly different) (than|from) {reference} ", line
+        )
     made = report.write(folder, reference="tilting", out=tmp_path)
     assert "Compared with tilting" in made.markdown.read_text()
     with pytest.raises(SettingsError, match="reference='best' is unknown; choose one of: base"):
@@ -358,3 +360,43 @@ def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -
         assert (tmp_path / picture).is_file()
     assert "images/results-accuracy_nfe.png" in text
     assert "| Task |" in text
+
+
+def _graded(
+    run: summary.Evaluation, right: dict[str, float], spent: dict[str, int]
+) -> summary.Evaluation:
+    """The run as if this share of each method's problems had been solved, for these forward passes."""
+    made = {
+        c: [
+            dataclasses.replace(
+                r, correct=float(i < right[c.label] * len(some)), nfe=spent[c.label]
+            )
+            for i, r in enumerate(sorted(some, key=lambda r: r.sample))
+        ]
+        for c, some in run.records.items()
+        if c.label in right
+    }
+    conditions = tuple(c for c in run.manifest.conditions if c in made)
+    manifest = dataclasses.replace(run.manifest, conditions=conditions)
+    return dataclasses.replace(run, manifest=manifest, records=made)
+
+
+@pytest.mark.parametrize(
+    ("right", "outcome"),
+    [
+        ({"greedy": 0.0, "s3": 1.0}, "better than"),
+        ({"greedy": 1.0, "s3": 0.0}, "worse than"),
+        ({"greedy": 0.5, "s3": 0.5}, "not significantly different from"),
+    ],
+)
+def test_the_verdict_states_gain_cost_and_the_strongest_other(
+    folder: Path, right: dict[str, float], outcome: str
+) -> None:
+    spent = {"greedy": 4, "s3": 24, "tilting": 30, "best_of_k": 8}
+    run = _graded(summary.read(folder), {**right, "tilting": 0.9, "best_of_k": 0.1}, spent)
+    (line,) = comparisons.verdict(run, "greedy")
+    assert line.startswith(f"s3 is {outcome} greedy in accuracy: ")
+    assert f"{100 * (right['s3'] - right['greedy']):+.1f} [" in line
+    assert "for 24.0 NFE per problem instead of 4.0" in line
+    assert "compared with tilting, the most accurate other method, " in line
+    assert "instead of 30.0" in line

@@ -9,6 +9,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -371,7 +372,7 @@ def test_the_list_of_models_shows_the_revision_on_disk(
 
 def test_a_hub_id_fails_at_once_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look at the network and without a pause before another attempt."""
-    import huggingface_hub
+    import huggingface_hub.constants
 
     tried: list[tuple[object, ...]] = []
 

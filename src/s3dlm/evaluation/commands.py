@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -55,7 +54,12 @@ RayAddress = Annotated[
     str | None, typer.Option("--ray", help="Run on a Ray cluster: local, auto or its address.")
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Ray workers. Default: one per GPU, or per core.")
+    int | None,
+    typer.Option(
+        min=1,
+        help="Worker processes. Default: one per core for a small model on the CPU, else one; with "
+        "--ray one per GPU, or per core.",
+    ),
 ]
 FailOnError = Annotated[
     int | None, typer.Option(min=1, help="Stop when this many samples have failed.")
@@ -73,7 +77,6 @@ def register(app: typer.Typer) -> None:
     app.command("report")(report_command)
     app.command("reproduce")(reproduce_command)
     app.command("tune")(tune_command)
-    app.command("demo")(demo_command)
 
 
 @with_setting_lists
@@ -130,7 +133,7 @@ def eval_command(
     defaults = plans.defaults_of(model_of(runner, model))
     conditions = plans.grid(names, split_names(method), defaults, given, sweeps)
     plan = plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
-    _evaluate(runner, plan, out, batch_size, fail_on_error, retry_failed)
+    _evaluate(runner, plan, out, workers, batch_size, fail_on_error, retry_failed)
     _finish(out, as_json)
 
 
@@ -163,7 +166,7 @@ def report_command(
 
     if len(folders) > 1 and out is None:
         raise SettingsError("a report on several runs needs a folder of its own; give --out")
-    made = report.write(*folders, grading=grading, reference=reference, out=out, show=_viewer())
+    made = report.write(*folders, grading=grading, reference=reference, out=out, show=viewer())
     _print_report(made, as_json)
 
 
@@ -212,7 +215,7 @@ def reproduce_command(
         traces=traces, row_cache=row_cache,
     )  # fmt: skip
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
-    _evaluate(runner, plan, folder, batch_size, fail_on_error, retry_failed)
+    _evaluate(runner, plan, folder, workers, batch_size, fail_on_error, retry_failed)
     _finish(folder, as_json, results)
 
 
@@ -269,30 +272,6 @@ def tune_command(
     ]
     print_table(("method", "temperature", "λ", "accuracy (%)"), cells, "Validation")
     typer.echo(f"best: {json.dumps(best)} (written to {folder / 'tuned.json'})")
-
-
-def demo_command(
-    model: ModelName = "tiny",
-    seconds: Annotated[float, typer.Option(help="Time for the comparison.")] = 150.0,
-    out: Annotated[Path, typer.Option(help="Folder of the comparison.")] = Path("runs/demo"),
-) -> None:
-    """Show one search live, then compare methods: a few minutes on two cores.
-
-    s3dlm demo
-    """
-    from s3dlm.evaluation import demo, report
-    from s3dlm.evaluation import plan as plans
-
-    loaded = load_model(model)
-    defaults = plans.defaults_of(loaded)
-    typer.echo("1. One search, step by step.\n")
-    result = demo.show(loaded, defaults)
-    typer.echo(f"\n{result.text}\nanswer: {result.answer}\n")
-    typer.echo(f"2. Five methods on the same problems, about {seconds:.0f} s.\n")
-    demo.clear(out)
-    demo.compare(loaded, defaults, out, seconds, bars)
-    typer.echo("\n3. Results.\n")
-    _print_report(report.write(out, show=_viewer()), as_json=False)
 
 
 def split_names(text: str | None) -> list[str]:
@@ -367,19 +346,18 @@ def _evaluate(
     runner: Any,
     plan: Plan,
     folder: Path,
+    workers: int | None,
     batch_size: int | None,
     fail_on_error: int | None,
     retry_failed: bool,
 ) -> None:
-    """Run a plan on a model, or on a cluster that is closed afterwards."""
+    """Run a plan on a model, in one process or several, or on a cluster; all are closed afterwards."""
     from s3dlm.evaluation.run import evaluate
-    from s3dlm.models.base import Model
 
-    closing = contextlib.nullcontext() if isinstance(runner, Model) else runner
     try:
-        with closing, bars(plan) as shown:
+        with _closing(runner, plan, workers) as running, bars(plan) as shown:
             evaluate(
-                runner, plan, folder, observer=shown, batch_size=batch_size,
+                running, plan, folder, observer=shown, batch_size=batch_size,
                 fail_on_error=fail_on_error, retry_failed=retry_failed,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -387,17 +365,27 @@ def _evaluate(
         raise
 
 
+def _closing(runner: Any, plan: Plan, workers: int | None) -> Any:
+    """The cluster, or a runner for the model on this machine."""
+    from s3dlm.evaluation import processes
+    from s3dlm.models.base import Model
+
+    if not isinstance(runner, Model):
+        return runner
+    return processes.runner(runner, workers or processes.workers_for(runner, plan))
+
+
 def _finish(folder: Path, as_json: bool, results: Path | None = None) -> None:
     """Write the report of a run and print its tables."""
     from s3dlm.evaluation import report
 
-    made = report.write(folder, show=_viewer())
+    made = report.write(folder, show=viewer())
     if results is not None:
         report.write_results(folder, results, sys.argv[1:])
     _print_report(made, as_json)
 
 
-def _viewer() -> Callable[[Path], str]:
+def viewer() -> Callable[[Path], str]:
     """Renders a trace as a standalone page."""
     from s3dlm.viewer.page import standalone
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation.statistics import Comparison
-from s3dlm.evaluation.summary import Evaluation, overall, paired
+from s3dlm.evaluation.summary import Evaluation, mean_accuracy, mean_nfe, overall, paired
 from s3dlm.evaluation.tables import Grid, title_of
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
@@ -66,7 +66,8 @@ def short_comparisons(run: Evaluation, reference: str) -> Grid:
         if some
     )
     title = f"Δ accuracy vs {reference} in points (bold: p < {LEVEL})"
-    return Grid("short_comparisons", title, ("Method", *titles), rows)
+    columns = ("Method", *("Mean" if title == MEAN else title for title in titles))
+    return Grid("short_comparisons", title, columns, rows)
 
 
 def _gap(one: Comparison) -> str:
@@ -81,24 +82,55 @@ def _short_gap(one: Comparison) -> str:
 
 
 def verdict(run: Evaluation, reference: str) -> list[str]:
-    """One sentence per headline method: where it is better, worse and not clearly different."""
+    """One sentence per headline method: what it gains at what cost, and where it does not."""
     others = [label for label in run.labels() if label != reference]
     chosen = [label for label in HEADLINE if label in others] or others
-    found = [(label, _against(run, label, reference)) for label in chosen]
-    return [_sentence(label, reference, some) for label, some in found if some]
+    return [text for label in chosen if (text := _sentence(run, label, reference))]
 
 
-def _sentence(label: str, reference: str, found: Mapping[str, Comparison]) -> str:
-    tasks = {title: one for title, one in found.items() if title != MEAN}
-    groups: dict[str, list[str]] = {"better": [], "worse": [], "not significantly different": []}
-    for title, one in tasks.items():
-        clear = "better" if one.difference.value > 0 else "worse"
-        key = clear if one.p < LEVEL else "not significantly different"
-        groups[key].append(f"{title} ({100 * one.difference.value:+.1f})")
-    parts = [f"{key} on {', '.join(names)}" for key, names in groups.items() if names]
-    text = f"{label} compared with {reference}, in points of accuracy: {'; '.join(parts)}"
-    if MEAN in found:
-        one = found[MEAN]
-        p = p_value(one.p) if one.p < 0.001 else f"= {p_value(one.p)}"
-        text += f"; mean of tasks {_gap(one).lstrip('*')}, p {p}"
-    return f"{text}."
+def _sentence(run: Evaluation, label: str, reference: str) -> str:
+    found = _against(run, label, reference)
+    if not found:
+        return ""
+    tasks = [title for title in found if title != MEAN]
+    where = f"mean of {len(tasks)} tasks" if len(tasks) > 1 else tasks[0]
+    whole = found.get(MEAN, found[tasks[0]])
+    parts = [
+        f"{label} is {_outcome(whole)} {reference} in accuracy: "
+        f"{_in_words(run, label, reference, whole)} ({where}, {whole.problems} problems)",
+        *(_by_task(found) if len(tasks) > 1 else ()),
+    ]
+    rest = [one for one in run.labels() if one not in (label, reference)]
+    rest = [one for one in rest if _against(run, label, one)]
+    if rest:
+        top = max(rest, key=lambda one: mean_accuracy(run, one).value)
+        gap = _against(run, label, top)
+        words = _in_words(run, label, top, gap.get(MEAN, next(iter(gap.values()))))
+        parts.append(f"compared with {top}, the most accurate other method, {words}")
+    return f"{'; '.join(parts)}."
+
+
+def _outcome(one: Comparison) -> str:
+    if one.p >= LEVEL:
+        return "not significantly different from"
+    return "better than" if one.difference.value > 0 else "worse than"
+
+
+def _in_words(run: Evaluation, label: str, other: str, one: Comparison) -> str:
+    """The difference with interval and p-value, and the forward passes of both."""
+    p = p_value(one.p) if one.p < 0.001 else f"= {p_value(one.p)}"
+    spent, instead = mean_nfe(run, label), mean_nfe(run, other)
+    gap = _gap(one).lstrip("*")
+    return f"{gap} points, p {p}, for {spent:.1f} NFE per problem instead of {instead:.1f}"
+
+
+def _by_task(found: Mapping[str, Comparison]) -> Iterator[str]:
+    """Where a method is better, worse and not clearly different."""
+    groups: dict[str, list[str]] = {}
+    for title, one in found.items():
+        if title != MEAN:
+            text = f"{title} ({100 * one.difference.value:+.1f})"
+            groups.setdefault(_outcome(one).rsplit(" ", 1)[0], []).append(text)
+    for outcome in ("better", "worse", "not significantly different"):
+        if outcome in groups:
+            yield f"{outcome} on {', '.join(groups[outcome])}"

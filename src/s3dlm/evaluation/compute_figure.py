@@ -49,7 +49,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def _panel(rows: Sequence[Row], labels: Sequence[str], title: str) -> str:
-    low, high = _range([float(row["nfe"]) for row in rows])
+    low, high = log_bounds([float(row["nfe"]) for row in rows])
     floor = 10 * math.floor(min(10 * float(row["low"]) for row in rows))
     ceiling = 10 * math.ceil(max(10 * float(row["high"]) for row in rows))
     ceiling = max(ceiling, floor + 10)
@@ -74,7 +74,7 @@ def _panel(rows: Sequence[Row], labels: Sequence[str], title: str) -> str:
     )
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def log_bounds(values: Sequence[float]) -> tuple[float, float]:
     """Bounds with some room; at least a factor of two."""
     low, high = max(min(values), 0.5), max(values)
     room = max((high / low) ** 0.06, (2 / min(high / low, 2)) ** 0.5, 1.06)

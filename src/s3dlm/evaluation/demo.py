@@ -1,35 +1,43 @@
-"""The demonstration: one search shown live, then a comparison of methods, in a few minutes.
+"""The demonstration: one search shown live, then a comparison of methods, in two minutes.
 
 The comparison uses as many problems as the time allows. It grows in rounds over one folder (a plan
-may grow), so that on any machine all methods have answered the same problems at the end.
+may grow), so that on any machine all methods have answered the same problems at the end. When it stops
+depends on the clock alone, never on the results.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
 from s3dlm import board, engine
 from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
-from s3dlm.evaluation.plan import ABLATION, Defaults, Plan, grid, load_problems, settings_for
-from s3dlm.evaluation.run import Observer, evaluate
+from s3dlm.evaluation.plan import Condition, Defaults, Plan, grid, load_problems, settings_for
+from s3dlm.evaluation.records import Failure, Record
+from s3dlm.evaluation.run import Runner, evaluate
+from s3dlm.evaluation.tables import title_of
 from s3dlm.models.base import Model
 
-SHOWN = ("countdown", "Target: 45 Numbers: 8, 7, 11")
-ROUNDS = (5, 10, 20, 40, 80, 160)  # problems per task
-Observe = Callable[[Plan], AbstractContextManager[Observer]]
+METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "best")
+REFERENCE = "greedy"  # what a user has without the package
+GIVEN = {"reveal": "threshold"}  # several times fewer forward passes, for every method alike
+LIVE = "countdown"  # the task of the search that is shown, if the model has it
+ROUNDS = (5, *range(20, 201, 20))  # problems per task
 
 
 def show(model: Model, defaults: Defaults) -> Result:
-    """One search with the live board."""
-    task, question = SHOWN
-    events = engine.stream(
-        model, question, task=task, settings=settings_for("s3", defaults, task=task)
-    )
-    title = f"s3 on {model.name}: {question}"
+    """One search with the live board, on the first problem of the test split."""
+    tasks = model.defaults.tasks
+    task = LIVE if LIVE in tasks else tasks[0]
+    (problem,) = load_problems([task], model.defaults.prompt_style, limit=1)[task].samples
+    settings = settings_for("best", defaults, task=task)
+    events = engine.stream(model, problem.question, task=task, settings=settings)
+    title = f"best on {model.name}: {problem.question}"
     *_, last = board.show(events, board.pieces_of(model), model.end_ids, title=title)
     assert isinstance(last, Result)
     return last
@@ -37,32 +45,63 @@ def show(model: Model, defaults: Defaults) -> Result:
 
 def rounds(model: Model, defaults: Defaults) -> Iterator[Plan]:
     """The same comparison on more and more problems."""
-    tasks = model.defaults.tasks
-    conditions = grid(tasks, ABLATION, defaults)
+    tasks, style = model.defaults.tasks, model.defaults.prompt_style
+    conditions = grid(tasks, METHODS, defaults, GIVEN)
     for limit in ROUNDS:
-        yield Plan(
-            conditions, load_problems(tasks, model.defaults.prompt_style, limit=limit), traces=2
-        )
+        yield Plan(conditions, load_problems(tasks, style, limit=limit), traces=2)
 
 
 def compare(
-    model: Model,
-    defaults: Defaults,
+    runner: Model | Runner,
+    plans: Iterator[Plan],
     folder: Path,
     seconds: float,
-    observe: Observe,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Rounds until the next would take too long; returns the number of problems per task."""
     started, asked = clock(), 0
-    for plan in rounds(model, defaults):
-        before, more = clock(), _size(plan) - asked
-        if asked and (before - started) * more / asked > seconds - (before - started):
-            break
-        with observe(plan) as observer:
-            evaluate(model, plan, folder, observer=observer)
-        asked = _size(plan)
+    with Spent(seconds) as shown:
+        for plan in plans:
+            spent, more = clock() - started, _size(plan) - asked
+            if more == 0 or (asked and spent * more / asked > seconds - spent):
+                break
+            evaluate(runner, plan, folder, observer=shown)
+            asked = _size(plan)
     return asked
+
+
+class Spent:
+    """The observer of the comparison: one bar of the time, or a line now and then in a log."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.started, self.spoken, self.count = seconds, time.monotonic(), 0.0, 0
+        self.console = Console(stderr=True)
+        self.progress = Progress(
+            BarColumn(bar_width=24), TextColumn("{task.description}"), console=self.console,
+            transient=True,
+        )  # fmt: skip
+        self.bar = self.progress.add_task("starting", total=seconds)
+
+    def __enter__(self) -> Spent:
+        if self.console.is_terminal:
+            self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
+        return None
+
+    def record(self, condition: Condition, record: Record | Failure) -> None:
+        self.count += 1
+        spent = time.monotonic() - self.started
+        text = f"{spent:.0f} of {self.seconds:.0f} s: {self.count:,} answers"
+        where = f"{title_of(condition.task)}, {condition.label}"
+        self.progress.update(self.bar, completed=spent, description=f"{text} ({where})")
+        if not self.console.is_terminal and spent - self.spoken > 10:
+            self.spoken = spent
+            self.console.print(text, highlight=False)
 
 
 def clear(folder: Path) -> None:

@@ -38,7 +38,7 @@ def machine(model: Model) -> dict[str, Any]:
     """The hardware that times were measured on, without anything that identifies it."""
     import torch
 
-    device = _device(model)
+    device = device_of(model)
     return {
         "system": platform.system(),
         "processor": platform.machine(),
@@ -48,7 +48,7 @@ def machine(model: Model) -> dict[str, Any]:
     }
 
 
-def _device(model: Model) -> Any:
+def device_of(model: Model) -> Any:
     import torch
 
     return getattr(model.denoiser, "device", torch.device("cpu"))
@@ -59,14 +59,14 @@ def fingerprint(model: Model) -> str:
     import torch
 
     digest = hashlib.sha256(type(model.denoiser).__name__.encode())
-    for name, tensor in _tensors(model):
+    for name, tensor in tensors(model):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         flat = tensor.detach().contiguous().flatten().cpu()
         digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
     return digest.hexdigest()[:12]
 
 
-def _tensors(model: Model) -> Iterator[tuple[str, Any]]:
+def tensors(model: Model) -> Iterator[tuple[str, Any]]:
     """Every tensor of a denoiser, whether it is a module or holds one."""
     import torch
 
@@ -130,7 +130,7 @@ def _time_forward(model: Model, canvas: Sequence[int], size: int) -> float | Non
     """Seconds of one forward pass (the better of two); None if memory does not suffice."""
     import torch
 
-    device = _device(model)
+    device = device_of(model)
     tokens = torch.tensor([list(canvas)] * size, dtype=torch.int64, device=device)
     taken = []
     try:

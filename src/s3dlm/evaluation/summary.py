@@ -220,3 +220,9 @@ def mean_accuracy(run: Evaluation, label: str) -> Interval:
             problems.setdefault(record.sample, []).append(record.correct)
         tasks.append([sum(grades) / len(grades) for grades in problems.values()])
     return bootstrap(tasks)[0]
+
+
+def mean_nfe(run: Evaluation, label: str) -> float:
+    """Forward passes per problem, the mean of the tasks of the main comparison."""
+    found = [run.records.get(run.main(task).get(label), ()) for task in run.tasks]  # type: ignore[arg-type]
+    return _mean(_mean(record.nfe for record in records) for records in found)

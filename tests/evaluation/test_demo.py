@@ -1,0 +1,109 @@
+"""The demonstration on the fake model: bounded, complete, and saying what its records say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from s3dlm.evaluation import comparisons, demo, demo_command, figures, records, summary
+from s3dlm.evaluation.statistics import Interval
+from s3dlm.evaluation.terminal_chart import Point, chart
+from s3dlm.models import registry
+from tests.evaluation.small_run import defaults, small_model
+
+
+def test_it_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds grow while the clock allows; every method has answered the same problems."""
+    monkeypatch.setattr(demo, "ROUNDS", (1, 2, 4, 8))
+    model, ticks = small_model(), iter([0.0, 0.0, 10.0, 20.0, 40.0])
+    plans = demo.rounds(model, defaults)
+    # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
+    assert demo.compare(model, plans, tmp_path, 45.0, clock=lambda: next(ticks)) == 4
+    found = records.read(tmp_path)
+    assert len(found) == 4 * len(demo.METHODS)
+    assert len({(r.sample, r.seed) for r in found}) == 4
+    (tmp_path / "mine.txt").write_text("keep")
+    demo.clear(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["mine.txt"]
+
+
+def test_it_ends_with_a_report_that_begins_with_the_same_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
+    monkeypatch.setattr(figures, "draw", lambda *_: None)
+    monkeypatch.setattr(demo, "ROUNDS", (3,))
+    monkeypatch.setenv("COLUMNS", "80")
+    app = typer.Typer()
+    demo_command.register(app)
+    app.command("other")(lambda: None)  # so that `demo` must be named
+    words = ["demo", "--workers", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    said = done.stdout
+    assert max(len(line) for line in said.splitlines() if "report:" not in line) <= 80
+    assert all(method in said for method in demo.METHODS)
+    assert "3 problems per task" in said
+    (path,) = re.findall(r"report: (\S+)", said)
+    run = summary.read(tmp_path)
+    sentence = comparisons.verdict(run, demo.REFERENCE)[0]
+    assert " ".join(sentence.split()) in " ".join(said.split())
+    shown = Path(path).read_text()
+    assert shown.index(sentence.replace("<", "&lt;")) < shown.index("<main>")
+
+
+def test_it_speaks_before_anything_heavy_is_imported() -> None:
+    """The first line comes from a process that has no torch yet."""
+    code = (
+        "import sys, typer\n"
+        "import s3dlm.evaluation.demo_command as d\n"
+        "def stop(name):\n"
+        "    print('torch' in sys.modules)\n"
+        "    raise SystemExit\n"
+        "d.load_model = stop\n"
+        "d.demo_command()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, loaded = done.stdout.splitlines()
+    assert "compared" in first
+    assert loaded == "False"
+
+
+def _points(*rows: tuple[str, float, float]) -> list[Point]:
+    return [Point(name, nfe, Interval(a, a - 0.03, a + 0.03)) for name, nfe, a in rows]
+
+
+def test_the_chart_puts_better_above_and_dearer_to_the_right() -> None:
+    drawn = chart(_points(("greedy", 4.0, 0.6), ("s3", 20.0, 0.7), ("best", 30.0, 0.9)))
+    plot, legend = drawn.rsplit("\n\n", 1)
+    marks = dict(part.split(" ") for part in legend.split("   "))
+    at = {
+        name: next(
+            (y, line.index(mark)) for y, line in enumerate(plot.splitlines()) if mark in line
+        )
+        for mark, name in marks.items()
+    }
+    assert at["best"][0] < at["s3"][0] < at["greedy"][0]
+    assert at["greedy"][1] < at["s3"][1] < at["best"][1]
+    assert max(map(len, drawn.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("a", 1.0, 0.0)],
+        [("a", 5.0, 1.0), ("b", 5.0, 1.0)],
+        [("a", 3.0, 0.5), ("b", 3.01, 0.5), ("c", 9000.0, 0.5)],
+    ],
+)
+def test_every_point_is_drawn_whatever_the_numbers(rows: list[tuple[str, float, float]]) -> None:
+    points = [Point(n, x, Interval(a, max(0, a - 0.1), min(1, a + 0.1))) for n, x, a in rows]
+    drawn = chart(points)
+    plot, legend = drawn.rsplit("\n\n", 1)
+    assert all(plot.count(part.split(" ")[0]) == 1 for part in legend.split("   "))
+    assert max(map(len, drawn.splitlines())) <= 80
