@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation import commands, figures, records, tune
+from s3dlm.evaluation import commands, records, tune
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
 
