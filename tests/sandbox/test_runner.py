@@ -158,8 +158,9 @@ def test_threads_can_share_a_sandbox(sandbox: Sandbox) -> None:
 
 
 def test_a_launcher_that_was_killed_is_replaced(sandbox: Sandbox) -> None:
-    sandbox._running().process.kill()
-    sandbox._running().process.wait()
+    killed = sandbox._running().process
+    killed.kill()
+    killed.wait()
     assert sandbox.evaluate("", ["1 + 1"]) == [Outcome(2)]
 
 

@@ -222,9 +222,14 @@ def test_a_recorded_page_runs_no_foreign_code(browser: Any, server: Live, tmp_pa
 
 def test_a_file_that_is_no_trace(page: Any, server: Live, tmp_path: Path) -> None:
     path = tmp_path / "other.jsonl"
+    late: list[Any] = []
     path.write_text('{"a": 1}\n')
+    page.route("**/v1/options", lambda route: late.append(route))
     page.goto(server.url)
     page.set_input_files("#file", str(path))
+    page.get_by_role("alert").filter(has_text="not a trace").wait_for()
+    late.pop().continue_()  # the server's answer must not wipe it away
+    page.locator("#ask form").wait_for()
     page.get_by_role("alert").filter(has_text="not a trace").wait_for()
 
 

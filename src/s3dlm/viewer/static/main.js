@@ -233,6 +233,7 @@ function onKey(event) {
 }
 
 function welcome(options) {
+  if (view.runs.length || byId("empty").querySelector("[role=alert]")) return; // a file was quicker than the server
   byId("empty").hidden = false;
   byId("empty").replaceChildren(
     el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts go on."),
