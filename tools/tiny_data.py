@@ -22,7 +22,8 @@ from s3dlm.tasks.problems import Problem, stream
 
 WINDOW = 1536  # problems that are sorted by length together
 HONEST = {
-    "arithmetic": 0.35,
+    "arithmetic": 0.5,
+    "chain": 0.5,
     "equations": 0.0,
     "letters": 0.0,
     "repeat": 0.0,
@@ -49,6 +50,7 @@ class Row:
     weight: list[float]  # of the body's tokens
     results: list[list[int]]  # positions in the body of each result and of its later copies
     signs: list[int]  # positions in the body
+    copied: list[int]  # where options and their letters stand in the body of a choice
 
     def size(self) -> int:
         return len(self.prompt) + len(self.body) + 1
@@ -99,7 +101,10 @@ class Encoder:
         weight = [self.weights.get(token, 0.3) for token in body]
         results = [[*found, *self._copies(body, found)] for found in results if found]
         signs = [position for position, token in enumerate(body) if token in self.signs]
-        return Row(prompt, body, weight, results, signs)
+        known = {*prompt, *self.digits, *self.letters}
+        choice = self.letters.intersection(body)
+        copied = [position for position, token in enumerate(body) if choice and token in known]
+        return Row(prompt, body, weight, results, signs, copied)
 
     def _copies(self, body: list[int], found: list[int]) -> list[int]:
         """Where a result is used again: left visible, it would be copied instead of calculated."""
@@ -135,6 +140,9 @@ def hidden(row: Row, canvas: int, rng: np.random.Generator) -> np.ndarray:
     ratio = rng.random()
     if kind < 0.45 or not row.results:
         mask = rng.random(canvas) < (ratio if ratio < 0.9 else 1.0)
+    elif row.copied and kind > 0.55:  # nothing but the frame: which option is it?
+        mask = rng.random(canvas) < 0.3 * ratio
+        mask[row.copied] = rng.random(len(row.copied)) >= rng.choice((0.0, 0.0, 0.25))
     elif kind < 0.6:
         mask = rng.random(canvas) < 0.25 * ratio
         mask[rng.integers(0, canvas * 2 // 3) :] = True

@@ -74,7 +74,7 @@ def repeat_drills(rng: random.Random) -> Problem:
 def _equation(rng: random.Random) -> str:
     sign = rng.choice("++--*/")
     if sign in "+-":
-        total = rng.randint(3, 60)
+        total = rng.randint(3, 99)
         part = rng.randint(1, total - 1)
         return (
             f"{part} + {total - part} = {total}"
@@ -82,7 +82,7 @@ def _equation(rng: random.Random) -> str:
             else f"{total} - {part} = {total - part}"
         )
     a = rng.randint(2, 12)
-    b = rng.randint(2, min(12, 60 // a))
+    b = rng.randint(2, min(12, 99 // a))
     return f"{a} * {b} = {a * b}" if sign == "*" else f"{a * b} / {a} = {b}"
 
 

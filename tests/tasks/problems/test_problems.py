@@ -12,7 +12,7 @@ from itertools import islice, product
 import pytest
 
 from s3dlm.errors import SettingsError
-from s3dlm.tasks.problems import GENERATORS, Problem, base, problems, split_of, stream
+from s3dlm.tasks.problems import GENERATORS, Problem, problems, split_of, stream
 from s3dlm.tasks.problems.choice import KINDS, OPPOSITES
 from s3dlm.verifier import for_task
 
@@ -42,19 +42,6 @@ def drawn() -> dict[str, list[Problem]]:
     return {task: problems(task, "train", COUNT, seed=3) for task in GENERATORS}
 
 
-@pytest.fixture
-def by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The split that weights trained anew will have, for every task."""
-    monkeypatch.setattr(base, "BY_WORDING", frozenset())
-
-
-def test_the_split_of_the_bundled_weights_is_kept() -> None:
-    for task in base.BY_WORDING:
-        for problem in problems(task, "test", 50):
-            assert split_of(f"{task}|{problem.question}") == "test"
-
-
-@pytest.mark.usefixtures("by_key")
 @pytest.mark.parametrize("task", GENERATORS)
 def test_splits_are_disjoint_and_stable(task: str) -> None:
     kept = {split: problems(task, split, 150) for split in ("train", "validation", "test")}
@@ -88,7 +75,6 @@ def asked(problem: Problem) -> object:
     return kind, frozenset(option[3:] for option in options)
 
 
-@pytest.mark.usefixtures("by_key")
 @pytest.mark.parametrize("task", GENERATORS)
 def test_nothing_that_is_asked_in_training_is_asked_in_another_split(task: str) -> None:
     """By what is asked, not by its wording: most arithmetic questions share their equations."""
@@ -99,7 +85,6 @@ def test_nothing_that_is_asked_in_training_is_asked_in_another_split(task: str) 
     assert len(trained) > 2_000
 
 
-@pytest.mark.usefixtures("by_key")
 @pytest.mark.parametrize("task", GENERATORS)
 def test_what_is_asked_alone_decides_the_split(task: str) -> None:
     """Other names, wordings, orders of options or digits leave a problem in its split."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from s3dlm.tasks.problems.base import Problem, equation_key
 
-LARGEST_VALUE = 60
+LARGEST_VALUE = 99
 LARGEST_FACTOR = 9
 
 HE = ("Tom", "Sam", "Ben", "Max", "Leo")

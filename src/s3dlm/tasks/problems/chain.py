@@ -13,7 +13,7 @@ from s3dlm.tasks.problems.base import Problem, equation_key
 
 LEAST_STEPS, MOST_STEPS = 2, 10
 LARGEST_VALUE = 99
-LARGEST_TERM = 20  # added or subtracted
+LARGEST_TERM = 60  # added or subtracted
 LARGEST_FACTOR = 9
 
 WORDS = {"+": "Add", "-": "Subtract", "*": "Multiply by", "/": "Divide by"}
