@@ -84,10 +84,12 @@ class Run:
         self.rates = [group["lr"] for o in self.optimisers for group in o.param_groups]
         self.mean = {name: value.clone() for name, value in self.model.state_dict().items()}
         encoder = Encoder(self.tokenizer)
-        sizes = dict(item.split("=") for item in args.tokens.split(","))
-        self.feeds = [
-            Feed(task, encoder, int(size), args.seed, rank, args.workers)
-            for task, size in sizes.items()
+        self.stages = [
+            [
+                Feed(task, encoder, int(size), args.seed, rank, args.workers)
+                for task, size in (item.split("=") for item in sizes.split(","))
+            ]
+            for sizes in (args.drills, args.tokens)
         ]
         self.encode = (
             torch.compile(self.model.encode, dynamic=True) if args.compile else self.model.encode
@@ -105,10 +107,17 @@ class Run:
                 optimiser.load_state_dict(kept)
             self.step, self.seen = state["step"], state["seen"]
             places = state["places"][self.rank] if self.rank < len(state["places"]) else {}
-            for feed in self.feeds:
-                if feed.task in places:
-                    feed.seek(*places[feed.task])
+            for name, feed in self.named_feeds():
+                if name in places:
+                    feed.seek(*places[name])
             self.say(f"resumed at step {self.step}")
+
+    def named_feeds(self) -> list[tuple[str, Feed]]:
+        return [
+            (f"{stage} {feed.task}", feed)
+            for stage, feeds in enumerate(self.stages)
+            for feed in feeds
+        ]
 
     def say(self, line: str) -> None:
         if self.rank == 0:
@@ -116,7 +125,7 @@ class Run:
 
     def save(self) -> None:
         places: list[dict[str, tuple[int, int]]] = [{}] * self.args.workers
-        dist.all_gather_object(places, {feed.task: feed.place for feed in self.feeds})
+        dist.all_gather_object(places, {name: feed.place for name, feed in self.named_feeds()})
         if self.rank:
             return
         state = {
@@ -154,8 +163,9 @@ class Run:
 
     def advance(self, stop: bool) -> bool:
         """One step: each task on one of the workers, then both optimisers, then the running mean."""
-        workers, total = self.args.workers, sum(feed.size for feed in self.feeds)
-        for feed in self.feeds[(self.step + self.rank) % workers :: workers]:
+        feeds = self.stages[self.step >= self.args.drill_steps]
+        workers, total = self.args.workers, sum(feed.size for feed in feeds)
+        for feed in feeds[(self.step + self.rank) % workers :: workers]:
             batch = feed.next()
             loss = loss_of(self.model, self.encode, batch)
             (loss * workers * feed.size / total).backward()

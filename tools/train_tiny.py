@@ -38,7 +38,7 @@ def arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train")
     train.add_argument("--out", type=Path, required=True)
-    train.add_argument("--steps", type=int, default=9000)
+    train.add_argument("--steps", type=int, default=8000)
     train.add_argument("--decay", type=float, default=0.95, help="last share of steps, rate → 0")
     train.add_argument("--width", type=int, default=128)
     train.add_argument("--layers", type=int, default=4)
@@ -48,10 +48,16 @@ def arguments() -> argparse.Namespace:
     train.add_argument("--rest-rate", type=float, default=2e-3)
     train.add_argument(
         "--tokens",
-        default="chain=1280,arithmetic=768,repeat=256,letters=512,choice=512,sudoku=384,countdown=384,"
-        "equations=256",
+        default="chain=1280,arithmetic=768,repeat=256,letters=512,choice=640,equations=256,countdown=320,"
+        "sudoku=256",
         help="tokens of each task and drill in one step; neighbours go to different workers",
     )
+    train.add_argument(
+        "--drills",
+        default="letters=1024,choice=512,equations=256,repeat=512",
+        help="the same for the first steps, in which look-ups are learned",
+    )
+    train.add_argument("--drill-steps", type=int, default=736, help="how many these are")
     train.add_argument("--seed", type=int, default=0)
     train.add_argument(
         "--minutes", type=float, default=1e9, help="stop after this long; so does a file RUN/stop"
