@@ -23,7 +23,6 @@ from s3dlm.tasks.data import load as load_samples
 from s3dlm.verifier import for_task
 
 THRESHOLDS = (0.70, 0.75, 0.80, 0.825, 0.85, 0.875, 0.90, 0.925, 0.95, 0.975)
-SEARCH = {"reveal": "threshold", "budget": 64, "rounds": 0}
 NEVER = 2.0  # a score that no text has
 
 
@@ -39,7 +38,7 @@ class Seen:
 def searches(model: s3dlm.Model, task: str, samples: tuple[Sample, ...]) -> list[list[Seen]]:
     """For every problem the best text of each step, and last the one that is answered."""
     verifier = replace(for_task(tasks.get(task).verifier, "plus"), satisfied_at=NEVER)  # type: ignore[type-var]
-    settings = Settings.for_model(model, "best", task, **SEARCH)
+    settings = Settings.for_model(model, "best", task)
     jobs = [Job(one.question, task, settings, one.id, verifier) for one in samples]
     found: list[list[Seen]] = [[] for _ in samples]
     nfe = [1] * len(samples)  # the first look-ahead comes before the first step

@@ -60,6 +60,8 @@ class MaskedDiffusion:
     position_temperature: float = 0.0  # above 0, positions are drawn and not ranked
     given: Ints | None = None  # (length,) a text whose holes are masked; None: nothing is known
     block: int = 0  # positions per block; 0: as many as the schedule's first block has
+    looks: int = 0  # clean texts drawn from a prediction besides the likeliest
+    likeliest: bool = False  # reveal the likeliest tokens; draws are only looked at
 
     @property
     def steps(self) -> int:
@@ -97,7 +99,7 @@ class MaskedDiffusion:
 
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         start, stop = self._open_block(tokens)
-        draws = self.draws if self.temperature > 0 else 1
+        draws = max(self.draws, self.looks) if self.temperature > 0 else 1
         return Rows(
             prompt=self.prompt,
             canvas=tokens,
@@ -122,9 +124,16 @@ class MaskedDiffusion:
     ) -> Canvas:
         predicted, row = prediction.value, prediction.row
         draw = draw if self.temperature > 0 else np.zeros_like(draw)
+        start, stop = self._open_block(canvas.tokens)
+        place = start[:, None] + np.arange(predicted.draws.shape[1])
+        tokens, logp = predicted.draws[row, :, draw], predicted.draws_logp[row, :, draw]
+        if self.likeliest:
+            asked = np.minimum(place, predicted.top.shape[1] - 1)
+            tokens = np.take_along_axis(predicted.top[row], asked, axis=1)
+            logp = np.take_along_axis(predicted.top_logp[row], asked, axis=1)
         sampled = Draw(
-            tokens=predicted.draws[row, :, draw],
-            logp=predicted.draws_logp[row, :, draw],
+            tokens=tokens,
+            logp=logp,
             margin=None if predicted.margin is None else predicted.margin[row],
             entropy=None if predicted.entropy is None else predicted.entropy[row],
         )
@@ -132,10 +141,7 @@ class MaskedDiffusion:
         if predicted.withheld is not None:
             waits = np.isin(sampled.tokens, self.sampling.withheld)
             ranked = sampled.last(waits, predicted.withheld[row])
-        start, stop = self._open_block(canvas.tokens)
-        place = start[:, None] + np.arange(sampled.tokens.shape[1])
-        masked = place < stop[:, None]
-        masked &= np.take_along_axis(canvas.tokens, place * masked, axis=1) == self.mask_id
+        masked = self._masked(canvas.tokens, place, stop)
         chosen = self._choose(ranked, self._may_be_revealed(masked, start), step, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
@@ -185,6 +191,28 @@ class MaskedDiffusion:
             if end[row] or tokens[row, 0] in self.end_ids:
                 tokens[row, end[row] :] = tokens[row, end[row]]
 
+    def sampled_look_aheads(self, canvas: Canvas, prediction: Prediction) -> list[CleanText]:
+        if prediction.value is None or self.temperature == 0:
+            return []
+        value, row = prediction.value, prediction.row
+        usual = self.look_ahead(canvas, prediction)
+        start, stop = self._open_block(canvas.tokens)
+        place = start[:, None] + np.arange(value.draws.shape[1])
+        masked = self._masked(canvas.tokens, place, stop) & (row >= 0)[:, None]
+        where = masked.nonzero()[0], place[masked]
+        found = []
+        for draw in range(self.looks):
+            tokens, logp = usual.tokens.copy(), usual.logp.copy()
+            tokens[where] = value.draws[row, :, draw][masked]
+            logp[where] = value.draws_logp[row, :, draw][masked]
+            found.append(self._clean(tokens, logp))
+        return found
+
+    def _masked(self, tokens: Ints, place: Ints, stop: Ints) -> NDArray[np.bool_]:
+        """Which places of open blocks, which end at `stop`, are masked."""
+        inside: NDArray[np.bool_] = place < stop[:, None]
+        return inside & (np.take_along_axis(tokens, place * inside, axis=1) == self.mask_id)
+
     def look_ahead(self, canvas: Canvas, prediction: Prediction) -> CleanText:
         tokens, logp = canvas.tokens, canvas.logp
         if prediction.value is not None:
@@ -198,6 +226,9 @@ class MaskedDiffusion:
             if finished.any():
                 predicted[finished], both[finished] = tokens[finished], logp[finished]
             tokens, logp = predicted, both
+        return self._clean(tokens, logp)
+
+    def _clean(self, tokens: Ints, logp: Floats) -> CleanText:
         counted = self._counted(tokens) & (tokens != self.mask_id)  # not asked for, not counted
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
@@ -211,7 +242,7 @@ class MaskedDiffusion:
         return self.decode(tokens[: self.length(tokens)].tolist())
 
     def greedy(self) -> MaskedDiffusion:
-        return replace(self, temperature=0.0)
+        return replace(self, likeliest=True) if self.looks else replace(self, temperature=0.0)
 
     def movable(self, tokens: Ints) -> NDArray[np.bool_]:
         """The holes; or the text, and a little room behind its end to grow into."""

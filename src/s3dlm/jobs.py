@@ -126,6 +126,7 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         policy=settings.policy,
         temperature=settings.temperature,
         draws=children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
+        looks=0 if "look_aheads" in method.unused() else method.look_aheads - 1,
         look_ahead_wanted=_looks_ahead(method),
         mask_id=model.denoiser.mask_id,
         end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),

@@ -70,10 +70,7 @@ def search(
             return (yield from _cut(process, scorer, method, particles, t, nfe, nfe_logical))
         now = _Moment.of(t, process, method, children, acts=acts)
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
-        clean = process.look_ahead(children.canvas, prediction)
-        scores = Scores.missing(len(children))
-        if now.scored:
-            scores = yield from scorer.ask(clean, str(now))
+        clean, scores = yield from _look(process, scorer, children, prediction, now)
         log_weight, lineage = _weigh(method, children, scores, now)
         enough = scorer.is_enough(scores.total)
         if enough:
@@ -94,6 +91,26 @@ def search(
         nfe_logical,
         SATISFIED if enough else FINISHED,
     )
+
+
+def _look(
+    process: Process,
+    scorer: Scorer,
+    children: Children,
+    prediction: Prediction,
+    now: _Moment,
+) -> Generator[Any, Any, tuple[CleanText, Scores]]:
+    """What each child would say if it were complete, and how good that is. Of several look-aheads
+    the best counts: they come from one forward pass, and a verifier is cheap beside it."""
+    clean = process.look_ahead(children.canvas, prediction)
+    if not now.scored:
+        return clean, Scores.missing(len(children))
+    more = process.sampled_look_aheads(children.canvas, prediction)
+    every = CleanText.joined([clean, *more])
+    scores = yield from scorer.ask(every, str(now))
+    best = scores.total.reshape(-1, len(children)).argmax(axis=0)  # the usual one if it is as good
+    index = best * len(children) + np.arange(len(children))
+    return every.take(index), scores.take(index)
 
 
 def _reveal_best(children: Children, clean: CleanText, scores: Scores) -> Kept:

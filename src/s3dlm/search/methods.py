@@ -61,6 +61,13 @@ class Method:
     child_sampling: str = setting(
         "independent", "whether the children of a step must differ", choices=lambda: CHILD_SAMPLINGS
     )
+    look_aheads: int = setting(
+        1,
+        "texts looked at per child: the likeliest, and others drawn from the same forward pass; the "
+        "best counts",
+        low=1,
+        high=1000,
+    )
     selection: str = setting(
         "majority", "how the answer is chosen among the survivors", choices=lambda: SELECTIONS
     )
@@ -183,6 +190,7 @@ class Method:
             "resampling": keeps,
             "ess_threshold": keeps or ("its population shrinks on schedule" if self.pruned else ""),
             "cadence": keeps,
+            "look_aheads": self._ignores_look_aheads(),
             "child_sampling": one or self._ignores_child_sampling(),
             "selection": self._ignores_selection(),
             **self._ignores_in_rounds(),
@@ -226,6 +234,13 @@ class Method:
 
     def _uses_branching(self) -> bool:
         return self.branches or self.population == "product" or self.ensemble == "sweeps"
+
+    def _ignores_look_aheads(self) -> str:
+        return {
+            "never": UNVERIFIED,
+            "at the end": "it scores complete texts only",
+            "every step": "",
+        }[self.scored]
 
     def _ignores_child_sampling(self) -> str:
         if self.child_sampling == "filled" and self.children == 1:
@@ -399,17 +414,19 @@ for _name, _method in {
         pruned=True,
     ),
     "best": Method(
-        summary="s3 with steps full of different children, the plus verifier, a second round where it "
-        "doubts a text, and the best text seen",
+        summary="s3 with steps full of different children, several look-aheads per forward pass, the "
+        "plus verifier, a second round where it doubts a text, and the best text seen",
         source="ours",
         branches=True,
         weight="tilt",
         resampling="ssp",
         child_sampling="filled",
+        look_aheads=16,
         selection="best_seen",
         verifier="plus",
         rounds=1,
-        hiding="rest",
+        hiding="earlier",
+        keep="resample",
     ),
 }.items():
     register_method(_name, _method)

@@ -42,6 +42,15 @@ class CleanText:
     def take(self, rows: Ints) -> CleanText:
         return CleanText(self.tokens[rows], self.logp[rows], self.confidence[rows])
 
+    @classmethod
+    def joined(cls, parts: Sequence[CleanText]) -> CleanText:
+        """The rows of all, one part after the other."""
+        return cls(
+            np.concatenate([one.tokens for one in parts]),
+            np.concatenate([one.logp for one in parts]),
+            np.concatenate([one.confidence for one in parts]),
+        )
+
 
 class Process(Protocol):
     """One prompt's denoising. Predictions are opaque: made by the model, read by the process."""
@@ -98,6 +107,10 @@ class Process(Protocol):
 
     def look_ahead(self, canvas: Canvas, prediction: Prediction) -> CleanText:
         """The clean text of each canvas."""
+        ...
+
+    def sampled_look_aheads(self, canvas: Canvas, prediction: Prediction) -> list[CleanText]:
+        """Other clean texts of each canvas, drawn from the same prediction."""
         ...
 
     def read(self, tokens: Ints) -> str:

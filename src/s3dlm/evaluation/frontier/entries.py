@@ -1,9 +1,9 @@
 """What the frontier compares: a row per curve, each with the settings of its points.
 
-Everybody has the same adaptive reveal. The controls have verifier, ending, different children and
-stopping, as `best` has, but not the search; `moves` alone also denoises doubtful parts again. A
-leave-one-out row is `best` without one piece.
-Temperature and λ of a row are tuned unless the row fixes them.
+Everybody has the same adaptive reveal. The controls are `best` without the search inside: every particle
+has one child and none is resampled, but verifier, look-aheads, different samples, stopping and ending are
+there; `moves` alone also denoises doubtful parts again. A leave-one-out row is `best` without one piece.
+Temperature and λ of a row are tuned unless the row fixes them or leaves one piece out.
 """
 
 from __future__ import annotations
@@ -40,33 +40,34 @@ class Entry:
         """The point whose accuracy decides temperature and λ; all points then use them."""
         return len(self.points) // 2
 
+    @property
+    def tuned_as(self) -> str:
+        """The entry whose temperature and λ it uses."""
+        return OURS if self.kind == "leave-one-out" else self.name
+
 
 def _over(setting: str, values: Sequence[Any], **more: Any) -> tuple[Given, ...]:
     return tuple({setting: value, **more} for value in values)
 
 
-BUDGETS = (8, 16, 32, 64, 128)
+BUDGETS = (4, 8, 16, 32, 64)
 BUDGETED = _over("budget", BUDGETS)
 COUNTS = (2, 4, 8, 16, 32)
 TRAJECTORIES = _over("particles", COUNTS, branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
-PIECES: Given = {**REVEAL, "verifier": "plus", "child_sampling": "distinct", "branching": 1}
-ON: Given = {
-    **REVEAL,
-    "rounds": 0,
-}  # `best` goes on until the verifier is satisfied or all is spent
+ON: Given = {**REVEAL, "rounds": 0}  # until the verifier is satisfied or all is spent
+NO_SEARCH: Given = {**ON, "branching": 1, "lam": 0.0}
 
 
 def _control(name: str, what: str, problems: int | None = None, **more: Any) -> Entry:
-    given = {**PIECES, **more}
-    return Entry(name, "control", "verified_best_of_k", BUDGETED, given, what, problems)
+    return Entry(name, "control", OURS, BUDGETED, {**NO_SEARCH, **more}, what, problems)
 
 
 def _other(
     name: str, points: tuple[Given, ...], what: str, method: str = "", **overrides: Any
 ) -> Entry:
     overrides = {**REVEAL, **overrides}
-    return Entry(name, "other", method or name, points, overrides, what, problems=60)
+    return Entry(name, "other", method or name, points, overrides, what, problems=60, seeds=1)
 
 
 def _without(piece: str, **overrides: Any) -> Entry:
@@ -78,25 +79,27 @@ def _without(piece: str, **overrides: Any) -> Entry:
 
 _ENTRIES = (
     Entry(OURS, "ours", OURS, BUDGETED, ON, "the method of this package"),
-    _control("restarts", "rounds of four fresh samples, the best by score", particles=4),
+    _control("restarts", "rounds of four fresh samples, the best by score", hiding="all"),
     _control(
         "verified_best_of_k",
         "as many samples at once as the budget pays for, the best by score",
+        problems=250,
         particles=64,
         rounds=1,
+        hiding="all",
     ),
     _control(
         "moves",
         "rounds of four re-masked texts without a search inside, the best by score",
         problems=250,
-        particles=4,
-        hiding="rest",
+        keep="replace",
     ),
     Entry(
         "lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0", problems=250
     ),
     _without("adaptive reveal", reveal="schedule"),
     _without("plus verifier", verifier="paper"),
+    _without("several look-aheads", look_aheads=1),
     _without("differing children", child_sampling="independent"),
     _without("best-seen ending", selection="verified"),
     _without("stopping", stop_when="never"),

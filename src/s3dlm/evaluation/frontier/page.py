@@ -101,7 +101,8 @@ def _text(
 
 def _tuning(frontier: Frontier) -> str:
     """Whose temperature and λ were chosen on validation, and whose were not."""
-    left_out = [name for name in frontier.curves if name not in (frontier.chosen or {})]
+    known = frontier.chosen or {}
+    left_out = [name for name in frontier.curves if frontier.entry(name).tuned_as not in known]
     if len(left_out) == len(frontier.curves):
         return "Temperature and λ are the model's recommendations; nothing was tuned for this run."
     said = (

@@ -2,7 +2,8 @@
 
 Every entry has a run folder of its own, with records and manifest like any evaluation, so entries can
 be run in any order, in several processes, and resumed. All entries are tuned alike: the same grid, on
-the mean of the tasks, at the middle point of the curve.
+the mean of the tasks, at the middle point of the curve. Only `best` without one piece keeps the
+values of `best`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def run_all(
 ) -> Evaluation:
     """Every point of every entry; returns what is recorded."""
     where = [(entry, folder / frame.split / entry.name) for entry in entries]
-    run([(frame.plan(conditions(one, frame, chosen.get(one.name, {}))), at) for one, at in where])
+    run([(frame.plan(conditions(one, frame, chosen.get(one.tuned_as, {}))), at) for one, at in where])
     return read(folder / frame.split, [entry.name for entry in entries])
 
 
@@ -95,6 +96,7 @@ def read(folder: Path, names: Sequence[str]) -> Evaluation:
 def tune(entries: Sequence[Entry], frame: Frame, folder: Path, run: Run) -> dict[str, Any]:
     """Both rounds, resumable, and tuned.json; what other entries chose before stays in the file."""
     rounds: list[dict[str, list[Tried]]] = []
+    entries = [entry for entry in entries if entry.tuned_as == entry.name]
     best: dict[str, dict[str, float]] = {entry.name: {} for entry in entries}
     for name, grid in (("temperature", TEMPERATURES), ("lam", LAMBDAS)):
         tried = _round(name, grid, entries, frame, folder / "tuning" / name, best, run)
