@@ -210,8 +210,9 @@ class MaskedDiffusion:
 
     def _masked(self, tokens: Ints, place: Ints, stop: Ints) -> NDArray[np.bool_]:
         """Which places of open blocks, which end at `stop`, are masked."""
-        inside: NDArray[np.bool_] = place < stop[:, None]
-        return inside & (np.take_along_axis(tokens, place * inside, axis=1) == self.mask_id)
+        masked: NDArray[np.bool_] = place < stop[:, None]
+        masked &= np.take_along_axis(tokens, place * masked, axis=1) == self.mask_id
+        return masked
 
     def look_ahead(self, canvas: Canvas, prediction: Prediction) -> CleanText:
         tokens, logp = canvas.tokens, canvas.logp

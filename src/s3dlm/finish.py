@@ -14,14 +14,16 @@ from s3dlm.errors import VerifierError
 from s3dlm.jobs import GENERAL, Job, Running
 from s3dlm.result import Result
 from s3dlm.search.select import Survivor, temporal_log_weight
-from s3dlm.search.step import Outcome
+from s3dlm.search.step import SATISFIED, Outcome
 
 
 def finish(one: Running, outcome: Outcome) -> Result:
     """Read the survivors and choose among them."""
     one.process = one.trials[outcome.trial]
     survivors = tuple(_survivors(one, outcome))
-    seen = _all_seen(one) if one.selection.from_all_seen else []
+    # A text that satisfied the verifier is the answer, even if none can be read from it.
+    everywhere = one.selection.from_all_seen and outcome.stopped != SATISFIED
+    seen = _all_seen(one) if everywhere else []
     votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
     chosen = one.selection.choose(votes)
     p_correct = _p_correct(one, chosen, survivors)

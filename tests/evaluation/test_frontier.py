@@ -190,7 +190,7 @@ def test_both_stages_as_a_user_types_them(
         titles
     )
     found = records.read(out / "test" / "s3")
-    assert len(found) == 5 * 3 * 2
+    assert len(found) == 5 * 3  # one seed of two
     assert not any("-validation-" in r.sample for r in found)
     specs = json.loads((out / "test" / "s3" / "manifest.json").read_text())["conditions"]
     assert {c["settings"]["lam"] for c in specs} == {chosen["s3"]["lam"]}

@@ -22,6 +22,7 @@ VALUES: dict[str, list[object]] = {
     "branching": [5],
     "lam": [60.0],
     "verifier": ["plus"],
+    "look_aheads": [1, 9],
     "ess_threshold": [0.1, 0.95],
     "budget": [9, 3],  # one answer takes six passes here
     "rounds": [0, 3],

@@ -69,6 +69,11 @@ class AskedVerifier:
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return self.inner.score(self.question, text, confidence)
 
+    @property
+    def satisfied_at(self) -> float | None:
+        """The inner verifier's; without it a search with a budget would never stop early."""
+        return getattr(self.inner, "satisfied_at", None)
+
 
 @register_model("s3dlm")
 class S3dlmLM(TemplateLM):  # type: ignore[misc]

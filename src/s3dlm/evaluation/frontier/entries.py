@@ -37,8 +37,9 @@ class Entry:
 
     @property
     def tuned_at(self) -> int:
-        """The point whose accuracy decides temperature and λ; all points then use them."""
-        return len(self.points) // 2
+        """The point whose accuracy decides temperature and λ; all points then use them. A search that
+        begins with a greedy answer has little left of a small budget, so there it is the last but one."""
+        return len(self.points) - 2 if "budget" in self.points[0] else len(self.points) // 2
 
     @property
     def tuned_as(self) -> str:

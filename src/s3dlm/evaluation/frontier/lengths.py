@@ -56,7 +56,7 @@ def by_length(table: Table) -> Grid:
         rows.append((f"`{label}`", *(short(found[n]) if n in found else "–" for n in steps)))
     note = (
         f"Accuracy in per cent @ NFE. Every curve is read at the NFE that `{OURS}` spends on that length "
-        "at its middle budget, or at its own nearest end."
+        "at the budget where it was tuned, or at its own nearest end."
     )
     columns = ("Entry", *(f"n = {n}" for n in steps))
     return Grid("by_length", "Chains over their number of steps", columns, tuple(rows), note)

@@ -2,7 +2,7 @@
 
 Every entry has a run folder of its own, with records and manifest like any evaluation, so entries can
 be run in any order, in several processes, and resumed. All entries are tuned alike: the same grid, on
-the mean of the tasks, at the middle point of the curve. Only `best` without one piece keeps the
+the mean of the tasks, at one point of the curve (`Entry.tuned_at`). Only `best` without one piece keeps the
 values of `best`.
 """
 
@@ -84,7 +84,12 @@ def run_all(
 ) -> Evaluation:
     """Every point of every entry; returns what is recorded."""
     where = [(entry, folder / frame.split / entry.name) for entry in entries]
-    run([(frame.plan(conditions(one, frame, chosen.get(one.tuned_as, {}))), at) for one, at in where])
+    run(
+        [
+            (frame.plan(conditions(one, frame, chosen.get(one.tuned_as, {}))), at)
+            for one, at in where
+        ]
+    )
     return read(folder / frame.split, [entry.name for entry in entries])
 
 

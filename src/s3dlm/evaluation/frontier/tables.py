@@ -92,15 +92,21 @@ def _at(row: Mapping[str, object]) -> str:
 
 
 def per_task(table: Table) -> Grid:
-    """Accuracy and NFE on every task at the middle point of each entry."""
+    """Accuracy and NFE on every task at the point where each entry was tuned."""
     scopes = [str(scope) for scope in table.values("scope")]
     rows = []
     for label in map(str, table.values("label")):
         point = ENTRIES[label].tuned_at
         found = [table.where(scope=scope, label=label, point=point) for scope in scopes]
         rows.append((f"`{label}`", *(short(some[0]) if some else "–" for some in found)))
-    note = "Accuracy in per cent @ mean NFE at the middle point of each entry."
-    return Grid("per_task", "Every task at the middle point", ("Entry", *scopes), tuple(rows), note)
+    note = "Accuracy in per cent @ mean NFE at the point where each entry was tuned."
+    return Grid(
+        "per_task",
+        "Every task, at the point where each entry was tuned",
+        ("Entry", *scopes),
+        tuple(rows),
+        note,
+    )
 
 
 def short(row: Mapping[str, object]) -> str:
@@ -155,7 +161,7 @@ def leave_one_out(frontier: Frontier) -> Grid:
         *(f"{title_of(task)}" for task in tasks),
     )  # fmt: skip
     note = (
-        f"Change in points against `{OURS}` at the middle budget, on the problems and seeds that both "
+        f"Change in points against `{OURS}` at the budget where it was tuned, on the problems and seeds that both "
         "have. The last columns are Δ at the same budget on each task."
     )
     return Grid("leave_one_out", "What each piece is worth", columns, tuple(rows), note)
