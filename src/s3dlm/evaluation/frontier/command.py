@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan
 
 QUICK = 20  # problems per task, with one seed
-TUNING = 50
+TUNING = 40
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +45,7 @@ def frontier_command(
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option(min=1, help="Problems per task. Default: all; with --tune 50."),
+        typer.Option(min=1, help="Problems per task. Default: all; with --tune 40."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds per problem: 0, 1, …")] = 3,
     quick: Annotated[bool, typer.Option("--quick", help="20 problems per task, one seed.")] = False,

@@ -68,14 +68,14 @@ def _other(
     name: str, points: tuple[Given, ...], what: str, method: str = "", **overrides: Any
 ) -> Entry:
     overrides = {**REVEAL, **overrides}
-    return Entry(name, "other", method or name, points, overrides, what, problems=60, seeds=1)
+    return Entry(name, "other", method or name, points, overrides, what, problems=40, seeds=1)
 
 
 def _without(piece: str, **overrides: Any) -> Entry:
     given = {**ON, **overrides}
     what = f"`{OURS}` without {piece}"
     name = f"no_{piece.replace(' ', '_').replace('-', '_')}"
-    return Entry(name, "leave-one-out", OURS, BUDGETED, given, what, problems=150, seeds=1)
+    return Entry(name, "leave-one-out", OURS, BUDGETED, given, what, problems=100, seeds=1)
 
 
 _ENTRIES = (
@@ -84,7 +84,7 @@ _ENTRIES = (
     _control(
         "verified_best_of_k",
         "as many samples at once as the budget pays for, the best by score",
-        problems=250,
+        problems=150,
         particles=64,
         rounds=1,
         hiding="all",
@@ -92,11 +92,11 @@ _ENTRIES = (
     _control(
         "moves",
         "rounds of four re-masked texts without a search inside, the best by score",
-        problems=250,
+        problems=150,
         keep="replace",
     ),
     Entry(
-        "lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0", problems=250
+        "lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0", problems=150
     ),
     _without("adaptive reveal", reveal="schedule"),
     _without("plus verifier", verifier="paper"),
