@@ -26,6 +26,7 @@ SMALL = {"gen_length": 32, "steps": 8, "block_length": 32, "temperature": 1.0}
         ((5,), {}, ["prompt=5 is not a text", "as a string"]),
         (([{"role": "user", "content": "hi"}],), {}, ["is not a text", "conversation"]),
         (("",), {}, ["is empty"]),
+        (("2 \ud83d 3",), {}, ["'\\ud83d' at position 2", "errors='replace'"]),
         (("x",), {"settings": {"particles": 3}}, ["not a s3dlm.Settings", "as keywords"]),
         (("x",), {"particels": 3}, ["did you mean 'particles'"]),
         (("x",), {"method": "best_off"}, ["did you mean 'best_of_k'"]),

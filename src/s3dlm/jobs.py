@@ -7,6 +7,7 @@ on order, on batching or on being resumed. The way from its outcome to a result 
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -36,6 +37,7 @@ from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.calibration import AnswerCalibration
 
 Looks = tuple[Ints, Floats]  # clean canvases and the model's confidence in each
+HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
 GENERAL = "general"  # the verifier and the kind of answer of a prompt without a task
 
 
@@ -195,6 +197,12 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
             f"prompt={shown(job.question)} is not a text; give the question as a string "
             "(for a conversation, use the server or `Job(…, earlier=…)`)"
         )
+    for text in (job.question, job.infill or ""):
+        if half := HALF_A_CHARACTER.search(text):
+            raise PromptError(
+                f"the prompt has {half.group()!r} at position {half.start()}, half of a character that "
+                "no tokenizer reads; decode the text with errors='replace'"
+            )
     if not job.question.strip():
         if job.infill is not None and job.task is None and not job.earlier:
             return []  # the text with holes is all there is
