@@ -246,7 +246,7 @@ def test_chains_are_split_by_their_length(app: typer.Typer, tmp_path: Path) -> N
     assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`best`"]
     reach = found["NFE for the same accuracy on chains"]
     assert sum(int(row[1]) for row in reach["rows"]) == 6
-    mean = found["Every task at the middle point"]
+    mean = found["Every task, at the point where each entry was tuned"]
     assert mean["columns"][1] == "mean of tasks"
     best = next(row for row in mean["rows"] if row[0] == "`best`")
     assert (
