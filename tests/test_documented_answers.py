@@ -43,6 +43,7 @@ def is_english(result: s3dlm.Result) -> bool:
 
 RIGHT: dict[str, Callable[[s3dlm.Result], bool]] = {
     "Target: 15 Numbers: 10, 1, 6": reaches(15, 10, 1, 6),
+    "Start with 21. Step 1: Subtract 7. Step 2: Add 9. Step 3: Subtract 20.": is_answer("3"),
     "Target: 17 Numbers: 10, 1, 6": reaches(17, 10, 1, 6),
     "Leo has 2 bags of 6 stamps. He sells 8 of them. How many stamps does Leo have now?": is_answer("4"),
     "Leo has 5 bags of 4 stamps. He sells 8 of them. How many stamps does Leo have now?": is_answer("12"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from s3dlm.evaluation import calibrate, figures, probability, report, summary
@@ -28,6 +29,7 @@ from s3dlm.models.registry import load
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "calibration.md"
 METHODS = ("baseline", "best_of_k", "s3", "best")
+MORE = 5  # times as many problems for `best`, which is cheap and seldom wrong
 LLADA = "GSAI-ML/LLaDA-8B-Instruct"
 LLADA_TASKS = "gsm8k,math500,countdown"
 
@@ -36,8 +38,12 @@ def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
     """Evaluate all methods on a split; what is recorded already is not run again."""
     model = load("tiny")
     names = list(model.defaults.tasks)
-    problems = plans.load_problems(names, model.defaults.prompt_style, split=split, limit=limit)
-    conditions = plans.grid(names, METHODS, plans.defaults_of(model))
+    style = model.defaults.prompt_style
+    problems = plans.load_problems(names, style, split=split, limit=limit * MORE)
+    conditions = [
+        replace(one, problems=limit * MORE if one.label == "best" else limit)
+        for one in plans.grid(names, METHODS, plans.defaults_of(model))
+    ]
     plan = plans.Plan(conditions, problems, range(1), split, row_cache=row_cache)
     with bars(plan) as shown:
         evaluate(model, plan, folder, observer=shown)
