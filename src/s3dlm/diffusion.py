@@ -191,11 +191,12 @@ class MaskedDiffusion:
             if end[row] or tokens[row, 0] in self.end_ids:
                 tokens[row, end[row] :] = tokens[row, end[row]]
 
-    def sampled_look_aheads(self, canvas: Canvas, prediction: Prediction) -> list[CleanText]:
-        if prediction.value is None or self.temperature == 0:
+    def sampled_look_aheads(
+        self, canvas: Canvas, prediction: Prediction, usual: CleanText
+    ) -> list[CleanText]:
+        if not self.looks or prediction.value is None or self.temperature == 0:
             return []
         value, row = prediction.value, prediction.row
-        usual = self.look_ahead(canvas, prediction)
         start, stop = self._open_block(canvas.tokens)
         place = start[:, None] + np.arange(value.draws.shape[1])
         masked = self._masked(canvas.tokens, place, stop) & (row >= 0)[:, None]

@@ -105,8 +105,8 @@ def _look(
     clean = process.look_ahead(children.canvas, prediction)
     if not now.scored:
         return clean, Scores.missing(len(children))
-    more = process.sampled_look_aheads(children.canvas, prediction)
-    every = CleanText.joined([clean, *more])
+    more = process.sampled_look_aheads(children.canvas, prediction, clean)
+    every = CleanText.joined([clean, *more]) if more else clean
     scores = yield from scorer.ask(every, str(now))
     best = scores.total.reshape(-1, len(children)).argmax(axis=0)  # the usual one if it is as good
     index = best * len(children) + np.arange(len(children))

@@ -109,8 +109,10 @@ class Process(Protocol):
         """The clean text of each canvas."""
         ...
 
-    def sampled_look_aheads(self, canvas: Canvas, prediction: Prediction) -> list[CleanText]:
-        """Other clean texts of each canvas, drawn from the same prediction."""
+    def sampled_look_aheads(
+        self, canvas: Canvas, prediction: Prediction, usual: CleanText
+    ) -> list[CleanText]:
+        """Other clean texts than the usual one of each canvas, drawn from the same prediction."""
         ...
 
     def read(self, tokens: Ints) -> str:
