@@ -27,7 +27,7 @@ METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "best")
 REFERENCE = "greedy"  # what a user has without the package
 GIVEN = {"reveal": "threshold"}  # several times fewer forward passes, for every method alike
 LIVE = "countdown"  # the task of the search that is shown, if the model has it
-ROUNDS = (5, *range(20, 201, 20))  # problems per task
+ROUNDS = (5, *range(10, 201, 10))  # problems per task
 
 
 def show(model: Model, defaults: Defaults) -> Result:
