@@ -36,17 +36,17 @@ def test_a_judge_of_ones_own_may_read_the_confidence_so_it_is_asked_again() -> N
 
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_spans_are_the_equalities_that_do_not_hold(name: str) -> None:
-    score = for_task("gsm8k", name).score("q", f"\n  {TEXT}<|eot_id|>")
+    score = for_task("gsm8k", name).score("Of 12 and 7, 3 times 4", f"\n  {TEXT}<|eot_id|>")
     assert [f"\n  {TEXT}"[start:end] for start, end in score.spans] == ["12 + 7 = 20", "3 * 4 = 13"]
-    assert for_task("gsm8k", name).score("q", "3 + 4 = 7").spans == ()
-    assert not for_task("gsm8k", name).score("q", "3 + 4 = 7").spans
+    assert for_task("gsm8k", name).score("3 and 4", "3 + 4 = 7").spans == ()
+    assert not for_task("gsm8k", name).score("3 and 4", "3 + 4 = 7").spans
     assert Score(0.5).spans == ()
 
 
 def test_spans_are_not_looked_for_until_someone_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "s3dlm.verifier.equations.wrong_equalities", lambda text: asked.append(text) or []
+        "s3dlm.verifier.doubts.wrong_equalities", lambda text: asked.append(text) or []
     )
     score = for_task("gsm8k").score("q", TEXT)
     assert asked == []

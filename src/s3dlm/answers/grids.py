@@ -66,6 +66,25 @@ def free_of_doubles(cells: str) -> float:
     return kept / (3 * order * order)
 
 
+def broken(cells: str, puzzle: str | None) -> list[int]:
+    """The cells that are no symbol, stand twice in a unit or contradict a clue; a cell that is a clue
+    is right, and its double is not."""
+    order = ORDERS[len(cells)]
+    clues = puzzle or "0" * len(cells)
+    doubled = {
+        cell
+        for unit in units(order)
+        for cell in unit
+        if sum(cells[other] == cells[cell] for other in unit) > 1
+    }
+    return [
+        cell
+        for cell, mark in enumerate(cells)
+        if (clues[cell] not in ("0", mark))
+        or (clues[cell] == "0" and (cell in doubled or mark not in symbols(order)))
+    ]
+
+
 def clues_kept(cells: str, puzzle: str) -> float:
     """The share of the puzzle's clues that stand in the grid; 1 when it has none."""
     clues = [(mark, cell) for mark, cell in zip(puzzle, cells, strict=True) if mark != "0"]

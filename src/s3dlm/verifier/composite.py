@@ -16,7 +16,7 @@ from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS, Judge, Score, Verifier, checked
 from s3dlm.verifier.constraints import CONSTRAINTS
-from s3dlm.verifier.equations import WrongEqualities
+from s3dlm.verifier.doubts import Doubts, Finder, equalities
 from s3dlm.verifier.reading import Reading
 from s3dlm.verifier.weights import PAPER, Row
 
@@ -34,15 +34,16 @@ class Composite:
 
     parts: tuple[tuple[str, Part, float], ...]
     satisfied_at: float | None = None  # the total with which a search may stop
+    doubts: Finder = equalities  # says where a text looks wrong
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The weighted sum of the parts, in [0, 1]; the equalities that do not hold are in doubt."""
+        """The weighted sum of the parts, in [0, 1], and what is in doubt."""
         reading = Reading(prompt, text, confidence)
         total, values = 0.0, {}
         for name, part, weight in self.parts:
             values[name] = value = part(reading)
             total += weight * value
-        return Score(min(max(total, 0.0), 1.0), values, WrongEqualities(text))
+        return Score(min(max(total, 0.0), 1.0), values, Doubts(self.doubts, prompt, text))
 
     @property
     def weights(self) -> dict[str, float]:

@@ -9,10 +9,8 @@ variable, a power or a root has no value here, and nothing is said of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from s3dlm.answers.expressions import Token as Term
 from s3dlm.answers.expressions import from_tokens
@@ -109,30 +107,6 @@ def _holds(left: Side, right: Side) -> bool:
 def wrong_equalities(text: str) -> list[tuple[int, int]]:
     """The spans of a text in which an equality stands that does not hold."""
     return [equation.span for equation in equations_in(text) if not equation.holds]
-
-
-class WrongEqualities(Sequence[tuple[int, int]]):
-    """`wrong_equalities(text)`, found when first looked at: few users of a score need it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    @cached_property
-    def spans(self) -> tuple[tuple[int, int], ...]:
-        """The spans themselves."""
-        return tuple(wrong_equalities(self.text))
-
-    def __len__(self) -> int:
-        return len(self.spans)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.spans[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self.spans == tuple(other)
-
-    def __repr__(self) -> str:
-        return repr(self.spans)
 
 
 def equations_in(text: str) -> list[Equation]:

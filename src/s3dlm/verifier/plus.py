@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS
 from s3dlm.verifier.composite import Part, RescoringComposite, from_row
 from s3dlm.verifier.constraints import PLUS_CONSTRAINTS
+from s3dlm.verifier.doubts import PLUS_DOUBTS, reasoning
 from s3dlm.verifier.reading import Reading, same
 from s3dlm.verifier.weights import PLUS, PLUS_RULES
 
@@ -175,6 +176,5 @@ def _part(name: str, group: list[tuple[Part, float]]) -> tuple[str, Part, float]
 
 def plus(task: str) -> RescoringComposite:
     """The `plus` verifier of a task: fitted for maths, sharper rules for the others."""
-    if task in PLUS:
-        return plus_math(PLUS[task])
-    return from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
+    made = plus_math(PLUS[task]) if task in PLUS else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
+    return replace(made, doubts=PLUS_DOUBTS.get(task, reasoning))

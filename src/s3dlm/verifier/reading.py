@@ -24,6 +24,11 @@ _WORD_OPERAND = re.compile(
     r"|\b([A-Za-z]{2,30})[^\S\n]?[-+*/×÷−][^\S\n]?\$?[0-9][0-9.,]*+[^\S\n]?=[^\S\n]?\$?-?[0-9]"
 )
 _GLUED = re.compile(r"[a-z][A-Z]")
+# "= each5", "D0 + 27": a piece of a word in front of the last digits of a number.
+_GLUED_NUMERAL = re.compile(
+    r"[-+*/×÷−=][^\S\n]?([A-Za-z]{1,30}[0-9]{1,12})\b"
+    r"|\b([A-Za-z]{1,30}[0-9]{1,12})[^\S\n]?[-+*/×÷−=]"
+)
 _NUMERAL_OR_WORD = re.compile(rf"[0-9][0-9.,]*+|\b(?:{'|'.join(SPOKEN)})\b", re.IGNORECASE)
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
 _COMMON = frozenset(
@@ -99,12 +104,26 @@ def _evidence(reading: Reading) -> Evidence:
 def _garbled(text: str, reading: Reading) -> int:
     """How often a number is added to, or taken from, a word that nothing else in sight explains."""
     words = [match[1] or match[2] for match in _WORD_OPERAND.finditer(text)]
-    return sum(
-        _GLUED.search(word) is not None
-        or (reading.lower.count(word.lower()) == 1 and word.lower() not in reading.prompt.lower())
-        for word in words
-        if word not in SPOKEN_SIGNS
-    )
+    return sum(_unexplained(word, reading.lower, reading.prompt.lower()) for word in words)
+
+
+def _unexplained(word: str, lower: str, lower_prompt: str) -> bool:
+    """Whether a word in the place of a number is neither a sign nor named anywhere else."""
+    if word in SPOKEN_SIGNS:
+        return False
+    glued = _GLUED.search(word) is not None
+    return glued or (lower.count(word.lower()) == 1 and word.lower() not in lower_prompt)
+
+
+def garbled_spans(prompt: str, text: str) -> list[tuple[int, int]]:
+    """Where a word that nothing else in sight explains stands for a number, or is glued to one."""
+    lower, lower_prompt = text.lower(), prompt.lower()
+    return [
+        match.span(match.lastindex or 0)
+        for pattern in (_WORD_OPERAND, _GLUED_NUMERAL)
+        for match in pattern.finditer(text)
+        if _unexplained(match[match.lastindex or 0], lower, lower_prompt)
+    ]
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,108 @@
+"""What `plus` doubts in a text, task by task: this is where a search re-masks."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s3dlm.answers import grade
+from s3dlm.verifier import for_task
+from s3dlm.verifier.weights import PLUS, PLUS_RULES
+
+CHAIN = "Start with 8. Step 1: Divide by 2. Step 2: Add 13. Step 3: Multiply by 5."
+GAME = "Numbers: 14, 3, 13. Target: 30."
+BLANKS = "Solve the 4x4 sudoku 1000000000000000"
+
+
+def doubted(task: str, prompt: str, text: str) -> list[str]:
+    return [text[start:end] for start, end in for_task(task, "plus").score(prompt, text).spans]
+
+
+def test_a_right_text_is_not_doubted() -> None:
+    text = "Step 1: 8 / 2 = 4\nStep 2: 4 + 13 = 17\nStep 3: 17 * 5 = 85\nSo it is \\boxed{85}."
+    assert doubted("chain", CHAIN, text) == []
+    assert (
+        doubted("countdown", GAME, "14 + 3 = 17. 17 + 13 = 30. <answer>14 + 3 + 13</answer>") == []
+    )
+    assert doubted("sudoku", BLANKS, "<answer>1234341221434321</answer>") == []
+
+
+def test_a_wrong_result_a_number_from_nowhere_and_a_word_are() -> None:
+    assert doubted("chain", CHAIN, "Step 1: 8 / 2 = 5") == ["8 / 2 = 5"]
+    assert doubted("chain", CHAIN, "8 / 2 = 4\n6 + 13 = 19") == ["6"]
+    assert doubted("chain", CHAIN, "8 / 2 = 4\n4 + 13 = each7\n17 * 5 = 85") == ["each7", "17"]
+    assert doubted("arithmetic", CHAIN, "8 / 2 = 4. Then 4 + Zoe = 17.") == ["Zoe"]
+
+
+def test_numbers_from_nowhere_are_fine_where_not_all_work_is_shown() -> None:
+    assert doubted("gsm8k", "He walks 2 hours.", "2 * 60 = 120") == []
+    assert doubted("chain", "Start with 2.", "2 * 60 = 120") == ["60"]
+
+
+def test_an_unknown_that_the_text_speaks_of_is_no_garbage() -> None:
+    assert doubted("math500", "Solve for x1 + x2", "x1 + 2 = 5, so x1 = 3. And x2 = 1.") == []
+
+
+def test_a_countdown_that_misses_is_doubted_as_a_whole() -> None:
+    text = "14 + 13 = 27. 27 - 3 = 24. <answer>14 + 13 - 3</answer>"
+    assert doubted("countdown", GAME, text) == [text]
+    assert doubted("countdown", GAME, "14 + 13 = 28. <answer>14 + 13 + 3</answer>") == [
+        "14 + 13 = 28"
+    ]
+    assert doubted("countdown", GAME, "") == []
+
+
+def test_cells_that_stand_twice_or_change_a_clue() -> None:
+    grid = "<answer>1234341221434322</answer>"  # the last cell should be 1
+    spans = for_task("sudoku", "plus").score(BLANKS, grid).spans
+    assert [start - len("<answer>") for start, _ in spans] == [7, 14, 15]
+    other = "The grid: <answer>2134341221434321</answer>"
+    assert doubted("sudoku", BLANKS, other)[0] == "2"  # a clue
+
+
+def test_a_clue_is_right_and_its_double_is_not() -> None:
+    spans = for_task("sudoku", "plus").score(BLANKS, "<answer>1134341221434321</answer>").spans
+    assert [start - len("<answer>") for start, _ in spans] == [1, 9]
+
+
+def test_cells_with_anything_between_them() -> None:
+    rows = "<answer>\n1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 2\n</answer>"
+    spans = for_task("sudoku", "plus").score(BLANKS, rows).spans
+    assert all(rows[start:end] == "2" for start, end in spans)
+    assert len(spans) == 3
+
+
+def test_a_grid_of_the_wrong_size_is_doubted_as_a_whole() -> None:
+    assert doubted("sudoku", BLANKS, "<answer>123434</answer>") == ["123434"]
+    assert doubted("sudoku", BLANKS, "no grid") == []
+
+
+@given(
+    task=st.sampled_from(sorted((*PLUS, *PLUS_RULES))),
+    text=st.text("0123456789+-*/= .\n<>answerZoe\\boxed{}", max_size=120),
+)
+def test_doubts_lie_in_the_text_and_in_order(task: str, text: str) -> None:
+    for prompt in (CHAIN, GAME, BLANKS, ""):
+        spans = list(for_task(task, "plus").score(prompt, text).spans)
+        assert all(0 <= start < end <= len(text) for start, end in spans)
+        assert spans == sorted(set(spans))
+
+
+FILE = Path(os.environ.get("S3DLM_DATA", "")) / "llada8b_outputs.jsonl"
+
+
+@pytest.mark.skipif(not os.environ.get("S3DLM_DATA"), reason="S3DLM_DATA names no folder")
+def test_real_outputs_that_are_wrong_are_doubted_more_often() -> None:
+    with FILE.open(encoding="utf-8") as lines:
+        rows = [row for row in map(json.loads, lines) if row["task"] == "gsm8k"][::3]
+    doubts: dict[bool, list[bool]] = {True: [], False: []}
+    for row in rows:
+        right = grade("number", row["output"], row["gold"], "fixed", row["question"])
+        doubts[bool(right)].append(bool(doubted("gsm8k", row["question"], row["output"])))
+    share = {right: sum(them) / len(them) for right, them in doubts.items()}
+    assert share[True] < 0.05 < 0.1 < share[False]
