@@ -85,8 +85,8 @@ class Killer(Silent):
 def test_two_workers_give_the_local_records_even_if_one_is_killed(ray: Any, tmp_path: Path) -> None:
     from s3dlm.evaluation.distributed import RayRunner
 
-    task = write_task(tmp_path, problems=24)
-    plan = small_plan(task, seeds=(0,))
+    task = write_task(tmp_path, problems=12)
+    plan = small_plan(task, ("best_of_k", "s3"), seeds=(0,))
     local = evaluate(small_model(), plan, tmp_path / "local", batch_size=8)
     said: list[str] = []
     with RayRunner(small_model, workers=2, say=said.append) as cluster:

@@ -91,13 +91,13 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     """A damaged line is refused; damage to the last line feed makes that line an incomplete one."""
     with Store(tmp_path) as store:
         store.append(record("a"), RUN)
         store.append(record("b"), RUN)
     whole = (tmp_path / FILE).read_bytes()
-    for bit in range(8 * (len(whole) - 1)):
+    for bit in range(0, 8 * (len(whole) - 1), 5):  # each place in a byte, in all kinds of bytes
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         (tmp_path / FILE).write_bytes(flipped)

@@ -23,7 +23,7 @@ from tests.laws.toy import LENGTH, LETTERS, MASK, read, reward
 
 TEXTS = list(itertools.product(range(LETTERS), repeat=LENGTH))
 JOINT = np.random.default_rng(5).dirichlet(np.full(len(TEXTS), 0.5))
-PARTICLES = 20_000
+PARTICLES = 8_000
 
 
 class ConsistentDenoiser:

@@ -27,6 +27,7 @@ VALUES: dict[str, list[object]] = {
     "budget": [9, 3],  # one answer takes six passes here
     "rounds": [0, 3],
     "hidden": [0.1],
+    "fresh": [1.0],
     "temperature": [3.0],
     "gen_length": [30],
     "steps": [12],

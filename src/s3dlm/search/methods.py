@@ -100,6 +100,12 @@ class Method:
         low=0,
         high=1,
     )
+    fresh: float = setting(
+        0.0,
+        "the share of a later round's particles that begin on an empty canvas all the same, on average",
+        low=0,
+        high=1,
+    )
     keep: str = setting(
         "replace",
         "which texts the next round begins with: those that moved, by Metropolis' rule, or drawn "
@@ -220,6 +226,7 @@ class Method:
             "rounds": again if fresh and self.population == "one" else "",
             "hiding": none,
             "hidden": none or fresh or self._ignores_hidden(),
+            "fresh": none or fresh,
             "keep": none or fresh,
         }
 
@@ -413,12 +420,16 @@ for _name, _method in {
         resampling="top",
         pruned=True,
     ),
+    # It can branch, tilt and resample as s3 does; on validation problems it was better without
+    # (docs/frontier.md), so by default every particle has one child and all weigh the same.
     "best": Method(
-        summary="s3 with steps full of different children, several look-aheads per forward pass, the "
-        "plus verifier, a second round where it doubts a text, and the best text seen",
+        summary="different samples, several look-aheads per forward pass, the plus verifier, a second "
+        "round that denoises again what it doubts or begins afresh, and the best text seen",
         source="ours",
         branches=True,
+        branching=1,
         weight="tilt",
+        lam=0.0,
         resampling="ssp",
         child_sampling="filled",
         look_aheads=16,
@@ -426,7 +437,7 @@ for _name, _method in {
         verifier="plus",
         rounds=1,
         hiding="earlier",
-        keep="resample",
+        fresh=0.25,
     ),
 }.items():
     register_method(_name, _method)

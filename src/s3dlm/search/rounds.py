@@ -119,9 +119,14 @@ def _round(
         spans = [population.scores.spans[one] for one in origin.tolist()]
         always = method.budget is not None  # what is left of it has to be spent on something
         start = hide(process, canvas, spans, method.hiding, method.hidden, rng, always=always)
+        seats_before = seat[origin]
+        if method.fresh:
+            empty = rng.random(method.size) < method.fresh
+            start.tokens[empty], start.logp[empty] = process.start().tokens, 0.0
+            seats_before[empty] = -1
         same_size = replace(method, population="particles", particles=method.size, pruned=False)
         running = search(process.resumed(start), scorer, same_size, rng, limit, start=start)
-        again = yield from _from_seats(running, seat[origin])
+        again = yield from _from_seats(running, seats_before)
         kept = origin
         if again.stopped != SATISFIED:
             kept = yield from _kept(population, again, origin, method, scorer, rng)

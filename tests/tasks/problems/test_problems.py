@@ -78,11 +78,11 @@ def asked(problem: Problem) -> object:
 @pytest.mark.parametrize("task", GENERATORS)
 def test_nothing_that_is_asked_in_training_is_asked_in_another_split(task: str) -> None:
     """By what is asked, not by its wording: most arithmetic questions share their equations."""
-    trained = {asked(problem) for problem in islice(stream(task, "train", 7), 10_000)}
+    trained = {asked(problem) for problem in islice(stream(task, "train", 7), 4_000)}
     for split in ("validation", "test"):
         held = {asked(problem) for problem in problems(task, split, 500)}
         assert not trained & held
-    assert len(trained) > 2_000
+    assert len(trained) > 1_000
 
 
 @pytest.mark.parametrize("task", GENERATORS)
@@ -91,12 +91,12 @@ def test_what_is_asked_alone_decides_the_split(task: str) -> None:
     splits: dict[object, set[str]] = {}
     worded: dict[object, set[str]] = {}
     rng = random.Random(1)
-    for _ in range(20_000):
+    for _ in range(6_000):
         problem = GENERATORS[task](rng)
         splits.setdefault(asked(problem), set()).add(problem.split)
         worded.setdefault(asked(problem), set()).add(problem.question)
     assert all(len(found) == 1 for found in splits.values())
-    assert sum(len(found) > 1 for found in worded.values()) > 5
+    assert sum(len(found) > 1 for found in worded.values()) > 2
 
 
 def test_the_split_of_a_key_never_changes() -> None:
@@ -113,11 +113,12 @@ def test_every_task_has_enough_test_problems() -> None:
         assert len(problems(task, "test", 500)) == 500
 
 
-def test_unknown_names_and_exhausted_pools_are_errors() -> None:
+def test_unknown_names_and_exhausted_pools_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="task='soduku' is unknown"):
         problems("soduku", "test", 1)
     with pytest.raises(SettingsError, match="split='tests' is unknown"):
         problems("sudoku", "tests", 1)
+    monkeypatch.setattr("s3dlm.tasks.problems._PATIENCE", 20)
     with pytest.raises(SettingsError, match="ask for fewer"):
         problems("countdown", "test", 100_000)
 

@@ -1,8 +1,8 @@
 """What the frontier compares: a row per curve, each with the settings of its points.
 
-Everybody has the same adaptive reveal. The controls are `best` without the search inside: every particle
-has one child and none is resampled, but verifier, look-aheads, different samples, stopping and ending are
-there; `moves` alone also denoises doubtful parts again. A leave-one-out row is `best` without one piece.
+Everybody has the same adaptive reveal. The controls are `best` with its rounds begun in another way: all
+afresh (`restarts`, `verified_best_of_k`), none of them (`moves`), or with the search of s3 inside
+(`with_search`); all else is the same. A leave-one-out row is `best` without one piece.
 Temperature and λ of a row are tuned unless the row fixes them or leaves one piece out.
 """
 
@@ -18,7 +18,7 @@ Kind = Literal["ours", "control", "other", "leave-one-out"]
 Given = Mapping[str, Any]
 
 OURS = "best"
-CONTROLS = ("restarts", "verified_best_of_k", "moves", "lambda_0")  # compared with at equal NFE
+CONTROLS = ("restarts", "verified_best_of_k", "moves", "with_search")  # compared with at equal NFE
 REVEAL: Given = {"reveal": "threshold"}
 
 
@@ -56,12 +56,12 @@ BUDGETED = _over("budget", BUDGETS)
 COUNTS = (2, 4, 8, 16, 32)
 TRAJECTORIES = _over("particles", COUNTS, branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
-ON: Given = {**REVEAL, "rounds": 0}  # until the verifier is satisfied or all is spent
-NO_SEARCH: Given = {**ON, "branching": 1, "lam": 0.0}
+# Until the verifier is satisfied or all is spent; λ = 0 belongs to `best` and is not tuned.
+ON: Given = {**REVEAL, "rounds": 0, "lam": 0.0}
 
 
 def _control(name: str, what: str, problems: int | None = None, **more: Any) -> Entry:
-    return Entry(name, "control", OURS, BUDGETED, {**NO_SEARCH, **more}, what, problems)
+    return Entry(name, "control", OURS, BUDGETED, {**ON, **more}, what, problems)
 
 
 def _other(
@@ -89,14 +89,15 @@ _ENTRIES = (
         rounds=1,
         hiding="all",
     ),
-    _control(
-        "moves",
-        "rounds of four re-masked texts without a search inside, the best by score",
-        problems=150,
-        keep="replace",
-    ),
+    _control("moves", "`best` without fresh starts", problems=150, fresh=0.0),
     Entry(
-        "lambda_0", "control", OURS, BUDGETED, {**ON, "lam": 0.0}, "`best` with λ = 0", problems=150
+        "with_search",
+        "control",
+        OURS,
+        BUDGETED,
+        {**REVEAL, "rounds": 0, "branching": 2, "keep": "resample"},
+        "`best` that also branches, tilts and resamples in every round",
+        problems=150,
     ),
     _without("adaptive reveal", reveal="schedule"),
     _without("plus verifier", verifier="paper"),
@@ -104,7 +105,6 @@ _ENTRIES = (
     _without("differing children", child_sampling="independent"),
     _without("best-seen ending", selection="verified"),
     _without("stopping", stop_when="never"),
-    _without("moves", hiding="all"),
     Entry(
         "plain",
         "other",
