@@ -64,7 +64,7 @@ def test_a_verifier_by_name_is_a_setting() -> None:
 def test_keywords_override_what_the_model_recommends() -> None:
     model = s3dlm.load("tiny")
     settings = s3dlm.Settings.for_model(model, "best", particles=8)
-    assert (settings.method.particles, settings.method.branching) == (8, 2)
+    assert (settings.method.particles, settings.method.look_aheads) == (8, 16)
     assert settings.gen_length == 64
     assert s3dlm.Settings.for_model(model, "baseline").method.settings() == {"budget": None}
 

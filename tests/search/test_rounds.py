@@ -34,7 +34,7 @@ class Wants:
     satisfied_at: float | None = 0.9
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        at = text.find("=")
+        at = -1 if self.words in text else text.find("=")
         return Score(1.0 if self.words in text else 0.3, spans=((at, at + 2),) if at >= 0 else ())
 
 
@@ -77,6 +77,20 @@ def test_a_satisfied_verifier_ends_the_search_at_once(method: str) -> None:
     _, never, _ = run(small(method, budget=400, stop_when="never"), Wants("24"))
     assert never.stopped == "budget"
     assert never.nfe > result.nfe
+
+
+@dataclass(frozen=True)
+class Doubts(Wants):
+    """Likes the text, and yet doubts its first character."""
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return replace(super().score(prompt, text, confidence), spans=((0, 1),))
+
+
+def test_a_text_that_is_doubted_does_not_satisfy() -> None:
+    _, result, _ = run(small("best", budget=60, rounds=0), Doubts("24"))
+    assert result.stopped == "budget"
+    assert "24" in result.text
 
 
 def test_a_greedy_answer_that_satisfies_is_all_that_is_paid_for() -> None:

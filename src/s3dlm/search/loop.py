@@ -72,9 +72,10 @@ def search(
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
         clean, scores = yield from _look(process, scorer, children, prediction, now)
         log_weight, lineage = _weigh(method, children, scores, now)
-        enough = scorer.is_enough(scores.total)
-        if enough:
-            kept = _reveal_best(children, clean, scores)
+        satisfied = scorer.satisfied(scores)
+        if enough := bool(satisfied.any()):
+            best = int(np.where(satisfied, scores.total, -1).argmax())
+            kept = _reveal(children, clean, best)
         else:
             kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
         yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
@@ -108,14 +109,14 @@ def _look(
     more = process.sampled_look_aheads(children.canvas, prediction, clean)
     every = CleanText.joined([clean, *more]) if more else clean
     scores = yield from scorer.ask(every, str(now))
-    best = scores.total.reshape(-1, len(children)).argmax(axis=0)  # the usual one if it is as good
+    rank = scores.total + scorer.satisfied(scores)
+    best = rank.reshape(-1, len(children)).argmax(axis=0)  # the usual one if it is as good
     index = best * len(children) + np.arange(len(children))
     return every.take(index), scores.take(index)
 
 
-def _reveal_best(children: Children, clean: CleanText, scores: Scores) -> Kept:
-    """The best child alone survives, and its look-ahead is its text."""
-    best = int(np.nanargmax(scores.total))
+def _reveal(children: Children, clean: CleanText, best: int) -> Kept:
+    """This child alone survives, and its look-ahead is its text."""
     children.canvas.tokens[best], children.canvas.logp[best] = clean.tokens[best], clean.logp[best]
     return Kept(np.array([best]), np.zeros(1), resampled=False)
 

@@ -77,7 +77,7 @@ def _judged(population: Outcome, scorer: Scorer, method: Method) -> Generator[An
         scores = yield from scorer.ask(population.clean, "a move")
         particles = replace(population.particles, score=scores.total)
         population = replace(population, scores=scores, particles=particles)
-    if scorer.is_enough(population.scores.total):
+    if scorer.satisfied(population.scores).any():
         return replace(population, stopped=SATISFIED)
     return population
 
@@ -182,7 +182,7 @@ def _numbered(running: Generator[Any, Any, Any], number: int) -> Generator[Any, 
 
 
 def _ended(population: Outcome, scorer: Scorer, method: Method) -> Outcome:
-    if scorer.is_enough(population.scores.total):
+    if scorer.satisfied(population.scores).any():
         return replace(population, stopped=SATISFIED)
     if population.stopped == FINISHED and method.budget is not None and _most_rounds(method):
         return replace(population, stopped=SPENT)

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from s3dlm.errors import VerifierError
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
@@ -77,9 +78,14 @@ class Scorer:
             self.texts[key] = self.process.read(tokens)
         return self.texts[key]
 
-    def is_enough(self, total: Floats) -> bool:
-        """Whether one of these scores ends the search."""
-        return self.enough is not None and bool((total >= self.enough).any())
+    def satisfied(self, scores: Scores) -> NDArray[np.bool_]:
+        """Which of these texts end the search: the score is enough, and nothing is in doubt."""
+        if self.enough is None:
+            return np.zeros(scores.total.size, dtype=np.bool_)
+        enough: NDArray[np.bool_] = scores.total >= self.enough
+        for row in np.flatnonzero(enough).tolist():
+            enough[row] = not len(scores.spans[row])
+        return enough
 
     def __call__(self, clean: CleanText, where: str) -> Scores:
         """Scores of clean texts; `where` names the moment in an error."""

@@ -36,7 +36,7 @@ class Verifier(Protocol):
     """Judges a text written for a prompt; `confidence` is the model's own, where it has one.
 
     A verifier that has a number `satisfied_at` ends a search with a budget at the first text whose
-    total reaches it.
+    total reaches it and in which it doubts nothing.
     """
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:

@@ -29,6 +29,10 @@ _GLUED_NUMERAL = re.compile(
     r"[-+*/×÷−=][^\S\n]?([A-Za-z]{1,30}[0-9]{1,12})\b"
     r"|\b([A-Za-z]{1,30}[0-9]{1,12})[^\S\n]?[-+*/×÷−=]"
 )
+# "9 Step 6 = 15": a word in the place of a sign.
+_WORD_SIGN = re.compile(
+    r"[0-9][^\S\n]?(?!of\b)((?:[A-Za-z]{2,30} )?[A-Za-z]{2,30})[^\S\n]?[0-9]{1,12}[^\S\n]?=[^\S\n]?[0-9]"
+)
 _NUMERAL_OR_WORD = re.compile(rf"[0-9][0-9.,]*+|\b(?:{'|'.join(SPOKEN)})\b", re.IGNORECASE)
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
 _COMMON = frozenset(
@@ -109,18 +113,19 @@ def _garbled(text: str, reading: Reading) -> int:
 
 def _unexplained(word: str, lower: str, lower_prompt: str) -> bool:
     """Whether a word in the place of a number is neither a sign nor named anywhere else."""
-    if word in SPOKEN_SIGNS:
+    if word in SPOKEN_SIGNS or word.split()[0] in SPOKEN_SIGNS:
         return False
     glued = _GLUED.search(word) is not None
     return glued or (lower.count(word.lower()) == 1 and word.lower() not in lower_prompt)
 
 
 def garbled_spans(prompt: str, text: str) -> list[tuple[int, int]]:
-    """Where a word that nothing else in sight explains stands for a number, or is glued to one."""
+    """Where a word that nothing else in sight explains stands for a number or a sign, or is glued to
+    a number."""
     lower, lower_prompt = text.lower(), prompt.lower()
     return [
         match.span(match.lastindex or 0)
-        for pattern in (_WORD_OPERAND, _GLUED_NUMERAL)
+        for pattern in (_WORD_OPERAND, _GLUED_NUMERAL, _WORD_SIGN)
         for match in pattern.finditer(text)
         if _unexplained(match[match.lastindex or 0], lower, lower_prompt)
     ]
