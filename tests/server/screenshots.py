@@ -18,7 +18,15 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 def take(
-    browser: Any, live: Live, name: str, scheme: str, *, against: str, back: int, height: int
+    browser: Any,
+    live: Live,
+    name: str,
+    scheme: str,
+    *,
+    method: str,
+    against: str,
+    back: int,
+    height: int,
 ) -> None:
     page = browser.new_page(
         viewport={"width": 1440, "height": height}, color_scheme=scheme, reduced_motion="reduce"
@@ -27,6 +35,7 @@ def take(
     page.goto(live.url)
     page.fill("#prompt", QUESTION)
     page.get_by_label("Task", exact=True).select_option("countdown")
+    page.get_by_label("Method", exact=True).select_option(method)
     page.get_by_label("Compare with", exact=True).select_option(against)
     page.get_by_role("button", name="Search").click()
     for index in range(2 if against else 1):
@@ -52,8 +61,17 @@ def main() -> None:
         sync_playwright() as play,
     ):
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        take(browser, live, "viewer-search", "dark", against="", back=6, height=1210)
-        take(browser, live, "viewer-compare", "light", against="best_of_k", back=0, height=1095)
+        take(browser, live, "viewer-search", "dark", method="s3", against="", back=6, height=1210)
+        take(
+            browser,
+            live,
+            "viewer-compare",
+            "light",
+            method="best",
+            against="best_of_k",
+            back=0,
+            height=1095,
+        )
         browser.close()
 
 

@@ -138,7 +138,7 @@ export function votes(run, domain) {
   const order = [...groups.entries()].sort((a, b) => (b[0] === answer) - (a[0] === answer) || b[1].length - a[1].length);
   return [
     el("ol", { class: "votes" }, ...order.map(([given, holders]) => group(given, holders, survivors.length, given === answer, domain))),
-    run.early ? el("p", { class: "soft" }, `The survivors agreed after ${run.steps.length} of ${run.planned} steps, so what was still masked was filled in at once.`) : null,
+    run.result.stopped === "satisfied" ? el("p", { class: "soft" }, `The verifier was satisfied after ${run.steps.length} ${run.steps.length === 1 ? "step" : "steps"}; what was still masked then was filled in at once.`) : null,
     groups.has(answer) ? null : el("p", { class: "soft" }, "The answer comes from a text seen on the way, not from a survivor."),
     el("blockquote", { class: "final" }, text || "(an empty text)"),
     graded(run),

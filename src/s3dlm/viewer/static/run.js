@@ -48,13 +48,9 @@ export class Run {
     return Math.max(this.steps[0]?.total ?? this.header?.settings.steps ?? 0, this.steps.length);
   }
 
-  // A search whose survivors agree may end before its last step: then there are no more.
+  // A search that is satisfied ends before its last step: then there are no more.
   get total() {
     return this.result && this.steps.length ? this.steps.length : this.planned;
-  }
-
-  get early() {
-    return Boolean(this.result) && this.steps.length < this.planned;
   }
 
   // Rows forwarded up to and with a step; the first look at the empty canvas is one.
