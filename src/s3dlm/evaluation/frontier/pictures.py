@@ -20,7 +20,7 @@ STRONG = {
     "restarts": ("#0072B2", "s", "--"),
     "verified_best_of_k": ("#009E73", "^", "--"),
     "moves": ("#56B4E9", "P", "--"),
-    "lambda_0": ("#CC79A7", "v", ":"),
+    "with_search": ("#CC79A7", "v", ":"),
     "greedy": ("#000000", "x", "-"),
     "plain": ("#7F7F7F", "+", "-"),
     "best_of_k": ("#8C564B", "d", "-."),

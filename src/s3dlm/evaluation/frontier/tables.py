@@ -144,7 +144,7 @@ def leave_one_out(frontier: Frontier) -> Grid:
     """What is lost without each piece, at the same budget and at the same NFE."""
     ours, tasks = frontier.curves.get(OURS), frontier.averaged
     others = frontier.of_kind("leave-one-out")
-    others += [frontier.curves["lambda_0"]] if "lambda_0" in frontier.curves else []
+    others += [frontier.curves[one] for one in ("moves", "with_search") if one in frontier.curves]
     rows = []
     for curve in others if ours else ():
         entry = frontier.entry(curve.name)
