@@ -420,7 +420,7 @@ for _name, _method in {
         resampling="top",
         pruned=True,
     ),
-    # It can branch, tilt and resample as s3 does; on validation problems it was better without
+    # It can branch, tilt and resample as s3 does; that showed no gain
     # (docs/frontier.md), so by default every particle has one child and all weigh the same.
     "best": Method(
         summary="different samples, several look-aheads per forward pass, the plus verifier, a second "
