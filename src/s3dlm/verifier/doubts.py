@@ -1,8 +1,9 @@
 """Which stretches of a text look wrong: where a search that re-masks begins.
 
-A doubt changes no score. One that is false costs a move; one that is missing leaves the search blind, so
-`plus` names all it can: equalities that do not hold, words in the place of numbers, numbers from
-nowhere where all work is shown, and for Countdown and Sudoku what breaks the puzzle's rules.
+A doubt changes no score, but a text that is doubted does not end a search. One that is false costs
+forward passes; one that is missing leaves the search blind, so `plus` names all it can: equalities
+that do not hold, words in the place of numbers, numbers from nowhere where all work is shown, and for
+Countdown and Sudoku what breaks the puzzle's rules.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def reasoning(prompt: str, text: str) -> list[Span]:
 def worked_steps(prompt: str, text: str) -> list[Span]:
     """The same, and operands that are no number of the question and no earlier result.
 
-    Only for tasks that show all their work: of the right GSM8K outputs of LLaDA-8B two in five use a
-    number that they worked out in their head.
+    Only for tasks that show all their work: of LLaDA-8B's GSM8K outputs half use a number from
+    nowhere, right and wrong ones alike.
     """
     known = set(question_numbers(prompt))
     found = reasoning(prompt, text)
@@ -95,8 +96,7 @@ def sudoku(prompt: str, text: str) -> list[Span]:
 
 
 def _places(text: str, cells: str) -> list[int]:
-    """Where each cell of the grid stands; the last run of as many digits, with anything but digits
-    between them."""
+    """Where each cell of the grid stands in the answer; anything but digits may stand between them."""
     start = max(text.rfind("<answer>"), 0)
     found = delimiters.find_tagged(text) or delimiters.find_boxed(text)
     start = text.find(found.content, found.start) if found else start
