@@ -20,13 +20,15 @@ from s3dlm.errors import SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.registry import load
 from s3dlm.models.row_cache import RowCache
+from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
 from s3dlm.search.methods import METHODS
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, only_used
 from s3dlm.trace import TraceEncoder
 from tests.fakes import ByteTokenizer
-from tests.models.test_families import BLOCKS, folder_of, reference
+from tests.models.checkpoints import write_folder
+from tests.models.test_families import BLOCKS, MOE_CASES, folder_of, reference
 
 MASK, LENGTH = 259, 40
 Logits = Callable[[list[int]], Tensor]  # of every position of a row
@@ -203,7 +205,8 @@ def test_greedy_is_fast_dllm_v2s_sampler(small: int, prompt: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "edit"), [("sdar", 0.08), ("sdar", 0.03), ("sdar, 16", 0.03), ("sdar, 16", 0.02)]
+    ("case", "edit"),
+    [("sdar", 0.08), ("sdar", 0.03), ("sdar, 16", 0.03), ("sdar, 16", 0.02), ("sdar_moe", 0.02)],
 )
 def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
     network, model = pair(case)
@@ -213,6 +216,30 @@ def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
         ids = ByteTokenizer().chat(question(prompt))
         expected, some = llada21(logits_of(network, block), ids, LENGTH, block, 0.05, edit)
         assert ours(model, prompt, edit_threshold=edit, **rule) == expected
+        replaced += some
+    assert replaced > 0
+
+
+def test_a_mixture_of_llada2_edits_as_its_sampler(tmp_path: Path) -> None:
+    """Its network's logits are proven in test_families; here they come from whole rows, uncached."""
+    tensors, config = MOE_CASES["llada2"]
+    config = config | {"max_position_embeddings": 128}
+    loaded = load(str(write_folder(tmp_path / "llada2", config, tensors(config))))
+    model = dataclasses.replace(loaded, tokenizer=ByteTokenizer(), end_ids=frozenset())
+    network, replaced = model.denoiser, 0
+    assert isinstance(network, Transformer)
+
+    @torch.inference_mode()
+    def logits(row: list[int]) -> Tensor:
+        values = network(torch.tensor([row]))[0].double()
+        values[:, network.config.mask_id] = -torch.inf
+        return values
+
+    for prompt in (15, 32):
+        ids = ByteTokenizer().chat(question(prompt))
+        expected, some = llada21(logits, ids, LENGTH, 8, 0.05, 0.02)
+        found = ours(model, prompt, edit_threshold=0.02, reveal="threshold", reveal_threshold=0.05)
+        assert found == expected
         replaced += some
     assert replaced > 0
 
