@@ -110,6 +110,7 @@ def test_the_prompt_may_come_from_standard_input(
             ["eval", "--task", "nowhere.csv:gsm8k", "--out", "x"],
             ["looks like a file", "FILE.jsonl"],
         ),
+        (["generate", " ", "--model", "nowhere"], ["is empty; give a question"]),
         (["infill", "x"], ["has no hole", "[[16]]"]),
         (["infill", "x [[2", "--model", "nowhere"], ["no closing ]]"]),
         (["infill", "x [[2]]", "--task", "countdown"], ["is empty; give a question"]),

@@ -191,7 +191,8 @@ def _looks_ahead(method: Method) -> bool:
     return scored or SELECTIONS[method.selection].from_steps
 
 
-def _prompt_ids(model: Model, job: Job) -> list[int]:
+def check_prompt(job: Job) -> None:
+    """Refuse what cannot be asked, of any model."""
     if not isinstance(job.question, str):
         raise PromptError(
             f"prompt={shown(job.question)} is not a text; give the question as a string "
@@ -203,11 +204,16 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
                 f"the prompt has {half.group()!r} at position {half.start()}, half of a character that "
                 "no tokenizer reads; decode the text with errors='replace'"
             )
-    if not job.question.strip():
-        if job.infill is not None and job.task is None and not job.earlier:
-            return []  # the text with holes is all there is
+    alone = job.infill is not None and job.task is None and not job.earlier
+    if not job.question.strip() and not alone:
         needed = f", which task={job.task!r} needs" if job.task is not None else ""
         raise PromptError(f"the prompt {job.question!r} is empty; give a question{needed}")
+
+
+def _prompt_ids(model: Model, job: Job) -> list[int]:
+    check_prompt(job)
+    if not job.question.strip():
+        return []  # the text with holes is all there is
     user, prefill = job.question, ""
     if job.task is not None:
         prompt = tasks.get(job.task).render(job.question, model.defaults.prompt_style)

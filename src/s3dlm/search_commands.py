@@ -86,7 +86,7 @@ def generate(
     """
     prompt = sys.stdin.read() if prompt == "-" else prompt
     loaded, settings = _loaded(
-        model, method, task, overrides, quiet=quiet, device=device, dtype=dtype,
+        prompt, model, method, task, overrides, quiet=quiet, device=device, dtype=dtype,
         trust_remote_code=trust_remote_code, compile=compiled, prefix_cache=prefix_cache,
         revision=revision, mask_id=mask_id,
     )  # fmt: skip
@@ -126,12 +126,9 @@ def infill(
 
     s3dlm infill "First, 10 - 1 =\[\[2]]. Then\[\[3]] 6 = 15. <answer>\[\[7-10]]</answer>" --prompt "Target: 15 Numbers: 10, 1, 6" --task countdown
     """
-    from s3dlm.holes import Template
-
     text = sys.stdin.read().removesuffix("\n") if text == "-" else text
-    Template.parse(text)  # before a long load
     loaded, settings = _loaded(
-        model, method, task, overrides, quiet=quiet, device=device, dtype=dtype,
+        prompt, model, method, task, overrides, infill=text, quiet=quiet, device=device, dtype=dtype,
         trust_remote_code=trust_remote_code, compile=compiled, prefix_cache=prefix_cache,
         revision=revision, mask_id=mask_id,
     )  # fmt: skip
@@ -141,16 +138,26 @@ def infill(
 
 
 def _loaded(
-    model: str, method: str, task: str | None, overrides: dict[str, Any], **how: Any
+    prompt: str,
+    model: str,
+    method: str,
+    task: str | None,
+    overrides: dict[str, Any],
+    infill: str | None = None,
+    **how: Any,
 ) -> tuple[Model, Settings]:
     """The model and the settings of a search; what can be checked is checked before a long load."""
-    from s3dlm import tasks
+    from s3dlm import jobs, tasks
+    from s3dlm.holes import Template
     from s3dlm.models.defaults import defaults_of
     from s3dlm.settings import Settings
 
     Settings.recommended(defaults_of(model), method, task, **overrides)
     if task is not None:
         tasks.require_file(tasks.get(task))
+    if infill is not None:
+        Template.parse(infill)
+    jobs.check_prompt(jobs.Job(prompt, task, infill=infill))
     loaded = load_model(model, **how)
     return loaded, Settings.for_model(loaded, method, task, **overrides)
 
