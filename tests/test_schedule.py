@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3dlm.schedule import POLICIES, Draw, choose, reveals
+from s3dlm.jobs import Job, prepare
+from s3dlm.schedule import POLICIES, Draw, Reveal, choose, reveals
+from tests.fakes import fake_model
 
 
 @given(st.data())
@@ -53,3 +57,24 @@ def test_policies_order_positions_as_they_say() -> None:
 def test_a_known_position_is_never_chosen() -> None:
     chosen = choose(np.array([[9.0, 1.0, 5.0]]), np.array([[False, True, False]]), 2)
     assert chosen.tolist() == [[False, True, False]]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_end_tokens_that_wait_are_revealed_last_by_every_policy(
+    policy: str, temperature: float
+) -> None:
+    end, rows = 9, 200
+    tokens = np.tile([end, 1, 1, 1], (rows, 1))
+    half = np.full(tokens.shape, 0.5)
+    draw, waits = Draw(tokens, np.log(half), half, half), tokens == end
+    process = dataclasses.replace(
+        prepare(fake_model(), Job("q")).process,
+        policy=policy,
+        position_temperature=temperature,
+        schedule=[Reveal(0, 4, 3)],
+    )
+    ranked, masked = draw.last(waits, 0.1 * half), np.ones(tokens.shape, dtype=np.bool_)
+    chosen = process._choose(ranked, waits, masked, 0, np.random.default_rng(0))
+    assert not chosen[:, 0].any()
+    assert chosen[:, 1:].all()

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import warnings
+from typing import Any
 
 import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.models.defaults import Defaults
-from s3dlm.search.methods import METHODS
+from s3dlm.search.methods import METHODS, Method
 from s3dlm.settings import Settings, TemperatureWarning
 
 
@@ -89,3 +90,48 @@ def test_a_change_drops_what_it_makes_useless() -> None:
         moved.replace(hiding="all", hidden=0.4)
     defaults = Defaults(settings={"*": {"hidden": 0.3}})
     assert Settings.recommended(defaults, "best", hiding="all").method.hiding == "all"
+
+
+def test_recommendations_that_count_only_together_are_kept() -> None:
+    recommended = Defaults(
+        settings={
+            "*": {"selection": "verified"},
+            "baseline": {"rounds": 2, "hiding": "random"},
+            "s3": {"budget": 64, "stop_when": "never"},
+        }
+    )
+    one = Settings.recommended(recommended, "baseline")
+    assert (one.method.rounds, one.method.hiding) == (2, "random")
+    assert Settings.recommended(recommended, "s3").method.stop_when == "never"
+
+
+def test_a_block_length_that_nobody_asked_for_is_not_taken_along() -> None:
+    assert Settings("hex").replace(method="s3").block_length == Settings("s3").block_length
+
+
+@pytest.mark.parametrize("make", [Settings("s3").replace, Settings])
+def test_a_reveal_rule_of_the_wrong_type_is_refused(make: Any) -> None:
+    with pytest.raises(SettingsError, match="reveal"):
+        make(reveal=["x"])
+
+
+def test_rows_that_cannot_run_are_refused() -> None:
+    with pytest.raises(SettingsError, match="weight='tilt' needs scores"):
+        Method(weight="tilt", scored="never")
+    with pytest.raises(SettingsError, match="scored='every step'"):
+        Method(weight="twist", scored="at the end")
+    with pytest.raises(SettingsError, match="population"):
+        Method(population="two")  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="foo"):
+        Settings.from_json({"method": "x", "row": {"foo": 1}})
+
+
+def test_a_method_that_resamples_says_why_it_cannot_stop() -> None:
+    with pytest.raises(SettingsError, match="which resamples; choose one of: ssp"):
+        Settings("fk_difference", resampling=None)
+
+
+def test_one_particle_that_branches_is_a_search() -> None:
+    with pytest.warns(TemperatureWarning):
+        Settings("s3", particles=1, branching=4, temperature=0.0)
+    assert METHODS["s3"].configure(particles=1).nfe_formula() == "1 + T·N·b"

@@ -73,6 +73,17 @@ class BlockDiffusion(MaskedDiffusion):
         (ends,) = np.nonzero(self._is_end(tokens) | (tokens == self.mask_id))
         return int(ends[0]) if ends.size else int(tokens.size)
 
+    def holds(self, tokens: Ints) -> bool:
+        """Whether the text is whole; a look-ahead ends with the open block."""
+        length = self.length(tokens)
+        return length == min(self.limit, tokens.size) or int(tokens[length]) != self.mask_id
+
+    def movable(self, tokens: Ints) -> NDArray[np.bool_]:
+        """Nothing beyond the length that was asked for, which is never read."""
+        result = MaskedDiffusion.movable(self, tokens)
+        result[:, self.limit :] = False
+        return result
+
     def _counted(self, tokens: Ints) -> NDArray[np.bool_]:
         counted = MaskedDiffusion._counted(self, tokens)
         counted[:, self.limit :] = False

@@ -85,7 +85,7 @@ def methods(as_json: AsJson = False) -> None:
     typer.echo()
     _table(
         ["method", "NFE at most", "description"],
-        [[name, row.most_nfe(), row.summary] for name, row in rows.items()],
+        [[name, row.nfe_formula(), row.summary] for name, row in rows.items()],
     )
 
 

@@ -1,4 +1,4 @@
-"""Masked diffusion as a process the search can drive: the only file that knows what a mask is.
+"""Masked diffusion as a process that the search can drive; the search knows of no mask.
 
 A canvas starts fully masked; every step samples the open block from the prediction, reveals the most
 eager positions and leaves the rest masked. The open block of a canvas is that of its first masked
@@ -9,11 +9,12 @@ rest is filled with that end token and the canvas is never forwarded again.
 
 A process may be given a text with holes. Then the known tokens stand on the canvas from the start, no
 step and no move changes them, and only what fills the holes counts as more or less likely. Such a
-text ends where it was given to end: the model is never asked for end tokens (jobs.py).
+text ends where it was given to end: the model is never asked for end tokens (infilling.py).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,7 @@ from s3dlm.schedule import (
     POLICIES,
     REVEAL_RULES,
     SCHEDULE,
+    WAITS,
     Blocks,
     Draw,
     Reveal,
@@ -137,12 +139,12 @@ class MaskedDiffusion:
             margin=None if predicted.margin is None else predicted.margin[row],
             entropy=None if predicted.entropy is None else predicted.entropy[row],
         )
-        ranked = sampled
+        ranked, waits = sampled, np.zeros(tokens.shape, dtype=np.bool_)
         if predicted.withheld is not None:
             waits = np.isin(sampled.tokens, self.sampling.withheld)
             ranked = sampled.last(waits, predicted.withheld[row])
         masked = self._masked(canvas.tokens, place, stop)
-        chosen = self._choose(ranked, self._may_be_revealed(masked, start), step, rng)
+        chosen = self._choose(ranked, waits, self._may_be_revealed(masked, start), step, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
@@ -154,18 +156,24 @@ class MaskedDiffusion:
         return masked
 
     def _choose(
-        self, sampled: Draw, masked: NDArray[np.bool_], step: int, rng: np.random.Generator
+        self,
+        sampled: Draw,
+        waits: NDArray[np.bool_],
+        masked: NDArray[np.bool_],
+        step: int,
+        rng: np.random.Generator,
     ) -> NDArray[np.bool_]:
-        """What a step reveals of the open blocks."""
+        """What a step reveals of the open blocks; what waits is revealed after all others."""
         if self.adaptive:
             rank = REVEAL_RULES[self.reveal].rank
             eagerness, counts = rank(sampled, masked, self.reveal_number)
             return choose(eagerness, masked, counts)
         eagerness, count = POLICIES[self.policy](sampled, rng), self.schedule[step].count
         if not self.position_temperature:
-            return choose(eagerness, masked, count)
+            return choose(np.where(waits, -WAITS, eagerness), masked, count)
         if self.policy == "low_confidence":
             eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
+        eagerness = np.where(waits, -WAITS, eagerness)
         return draw_positions(eagerness, masked, count, self.position_temperature, rng)
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
@@ -258,20 +266,29 @@ class MaskedDiffusion:
     def places(self, tokens: Ints, spans: Spans) -> NDArray[np.bool_]:
         found = np.zeros(tokens.size, dtype=np.bool_)
         if len(spans):
-            length = self.length(tokens)
-            ends = np.cumsum([len(self.decode([token])) for token in tokens[:length].tolist()])
+            ends = np.cumsum(self._widths(tokens[: self.length(tokens)].tolist()))
             for start, stop in spans:
                 first, last = np.searchsorted(ends, [start, max(stop - 1, start)], side="right")
                 found[first : min(last + 1, tokens.size)] = True
         return found
+
+    def _widths(self, ids: list[int]) -> list[int]:
+        """Characters that each token adds to the text. A token by itself may read otherwise, as a part
+        of a character or a piece of a word; then the text is read token by token, which is slow."""
+        pieces = [self.decode([token]) for token in ids]
+        if "".join(pieces) == self.decode(ids):
+            return [len(piece) for piece in pieces]
+        ends = [len(self.decode(ids[:stop])) for stop in range(len(ids) + 1)]
+        return [max(0, end - start) for start, end in itertools.pairwise(ends)]
 
     def hide(self, canvas: Canvas, hidden: NDArray[np.bool_]) -> Canvas:
         tokens = np.where(hidden, self.mask_id, canvas.tokens)
         return Canvas(tokens, np.where(hidden, 0.0, canvas.logp))
 
     def resumed(self, canvas: Canvas) -> MaskedDiffusion:
+        """The whole canvas is one block: what is hidden may be anywhere in it."""
         most = int((canvas.tokens == self.mask_id).sum(axis=1).max())
-        pace, length = self.schedule[0].count, canvas.tokens.shape[1]
+        pace, length = max(one.count for one in self.schedule), canvas.tokens.shape[1]
         steps = max(1, -(-most // pace))
         return replace(self, schedule=[Reveal(0, length, pace)] * steps, block=length)
 

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.models.packing import Rows
-from s3dlm.schedule import Reveal
+from s3dlm.schedule import MOST_EDITS, Reveal
 from s3dlm.search.particles import Canvas, CleanText, Ints, Prediction
-
-MOST_ROUNDS = 16  # of editing, after a block is full
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +30,13 @@ class EditingDiffusion(BlockDiffusion):
 
     def scheduled(self, length: int) -> EditingDiffusion:
         process = BlockDiffusion.scheduled(self, length)
-        more = [Reveal(0, length, 1)] * (MOST_ROUNDS * len(self.blocks.all(length)))
+        more = [Reveal(0, length, 1)] * (MOST_EDITS * len(self.blocks.all(length)))
         return replace(self, schedule=process.schedule + more)
 
     def resumed(self, canvas: Canvas) -> EditingDiffusion:
         process = BlockDiffusion.resumed(self, canvas)
         length = canvas.tokens.shape[1]
-        more = process.schedule[:1] * (MOST_ROUNDS * len(self.blocks.all(length)))
+        more = process.schedule[:1] * (MOST_EDITS * len(self.blocks.all(length)))
         return replace(self, schedule=process.schedule + more)
 
     def is_open(self, tokens: Ints) -> NDArray[np.bool_]:
@@ -86,7 +84,7 @@ class EditingDiffusion(BlockDiffusion):
         for row, changes in enumerate(edits):
             before = canvas.tokens[row].tobytes()
             rounds = self.rounds.get(before, 0)
-            if full[row] and changes.any() and rounds < MOST_ROUNDS:
+            if full[row] and changes.any() and rounds < MOST_EDITS:
                 # Nothing is revealed from a prediction whose past has just changed.
                 grown.tokens[row], grown.logp[row] = canvas.tokens[row], canvas.logp[row]
                 self._apply(grown, row, changes, prediction)

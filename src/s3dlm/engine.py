@@ -320,7 +320,13 @@ def _resolve(
     name, judge = (verifier, None) if isinstance(verifier, str) else (None, verifier)
     if settings is None:
         named = {} if name is None else {"verifier": name}  # a name is a setting of the method
-        return model, Settings.for_model(model, method or "s3", task, **overrides, **named), judge
+        return (
+            model,
+            Settings.for_model(
+                model, "s3" if method is None else method, task, **overrides, **named
+            ),
+            judge,
+        )
     if not isinstance(settings, Settings):
         raise SettingsError(
             f"settings={shown(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "

@@ -24,8 +24,8 @@ def finish(one: Running, outcome: Outcome) -> Result:
     # A text that satisfied the verifier is the answer, even if none can be read from it.
     everywhere = one.selection.from_all_seen and outcome.stopped != SATISFIED
     seen = _all_seen(one) if everywhere else []
-    votes = _votes_of_steps(one) if one.selection.from_steps else [*survivors, *seen]
-    chosen = one.selection.choose(votes)
+    votes = _votes_of_steps(one) if one.selection.from_steps else []
+    chosen = one.selection.choose(votes or [*survivors, *seen])
     p_correct = _p_correct(one, chosen, survivors)
     token_ids, token_logprobs = _tokens(one, outcome, survivors, chosen)
     seconds = time.perf_counter() - one.started
@@ -120,9 +120,11 @@ def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:
 
 def _all_seen(one: Running) -> list[Survivor]:
     """Every complete text that was scored on the way, as if it had survived."""
+    looks = one.scorer.looks
     return [
         _passing(one, text, confidence, score=score.total, parts=score.parts)
         for text, (score, confidence) in one.scorer.best().items()
+        if text not in looks or any(trial.holds(looks[text].tokens[0]) for trial in one.trials)
     ]
 
 

@@ -19,6 +19,7 @@ from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.diffusion import MaskedDiffusion
 from s3dlm.editing import EditingDiffusion
 from s3dlm.errors import PromptError, SettingsError, shown
+from s3dlm.holes import REMEDY as HOLES
 from s3dlm.infilling import check_support, infilling
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.calibrations import Fit
@@ -198,7 +199,9 @@ def check_prompt(job: Job) -> None:
             f"prompt={shown(job.question)} is not a text; give the question as a string "
             "(for a conversation, use the server or `Job(…, earlier=…)`)"
         )
-    for text in (job.question, job.infill or ""):
+    if job.infill is not None and not isinstance(job.infill, str):
+        raise PromptError(f"infill={shown(job.infill)} is not a text; {HOLES}")
+    for text in (job.question, *(turn.text for turn in job.earlier), job.infill or ""):
         if half := HALF_A_CHARACTER.search(text):
             raise PromptError(
                 f"the prompt has {half.group()!r} at position {half.start()}, half of a character that "
@@ -257,5 +260,5 @@ def _verifier(job: Job, fit: Fit | None) -> Verifier:
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:
-    digest = hashlib.sha256(str(sample_id).encode()).digest()
+    digest = hashlib.sha256(str(sample_id).encode(errors="surrogatepass")).digest()
     return np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])

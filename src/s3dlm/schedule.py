@@ -155,6 +155,7 @@ def block_lengths(gen_length: int, steps: int) -> list[int]:
     return fitting or [gen_length]
 
 
+MOST_EDITS = 16  # rounds of editing, after a block is full
 WAITS = 1e30  # less eager than anything else, and still a number
 
 
@@ -163,7 +164,7 @@ class Draw:
     """Sampled tokens of the open block and what a policy may judge them by; all (children, block)."""
 
     tokens: NDArray[np.int64]
-    logp: Floats  # log-probability of the sampled token, untempered
+    logp: Floats  # log-probability of the sampled token, plain or as sampled
     margin: Floats | None = None  # probability of the best token minus the second best
     entropy: Floats | None = None  # of the whole distribution, in nats
 

@@ -7,6 +7,7 @@ recommends. A setting that the method would ignore is refused.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -16,8 +17,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.declare import Declaration, declared, setting
-from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.schedule import COUNTS, POLICIES, REVEAL_RULES, REVEALS, SCHEDULE, block_lengths
+from s3dlm.errors import SettingsError, shown, unknown_name
+from s3dlm.schedule import (
+    COUNTS,
+    MOST_EDITS,
+    POLICIES,
+    REVEAL_RULES,
+    REVEALS,
+    SCHEDULE,
+    block_lengths,
+)
 from s3dlm.search.methods import METHODS, Method, find_method, method_settings
 
 if TYPE_CHECKING:
@@ -112,7 +121,7 @@ class Settings:
         for name, one in _decoding().items():
             object.__setattr__(self, name, one.check(given.get(name, one.default)))
         self._check_decoding(given)
-        if self.temperature == 0 and self.method.size > 1:
+        if self.temperature == 0 and self.method.size * self.method.children > 1:
             warnings.warn(
                 f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
                 "so the search changes nothing; set a temperature above 0 or method='baseline'",
@@ -158,7 +167,11 @@ class Settings:
         row = find_method(method)
         # A recommendation for all methods leaves out what this one has no use for.
         usual = {**defaults.for_method(row.name, task)}
-        usual = only_used(_changed(row, overrides), usual, reveal=overrides.get("reveal"))
+        changed = row
+        for name, value in usual.items():  # some count only beside others
+            with contextlib.suppress(SettingsError):
+                changed = _changed(changed, {name: value})
+        usual = only_used(_changed(changed, overrides), usual, reveal=overrides.get("reveal"))
         return cls(row, **{**usual, **overrides})
 
     def to_json(self) -> dict[str, Any]:
@@ -177,6 +190,11 @@ class Settings:
         given = dict(data)
         method, row = given.pop("method", "s3"), given.pop("row", None)
         if row is not None:  # a method that is not registered here is described in full
+            if not isinstance(row, Mapping):
+                raise SettingsError(f"row={shown(row)} is not allowed; give a dictionary")
+            for name in row:
+                if name not in _ROW:
+                    raise SettingsError(unknown_name("row", name, _ROW))
             own = {name: given.pop(name) for name in method_settings() if name in given}
             method = Method(name=method, **row, **own)
         return cls(method, **given)
@@ -193,7 +211,8 @@ class Settings:
     def replace_method(self, method: Method) -> Settings:
         """A copy that runs another method, or the same with other settings, and decodes alike."""
         decoding = {name: getattr(self, name) for name in _decoding()}
-        return Settings(method, **only_used(method, decoding))
+        own = only_used(self.method, decoding)  # the others hold nothing that anybody asked for
+        return Settings(method, **only_used(method, own))
 
     def hash(self) -> str:
         """Twelve hex digits that are equal for equal settings, on every machine."""
@@ -209,16 +228,31 @@ class Settings:
 
     @property
     def most_nfe(self) -> int:
-        """The most forward passes that a run can take."""
+        """The most forward passes that a run can take with a model that has no blocks of its own."""
+        return self.most_nfe_in_blocks(None)
+
+    def most_nfe_in_blocks(self, block: int | None) -> int:
+        """The most forward passes that a run can take with a model of such blocks, if it has any."""
         method, starts = self.method, 1
         if method.ensemble == "block_lengths":
             starts = min(method.size, len(block_lengths(self.gen_length, self.steps)))
-        once = starts + self.steps * method.size * method.children
+        once = starts + self._most_steps(block) * method.size * method.children
         passes = 2 if self.guidance else 1
         most = passes * (method.rounds + 1) * method.sweeps * once
         if method.budget is None:
             return most
         return method.budget if method.has_rounds else min(method.budget, most)
+
+    def _most_steps(self, block: int | None) -> int:
+        """A block-causal model fills its first and its last block whole, may reveal the first token
+        of a block by itself, and may edit what it has filled."""
+        if block is None:
+            return self.steps
+        length, size = self.gen_length + block - 1, min(self.block_length, block)
+        pace = max(1, min(size, self.steps * size // self.gen_length))
+        blocks = -(-length // block) + 1
+        edits = 0 if self.edit_threshold is None else MOST_EDITS * blocks
+        return min(length, (-(-length // size) + 1) * pace) + blocks + edits
 
     def __repr__(self) -> str:
         usual = {name: one.default for name, one in _decoding().items()}
@@ -256,6 +290,8 @@ def only_used(
 ) -> dict[str, Any]:
     """Those of the settings that change something in the method, under the given reveal rule or the
     one among them; where neither names one, those that do under some rule."""
+    if reveal is not None:
+        reveal = _decoding()["reveal"].check(reveal)
     unused = {**method.unused(), **_unused_decoding(method, reveal or settings.get("reveal"))}
     return {name: value for name, value in settings.items() if name not in unused}
 

@@ -26,7 +26,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, only_used
 from s3dlm.trace import TraceEncoder
-from tests.fakes import ByteTokenizer
+from tests.fakes import ByteTokenizer, FakeDenoiser, fake_model
 from tests.models.checkpoints import write_folder
 from tests.models.test_families import BLOCKS, MOE_CASES, folder_of, reference
 
@@ -397,3 +397,43 @@ def test_an_answer_never_exceeds_the_context_or_the_length_asked_for() -> None:
     context = model.denoiser.context
     long = ("What is it? " * 99)[: context - 6]
     assert s3dlm.generate(model, long, settings=settings).survivors[0].tokens == 5
+
+
+def test_a_text_that_is_not_whole_is_never_the_answer() -> None:
+    """A look-ahead ends with the open block; `best` chooses among all that it saw."""
+    text = "The quick brown fox jumps over the lazy dog, runs home and sleeps for a week."
+
+    class SureOfTheBeginning(FakeDenoiser):
+        causal_block = 16
+
+        def _fill(self, row: Any, logits: Any) -> None:
+            super()._fill(row, logits)
+            start = int(np.argmax(row == ord("\n"))) + 1
+            logits[start : start + 32] *= 3.0
+
+    fake = fake_model()
+    model = dataclasses.replace(fake, denoiser=SureOfTheBeginning([text], noise=3.0, push=6.0))
+    for method in ("best", "temporal_vote"):
+        settings = Settings(method, gen_length=80, steps=40, block_length=16, temperature=0.7)
+        assert len(s3dlm.generate(model, "q", settings=settings).text) >= 70
+
+
+def test_the_most_forward_passes_count_whole_blocks_and_edits() -> None:
+    class NeverContent(FakeDenoiser):
+        """Always sure of another token than the one that stands there."""
+
+        causal_block = 8
+
+        def _fill(self, row: Any, logits: Any) -> None:
+            logits[:] = 0
+            logits[np.arange(row.size), np.where(row != 97, 97, 98)] = 30
+
+    model = dataclasses.replace(fake_model(), denoiser=NeverContent(["x"]))
+    settings = Settings(
+        "baseline", gen_length=16, block_length=8, reveal="threshold", edit_threshold=0.9
+    )
+    result = s3dlm.generate(model, "question", settings=settings)
+    assert settings.most_nfe < result.nfe <= settings.most_nfe_in_blocks(8)
+    plain = Settings("baseline", gen_length=8, block_length=8, steps=8)
+    result = s3dlm.generate(model, "quest", settings=plain)
+    assert result.nfe <= plain.most_nfe_in_blocks(8) <= 20

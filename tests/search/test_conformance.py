@@ -247,6 +247,6 @@ def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
 def test_a_method_says_what_it_costs_at_most(method: str) -> None:
     settings = small(method, steps=32)
     result = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
-    formula = METHODS[method].most_nfe().replace("·", "*")
+    formula = METHODS[method].nfe_formula().replace("·", "*")
     sizes = {"T": settings.steps, "N": settings.method.particles, "b": settings.method.branching}
     assert eval(formula, {}, sizes) == settings.most_nfe >= result.nfe_logical >= result.nfe

@@ -10,6 +10,8 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import ModelError, PromptError, SettingsError, VerifierError
+from s3dlm.jobs import Job, prepare
+from s3dlm.models.base import Turn
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score
 from tests.fakes import FakeDenoiser, fake_model
@@ -129,3 +131,18 @@ def test_a_batch_verifier_is_called_once_per_step_and_changes_nothing() -> None:
 def test_a_batch_verifier_that_loses_a_text() -> None:
     with pytest.raises(VerifierError, match=r"returned \d+ scores for \d+ texts"):
         s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=Batched(lost=1))
+
+
+def test_what_is_no_text_is_refused_in_one_line() -> None:
+    model = fake_model()
+    with pytest.raises(PromptError, match="infill=5 is not a text"):
+        list(s3dlm.stream(model, "q", infill=5))  # type: ignore[arg-type]
+    half = Job("q", earlier=(Turn("user", "\ud800"),))
+    with pytest.raises(PromptError, match="half of a character"):
+        prepare(model, half)
+    assert s3dlm.generate(model, "q", sample_id="\ud800", gen_length=8, steps=2, block_length=8)
+
+
+def test_an_empty_name_is_no_method() -> None:
+    with pytest.raises(SettingsError, match="method"):
+        s3dlm.generate(fake_model(), "q", method="")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from s3dlm.jobs import Job, prepare
 from s3dlm.search.moves import HIDINGS, Text
+from tests.fakes import END, fake_model
 
 
 def text(doubted: list[int], length: int = 20) -> Text:
@@ -26,3 +29,13 @@ def test_doubted_hides_no_more_than_the_share_allows() -> None:
         assert set(hidden) <= {2, 3, 9, 15}
         seen.update(hidden)
     assert seen == {2, 3, 9, 15}
+
+
+@pytest.mark.parametrize("text", ["€€€€ 2 + 2 = 5", "6 × 7 = 41", "plain 2 + 2 = 5"])
+def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> None:
+    process = prepare(fake_model(), Job("q")).process
+    tokens = np.full(64, END)
+    tokens[: len(text.encode())] = list(text.encode())
+    start = text.index("2 +" if "2 +" in text else "41")
+    marked = process.places(tokens, ((start, len(text)),))
+    assert bytes(tokens[marked].tolist()).decode() == text[start:]

@@ -47,7 +47,7 @@ def page() -> str:
     ]
     methods = [
         f"| `{name}` | {row.summary} | {row.source} | {_names(list(row.settings()))} | "
-        f"{row.most_nfe()} |\n"
+        f"{row.nfe_formula()} |\n"
         for name, row in METHODS.items()
     ]
     return "\n".join([HEAD, *tables, METHOD_HEAD + "".join(methods)])

@@ -6,13 +6,14 @@ whoever drives a search drives these. A method's row says which it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from s3dlm.search.loop import Search, search
+from s3dlm.search.loop import Search, relay, search
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CleanText, Lineage, Particles, Prediction, Process
 from s3dlm.search.resample import effective_sample_size
@@ -30,13 +31,14 @@ def _block_lengths(
     """HEX: the particles are shared out over block lengths and searched in lockstep."""
     processes = process.with_block_lengths()
     shares = [len(range(first, method.size, len(processes))) for first in range(len(processes))]
-    shares = [share for share in shares if share][:limit]
+    affordable = None if limit is None else max(1, limit // process.passes)
+    shares = [share for share in shares if share][:affordable]
     each = None if limit is None else limit // len(shares)
     members = [
         search(one, scorer, replace(method, population="particles", particles=share), rng, each)
         for one, share in zip(processes, shares, strict=False)
     ]
-    return (yield from _side_by_side(members))
+    return (yield from _side_by_side(members, shares))
 
 
 def _sweeps(
@@ -53,9 +55,9 @@ def _sweeps(
         history: list[Step] = []
         left = None if limit is None else limit - nfe
         running = search(process, scorer, method, rng, left, pinned=pinned)
-        outcome = yield from _recorded(running, history)
+        outcome: Outcome = yield from relay(running, partial(_noted, history))
         nfe, nfe_logical = nfe + outcome.nfe, nfe_logical + outcome.nfe_logical
-        if outcome.stopped != FINISHED or nfe == limit:
+        if outcome.stopped != FINISHED or (limit is not None and limit - nfe < process.passes):
             break
         weight = np.exp(outcome.particles.log_weight - outcome.particles.log_weight.max())
         chosen = int(rng.choice(weight.size, p=weight / weight.sum()))
@@ -70,9 +72,9 @@ ENSEMBLES: dict[str, Callable[..., Search]] = {
 }
 
 
-def _side_by_side(members: Sequence[Search]) -> Search:
+def _side_by_side(members: Sequence[Search], sizes: Sequence[int]) -> Search:
     """Members in lockstep: their requests become one list, their steps one. A member that ends
-    before others stays in their steps as it is."""
+    before others stays in their steps as it is. They begin with so many particles each."""
     said = [next(member) for member in members]
     outcomes: dict[int, Outcome] = {}
     while len(outcomes) < len(members):
@@ -80,7 +82,8 @@ def _side_by_side(members: Sequence[Search]) -> Search:
         if waiting:
             replies = yield [said[index] for index in waiting]
         else:
-            yield _merge_steps(said)
+            yield _merge_steps(said, sizes)
+            sizes = [step.survivor.size for step in said]
             waiting = [index for index in range(len(members)) if index not in outcomes]
             replies = [None] * len(waiting)
         for index, reply in zip(waiting, replies, strict=True):
@@ -115,8 +118,9 @@ def _resting(step: Step) -> Step:
     )
 
 
-def _merge_steps(steps: Sequence[Step]) -> Step:
-    parents = np.cumsum([0, *(step.survivor.size for step in steps)])
+def _merge_steps(steps: Sequence[Step], sizes: Sequence[int]) -> Step:
+    """One step of all members, which had so many particles each before it."""
+    parents = np.cumsum([0, *sizes])
     children = np.cumsum([0, *(step.parent.size for step in steps)])
     weight = np.concatenate([step.weight for step in steps]) / len(steps)
     return replace(
@@ -174,17 +178,9 @@ def merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(particles, clean, scores, nfe, logical, stopped)
 
 
-def _recorded(running: Search, history: list[Step]) -> Generator[Any, Any, Outcome]:
-    reply = None
-    while True:
-        try:
-            said = running.send(reply)
-        except StopIteration as end:
-            outcome: Outcome = end.value
-            return outcome
-        if isinstance(said, Step):
-            history.append(said)
-        reply = yield said
+def _noted(history: list[Step], step: Step) -> Step:
+    history.append(step)
+    return step
 
 
 def _trajectory(history: Sequence[Step], survivor: int) -> list[Canvas]:

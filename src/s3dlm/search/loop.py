@@ -13,7 +13,7 @@ is filled at its own pace, and the search ends with the step after which all are
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,7 +65,7 @@ def search(
         branching = method.children if acts else 1
         children = expand(process, particles, branching, method.child_sampling, t, rng)
         if pinned:
-            _follow(children, pinned[min(t, len(pinned) - 1)])
+            _follow(children, pinned[min(t, len(pinned) - 1)], particles.canvas)
         if limit is not None and nfe + _price(process, children.canvas) > limit:
             return (yield from _cut(process, scorer, method, particles, t, nfe, nfe_logical))
         now = _Moment.of(t, process, method, children, acts=acts)
@@ -92,6 +92,19 @@ def search(
         nfe_logical,
         SATISFIED if enough else FINISHED,
     )
+
+
+def relay(
+    running: Generator[Any, Any, Any], change: Callable[[Step], Step]
+) -> Generator[Any, Any, Any]:
+    """A search whose steps are changed on their way to whoever watches it."""
+    reply = None
+    while True:
+        try:
+            said = running.send(reply)
+        except StopIteration as end:
+            return end.value
+        reply = yield change(said) if isinstance(said, Step) else said
 
 
 def _look(
@@ -211,9 +224,10 @@ def _begin(
     return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.fresh(score))
 
 
-def _follow(children: Children, pinned: Canvas) -> None:
+def _follow(children: Children, pinned: Canvas, before: Canvas) -> None:
     """The first child is the pinned trajectory's next canvas."""
     children.canvas.tokens[0], children.canvas.logp[0] = pinned.tokens[0], pinned.logp[0]
+    children.gained[0] = pinned.logp[0].sum() - before.logp[0].sum()
 
 
 def _predict(

@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from s3dlm.declare import Declaration, declared, setting
 from s3dlm.errors import SettingsError, unknown_name
@@ -22,6 +22,10 @@ from s3dlm.search.weigh import WEIGHTS
 
 UNVERIFIED = "it never calls the verifier"
 KEEPS = "it keeps all trajectories to the end"
+Population = Literal["one", "particles", "product"]
+Scored = Literal["never", "at the end", "every step"]
+Ensemble = Literal["none", "block_lengths", "sweeps"]
+SCORED = get_args(Scored)  # from none to all
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
 
 
@@ -32,11 +36,11 @@ class Method:
     name: str = "custom"
     summary: str = ""
     source: str = ""  # the paper it comes from
-    population: Literal["one", "particles", "product"] = "particles"  # 1, N or N·b particles
+    population: Population = "particles"  # 1, N or N·b particles
     branches: bool = False  # b children per particle, or one
-    scored: Literal["never", "at the end", "every step"] = "every step"
+    scored: Scored = "every step"
     weight: str = "none"  # a name in weigh.py
-    ensemble: Literal["none", "block_lengths", "sweeps"] = "none"  # of searches; see ensemble.py
+    ensemble: Ensemble = "none"  # of searches; see ensemble.py
     pruned: bool = False  # the population is halved again and again in the first half of the run
 
     particles: int = setting(
@@ -116,8 +120,20 @@ class Method:
     def __post_init__(self) -> None:
         for name, one in method_settings().items():
             object.__setattr__(self, name, one.check(getattr(self, name)))
-        if self.weight not in WEIGHTS:
-            raise SettingsError(unknown_name("weight", self.weight, WEIGHTS))
+        for name, allowed in (
+            ("weight", WEIGHTS),
+            ("population", get_args(Population)),
+            ("scored", SCORED),
+            ("ensemble", get_args(Ensemble)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise SettingsError(unknown_name(name, getattr(self, name), allowed))
+        needed = WEIGHTS[self.weight].scored
+        if SCORED.index(self.scored) < SCORED.index(needed):
+            raise SettingsError(
+                f"weight={self.weight!r} needs scores, and method={self.name!r} has "
+                f"scored={self.scored!r}; give scored={needed!r}, or weight='none', 'confidence' or 'path'"
+            )
         if self.child_sampling == "filled" and self.ess_threshold is not None:
             raise SettingsError(
                 f"child_sampling='filled' and ess_threshold={self.ess_threshold:g} exclude each "
@@ -171,6 +187,11 @@ class Method:
         reasons = changed.unused()
         if self.resampling is None:
             reasons["resampling"] = KEEPS
+        elif changed.resampling is None:
+            raise SettingsError(
+                f"resampling=None is not allowed in method={self.name!r}, which resamples; choose one "
+                f"of: {', '.join(RESAMPLERS)}, or method='tilting', which keeps all to the end"
+            )
         for name, value in changes.items():
             if name in reasons:
                 raise SettingsError(
@@ -195,7 +216,7 @@ class Method:
             "verifier": "" if self._asks_verifier() else UNVERIFIED,
             "resampling": keeps,
             "ess_threshold": keeps or ("its population shrinks on schedule" if self.pruned else ""),
-            "cadence": keeps,
+            "cadence": keeps if self.scored != "every step" else "",
             "look_aheads": self._ignores_look_aheads(),
             "child_sampling": one or self._ignores_child_sampling(),
             "selection": self._ignores_selection(),
@@ -261,7 +282,8 @@ class Method:
         carried = self.resampling is None or self.ess_threshold is not None
         if selection.needs_weights and not (carried and self.weight != "none"):
             return "its survivors carry equal weights"
-        if selection.from_all_seen and self.scored != "every step":
+        moves = self.has_rounds and self.hiding != "all"
+        if selection.from_all_seen and self.scored != "every step" and not moves:
             return "it scores no other texts than the survivors; 'verified' does the same"
         return ""
 
@@ -272,10 +294,10 @@ class Method:
             return UNVERIFIED if self.scored == "never" else "its weights do not use λ"
         return ""
 
-    def most_nfe(self) -> str:
+    def nfe_formula(self) -> str:
         """A formula for the most forward passes in T steps; equal and finished answers are saved."""
         formula = {
-            "none": "1 + T" if self.size == 1 else "1 + T·N·b",
+            "none": "1 + T" if self.size * self.children == 1 else "1 + T·N·b",
             "sweeps": "b·(1 + T·N)",
             "block_lengths": "5 + T·N·b",
         }[self.ensemble]

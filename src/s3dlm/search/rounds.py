@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from s3dlm.search.ensemble import ENSEMBLES, merge_outcomes
-from s3dlm.search.loop import Search, search
+from s3dlm.search.loop import Search, relay, search
 from s3dlm.search.methods import Method
 from s3dlm.search.moves import BY_DOUBT, KEEP_RULES, SCORED_KEEPS, Moved, hide
 from s3dlm.search.particles import Ints, Process
@@ -42,7 +43,7 @@ def run_method(
             break
         sized = _sized(method, left, price)
         begun = _round(population, process, scorer, sized, rng, left, seat)
-        population, seat = yield from _numbered(begun, number)
+        population, seat = yield from relay(begun, partial(replace, round=number))
     return _ended(population, scorer, method)
 
 
@@ -111,7 +112,7 @@ def _round(
     before = len(population.particles)
     if method.hiding == "all":
         running = ENSEMBLES[method.ensemble](process, scorer, method, rng, limit)
-        again = yield from _from_seats(running, np.full(method.size, -1))
+        again, _ = yield from _from_seats(running, np.full(method.size, -1))
         kept = np.arange(before + len(again.particles))
     else:
         origin = np.arange(method.size) % before
@@ -126,10 +127,10 @@ def _round(
             seats_before[empty] = -1
         same_size = replace(method, population="particles", particles=method.size, pruned=False)
         running = search(process.resumed(start), scorer, same_size, rng, limit, start=start)
-        again = yield from _from_seats(running, seats_before)
+        again, start_of = yield from _from_seats(running, seats_before)
         kept = origin
         if again.stopped != SATISFIED:
-            kept = yield from _kept(population, again, origin, method, scorer, rng)
+            kept = yield from _kept(population, again, origin[start_of], method, scorer, rng)
     if again.stopped == SATISFIED:  # its one text is the answer
         kept = before + np.arange(len(again.particles))
     both = merge_outcomes([population, again])
@@ -156,34 +157,25 @@ def _kept(
     return KEEP_RULES[method.keep](moved, method.size, method.lam, rng)
 
 
-def _from_seats(running: Search, seat: Ints) -> Search:
-    """The search, whose first step names its parents by their places in the step before."""
-    reply, first = None, True
-    while True:
-        try:
-            said = running.send(reply)
-        except StopIteration as end:
-            outcome: Outcome = end.value
-            return outcome
-        if isinstance(said, Step) and first:
-            said, first = replace(said, parent=seat[said.parent]), False
-        reply = yield said
+def _from_seats(running: Search, seat: Ints) -> Generator[Any, Any, tuple[Outcome, Ints]]:
+    """The search, whose first step names its parents by their places in the step before, and from
+    which of its starts each of its last particles descends."""
+    start_of, first = np.arange(seat.size), True
 
+    def named(step: Step) -> Step:
+        nonlocal start_of, first
+        start_of = start_of[step.parent[step.survivor]]
+        parent, first = seat[step.parent] if first else step.parent, False
+        return replace(step, parent=parent)
 
-def _numbered(running: Generator[Any, Any, Any], number: int) -> Generator[Any, Any, Any]:
-    """The search, whose steps say which round they belong to."""
-    reply = None
-    while True:
-        try:
-            said = running.send(reply)
-        except StopIteration as end:
-            return end.value
-        reply = yield replace(said, round=number) if isinstance(said, Step) else said
+    outcome = yield from relay(running, named)
+    return outcome, start_of
 
 
 def _ended(population: Outcome, scorer: Scorer, method: Method) -> Outcome:
     if scorer.satisfied(population.scores).any():
         return replace(population, stopped=SATISFIED)
-    if population.stopped == FINISHED and method.budget is not None and _most_rounds(method):
-        return replace(population, stopped=SPENT)
-    return population
+    if population.stopped != FINISHED or method.budget is None or not _most_rounds(method):
+        return population
+    spent = method.budget - population.nfe < LEAST  # else it has made all its rounds
+    return replace(population, stopped=SPENT) if spent else population

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from s3dlm.search.loop import Search
+from s3dlm.search.loop import Search, relay
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Process
 from s3dlm.search.rounds import run_method
@@ -56,14 +56,13 @@ def _numbered(
     running: Search, first: int, *, fresh: bool
 ) -> Generator[Any, Any, tuple[Outcome, int]]:
     """A search whose rounds count from `first`; a fresh one descends from no step before it."""
-    reply, round_ = None, first
-    while True:
-        try:
-            said = running.send(reply)
-        except StopIteration as end:
-            return end.value, round_ + 1
-        if isinstance(said, Step):
-            parent = np.full_like(said.parent, -1) if fresh else said.parent
-            said, fresh = replace(said, parent=parent, round=said.round + first), False
-            round_ = said.round
-        reply = yield said
+    round_ = first
+
+    def numbered(step: Step) -> Step:
+        nonlocal fresh, round_
+        parent = np.full_like(step.parent, -1) if fresh else step.parent
+        fresh, round_ = False, step.round + first
+        return replace(step, parent=parent, round=round_)
+
+    outcome = yield from relay(running, numbered)
+    return outcome, round_ + 1

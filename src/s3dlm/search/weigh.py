@@ -32,10 +32,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """A log-potential, and whether λ changes it."""
+    """A log-potential, whether λ changes it, and when it needs scores."""
 
     log_potential: Callable[[Evidence], Floats]
     uses_lam: bool = True
+    scored: str = "at the end"
 
 
 def _settle(now: Evidence, owed: Floats) -> Floats:
@@ -44,12 +45,12 @@ def _settle(now: Evidence, owed: Floats) -> Floats:
 
 
 WEIGHTS: dict[str, Weighting] = {
-    "none": Weighting(lambda now: np.zeros_like(now.gained), uses_lam=False),
+    "none": Weighting(lambda now: np.zeros_like(now.gained), uses_lam=False, scored="never"),
     "rank": Weighting(lambda now: now.score, uses_lam=False),
-    "confidence": Weighting(lambda now: now.gained, uses_lam=False),
-    "path": Weighting(lambda now: now.lam * now.gained),
+    "confidence": Weighting(lambda now: now.gained, uses_lam=False, scored="never"),
+    "path": Weighting(lambda now: now.lam * now.gained, scored="never"),
     "tilt": Weighting(lambda now: now.lam * now.score),
-    "twist": Weighting(lambda now: now.lam * (now.score - now.parent_score)),
+    "twist": Weighting(lambda now: now.lam * (now.score - now.parent_score), scored="every step"),
     "fk_max": Weighting(lambda now: _settle(now, now.lineage.peak)),
     "fk_sum": Weighting(lambda now: _settle(now, now.lineage.total)),
 }

@@ -268,8 +268,9 @@ async def options(request: Request) -> dict[str, Any]:
 @router.post("/v1/settings")
 async def settings(body: SearchRequest, request: Request) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
-    made = parse.search(parse.named(_service(request), body.model), body).settings
-    return {"settings": made.to_json(), "most_nfe": most_nfe(made)}
+    service = parse.named(_service(request), body.model)
+    made = parse.search(service, body).settings
+    return {"settings": made.to_json(), "most_nfe": most_nfe(made, service.model)}
 
 
 @router.get("/v1/traces")

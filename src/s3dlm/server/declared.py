@@ -13,6 +13,7 @@ from typing import Any
 from s3dlm import settings as core
 from s3dlm.declare import Declaration
 from s3dlm.errors import shown
+from s3dlm.models.base import Model
 from s3dlm.search.methods import all_methods, find_method
 from s3dlm.search.select import SELECTIONS
 from s3dlm.settings import Settings
@@ -84,9 +85,9 @@ def batch_size(settings: Settings) -> int:
     return settings.method.size * settings.method.children
 
 
-def most_nfe(settings: Settings) -> int:
+def most_nfe(settings: Settings, model: Model) -> int:
     """The most forward passes (of one canvas each) that a search can need."""
-    return settings.most_nfe
+    return settings.most_nfe_in_blocks(getattr(model.denoiser, "causal_block", None))
 
 
 def keeps_revealed_tokens(settings: Settings) -> bool:

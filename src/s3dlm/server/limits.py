@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.holes import Template
 from s3dlm.models.base import Model
-from s3dlm.server.declared import batch_size
+from s3dlm.server.declared import batch_size, most_nfe
 from s3dlm.settings import Settings
 
 
@@ -48,13 +48,13 @@ class Limits:
                     f"limit {field.name}={value!r} is not allowed; give a number above 0"
                 )
 
-    def check(self, settings: Settings) -> None:
+    def check(self, settings: Settings, model: Model) -> None:
         """Refuse settings beyond a limit, or that do not fit together."""
         asked = {
             "length": ("gen_length", settings.gen_length),
             "children": ("particles × branching", batch_size(settings)),
             "steps": ("steps", settings.steps),
-            "nfe": ("the forward passes that it can need", settings.most_nfe),
+            "nfe": ("the forward passes that it can need", most_nfe(settings, model)),
         }
         for limit, (name, value) in asked.items():
             most = getattr(self, limit)

@@ -190,7 +190,7 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
     if "budget" in changes:  # of the request: its choices share it
         changes["budget"] = declared.check("budget", changes["budget"] // count)
     settings = service.settings(method, body.task, **changes)
-    service.limits.check(settings)
+    service.limits.check(settings, service.model)
     return settings
 
 

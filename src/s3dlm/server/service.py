@@ -107,7 +107,7 @@ def build(
     limits, metrics = limits or Limits(), Metrics()
     given = dict(defaults or {})
     method = str(given.pop("method", "s3"))
-    limits.check(Settings.for_model(model, method, **only_used(find_method(method), given)))
+    limits.check(Settings.for_model(model, method, **only_used(find_method(method), given)), model)
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
     made = Service(
@@ -128,7 +128,8 @@ def build(
         log_prompts=log_prompts,
     )
     for alias in made.aliases.values():  # a mistake is reported at the start
-        limits.check(Settings.for_model(model, **{"method": method, **alias}))  # type: ignore[arg-type]
+        asked: dict[str, Any] = {"method": method, **alias}
+        limits.check(Settings.for_model(model, **asked), model)
     return made
 
 
