@@ -13,6 +13,7 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import PromptError, SettingsError
+from s3dlm.result import genealogy
 from s3dlm.search.methods import METHODS
 from tests.fakes import fake_model
 
@@ -95,6 +96,16 @@ def test_a_result_draws_who_descends_from_whom() -> None:
     assert "<line" in result._repr_html_()
     alone = s3dlm.generate(fake_model(), QUESTION, method="baseline", **SMALL)
     assert "<svg" not in alone._repr_html_()  # one answer has no genealogy
+
+
+def test_a_fresh_particle_has_no_parent() -> None:
+    assert genealogy([(-1, -1)]) == ""
+    assert genealogy([(0, -1)]).count("<line") == 1
+    options = {**SMALL, "method": "best", "rounds": 1, "hiding": "all"}
+    *steps, _ = s3dlm.stream(fake_model(), QUESTION, task="countdown", **options)
+    fresh = next(step for step in steps if (step.parent < 0).any())
+    assert "<td>new</td>" in fresh._repr_html_()
+    assert "<tr><td>0</td>" not in fresh._repr_html_()
 
 
 def test_a_registered_method_is_known_everywhere(tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_brackets_are_kept_where_they_are_meant() -> None:
     assert template.known == ("x = [[1, 2], [3]] and a[b[0]] ", " c:\\", r" \n")
 
 
+@pytest.mark.parametrize("slashes", range(6))
+def test_two_backslashes_before_brackets_stand_for_one(slashes: int) -> None:
+    """With one left over the brackets are characters, else a hole."""
+    known = Template.parse("a" + "\\" * slashes + "[[1]][[2]]").known
+    kept = "a" + "\\" * (slashes // 2)
+    assert known == ((kept + "[[1]]", "") if slashes % 2 else (kept, "", ""))
+
+
 def test_a_wide_range_is_tried_at_a_few_lengths_that_grow_by_equal_factors() -> None:
     assert Template.parse("[[4-32]]").lengths == ((4, 8, 16, 32),)
     assert Template.parse("[[4-7]]").lengths == ((4, 5, 6, 7),)

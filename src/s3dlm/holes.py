@@ -3,8 +3,9 @@ r"""Text with holes: `6 + 12 =[[2]]. So the answer is[[4-16]].`
 A hole is a number of tokens, or a range of them. A range is tried at several lengths, each with a
 search of its own: at all of them if they are few, else at `LENGTHS` that grow by equal factors from
 the first to the last. Equal factors, because one token more changes a hole of 4 and not one of 32;
-few, because each costs as much as a whole search. `\[[` stands for the characters `[[`, and `\\[[`
-for a backslash before a hole; `]]` outside a hole is plain text.
+few, because each costs as much as a whole search. `\[[` stands for the characters `[[`, and of
+backslashes before `[[` two stand for one: `\\[[4]]` is a backslash before a hole, `\\\[[` one before
+the characters. `]]` outside a hole is plain text, and so is a backslash anywhere else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ REMEDY = (
     r"write [[16]] for 16 tokens, [[4-32]] for a range, and \[[ for the characters [[ themselves"
 )
 
-_MARK = re.compile(r"\\\\(?=\[\[)|\\\[\[|\[\[")
 _SIZE = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
 
@@ -40,13 +40,15 @@ class Template:
         if not isinstance(text, str):
             raise PromptError(f"infill={shown(text)} is not a text; {REMEDY}")
         known, lengths, place = [""], [], 0
-        while mark := _MARK.search(text, place):
-            known[-1] += text[place : mark.start()]
-            place = mark.end()
-            if mark[0] != "[[":
-                known[-1] += mark[0][1:]
+        while (start := text.find("[[", place)) >= 0:
+            before = text[place:start].rstrip("\\")
+            slashes = start - place - len(before)
+            known[-1] += before + "\\" * (slashes // 2)
+            if slashes % 2:
+                known[-1] += "[["
+                place = start + 2
                 continue
-            inside, place = _inside(text, mark.start())
+            inside, place = _inside(text, start)
             lengths.append(_lengths(inside))
             known.append("")
         known[-1] += text[place:]

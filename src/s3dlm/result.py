@@ -85,14 +85,15 @@ ACROSS, DOWN = 16, 12  # pixels per step and per particle
 def genealogy(ancestry: Sequence[Sequence[int]]) -> str:
     """Who descends from whom, as SVG; steps in which everybody has one child are left out."""
     shown = [parents for parents in ancestry if list(parents) != list(range(len(parents)))]
-    if not shown:
-        return ""
     lines = "".join(
         f"<line x1='{ACROSS * step}' y1='{DOWN * parent}' "
         f"x2='{ACROSS * (step + 1)}' y2='{DOWN * child}' />"
         for step, parents in enumerate(shown)
         for child, parent in enumerate(parents)
+        if parent >= 0  # a fresh particle descends from nobody
     )
+    if not lines:
+        return ""
     height = DOWN * max(max(max(parents), len(parents) - 1) for parents in shown)
     return (
         f"<svg width='{ACROSS * len(shown) + 8}' height='{height + 8}' viewBox='-4 -4 "

@@ -190,6 +190,10 @@ def test_both_stages_as_a_user_types_them(
     assert {"Accuracy over NFE", "What each piece is worth", "Other methods and controls"} <= set(
         titles
     )
+    assert "Against the controls" in titles
+    cost = next(table for table in made["tables"] if table["title"] == "Settings and cost")
+    values = {row[0]: row[1] for row in cost["rows"]}
+    assert values["`no_plus_verifier`"] == values["`best`"] != "–"
     found = records.read(out / "test" / "s3")
     assert len(found) == 5 * 3  # one seed of two
     assert not any("-validation-" in r.sample for r in found)

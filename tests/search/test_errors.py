@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ import s3dlm
 from s3dlm.errors import ModelError, PromptError, SettingsError, VerifierError
 from s3dlm.jobs import Job, prepare
 from s3dlm.models.base import Turn
+from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score
 from tests.fakes import FakeDenoiser, fake_model
@@ -66,6 +68,26 @@ def test_a_verifier_that_returns_no_score(value: float) -> None:
 
     with pytest.raises(VerifierError, match=r"'odd' returned .* at step \d of 8, prompt 'why\?'"):
         s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=odd)
+
+
+@pytest.mark.parametrize("value", [0.5, None, Score("high"), Score(None)])  # type: ignore[arg-type]
+def test_an_object_whose_score_is_no_score_ends_its_own_search_alone(value: object) -> None:
+    class Loose:
+        def score(self, prompt: str, text: str, confidence: float | None = None) -> object:
+            return value
+
+    batcher = s3dlm.engine.Batcher(fake_model())
+    for question, verifier in (("good", OneByOne()), ("bad", Loose())):
+        batcher.add(s3dlm.Job(question, None, SMALL, None, verifier))
+    ended = {}
+    while batcher.running:
+        ended |= {key: event for key, event in batcher.step() if not isinstance(event, Step)}
+    assert isinstance(ended[0], s3dlm.Result)
+    assert isinstance(ended[1], VerifierError)
+    words = (
+        r"'Loose' returned (0\.5|None|'high') at .*prompt 'bad'.* must (return a s3dlm|be a number)"
+    )
+    assert re.search(words, str(ended[1]))
 
 
 def test_an_unknown_task_suggests_the_nearest() -> None:
@@ -129,7 +151,7 @@ def test_a_batch_verifier_is_called_once_per_step_and_changes_nothing() -> None:
 
 
 def test_a_batch_verifier_that_loses_a_text() -> None:
-    with pytest.raises(VerifierError, match=r"returned \d+ scores for \d+ texts"):
+    with pytest.raises(VerifierError, match=r"returned \d+ scores for \d+ texts .* one per text"):
         s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=Batched(lost=1))
 
 
@@ -146,3 +168,15 @@ def test_what_is_no_text_is_refused_in_one_line() -> None:
 def test_an_empty_name_is_no_method() -> None:
     with pytest.raises(SettingsError, match="method"):
         s3dlm.generate(fake_model(), "q", method="")
+
+
+@pytest.mark.parametrize("each", [None, 0.5])
+def test_a_batch_verifier_that_returns_no_list_of_scores(each: float | None) -> None:
+    class Loose(OneByOne):
+        def score_batch(
+            self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+        ) -> object:
+            return each and [each] * len(texts)
+
+    with pytest.raises(VerifierError, match=rf"'Loose' returned {each} at .* a list of them"):
+        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=Loose())

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from s3dlm.errors import SettingsError, VerifierError
-from s3dlm.verifier import PARTS, Score, Verifier, as_verifier, compose, for_task
+from s3dlm.verifier import PARTS, Score, Verifier, as_verifier, compose, for_task, from_toml
 from s3dlm.verifier.weights import PAPER
 
 PAPER_TABLE = {
@@ -97,13 +97,31 @@ def test_a_toml_file_without_form_takes_the_tasks_own(tmp_path):
     assert verifier.score("Numbers: [1, 2]\nTarget: 3", r"\boxed{1 + 2}").total == pytest.approx(1)
 
 
+def test_a_toml_file_without_weights_takes_the_tasks_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("constraint = 'countdown'\n")
+    verifier = from_toml(path, "sudoku")
+    assert verifier.weights == for_task("sudoku").weights
+    score = verifier.score("Numbers: [1, 2]\nTarget: 3", r"\boxed{1 + 2}")
+    assert score.parts["constraint"] == 1
+    with pytest.raises(SettingsError, match=r"no \[weights\] table; add one"):
+        from_toml(path)
+
+
+def test_a_toml_file_for_an_unknown_task_names_the_known_ones(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("[weights]\nconfidence = 1\n")
+    with pytest.raises(SettingsError, match=r"task='gsm8' is unknown.*did you mean 'gsm8k'"):
+        from_toml(path, "gsm8")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("[weights]\nstructure = 0.4\n", "add up to"),
         ("[weights]\nbeauty = 1.0\n", "beauty"),
         ("colour = 1\n[weights]\nstructure = 1\n", "colour"),
-        ("form = 'math'\n", "weights"),
+        ("weights = 1\n", r"no \[weights\] table"),
         ("not toml", "TOML"),
     ],
 )
@@ -126,7 +144,7 @@ def test_unknown_names_are_settings_errors_with_a_hint():
         for_task("gsm8k", "papr")
     with pytest.raises(SettingsError, match="verifier='nobody'"):
         as_verifier("nobody")
-    with pytest.raises(SettingsError, match="not a verifier"):
+    with pytest.raises(SettingsError, match=r"not a verifier.*`score` returns a Score"):
         as_verifier(3)  # type: ignore[arg-type]
 
 
@@ -147,14 +165,42 @@ def test_a_verifier_stays_itself_and_a_task_names_its_own():
     assert as_verifier("gsm8k") is verifier
 
 
-def test_an_entry_point_is_a_verifier(monkeypatch):
-    class Entry:
-        name, value = "theirs", "package:judge"
+class Entry:
+    name, value = "theirs", "package:judge"
 
-        def load(self):
-            return lambda prompt, text, confidence: 0.25
+    def __init__(self, found):
+        self.found = found
 
+    def load(self):
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def install(monkeypatch, found):
     monkeypatch.setattr(
-        "s3dlm.verifier.lookup.entry_points", lambda group, name="theirs": [Entry()]
+        "s3dlm.verifier.lookup.entry_points", lambda group, name="theirs": [Entry(found)]
     )
+
+
+def test_an_entry_point_is_a_verifier(monkeypatch):
+    install(monkeypatch, lambda prompt, text, confidence: 0.25)
     assert as_verifier("theirs").score("q", "text").total == 0.25
+
+
+class NeedsAPath:
+    def __init__(self, path):
+        self.path = path
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (ImportError("No module named 'torch'"), "does not load: ImportError: No module.*package"),
+        (NeedsAPath, "cannot be built: TypeError: .*'path'; .* needs no arguments"),
+    ],
+)
+def test_an_entry_point_that_fails_is_named(monkeypatch, found, words):
+    install(monkeypatch, found)
+    with pytest.raises(VerifierError, match=rf"'theirs' \(package:judge\) .*{words}"):
+        as_verifier("theirs")

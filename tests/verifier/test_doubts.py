@@ -40,6 +40,7 @@ def test_a_wrong_result_a_number_from_nowhere_and_a_word_are() -> None:
     assert doubted("arithmetic", CHAIN, "8 / 2 = 4. Then 4 + Zoe = 17.") == ["Zoe"]
     assert doubted("countdown", GAME, "14 Divide by 3 = 17") == ["Divide by"]
     assert doubted("gsm8k", CHAIN, "8 times 2 = 16, and 8 divided by 2 = 4") == []
+    assert doubted("gsm8k", CHAIN, "8 Times 2 = 16. 8 DIVIDED BY 2 = 4") == []
 
 
 def test_numbers_from_nowhere_are_fine_where_not_all_work_is_shown() -> None:

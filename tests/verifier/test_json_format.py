@@ -48,10 +48,15 @@ def test_what_fits(text: str, fits: bool) -> None:
     [
         ({"type": "object", "properties": {"a": {"pattern": "x"}}}, "'pattern' cannot be enforced"),
         ({"$ref": "#/x"}, "cannot be enforced"),
-        ({"type": "text"}, "choose from: object"),
-        ({"properties": []}, "must be an object"),
-        ({"additionalProperties": {}}, "true or false"),
-        ({"enum": 3}, "must be a list"),
+        ({"type": "text"}, "type='text' cannot .* object, array"),
+        ({"type": []}, r"type=\[\] cannot .* object, array"),
+        ({"properties": [1]}, r"schema: properties=\[1\] cannot be enforced here; give an object"),
+        ({"additionalProperties": {"type": "string"}}, r"={'type': 'string'} .* true or false"),
+        ({"enum": 3}, "enum=3 cannot .* a list"),
+        ({"enum": []}, r"enum=\[\] cannot .* at least one value"),
+        ({"required": "a"}, "required='a' cannot .* a list of names"),
+        ({"required": [["a"]]}, r"required=\[\['a'\]\] cannot .* a list of names"),
+        ({"items": {"required": [1]}}, r"items: required=\[1\] cannot"),
     ],
 )
 def test_what_could_not_be_checked_is_refused(schema: dict[str, Any], words: str) -> None:

@@ -468,8 +468,16 @@ for _name, _method in {
 def all_methods() -> dict[str, Method]:
     """The built-in methods, those registered, and those that installed packages offer."""
     for entry in entry_points(group=GROUP):
-        if entry.name not in METHODS:
-            register_method(entry.name, entry.load())
+        if entry.name in METHODS:
+            continue
+        try:
+            method = entry.load()
+        except Exception as error:  # an installed package may be broken in any way
+            raise SettingsError(
+                f"the method {entry.name!r} of the entry point {entry.value!r} cannot be loaded: "
+                f"{type(error).__name__}: {error}; repair or remove the package that offers it"
+            ) from error
+        register_method(entry.name, method)
     return METHODS
 
 

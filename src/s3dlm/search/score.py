@@ -6,7 +6,6 @@ and an error names the step, the prompt and the verifier.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.errors import VerifierError
+from s3dlm.errors import VerifierError, shown
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
 from s3dlm.verifier.base import BatchVerifier, Rescoring, Score, Spans, Verifier
 
@@ -47,6 +46,8 @@ class Scores:
 
 _NO_PARTS: Mapping[str, float] = {}
 Key = tuple[str, float]  # a text and the model's confidence in it
+
+REMEDY = "`score` must return a s3dlm.verifier.Score, `score_batch` a list of them, one per text"
 
 
 @dataclass(slots=True)
@@ -165,22 +166,35 @@ class Scorer:
             raise VerifierError(
                 f"verifier {culprit!r} raised {type(error).__name__}: {error} at {place}"
             ) from error
-        if len(scores) != len(rows):
-            raise VerifierError(
-                f"verifier {culprit!r} returned {len(scores)} scores for {len(rows)} texts at {place}"
-            )
-        for score in scores:
-            if not (math.isfinite(score.total) and 0.0 <= score.total <= 1.0):
-                raise VerifierError(
-                    f"verifier {culprit!r} returned {score.total!r} at {place}; a score must be a "
-                    "number from 0 to 1"
-                )
+        _check(scores, len(rows), f"verifier {culprit!r} returned", f"at {place}")
         return scores
 
     def _call(self, rows: Sequence[tuple[str, str, float]]) -> list[Score]:
         if self.batched is None or len(rows) == 1:
             return [self.verifier.score(*row) for row in rows]
         return self.batched.score_batch(*zip(*rows, strict=True))
+
+
+def _check(scores: object, count: int, returned: str, place: str) -> None:
+    """Refuse what is not one score per text: unnoticed, it would fail later and end all searches."""
+    if not isinstance(scores, Sequence):
+        raise VerifierError(f"{returned} {shown(scores)} {place}; {REMEDY}")
+    if len(scores) != count:
+        raise VerifierError(f"{returned} {len(scores)} scores for {count} texts {place}; {REMEDY}")
+    for score in scores:
+        if not isinstance(score, Score):
+            raise VerifierError(f"{returned} {shown(score)} {place}; {REMEDY}")
+        if not _is_share(score.total):
+            raise VerifierError(
+                f"{returned} {shown(score.total)} {place}; a score must be a number from 0 to 1"
+            )
+
+
+def _is_share(total: object) -> bool:
+    try:
+        return bool(0.0 <= total <= 1.0)  # type: ignore[operator]
+    except (TypeError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)

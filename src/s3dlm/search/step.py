@@ -84,7 +84,8 @@ class Step:
 
     def _repr_html_(self) -> str:
         children = [
-            f"<tr><td>{int(parent) + 1}</td><td>{'–' if np.isnan(score) else f'{score:.3f}'}</td>"
+            f"<tr><td>{'new' if parent < 0 else parent + 1}</td>"
+            f"<td>{'–' if np.isnan(score) else f'{score:.3f}'}</td>"
             f"<td>{weight:.3f}</td><td>{int((self.survivor == child).sum()) or ''}</td></tr>"
             for child, (parent, score, weight) in enumerate(
                 zip(self.parent, self.score, self.weight, strict=True)

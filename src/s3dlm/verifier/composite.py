@@ -139,6 +139,8 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
 
     A key the file leaves out is the task's own when a task is given.
     """
+    if task is not None and task not in PAPER:
+        raise SettingsError(unknown_name("task", task, PAPER))
     row = PAPER[task] if task is not None else Row((0.0,) * len(PARTS))
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -152,7 +154,7 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
     for key in data:
         if key not in allowed:
             raise SettingsError(f"in {str(path)!r}: {unknown_name('key', key, allowed)}")
-    weights = data.get("weights")
+    weights = data.get("weights", None if task is None else row.by_part)
     if not isinstance(weights, dict):
         raise SettingsError(f"weights file {str(path)!r} has no [weights] table; add one")
     form, constraint = data.get("form", row.form), data.get("constraint", row.constraint)

@@ -8,7 +8,7 @@ be read, so that a search has something to climb.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,19 +121,35 @@ def _check(schema: Any, where: str, levels: int) -> None:
                 f"the schema keyword {shown(name)} cannot be enforced here; use only: "
                 f"{', '.join(sorted(KEYWORDS))}"
             )
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if not isinstance(kinds, list) or not all(isinstance(k, str) and k in _TYPES for k in kinds):
-        raise SettingsError(f"{where}: type={shown(kinds)}; choose from: {', '.join(_TYPES)}")
-    if not isinstance(schema.get("additionalProperties", False), bool):
-        raise SettingsError(f"{where}: additionalProperties must be true or false")
-    for name in ("required", "enum"):
-        if not isinstance(schema.get(name, []), list):
-            raise SettingsError(f"{where}: {name} must be a list")
-    properties = schema.get("properties", {})
-    if not isinstance(properties, Mapping):
-        raise SettingsError(f"{where}: properties must be an object")
-    for name, one in properties.items():
+    for name, (allowed, remedy) in _VALUES.items():
+        if name in schema and not allowed(schema[name]):
+            raise SettingsError(
+                f"{where}: {name}={shown(schema[name])} cannot be enforced here; give {remedy}"
+            )
+    for name, one in schema.get("properties", {}).items():
         _check(one, shown(name), levels - 1)
     if "items" in schema:
         _check(schema["items"], "items", levels - 1)
+
+
+def _is_type(value: Any) -> bool:
+    kinds = [value] if isinstance(value, str) else value
+    return _is_filled(kinds) and all(isinstance(kind, str) and kind in _TYPES for kind in kinds)
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)  # nothing would conform to one of none
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+# What each keyword may be, and how an error says it.
+_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "type": (_is_type, f"one of these or a list of some: {', '.join(_TYPES)}"),
+    "additionalProperties": (lambda value: isinstance(value, bool), "true or false"),
+    "required": (_are_names, "a list of names"),
+    "enum": (_is_filled, "a list of at least one value"),
+    "properties": (lambda value: isinstance(value, Mapping), "an object of schemas by name"),
+}

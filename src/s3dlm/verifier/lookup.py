@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.verifier.base import FunctionVerifier, Judge, Verifier
@@ -68,7 +69,7 @@ def as_verifier(verifier: Verifier | Judge | str, task: str | None = None) -> Ve
         return FunctionVerifier(verifier, getattr(verifier, "__name__", "custom"))
     raise SettingsError(
         f"verifier={verifier!r} is not a verifier; give a function (prompt, text, confidence) -> "
-        "float, an object with such a method `score`, a name, or a TOML file"
+        "float, an object whose method `score` returns a Score, a name, or a TOML file"
     )
 
 
@@ -78,13 +79,27 @@ def _by_name(name: str, task: str) -> Verifier:
     if is_learned(name):
         return learned(name)
     for entry in entry_points(group=GROUP, name=name):
-        try:
-            loaded = entry.load()
-        except Exception as error:
-            raise VerifierError(
-                f"verifier {name!r} ({entry.value}) does not load: {error}"
-            ) from error
-        return as_verifier(loaded() if isinstance(loaded, type) else loaded)
+        return as_verifier(_loaded(entry))
     installed = [entry.name for entry in entry_points(group=GROUP)]
     known = [*VERIFIERS, *installed, "FILE.toml", *SPELLINGS]
     raise SettingsError(unknown_name("verifier", name, known))
+
+
+def _loaded(entry: EntryPoint) -> Any:
+    """What another package's entry point names; a class is built."""
+    culprit = f"verifier {entry.name!r} ({entry.value}) of the entry points {GROUP!r}"
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        raise VerifierError(
+            f"{culprit} does not load: {type(error).__name__}: {error}; mend or uninstall its package"
+        ) from error
+    if not isinstance(loaded, type):
+        return loaded
+    try:
+        return loaded()
+    except Exception as error:
+        raise VerifierError(
+            f"{culprit} cannot be built: {type(error).__name__}: {error}; the entry point must name "
+            "a class that needs no arguments, an object, or a function"
+        ) from error

@@ -113,7 +113,7 @@ def _garbled(text: str, reading: Reading) -> int:
 
 def _unexplained(word: str, lower: str, lower_prompt: str) -> bool:
     """Whether a word in the place of a number is neither a sign nor named anywhere else."""
-    if word in SPOKEN_SIGNS or word.split()[0] in SPOKEN_SIGNS:
+    if word.lower().split()[0] in SPOKEN_SIGNS:
         return False
     glued = _GLUED.search(word) is not None
     return glued or (lower.count(word.lower()) == 1 and word.lower() not in lower_prompt)

@@ -69,10 +69,6 @@ class Curve:
     name: str
     points: tuple[Point, ...]
 
-    @property
-    def tasks(self) -> list[str]:
-        return self.points[0].tasks if self.points else []
-
     def where(self, keep: Keep) -> Curve:
         """The curve on some of its problems."""
         kept = [

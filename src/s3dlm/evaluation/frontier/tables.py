@@ -137,7 +137,7 @@ def against_controls(frontier: Frontier) -> Grid:
         f"`{OURS}`'s mean NFE, problem by problem. 95 % interval and p from a bootstrap over problems "
         "with all their seeds; emphasised where p < 0.05. –: outside the control's curve."
     )
-    return Grid("controls", "Against verified restarts and best-of-K", columns, tuple(rows), note)
+    return Grid("controls", "Against the controls", columns, tuple(rows), note)
 
 
 def leave_one_out(frontier: Frontier) -> Grid:
@@ -214,7 +214,7 @@ def cost(frontier: Frontier) -> Grid:
     """What every entry cost in this run, and what was chosen for it."""
     rows = []
     for name, curve in frontier.curves.items():
-        values = (frontier.chosen or {}).get(name, {})
+        values = (frontier.chosen or {}).get(frontier.entry(name).tuned_as, {})
         text = ", ".join(f"{'λ' if k == 'lam' else k} {v:g}" for k, v in values.items()) or "–"
         samples = sum(point.samples() for point in curve.points)
         total = sum(point.total_nfe() for point in curve.points)
