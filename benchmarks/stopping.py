@@ -24,6 +24,7 @@ from s3dlm.verifier import for_task
 
 THRESHOLDS = (0.70, 0.75, 0.80, 0.825, 0.85, 0.875, 0.90, 0.925, 0.95, 0.975)
 NEVER = 2.0  # a score that no text has
+DOUBTED = -1.0  # such a text ends no search, whatever its score
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,9 @@ def searches(model: s3dlm.Model, task: str, samples: tuple[Sample, ...]) -> list
                 continue
             best = int(np.nanargmax(event.score))
             text = read(model, event.clean[best])
-            found[index].append(
-                Seen(float(event.score[best]), right(task, text, sample), nfe[index])
-            )
+            doubted = verifier.score(sample.question, text, float(event.confidence[best])).spans
+            score = DOUBTED if len(doubted) else float(event.score[best])
+            found[index].append(Seen(score, right(task, text, sample), nfe[index]))
         else:
             found[index].append(Seen(NEVER, right(task, event.text, sample), event.nfe))
     return found
