@@ -19,7 +19,6 @@ from s3dlm.block_diffusion import BlockDiffusion
 from s3dlm.diffusion import MaskedDiffusion
 from s3dlm.editing import EditingDiffusion
 from s3dlm.errors import PromptError, SettingsError, shown
-from s3dlm.holes import REMEDY as HOLES
 from s3dlm.infilling import check_support, infilling
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.calibrations import Fit
@@ -200,7 +199,9 @@ def check_prompt(job: Job) -> None:
             "(for a conversation, use the server or `Job(…, earlier=…)`)"
         )
     if job.infill is not None and not isinstance(job.infill, str):
-        raise PromptError(f"infill={shown(job.infill)} is not a text; {HOLES}")
+        raise PromptError(
+            f"infill={shown(job.infill)} is not a text; give one with holes, as in 'It is [[4]].'"
+        )
     for text in (job.question, *(turn.text for turn in job.earlier), job.infill or ""):
         if half := HALF_A_CHARACTER.search(text):
             raise PromptError(

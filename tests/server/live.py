@@ -28,10 +28,11 @@ SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "bran
 
 
 class PlainClient(openai.DefaultHttpxClient):
-    """Reads no certificates, which takes longer than most requests here; closed when forgotten."""
+    """Reads no certificates, which takes longer than most requests here; closed when forgotten. It keeps
+    no connection: one that the garbage collector finds before its client would be reported as lost."""
 
     def __init__(self) -> None:
-        super().__init__(verify=False)
+        super().__init__(verify=False, limits=httpx.Limits(max_keepalive_connections=0))
 
     def __del__(self) -> None:
         self.close()
