@@ -60,8 +60,10 @@ POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
 ON: Given = {**REVEAL, "rounds": 0, "lam": 0.0}
 
 
-def _control(name: str, what: str, problems: int | None = None, **more: Any) -> Entry:
-    return Entry(name, "control", OURS, BUDGETED, {**ON, **more}, what, problems)
+def _control(
+    name: str, what: str, problems: int | None = None, seeds: int | None = None, **more: Any
+) -> Entry:
+    return Entry(name, "control", OURS, BUDGETED, {**ON, **more}, what, problems, seeds)
 
 
 def _other(
@@ -85,11 +87,12 @@ _ENTRIES = (
         "verified_best_of_k",
         "as many samples at once as the budget pays for, the best by score",
         problems=150,
+        seeds=1,
         particles=64,
         rounds=1,
         hiding="all",
     ),
-    _control("moves", "`best` without fresh starts", problems=150, fresh=0.0),
+    _control("moves", "`best` without fresh starts", problems=150, seeds=1, fresh=0.0),
     Entry(
         "with_search",
         "control",
@@ -98,6 +101,7 @@ _ENTRIES = (
         {**REVEAL, "rounds": 0, "branching": 2, "keep": "resample"},
         "`best` that also branches, tilts and resamples in every round",
         problems=150,
+        seeds=1,
     ),
     _without("adaptive reveal", reveal="schedule"),
     _without("plus verifier", verifier="paper"),
