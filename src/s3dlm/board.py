@@ -62,7 +62,7 @@ def _lines(events: Iterable[Step | Result], console: Console) -> Iterator[Step |
         if isinstance(event, Step):
             scored = "" if np.isnan(event.score).all() else f"  best {np.nanmax(event.score):.3f}"
             console.print(
-                f"step {event.index + 1}/{event.total}  NFE {event.nfe}  ESS {event.ess:.1f}"
+                f"step {event.index + 1}/{event.total}  NFE +{event.nfe}  ESS {event.ess:.1f}"
                 f"  ancestors {event.unique_ancestors}  confidence {event.confidence.mean():.3f}"
                 f"{scored}",
                 highlight=False,
@@ -93,7 +93,7 @@ def _board(
     foot.add_row(
         ProgressBar(total=step.total, completed=step.index + 1, width=min(30, width // 3)),
         f"step {step.index + 1}/{step.total}",
-        f"NFE {step.nfe}",
+        f"NFE +{step.nfe}",
         f"ESS {step.ess:.1f} of {step.weight.size}",
         f"ancestors {step.unique_ancestors}",
     )
