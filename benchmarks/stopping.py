@@ -29,7 +29,9 @@ DOUBTED = -1.0  # such a text ends no search, whatever its score
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The best text of one step, and the forward passes until then."""
+    """The best text of one step, and the forward passes until then. A text that is doubted counts
+    for nothing here, so a threshold may look a little dearer than it is: of several look-aheads the search
+    would take one that satisfies before a better one that is doubted."""
 
     score: float
     right: float

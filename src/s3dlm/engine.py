@@ -320,13 +320,8 @@ def _resolve(
     name, judge = (verifier, None) if isinstance(verifier, str) else (None, verifier)
     if settings is None:
         named = {} if name is None else {"verifier": name}  # a name is a setting of the method
-        return (
-            model,
-            Settings.for_model(
-                model, "s3" if method is None else method, task, **overrides, **named
-            ),
-            judge,
-        )
+        chosen = "s3" if method is None else method
+        return model, Settings.for_model(model, chosen, task, **overrides, **named), judge
     if not isinstance(settings, Settings):
         raise SettingsError(
             f"settings={shown(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "
