@@ -41,7 +41,7 @@ def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
     style = model.defaults.prompt_style
     problems = plans.load_problems(names, style, split=split, limit=limit * MORE)
     conditions = [
-        replace(one, problems=limit * MORE if one.label == "best" else limit)
+        replace(one, problems=limit * MORE if one.label == "best" else limit, timed=0)
         for one in plans.grid(names, METHODS, plans.defaults_of(model))
     ]
     plan = plans.Plan(conditions, problems, range(1), split, row_cache=row_cache)

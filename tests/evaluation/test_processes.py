@@ -75,7 +75,7 @@ def test_an_error_of_the_whole_run_is_sent_in_its_own_words(
         raise MissingExtraError("math-verify", "math")
 
     monkeypatch.setattr(LocalRunner, "records", records)
-    pipe = Pipe((None, None))
+    pipe = Pipe(("records", (None, None)))
     processes._serve(pipe, small_model())  # type: ignore[arg-type]
     ready, sent = pipe.sent
     assert ready is None

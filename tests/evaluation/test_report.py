@@ -206,6 +206,18 @@ def test_curves_compare_what_was_asked_of_all(folder: Path) -> None:
     assert row["accuracy"] == pytest.approx(sum(r.correct for r in common) / 4)
 
 
+def test_a_vote_says_how_many_distinct_texts_it_has(folder: Path) -> None:
+    run = summary.read(folder)
+    points = {c.children: c for c in run.manifest.conditions if c.label == "best_of_k"}
+    grid = tables.distinct_texts(run)
+    assert [row[0] for row in grid.rows] == [str(k) for k in sorted(points)] == ["1", "2", "4"]
+    for k, shown in grid.rows:
+        some = [r for r in run.records[points[int(k)]] if r.seed == 0][:4]
+        counts = [len({one.text for one in r.survivors}) for r in some]
+        assert max(counts) <= int(k)
+        assert shown == f"{sum(counts) / 4:.1f}"
+
+
 class _Page(HTMLParser):
     """Collects what a page would load and the text of its scripts."""
 

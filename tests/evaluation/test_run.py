@@ -6,17 +6,18 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import manifest, records, summary, tables
+from s3dlm.evaluation import environment, manifest, records, summary, tables
 from s3dlm.evaluation.local import wrong_gold
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import canonical
-from s3dlm.evaluation.run import TIMED, evaluate
+from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.tasks import Sample
 from s3dlm.trace import read_trace
@@ -86,13 +87,32 @@ def test_a_row_cache_changes_no_record_and_only_the_first_problems_are_timed(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
     task, folder = whole
-    plan = dataclasses.replace(small_plan(task), row_cache=0.1)
+    plan = small_plan(task)
+    few = [dataclasses.replace(one, timed=2) for one in plan.conditions]
+    plan = dataclasses.replace(plan, conditions=few, row_cache=0.1)
     evaluate(small_model(), plan, tmp_path / "run", batch_size=8)
     assert sorted(rows(tmp_path / "run")) == sorted(rows(folder))
     timed = {(r.sample, r.seed) for r in records.read(tmp_path / "run") if r.at is not None}
-    first = plan.problems[task].samples[:TIMED]
+    first = plan.problems[task].samples[:2]
     assert timed == {(sample.id, plan.seeds[0]) for sample in first}
     assert all(r.at is not None for r in records.read(folder))
+
+
+def test_no_clock_counts_the_measurement_of_a_batch_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first condition would have been the slowest."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def measured(*_: object) -> int:
+        now[0] += 100.0
+        return 8
+
+    monkeypatch.setattr(environment, "best_batch_size", measured)
+    evaluate(small_model(), small_plan(write_task(tmp_path, 3)), tmp_path / "run")
+    assert now[0] >= 100.0
+    assert all(r.at == 0.0 for r in records.read(tmp_path / "run"))
 
 
 def test_the_same_command_again_is_byte_equal_apart_from_clocks(

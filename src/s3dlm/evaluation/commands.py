@@ -47,7 +47,7 @@ RowCache = Annotated[
     typer.Option(
         min=0,
         help="GiB of computed canvases to reuse between methods and seeds. Results are equal, the "
-        "run is several times faster, and only the first 10 problems are timed. 0: off.",
+        "run is several times faster, and only the first 40 problems are timed. 0: off.",
     ),
 ]
 RayAddress = Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -47,7 +48,7 @@ def show(model: Model, defaults: Defaults) -> Result:
 def rounds(model: Model, defaults: Defaults) -> Iterator[Plan]:
     """The same comparison on more and more problems."""
     tasks, style = model.defaults.tasks, model.defaults.prompt_style
-    conditions = grid(tasks, METHODS, defaults, GIVEN)
+    conditions = [replace(c, timed=0) for c in grid(tasks, METHODS, defaults, GIVEN)]
     for limit in ROUNDS:
         yield Plan(
             conditions, load_problems(tasks, style, limit=limit), traces=2, row_cache=ROW_CACHE

@@ -22,7 +22,7 @@ from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 
 if TYPE_CHECKING:  # a worker that is being started must not wait for torch
     from s3dlm.evaluation.manifest import Manifest
-    from s3dlm.evaluation.plan import Plan
+    from s3dlm.evaluation.plan import Condition, Plan
     from s3dlm.evaluation.records import Failure, Record
     from s3dlm.evaluation.run import Request
     from s3dlm.models.base import Model
@@ -212,6 +212,12 @@ class RayRunner(Pool):
     def manifest(self, plan: Plan) -> Manifest:
         found: Manifest = self.ask("manifest", plan)
         return found
+
+    def warm_up(self, plan: Plan, condition: Condition, batch_size: int | None) -> None:
+        one_each = range(len(self.actors))  # an idle worker comes first
+        what = [plan, condition, batch_size]
+        for _ in self.spread("warm_up", one_each, lambda _: what, collect=False):
+            pass
 
     def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
         shared = self.ray.put(plan)  # sent to every machine once, not with every chunk

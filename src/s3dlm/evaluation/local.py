@@ -104,6 +104,10 @@ class LocalRunner:
             machine=environment.machine(self.model),
         )
 
+    def warm_up(self, plan: Plan, condition: Condition, batch_size: int | None) -> None:
+        if batch_size is None:
+            self._batch_size(plan, condition)
+
     def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
         kind, good = tasks.get(request.condition.task).answer, []
         for sample, seed in request.todo:

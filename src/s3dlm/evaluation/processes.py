@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import pickle
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -24,7 +24,7 @@ from s3dlm.evaluation import environment
 from s3dlm.evaluation.distributed import Refusal
 from s3dlm.evaluation.local import LocalRunner
 from s3dlm.evaluation.manifest import Manifest
-from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.plan import Condition, Plan
 from s3dlm.evaluation.progress import weight
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Request, Runner
@@ -105,16 +105,27 @@ class ProcessRunner:
     def manifest(self, plan: Plan) -> Manifest:
         return self.local.manifest(plan)
 
+    def warm_up(self, plan: Plan, condition: Condition, batch_size: int | None) -> None:
+        self.wait()
+        messages = [("warm_up", (plan, condition, batch_size))] * len(self.pipes)
+        for _ in self._answers(messages):
+            pass
+
     def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
         """Every worker gets the same problems for all methods, so that its row cache is of use."""
         self.wait()
-        count, busy = len(self.pipes), dict[Any, int]()
+        count = len(self.pipes)
         share = replace(plan, row_cache=plan.row_cache / count)
-        for number, pipe in enumerate(self.pipes):
-            if todo := request.todo[number::count]:
-                busy[pipe] = number
-                with self._expecting(number):
-                    pipe.send((share, replace(request, todo=todo)))
+        todos = [todo for number in range(count) if (todo := request.todo[number::count])]
+        yield from self._answers([("records", (share, replace(request, todo=t))) for t in todos])
+
+    def _answers(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> Iterator[Record | Failure]:
+        """One call of a LocalRunner's method for each of the first workers, and what they yield."""
+        busy = dict[Any, int]()
+        for number, (pipe, call) in enumerate(zip(self.pipes, calls, strict=False)):
+            busy[pipe] = number
+            with self._expecting(number):
+                pipe.send(call)
         while busy:
             for ready in wait(list(busy)):
                 yield from self._received(busy, ready)
@@ -164,9 +175,9 @@ def _serve(pipe: Connection, model: Model) -> None:
     with contextlib.suppress(EOFError, BrokenPipeError):
         pipe.send(None)  # ready
         while True:
-            plan, request = pipe.recv()
+            method, arguments = pipe.recv()
             try:
-                for record in local.records(plan, request):
+                for record in getattr(local, method)(*arguments) or ():
                     pipe.send(record)
                 pipe.send(None)
             except S3dlmError as error:

@@ -21,7 +21,6 @@ from s3dlm.models.base import Model
 from s3dlm.tasks import Sample
 
 Todo = tuple[Sample, int]  # a problem and a seed
-TIMED = 10  # problems per condition that are timed if a row cache is used
 HOPELESS = 10  # failures before the first success after which a run stops
 
 
@@ -40,6 +39,10 @@ class Runner(Protocol):
     """Where the searches run: `LocalRunner`, or `RayRunner` on many machines."""
 
     def manifest(self, plan: Plan) -> Manifest: ...
+
+    def warm_up(self, plan: Plan, condition: Condition, batch_size: int | None) -> None:
+        """Do what only a first request would need, so that no clock counts it."""
+        ...
 
     def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
         """One record or failure per sample and seed as they finish; the caller sets `at`."""
@@ -119,6 +122,8 @@ class _Stage:
         self.observer.begin(condition, len(done) + len(todo), done)
         before = max((record.at or 0.0 for record in done), default=0.0)  # earlier sessions count
         timed, rest = self._split(condition, todo)
+        if timed:
+            self.runner.warm_up(self.plan, condition, self.batch_size)
         self._run(Request(condition, timed, self.folder, self.batch_size), before)
         self._run(Request(condition, rest, self.folder, self.batch_size, timed=False), before)
 
@@ -149,7 +154,9 @@ class _Stage:
         """The samples that are timed, and those that may use the row cache."""
         if not self.plan.row_cache:
             return todo, []
-        first = {sample.id for sample in self.plan.problems[condition.task].samples[:TIMED]}
+        first = {
+            sample.id for sample in self.plan.problems[condition.task].samples[: condition.timed]
+        }
         timed = [one for one in todo if one[0].id in first and one[1] == self.plan.seeds[0]]
         return timed, [one for one in todo if one not in timed]
 

@@ -99,9 +99,9 @@ def accuracy_nfe(run: Evaluation) -> Table:
         value = cell.accuracy
         nfe = (cell.nfe, cell.nfe_logical)
         where = (condition.task, condition.label, *condition.budget)
-        rows.append((*where, *nfe, value.value, value.low, value.high))
+        rows.append((*where, *nfe, value.value, value.low, value.high, cell.distinct))
     columns = ("task", "label", "particles", "branching", "nfe", "nfe_logical", "accuracy")
-    return Table("accuracy_nfe", (*columns, "low", "high"), tuple(rows))
+    return Table("accuracy_nfe", (*columns, "low", "high", "distinct"), tuple(rows))
 
 
 def block_length(run: Evaluation) -> Table:

@@ -66,6 +66,7 @@ class Cell:
     answer_tokens: float
     confidence: float
     ess: float
+    distinct: float  # different texts among the survivors
 
 
 def read(folder: Path, grade: Grade | None = None) -> Evaluation:
@@ -180,6 +181,7 @@ def cell(condition: Condition, records: Sequence[Record]) -> Cell:
         answer_tokens=_mean(r.answer_tokens for r in records),
         confidence=_mean(r.confidence for r in records),
         ess=_mean(math.nan if r.ess is None else r.ess for r in records),
+        distinct=_mean(len({one.text for one in r.survivors}) for r in records),
     )
 
 

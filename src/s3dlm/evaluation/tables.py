@@ -169,6 +169,7 @@ def search_figures(run: Evaluation) -> Grid:
             number(cell.nfe_logical, 0),
             f"{100 * cell.deduplicated:.0f} %",
             number(cell.ess, 2),
+            number(cell.distinct, 1),
             number(cell.confidence, 3),
             f"{100 * cell.unanswered:.1f} %",
         )
@@ -179,9 +180,10 @@ def search_figures(run: Evaluation) -> Grid:
     note = (
         "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
         "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
-        "step's weights divided by the number of children. Unanswered: no answer was found."
+        "step's weights divided by the number of children. Distinct texts: among the survivors, on average. "
+        "Unanswered: no answer was found."
     )
-    full = (*columns, "Mean confidence", "Unanswered")
+    full = (*columns, "Distinct texts", "Mean confidence", "Unanswered")
     return Grid("search", "What the search did", full, tuple(rows), note, late=True)
 
 
@@ -203,6 +205,19 @@ def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
     note = "Accuracy [95 %] @ NFE, on the problems and seeds that all points of the sweep share."
     title = f"{label} over particles N and branching b"
     return Grid("sweep", title, columns, rows, note, late=True)
+
+
+def distinct_texts(run: Evaluation) -> Grid:
+    """How many different texts a vote over K samples really has."""
+    found: dict[int, dict[str, str]] = {}
+    for row in series.accuracy_nfe(run).where(label="best_of_k"):
+        count = int(str(row["particles"])) * int(str(row["branching"]))
+        found.setdefault(count, {})[str(row["task"])] = number(float(str(row["distinct"])))
+    rows = tuple((str(k), *(found[k].get(task, "–") for task in run.tasks)) for k in sorted(found))
+    note = "Mean number over problems. A sharp model writes the same text again and again."
+    columns = ("K", *(title_of(task) for task in run.tasks))
+    title = "Distinct texts among the K samples of best_of_k"
+    return Grid("distinct", title, columns, rows if len(rows) > 1 else (), note, late=True)
 
 
 def block_cost(run: Evaluation) -> Grid:
@@ -282,5 +297,6 @@ def all_tables(run: Evaluation, compared: Grid) -> list[Grid]:
         block_cost(run),
         search_figures(run),
         *([swept] if swept else []),
+        distinct_texts(run),
     ]
     return [grid for grid in found if grid.rows]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,8 @@ def tune(
     tasks, rounds = list(problems), (folder / "temperature", folder / "lambda")
     conditions = grid(tasks, labels, defaults, sweeps={"temperature": temperatures})
     for where in rounds:
-        plan = Plan(conditions, problems, split=SPLIT, row_cache=ROW_CACHE)
+        untimed = [replace(one, timed=0) for one in conditions]
+        plan = Plan(untimed, problems, split=SPLIT, row_cache=ROW_CACHE)
         with observe(plan) as observer:
             evaluate(model, plan, where, observer=observer)
         conditions = second_round(tasks, best_of(tried(rounds[0])), defaults, lambdas)

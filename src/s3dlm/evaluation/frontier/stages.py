@@ -73,6 +73,7 @@ def conditions(
             problems=entry.problems,
             seeds=entry.seeds,
             main=point == entry.tuned_at,
+            timed=0,
         )
         for task in frame.problems
         for point in wanted
