@@ -211,7 +211,11 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         raw = path.read_bytes().decode("utf-8").split("\n")  # nothing else ends a line of JSON
         raw = raw[:-1] if raw[-1] == "" else raw
     except (OSError, UnicodeDecodeError) as error:
-        raise RecordError(f"{path} cannot be read as a trace: {error}") from error
+        why = "it is not text" if isinstance(error, ValueError) else error.strerror
+        raise RecordError(
+            f"{path} cannot be read as a trace ({why}); `s3dlm generate … --trace FILE` writes one, "
+            "and `s3dlm eval … --traces N` writes some to OUT/traces"
+        ) from error
     lines: list[dict[str, Any]] = []
     for number, text in enumerate(raw, 1):
         try:
