@@ -158,8 +158,12 @@ def test_intervals_stay_between_0_and_100_per_cent(folder: Path) -> None:
 def test_several_runs_stand_in_one_report(folder: Path, tmp_path: Path) -> None:
     task = next(iter(summary.read(folder).samples))
     other = dataclasses.replace(small_model(), name="other")
-    evaluate(other, small_plan(task, ("s3", "verified_best_of_k")), tmp_path / "second")
+    second = small_plan(task, ("s3", "verified_best_of_k"), seeds=(0,), limit=4)
+    evaluate(other, second, tmp_path / "second")
+    merged = report.read([folder, tmp_path / "second"])
+    assert comparisons.reference_of(merged) == "best_of_k"
     made = report.write(folder, tmp_path / "second", reference="s3 (run)", out=tmp_path / "out")
+    assert "unfinished" not in made.markdown.read_text()
     (grid,) = [g for g in made.grids if g.key == "comparisons"]
     rows = {row[0]: row for row in grid.rows}
     assert {"s3 (second)", "verified_best_of_k", "greedy"} <= set(rows)
@@ -410,5 +414,26 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
     assert line.startswith(f"s3 is {outcome} greedy in accuracy: ")
     assert f"{100 * (right['s3'] - right['greedy']):+.1f} [" in line
     assert "for 24.0 NFE per problem instead of 4.0" in line
-    assert "compared with tilting, the most accurate other method, " in line
-    assert "instead of 30.0" in line
+    better = right["greedy"] < 0.9
+    assert ("compared with tilting, the most accurate other method, " in line) == better
+    assert ("instead of 30.0" in line) == better
+
+
+def test_the_tables_know_a_method_by_its_settings(folder: Path) -> None:
+    """A λ of 0 does not tilt, whatever the method is called; and no method is left out of Table 1."""
+    run = summary.read(folder)
+    flat = {
+        dataclasses.replace(
+            c,
+            label={"s3": "s3 (first)", "tilting": "mine"}.get(c.label, c.label),
+            settings=c.settings.replace(lam=0.0) if c.label == "tilting" else c.settings,
+        ): some
+        for c, some in run.records.items()
+    }
+    manifest = dataclasses.replace(run.manifest, conditions=tuple(flat))
+    other = dataclasses.replace(run, manifest=manifest, records=flat)
+    ticks = {row[0]: row[1:3] for row in tables.ablation(other).rows}
+    assert ticks["s3 (first)"] == ("✓", "✓")
+    assert ticks["mine"] == ("×", "×")
+    assert tables.accuracy(other).columns[2:] == tuple(other.labels())
+    assert tables.accuracy(run).columns[2:] == ("greedy", "baseline", "best_of_k", "s3")

@@ -17,6 +17,7 @@ from s3dlm.evaluation.statistics import (
     compare,
     expected_maximum,
     mcnemar,
+    mean_of,
     wilson,
 )
 
@@ -35,6 +36,15 @@ def test_wilson_holds_its_estimate_and_narrows(share: float, n: int) -> None:
     assert 0 <= found.low <= share
     assert share <= found.high <= 1
     assert finer.high - finer.low < found.high - found.low
+
+
+def test_a_mean_keeps_a_width_where_all_is_right() -> None:
+    one = wilson(1.0, 12)
+    assert mean_of([one]) == one
+    both = mean_of([one, one])
+    assert both.high == 1.0
+    assert one.low < both.low < 1.0  # more problems, a narrower interval
+    assert both.low == pytest.approx(1 - (1 - one.low) / 2**0.5)
 
 
 def test_mcnemar_is_the_exact_binomial_test() -> None:

@@ -13,6 +13,7 @@ REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared wit
 HEADLINE = ("best", "s3")  # methods that the verdict speaks of, if they were run
 MEAN = "mean of tasks"
 LEVEL = 0.05
+UNCLEAR = "not significantly different from"
 
 
 def p_value(value: float) -> str:
@@ -24,7 +25,8 @@ def reference_of(run: Evaluation, wanted: str | None = None) -> str:
     labels = run.labels()
     if wanted is not None and wanted not in labels:
         raise SettingsError(unknown_name("reference", wanted, labels))
-    return wanted or next((one for one in REFERENCES if one in labels), labels[0])
+    usual = (label for one in REFERENCES for label in labels if label.partition(" (")[0] == one)
+    return wanted or next(usual, labels[0])
 
 
 def _against(run: Evaluation, label: str, reference: str) -> dict[str, Comparison]:
@@ -101,9 +103,9 @@ def _sentence(run: Evaluation, label: str, reference: str) -> str:
         *(_by_task(found) if len(tasks) > 1 else ()),
     ]
     rest = [one for one in run.labels() if one not in (label, reference)]
-    rest = [one for one in rest if _against(run, label, one)]
-    if rest:
-        top = max(rest, key=lambda one: mean_accuracy(run, one).value)
+    rest = [one for one in rest if len(_against(run, label, one)) == len(found)]  # on as many tasks
+    top = max((reference, *rest), key=lambda one: mean_accuracy(run, one).value)
+    if top != reference:
         gap = _against(run, label, top)
         words = _in_words(run, label, top, gap.get(MEAN, next(iter(gap.values()))))
         parts.append(f"compared with {top}, the most accurate other method, {words}")
@@ -112,14 +114,16 @@ def _sentence(run: Evaluation, label: str, reference: str) -> str:
 
 def _outcome(one: Comparison) -> str:
     if one.p >= LEVEL:
-        return "not significantly different from"
+        return UNCLEAR
     return "better than" if one.difference.value > 0 else "worse than"
 
 
 def _in_words(run: Evaluation, label: str, other: str, one: Comparison) -> str:
     """The difference with interval and p-value, and the forward passes of both."""
     p = p_value(one.p) if one.p < 0.001 else f"= {p_value(one.p)}"
-    spent, instead = mean_nfe(run, label), mean_nfe(run, other)
+    if one.p >= LEVEL and one.difference.low * one.difference.high > 0:
+        p += " by the sign test"  # the interval is the bootstrap's and excludes 0
+    spent, instead = mean_nfe(run, label, other), mean_nfe(run, other, label)
     gap = _gap(one).lstrip("*")
     return f"{gap} points, p {p}, for {spent:.1f} NFE per problem instead of {instead:.1f}"
 
@@ -130,7 +134,8 @@ def _by_task(found: Mapping[str, Comparison]) -> Iterator[str]:
     for title, one in found.items():
         if title != MEAN:
             text = f"{title} ({100 * one.difference.value:+.1f})"
-            groups.setdefault(_outcome(one).rsplit(" ", 1)[0], []).append(text)
-    for outcome in ("better", "worse", "not significantly different"):
+            groups.setdefault(_outcome(one), []).append(text)
+    words = {"better than": "better", "worse than": "worse", UNCLEAR: "not significant by itself"}
+    for outcome, word in words.items():
         if outcome in groups:
-            yield f"{outcome} on {', '.join(groups[outcome])}"
+            yield f"{word} on {', '.join(groups[outcome])}"

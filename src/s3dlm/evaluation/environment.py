@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import s3dlm
 from s3dlm.models.base import Model, Tokenizer
 
-_PACKAGES = ("s3dlm", "torch", "transformers", "numpy", "math-verify", "tiktoken")
+_PACKAGES = ("torch", "transformers", "numpy", "math-verify", "tiktoken")
 _CL100K = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512)
@@ -25,7 +26,7 @@ SLOW = 2.0  # seconds per forward pass after which larger batches are not tried
 
 def versions() -> dict[str, str]:
     """Versions of the packages that decide a result."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "s3dlm": s3dlm.__version__}
     for name in _PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)

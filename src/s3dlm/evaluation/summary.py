@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from s3dlm.evaluation import records as rows
 from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.statistics import Comparison, Interval, Pairs, bootstrap, compare, wilson
+from s3dlm.evaluation.statistics import Comparison, Interval, Pairs, compare, mean_of, wilson
 from s3dlm.tasks import Sample
 
 Grade = Callable[[str, Sample, Record], float]  # (task, problem, record) → grade
@@ -102,7 +103,12 @@ def merge(runs: Sequence[tuple[str, Evaluation]]) -> Evaluation:
     for name, run in runs:
         for old in run.manifest.conditions:
             label = f"{old.label} ({name})" if old.label in shared else old.label
-            new = dataclasses.replace(old, label=label)
+            new = dataclasses.replace(
+                old,
+                label=label,
+                problems=min(run.manifest.counts[old.task], old.problems or sys.maxsize),
+                seeds=min(len(run.manifest.seeds), old.seeds or sys.maxsize),
+            )
             folders[new], records[new] = run.folders[old], run.records[old]
     manifest = _merged_manifest([run.manifest for _, run in runs], tuple(records))
     failures = [failure for _, run in runs for failure in run.failures]
@@ -214,17 +220,23 @@ def overall(run: Evaluation, ours: str, theirs: str) -> Comparison:
 
 
 def mean_accuracy(run: Evaluation, label: str) -> Interval:
-    """The mean of the tasks of the main comparison, with a bootstrap interval over problems."""
-    tasks = []
-    for task in run.tasks:
-        problems: dict[str, list[float]] = {}
-        for record in run.records.get(run.main(task).get(label), ()):  # type: ignore[arg-type]
-            problems.setdefault(record.sample, []).append(record.correct)
-        tasks.append([sum(grades) / len(grades) for grades in problems.values()])
-    return bootstrap(tasks)[0]
+    """The mean of the tasks of the main comparison."""
+    some = [run.records.get(run.main(task).get(label), ()) for task in run.tasks]  # type: ignore[arg-type]
+    return mean_of(
+        wilson(_mean(r.correct for r in records), len({r.sample for r in records}))
+        for records in some
+        if records
+    )
 
 
-def mean_nfe(run: Evaluation, label: str) -> float:
-    """Forward passes per problem, the mean of the tasks of the main comparison."""
-    found = [run.records.get(run.main(task).get(label), ()) for task in run.tasks]  # type: ignore[arg-type]
-    return _mean(_mean(record.nfe for record in records) for records in found)
+def mean_nfe(run: Evaluation, label: str, beside: str | None = None) -> float:
+    """Forward passes per problem, the mean of the tasks of the main comparison; on the problems and
+    seeds that another label has, too, if one is given."""
+    means = []
+    for main in (run.main(task) for task in run.tasks):
+        if label in main and (beside is None or beside in main):
+            theirs = run.records[main[beside or label]]
+            shared = {(r.sample, r.seed) for r in theirs}
+            ours = run.records[main[label]]
+            means.append(_mean(r.nfe for r in ours if (r.sample, r.seed) in shared))
+    return _mean(means)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from s3dlm import tasks as benchmarks
 from s3dlm.evaluation import paper, series
-from s3dlm.evaluation.plan import ALIASES, method_of
+from s3dlm.evaluation.plan import ABLATION, ONE_SEED
 from s3dlm.evaluation.statistics import Interval
 from s3dlm.evaluation.summary import Cell, Evaluation, cells, mean_accuracy, mean_nfe
-from s3dlm.search.methods import METHODS
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
 LISTED = 100  # failed samples in a report
@@ -72,11 +71,14 @@ def _best_marked(
 
 def accuracy(run: Evaluation) -> Grid:
     """Table 1: accuracy of the main methods."""
-    labels = [label for label in MAIN if label in run.labels()] or run.labels()
+    labels = run.labels()
+    if set(MAIN) <= set(labels) <= {*MAIN, *ABLATION, *ONE_SEED}:
+        labels = list(MAIN)  # Table 2 has the others
     rows = []
     for task, row in _main_cells(run).items():
-        count = max((cell.problems for cell in row.values()), default=0)
-        rows.append((title_of(task), str(count), *_best_marked(row, labels)))
+        counts = [cell.problems for cell in row.values()] or [0]
+        asked = str(max(counts)) if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
+        rows.append((title_of(task), asked, *_best_marked(row, labels)))
     note = (
         "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems. "
         "The highest of a row is emphasised. greedy is the baseline at temperature 0."
@@ -94,10 +96,9 @@ def ablation(run: Evaluation) -> Grid:
     }
     rows = []
     for label in labels:
-        known = label in METHODS or label in ALIASES
-        method = METHODS[method_of(label)] if known else None
-        ahead = "✓" if method and method.scored == "every step" else "×"
-        tilt = "✓" if method and method.weight in ("tilt", "twist") else "×"
+        method = next(c.settings.method for c in run.manifest.conditions if c.label == label)
+        ahead = "✓" if method.scored == "every step" else "×"
+        tilt = "✓" if method.weight in ("tilt", "twist") and method.lam > 0 else "×"
         rows.append((label, ahead, tilt, *(marked[task][label] for task in found)))
     columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
     note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
@@ -114,7 +115,8 @@ def brief(run: Evaluation) -> Grid:
     if several:
         wide = len(found) <= MOST_WITH_INTERVAL
         mean = _short if wide else _plain
-        columns.append([mean(mean_accuracy(run, label)) for label in labels])
+        whole = {label for label in labels if all(label in row for row in found.values())}
+        columns.append([mean(mean_accuracy(run, one)) if one in whole else "–" for one in labels])
         names.append("Mean [95 %]" if wide else "Mean")
     columns.append([number(mean_nfe(run, label)) for label in labels])
     names.append("NFE")
