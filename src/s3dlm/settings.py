@@ -208,6 +208,11 @@ class Settings:
         usual = only_used(row, self.to_json(), reveal=changes.get("reveal"))
         return Settings.from_json({**usual, **changes})
 
+    def effective(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the changes that would change something here, all made together."""
+        row = _changed(self.method, changes)
+        return only_used(row, changes, reveal=changes.get("reveal", self.reveal))
+
     def replace_method(self, method: Method) -> Settings:
         """A copy that runs another method, or the same with other settings, and decodes alike."""
         decoding = {name: getattr(self, name) for name in _decoding()}

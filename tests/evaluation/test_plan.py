@@ -59,6 +59,24 @@ def test_a_setting_applies_to_the_methods_that_use_it() -> None:
         plans.grid(["gsm8k"], ["baseline", "best_of_k"], defaults, {"lam": 5.0})
     with pytest.raises(SettingsError, match="branching has no effect on baseline"):
         plans.grid(["gsm8k"], ["baseline"], defaults, sweeps={"branching": [1, 2]})
+    with pytest.raises(SettingsError, match="seed is set by --seeds"):
+        plans.grid(["gsm8k"], ["s3"], defaults, {"seed": 3})
+
+
+def test_what_a_method_uses_depends_on_its_other_settings() -> None:
+    """With a budget a method can stop; by a rule of its own it has no use for steps."""
+
+    def tuned(method: str, task: str | None = None) -> Settings:
+        own = {"budget": 64, "reveal": "threshold"} if method == "best" else {}
+        return Settings(method, **own)
+
+    given = {"stop_when": "never", "steps": 32}
+    found = plans.grid(["gsm8k"], ["s3", "best"], tuned, given)
+    assert [(c.value("stop_when"), c.value("steps")) for c in found] == [(None, 32), ("never", None)]
+    with pytest.raises(SettingsError, match="stop_when has no effect on s3"):
+        plans.grid(["gsm8k"], ["s3"], tuned, given)
+    (stops,) = plans.grid(["gsm8k"], ["s3"], tuned, {**given, "budget": 16})
+    assert stops.value("stop_when") == "never"
 
 
 def test_the_main_comparison_of_a_sweep_is_the_default_point_else_the_first() -> None:

@@ -143,10 +143,10 @@ def settings_for(
     label: str, defaults: Defaults, given: Given | None = None, task: str | None = None
 ) -> Settings:
     """The settings of a label: the defaults, then what is given as far as the method uses it."""
-    method = method_of(label)
-    changes = {name: value for name, value in (given or {}).items() if uses(label, name)}
+    usual = defaults(method_of(label), task)
+    changes = usual.effective(given or {})
     own = {name: value for name, value in ALIASES.get(label, {}).items() if name != "method"}
-    return _canonical(defaults(method, task).replace(**{**changes, **own}))
+    return _canonical(usual.replace(**{**changes, **own}))
 
 
 def _canonical(settings: Settings) -> Settings:
@@ -168,7 +168,7 @@ def grid(
     The main comparison is the point that s3 has by default, else the first.
     """
     axes = {name: values for name, values in (sweeps or {}).items() if values}
-    _check_used(labels, given or {}, axes)
+    _check_used(labels, defaults, given or {}, axes)
     usual = defaults("s3", None).to_json()
     main = {n: usual[n] if usual.get(n) in values else values[0] for n, values in axes.items()}
     points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
@@ -183,14 +183,21 @@ def grid(
     )  # fmt: skip
 
 
-def _check_used(labels: Sequence[str], given: Given, axes: Mapping[str, Sequence[Any]]) -> None:
+def _check_used(
+    labels: Sequence[str], defaults: Defaults, given: Given, axes: Mapping[str, Sequence[Any]]
+) -> None:
     for name in axes:
         if name not in AXES:
             raise SettingsError(unknown_name("sweep", name, AXES))
     for name in (*given, *axes):
+        if name == "seed":
+            raise SettingsError("seed is set by --seeds N: every problem is asked with 0, 1, … N − 1")
         if name not in declarations():
             raise SettingsError(unknown_name("setting", name, declarations()))
-        if not any(uses(label, name) for label in labels):
+    every = {**given, **{name: values[0] for name, values in axes.items()}}
+    used = {n for label in labels for n in defaults(method_of(label), None).effective(every)}
+    for name in every:
+        if name not in used:
             raise SettingsError(
                 f"{name} has no effect on {', '.join(labels)}; leave it out, or add a method "
                 "that uses it (see `s3dlm methods`)"
