@@ -10,7 +10,8 @@ import argparse
 from typing import Any
 
 import s3dlm
-from benchmarks.run import TASKS, TINY
+from benchmarks.models import TASKS
+from benchmarks.run import TINY
 from s3dlm import answers
 from s3dlm.evaluation.statistics import mcnemar
 from s3dlm.models.base import Model

@@ -302,3 +302,23 @@ def test_help_of_infill_shows_how_a_hole_is_written(
     out = capsys.readouterr().out
     assert "[[16]]" in out
     assert 's3dlm infill "First, 10 - 1 =[[2]]' in out
+
+
+def test_a_path_that_cannot_be_written_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "missing" / "trace.jsonl"
+    assert run(monkeypatch, "generate", QUESTION, "--trace", str(path), *SMALL) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"s3dlm: {path}: No such file or directory; give another path"
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_warning_is_one_line_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli._say_once.cache_clear()
+    assert run(monkeypatch, "generate", QUESTION, "--temperature", "0", *SMALL) == 0
+    err = capsys.readouterr().err
+    assert err.count("temperature=0") == 1
+    assert err.startswith("s3dlm: warning: temperature=0 with method='s3'")

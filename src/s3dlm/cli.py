@@ -6,11 +6,13 @@ raises on purpose become one line and exit code 2; Ctrl-C ends with 130.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import sys
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -181,13 +183,42 @@ def _register_others() -> None:
         importlib.import_module(name).register(app)
 
 
+_python_warns = warnings.showwarning
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning of this package as one line, once, without a place in its source."""
+    if category.__module__.partition(".")[0] == "s3dlm":
+        _say_once(f"s3dlm: warning: {message}")
+    else:
+        _python_warns(message, category, filename, lineno, file, line)
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    typer.echo(text, err=True)
+
+
 def main() -> None:
     """The `s3dlm` command."""
     _register_others()
+    warnings.showwarning = _warn
     try:
         code = app(standalone_mode=False)
     except S3dlmError as error:
         typer.echo(f"s3dlm: {error}", err=True)
+        code = 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        typer.echo(f"s3dlm: {error.filename}: {error.strerror}; give another path", err=True)
         code = 2
     except (typer.Abort, KeyboardInterrupt):
         code = 130

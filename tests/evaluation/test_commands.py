@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from s3dlm.errors import RecordError, SettingsError
+from s3dlm.errors import ModelError, RecordError, SettingsError
 from s3dlm.evaluation import commands, records, tune
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
@@ -20,6 +20,7 @@ SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2"
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch, undrawn: None) -> typer.Typer:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
+    monkeypatch.setattr(registry, "KNOWN", [*registry.KNOWN, "fake"])
     monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
     made = typer.Typer()
     commands.register(made)
@@ -96,6 +97,8 @@ def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -
         call(app, "eval", "--task", "gsm8", "--out", str(tmp_path / "r"))
     with pytest.raises(RecordError, match="give a folder that `s3dlm eval` wrote"):
         call(app, "report", str(tmp_path))
+    with pytest.raises(ModelError, match="model='nosuch' is unknown"):
+        call(app, "eval", "--model", "nosuch", "--task", "gsm8k", "--out", str(tmp_path / "r"))
 
 
 def test_tuning_reads_the_validation_split_alone(app: typer.Typer, tmp_path: Path) -> None:

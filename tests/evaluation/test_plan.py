@@ -72,7 +72,10 @@ def test_what_a_method_uses_depends_on_its_other_settings() -> None:
 
     given = {"stop_when": "never", "steps": 32}
     found = plans.grid(["gsm8k"], ["s3", "best"], tuned, given)
-    assert [(c.value("stop_when"), c.value("steps")) for c in found] == [(None, 32), ("never", None)]
+    assert [(c.value("stop_when"), c.value("steps")) for c in found] == [
+        (None, 32),
+        ("never", None),
+    ]
     with pytest.raises(SettingsError, match="stop_when has no effect on s3"):
         plans.grid(["gsm8k"], ["s3"], tuned, given)
     (stops,) = plans.grid(["gsm8k"], ["s3"], tuned, {**given, "budget": 16})

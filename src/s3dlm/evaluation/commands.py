@@ -311,7 +311,9 @@ def prepare(
     """
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.registry import check_name
 
+    check_name(model)
     style = defaults_of(model).prompt_style
     found = load_problems(tasks, style, **which)
     runner: Any

@@ -191,7 +191,9 @@ def _check_used(
             raise SettingsError(unknown_name("sweep", name, AXES))
     for name in (*given, *axes):
         if name == "seed":
-            raise SettingsError("seed is set by --seeds N: every problem is asked with 0, 1, … N − 1")
+            raise SettingsError(
+                "seed is set by --seeds N: every problem is asked with 0, 1, … N − 1"
+            )
         if name not in declarations():
             raise SettingsError(unknown_name("setting", name, declarations()))
     every = {**given, **{name: values[0] for name, values in axes.items()}}

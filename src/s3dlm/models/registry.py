@@ -153,6 +153,13 @@ def load(
     return _compiled(model) if compile else model
 
 
+def check_name(name: str) -> None:
+    """Refuse what can name no model, before anything is read or loaded."""
+    known = [*KNOWN, *_registered()]
+    if name not in known and "/" not in name and not Path(name).is_dir():
+        raise ModelError(unknown_name("model", name, known) + "; or a folder, or a hub id")
+
+
 @dataclass(frozen=True, slots=True)
 class _Options:
     device: str | None
@@ -186,15 +193,12 @@ def _compiled(model: Model) -> Model:
 
 
 def _load(name: str, options: _Options, revision: str | None) -> Model:
+    check_name(name)
     plugins = _registered()
     if name in plugins and name not in KNOWN:
         return _from_plugin(name, plugins[name], options.device, options.dtype)
     if name == "tiny":
         return _load_folder(name, _tiny(), options)
-    if "/" not in name and not Path(name).is_dir():
-        raise ModelError(
-            unknown_name("model", name, [*KNOWN, *plugins]) + "; or a folder, or a hub id"
-        )
     folder = find_folder(name, revision=revision, code=options.trusted)
     return _load_folder(name, folder, options)
 
