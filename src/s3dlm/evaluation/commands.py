@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -406,7 +407,7 @@ def _print_report(made: Report, as_json: bool) -> None:
     for grid in made.short:
         print_table(grid.columns, grid.rows, grid.title)
     for line in (*made.verdict, *made.notes):
-        typer.echo(line)
+        typer.echo(textwrap.fill(line, 80))
     typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
 
 

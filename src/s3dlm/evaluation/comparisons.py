@@ -135,7 +135,8 @@ def _by_task(found: Mapping[str, Comparison]) -> Iterator[str]:
         if title != MEAN:
             text = f"{title} ({100 * one.difference.value:+.1f})"
             groups.setdefault(_outcome(one), []).append(text)
-    words = {"better than": "better", "worse than": "worse", UNCLEAR: "not significant by itself"}
+    alone = " by itself" if MEAN in found and found[MEAN].p < LEVEL else ""
+    words = {"better than": "better", "worse than": "worse", UNCLEAR: f"not significant{alone}"}
     for outcome, word in words.items():
         if outcome in groups:
             yield f"{word} on {', '.join(groups[outcome])}"

@@ -15,8 +15,12 @@ from s3dlm.evaluation.series import Table
 
 WIDTH, HEIGHT = 330, 240
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 30, 42
-COLOURS = 8  # classes in report.css: .c0 to .c7
-MARKS = "●■▲◆▼✚★⬟"
+# What each method looks like, here and in figures.py; colours are the classes .c0 to .c9 of report.css.
+STYLED = {
+    "greedy": "✕", "baseline": "■", "best_of_k": "▲", "tilting": "▼", "look_ahead": "◆",
+    "s3": "●", "twisted": "✚", "best": "★", "s3_paper": "⬟", "verified_best_of_k": "⬢",
+}  # fmt: skip
+MARKS = tuple(STYLED.values())
 Row = Mapping[str, Any]
 
 
@@ -24,16 +28,27 @@ def accuracy_over_nfe(table: Table, titles: Mapping[str, str]) -> str:
     """A panel per task and one legend; empty if there is nothing to draw."""
     if not table.rows:
         return ""
-    labels = [str(label) for label in table.values("label")]
+    styles = _styles([str(label) for label in table.values("label")])
     panels = "".join(
-        _panel(table.where(task=task), labels, titles.get(str(task), str(task)))
+        _panel(table.where(task=task), styles, titles.get(str(task), str(task)))
         for task in table.values("task")
     )
     legend = "".join(
-        f'<li><span class="c{number % COLOURS}">{MARKS[number % len(MARKS)]}</span> {escape(label)}</li>'
-        for number, label in enumerate(labels)
+        f'<li><span class="c{number}">{MARKS[number]}</span> {escape(label)}</li>'
+        for label, number in styles.items()
     )
     return f'<div class="panels">{panels}</div><ul class="legend">{legend}</ul>'
+
+
+def _styles(labels: Sequence[str]) -> dict[str, int]:
+    """A number for every label: a method's own, else one that no method of the figure has."""
+    own = list(STYLED)
+    spare = [number for number, name in enumerate(own) if name not in labels] or [0]
+    others = [label for label in labels if label not in STYLED]
+    return {
+        label: own.index(label) if label in STYLED else spare[others.index(label) % len(spare)]
+        for label in labels
+    }
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -48,7 +63,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return ticks
 
 
-def _panel(rows: Sequence[Row], labels: Sequence[str], title: str) -> str:
+def _panel(rows: Sequence[Row], styles: Mapping[str, int], title: str) -> str:
     low, high = log_bounds([float(row["nfe"]) for row in rows])
     floor = 10 * math.floor(min(10 * float(row["low"]) for row in rows))
     ceiling = 10 * math.ceil(max(10 * float(row["high"]) for row in rows))
@@ -66,7 +81,7 @@ def _panel(rows: Sequence[Row], labels: Sequence[str], title: str) -> str:
         f'<text class="title" x="{LEFT}" y="16">{escape(title)}</text>',
         *_axes(x, y, log_ticks(low, high), floor, ceiling),
     ]
-    for number, label in enumerate(labels):
+    for label, number in styles.items():
         parts.append(_series([row for row in rows if row["label"] == label], number, x, y))
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Accuracy against NFE on '
@@ -103,7 +118,7 @@ def _axes(x: Any, y: Any, ticks: Sequence[float], floor: int, ceiling: int) -> l
 
 def _series(rows: Sequence[Row], number: int, x: Any, y: Any) -> str:
     """The points of a method with their intervals; points of one branching are joined."""
-    drawn = [f'<g class="c{number % COLOURS}">']
+    drawn = [f'<g class="c{number}">']
     for branching in sorted({int(row["branching"]) for row in rows}):
         line = sorted(
             (r for r in rows if r["branching"] == branching), key=lambda r: float(r["nfe"])
@@ -116,7 +131,7 @@ def _series(rows: Sequence[Row], number: int, x: Any, y: Any) -> str:
             drawn.append(
                 f'<line x1="{px:.1f}" x2="{px:.1f}" y1="{y(float(row["low"])):.1f}" '
                 f'y2="{y(float(row["high"])):.1f}"/><text x="{px:.1f}" y="{py + 4:.1f}" '
-                f'class="middle mark">{MARKS[number % len(MARKS)]}<title>{_words(row)}</title></text>'
+                f'class="middle mark">{MARKS[number]}<title>{_words(row)}</title></text>'
             )
     return "".join(drawn) + "</g>"
 

@@ -25,9 +25,11 @@ LOOKS = {  # colour, marker, line style
     "look_ahead": ("#56B4E9", "D", "-"),
     "s3": ("#D55E00", "o", "-"),
     "twisted": ("#E69F00", "P", "-"),
-    "s3_paper": ("#F0E442", "*", "-"),
+    "best": ("#5B4FC9", "*", "-"),
+    "s3_paper": ("#B8A600", "p", "-"),
+    "verified_best_of_k": ("#8C564B", "h", "-"),
 }
-SPARE = ("#000000", "#8C564B", "#7F7F7F", "#BCBD22")  # for other methods
+SPARE = ("#000000", "#7F7F7F", "#BCBD22")  # for other methods
 
 # Fixed salt and no date: the same data gives the same file, byte for byte.
 RC = {

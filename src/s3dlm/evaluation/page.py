@@ -11,8 +11,10 @@ import base64
 import html
 import json
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from s3dlm.trace import read_trace
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 FRONTIER = "accuracy_nfe"  # drawn by the page itself, first
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
 
 NAMES = {  # section names in the navigation bar
     "accuracy": "Accuracy",
@@ -40,6 +43,7 @@ NAMES = {  # section names in the navigation bar
     "block_cost": "Cost by block",
     "search": "Search",
     "sweep": "N and b",
+    "distinct": "Distinct texts",
     "accuracy_nfe": "Compute",
     "confidence": "Confidence",
     "block_length": "Blocks",
@@ -268,10 +272,16 @@ def _story(path: Path) -> list[list[object]]:
         if not isinstance(step, Step) or np.isnan(step.score).all():
             continue
         best = int(np.nanargmax(step.score))
-        text = "".join(trace.pieces.get(token, "·") for token in step.clean[best].tolist())
+        pieces = [trace.pieces.get(token, "·") for token in step.clean[best].tolist()]
+        text = "".join(pieces if "given" in trace.header else takewhile(_is_text, pieces))
         if not told or told[-1][2] != text:
             told.append([step.index + 1, round(float(step.score[best]), 3), text])
     return told
+
+
+def _is_text(piece: str) -> bool:
+    """Not a special token, which ends an answer."""
+    return SPECIAL.fullmatch(piece) is None
 
 
 def _trace(folder: Path, name: str, target: Path) -> str | None:

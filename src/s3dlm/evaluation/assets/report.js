@@ -67,7 +67,7 @@
   const survivors = (row) => table(["survivors", "answer", "score", "text"],
     row.survivors.map(([count, answer, score, text]) => [count + " ×", answer ?? "no answer", number(score), text]));
 
-  const story = (row) => table(["step", "score", "best text so far, as the look-ahead saw it"],
+  const story = (row) => table(["step", "score", "best text at this step, as the look-ahead saw it"],
     row.story.map(([step, score, text]) => [step, number(score), text]));
 
   const draw = (problem) => {
@@ -78,10 +78,10 @@
     const table = element("table");
     for (const row of problem.rows) {
       const line = element("tr");
-      line.append(element("td", row.label, "name"), grades(row), element("td", row.answer ?? "no answer"));
+      line.append(element("td", row.label, "name"), grades(row), element("td", row.answer ?? "no answer", "answer"));
       const more = element("td");
       const details = element("details");
-      details.append(element("summary", row.story.length ? "output, survivors, trace" : "output, survivors"), element("pre", row.text || "(empty)"));
+      details.append(element("summary", row.story.length || row.trace ? "output, survivors, trace" : "output, survivors"), element("pre", row.text || "(empty)"));
       details.append(survivors(row));
       if (row.story.length) details.append(story(row));
       if (row.p_correct !== null) {
