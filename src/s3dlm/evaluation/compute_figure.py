@@ -102,7 +102,7 @@ def _axes(x: Any, y: Any, ticks: Sequence[float], floor: int, ceiling: int) -> l
     across = [
         f'<line x1="{LEFT}" x2="{right}" y1="{y(value / 100):.1f}" y2="{y(value / 100):.1f}"/>'
         f'<text x="{LEFT - 6}" y="{y(value / 100) + 4:.1f}" class="end">{value}</text>'
-        for value in range(floor, ceiling + 1, step)
+        for value in range(-(-floor // step) * step, ceiling + 1, step)  # so that 100 is one
     ]
     up = [
         f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP}" y2="{bottom}"/>'
