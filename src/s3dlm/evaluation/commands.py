@@ -68,7 +68,9 @@ FailOnError = Annotated[
 RetryFailed = Annotated[
     bool, typer.Option("--retry-failed", help="Run samples again that failed before.")
 ]
-Traces = Annotated[int, typer.Option(help="Number of problems per task to record full traces for.")]
+Traces = Annotated[
+    int, typer.Option(min=0, help="Number of problems per task to record full traces for.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")]
 
 

@@ -46,7 +46,7 @@ class Known:
 KNOWN: dict[str, Known] = {
     row.name: row
     for row in (
-        Known("tiny", "LLaDA", "1–3 M", "bundled; four small tasks"),
+        Known("tiny", "LLaDA", "0.9 M", "bundled; five small tasks"),
         Known("GSAI-ML/LLaDA-8B-Instruct", "LLaDA", "8 B", "the paper's model"),
         Known("GSAI-ML/LLaDA-8B-Base", "LLaDA", "8 B", "no chat template"),
         Known("GSAI-ML/LLaDA-1.5", "LLaDA", "8 B", "LLaDA after preference optimisation"),
