@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": {"declare", "errors", "sandbox", "search", "settings", "tasks"},
     "loading": {"models"},
     "estimate": {*CORE, "evaluation", "schedule"},
-    "viewer": {"errors", "trace"},
+    "viewer": {"answers", "errors", "trace"},
     "integrations": {*ENGINE, "answers", "estimate", "evaluation", "options", "tasks", "verifier"},
     "lm_eval": {"errors", "integrations"},
     "evaluation": {

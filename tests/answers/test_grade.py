@@ -2,7 +2,7 @@
 
 import pytest
 
-from s3dlm.answers import grade, mathverify
+from s3dlm.answers import gold_in_words, grade, mathverify
 from s3dlm.answers.d1 import is_equiv
 from s3dlm.errors import SettingsError
 
@@ -143,3 +143,19 @@ def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_s
     assert grade("math500", r"\boxed{\frac12}", "0.5") == 1.0
     assert grade("math500", r"\boxed{x+1}", "1+x") == 0.0
     assert "s3dlm[math]" in notes()[0]
+
+
+@pytest.mark.parametrize(
+    ("gold", "words"),
+    [
+        ([[11, 13, 1], 25], "any expression of 11, 13 and 1 that makes 25"),
+        ([[6.0], 6.0], "any expression of 6 that makes 6"),
+        ("3x^2", "3x^2"),
+        (18.0, "18"),
+        (2.5, "2.5"),
+        ([["a", "b"], 2], '[["a", "b"], 2]'),
+        ({"tests": "ä"}, '{"tests": "ä"}'),
+    ],
+)
+def test_gold_answers_in_words(gold, words):
+    assert gold_in_words(gold) == words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from html import unescape
 
 import openai
 import pytest
@@ -151,6 +152,8 @@ def test_the_model_answers_to_every_alias(writer: Live) -> None:
         "wide": "wide",
     }
     assert replies["wide"].choices[0].search["particles"] == 3
+    # What a method does not use is not reported.
+    assert not {"particles", "branching"} & set(replies["greedy"].choices[0].search)
     greedy = client.chat.completions.create(**ASK, temperature=0)
     assert replies["greedy"].choices[0].message.content == greedy.choices[0].message.content
     own = client.chat.completions.create(**{**ASK, "model": "wide"}, extra_body={"particles": 2})
@@ -175,11 +178,16 @@ def test_version_and_docs(writer: Live) -> None:
     for words in ("/v1/chat/completions", "ess_threshold", "response_format", "/version"):
         assert words in page.text
     assert "<script" not in page.text
-    assert "http://" not in page.text.replace("http://localhost", "")
+    assert f"curl -s {writer.url}/v1/chat/completions" in page.text
+    assert unescape(page.text).count('"model": "fake"') == 1
+    assert "http://" not in page.text.replace(writer.url, "")
 
 
 def test_docs_need_no_key_and_version_does() -> None:
     key = "a-key-of-16-letters"
     with serving(fake_model(), defaults=SMALL, api_key=key) as closed, closed.http() as http:
-        assert http.get("/docs").status_code == 200
+        page = http.get("/docs")
+        assert page.status_code == 200
+        assert "fake" not in page.text
+        assert "authorization: Bearer KEY" in page.text
         assert http.get("/version").status_code == 401

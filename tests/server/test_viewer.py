@@ -325,7 +325,10 @@ def test_hover_prompt_gold_and_grade_of_a_recorded_run(page: Any, tmp_path: Path
             header = json.loads(trace.read_text().splitlines()[0])
             words = shown[header["settings"]["method"]]
             assert words.startswith("✓ right" if header["correct"] == 1 else "✗ wrong")
-            assert header["correct"] == 1 or "gold [[6,4,12],36]" in words
+            assert (
+                header["correct"] == 1
+                or "gold: any expression of 6, 4 and 12 that makes 36" in words
+            )
         title = page.locator(".canvas .t").first.get_attribute("title")
         assert re.fullmatch(r"revealed with probability \d+ %", title)
         page.locator(".prompt summary").first.click()
@@ -334,6 +337,113 @@ def test_hover_prompt_gold_and_grade_of_a_recorded_run(page: Any, tmp_path: Path
             assert len(http.get("/v1/traces").json()) == 4
             assert http.get("/v1/traces/first/../../samples").status_code == 404
             assert http.get("/v1/traces/..%2f..%2fetc%2fpasswd").status_code == 404
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A server with the records of two problems by three methods."""
+    folder = tmp_path_factory.mktemp("recorded")
+    labels = ("s3", "greedy", "best_of_k")  # not in the order of their names
+    evaluate(small_model(), small_plan(write_task(folder, 2), labels, (0,), traces=2), folder)
+    with serving(fake_model(), defaults=SETTINGS, runs=[folder]) as live:
+        yield live
+
+
+def open_records(page: Any, live: Live) -> Any:
+    page.goto(live.url)
+    page.locator("summary", has_text="Recorded").click()
+    page.locator(".rows li").first.wait_for()
+    return page.locator(".rows li")
+
+
+def test_records_stand_in_the_runs_order_under_its_labels(page: Any, recorded: Live) -> None:
+    rows = open_records(page, recorded)
+    shown = [(row.locator("b").inner_text()[2:], row.locator(".note").inner_text())
+             for row in rows.all()]  # fmt: skip
+    samples = ("problems-0000", "problems-0001")
+    labels = ("s3", "greedy", "best_of_k")
+    assert shown == [(label, sample) for sample in samples for label in labels]
+    rows.nth(1).locator("a").first.click()
+    finished(page)
+    assert page.locator(".panel h2").inner_text() == "greedy"
+
+
+def test_every_word_of_the_filter_must_occur(page: Any, recorded: Live) -> None:
+    rows = open_records(page, recorded)
+    words = page.get_by_label("Find a recorded search")
+    words.fill("36 greedy")
+    assert rows.locator(".note").all_inner_texts() == ["problems-0001"]
+    words.fill("greedy zebra")
+    assert rows.count() == 0
+    assert page.get_by_text("No recorded search has all these words.").is_visible()
+
+
+def test_a_record_brings_its_question_and_settings(page: Any, recorded: Live) -> None:
+    rows = open_records(page, recorded)
+    page.keyboard.press("Escape")
+    page.fill("#prompt", "an old question")
+    page.locator("summary", has_text="Recorded").click()
+    rows.nth(1).locator("a").first.click()  # by greedy
+    finished(page)
+    playwright.expect(page.locator("#prompt")).to_have_value(
+        "Problem 0. Target: 22 Numbers: 6, 4, 12"
+    )
+    assert page.get_by_label("Method", exact=True).input_value() == "baseline"
+    assert page.locator("input[name=temperature]").input_value() == "0"
+    assert page.locator("input[name=gen_length]").input_value() == "24"
+    assert page.locator("input[name=seed]").input_value() == ""  # the default
+
+
+def test_menus_close_on_escape_and_on_a_click_outside(page: Any, recorded: Live) -> None:
+    open_records(page, recorded)
+    menus = page.locator(".menu:visible")
+    page.keyboard.press("Escape")
+    assert menus.count() == 0
+    assert page.evaluate("document.activeElement.textContent").startswith("Recorded")
+    page.locator("summary", has_text="History").click()
+    page.locator("summary", has_text="Recorded").click()
+    assert menus.count() == 1
+    page.mouse.click(5, 800)
+    assert menus.count() == 0
+
+
+@pytest.mark.parametrize("name", ["History", "Recorded"])
+def test_menus_fit_a_phone(page: Any, recorded: Live, name: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(recorded.url)
+    page.locator("summary", has_text=name).click()
+    box = page.locator(".menu:visible").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    if name == "Recorded":
+        question = page.locator(".rows .what").first
+        assert question.evaluate("(node) => node.scrollWidth <= node.clientWidth")  # not cut off
+
+
+def test_what_a_method_lacks_is_left_out(page: Any, server: Live) -> None:
+    ask(page, server, Method="baseline", **{"Compare with": "s3"})
+    finished(page, 2)
+    assert page.locator(".sum").first.inner_text().startswith("NFE")
+    assert page.locator(".sum").last.inner_text().startswith("N 4 · b 2 · NFE")
+    charts = [panel.locator("figcaption b").all_inner_texts()
+              for panel in page.locator(".panel").all()]  # fmt: skip
+    without = ["Effective sample size", "Confidence"]
+    assert charts == [without, ["Score", *without]]
+
+
+def test_nothing_is_said_of_folding_where_nothing_is_folded(
+    page: Any, server: Live, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
+    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
+    with server.http() as http:
+        lines = http.post("/v1/search", json=body).text.splitlines()
+    path.write_text("\n".join([*lines[:2], lines[-1]]) + "\n")
+    out.write_text(standalone([path]), encoding="utf-8")
+    page.goto(out.as_uri())
+    finished(page)
+    assert page.locator(".below").is_hidden()
 
 
 def test_p_correct_is_shown_where_a_trace_has_it(page: Any, server: Live, tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
+from pathlib import Path
 
 import pytest
 
 import s3dlm
 from s3dlm.settings import Settings
-from s3dlm.viewer.page import standalone
+from s3dlm.viewer.page import standalone, viewer_files
 from tests.fakes import fake_model
 
 META = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
@@ -54,3 +56,19 @@ def test_the_policy_allows_the_own_script_and_style_alone(page: str) -> None:
 def test_a_prompt_cannot_end_the_element_that_holds_it(page: str) -> None:
     assert HOSTILE not in page
     assert len(re.findall("<script", page)) == 2  # the recorded data and the page's own code
+
+
+def test_the_gold_answer_of_a_trace_is_put_into_words(tmp_path: Path) -> None:
+    path, model = tmp_path / "trace.jsonl", fake_model()
+    events = s3dlm.stream(model, "x", settings=SETTINGS)
+    list(s3dlm.write_trace(path, model, events, question="x", settings=SETTINGS))
+    header, _, rest = path.read_text().partition("\n")
+    path.write_text(json.dumps({**json.loads(header), "gold": [[11, 13, 1], 25]}) + "\n" + rest)
+    assert "any expression of 11, 13 and 1 that makes 25" in standalone([path])
+
+
+def test_no_text_is_smaller_than_eleven_pixels() -> None:
+    style = viewer_files()["style.css"][0].decode()
+    sizes = re.findall(r"font(?:-size)?: ([0-9.]+)(rem|px)", style)
+    assert len(sizes) > 30
+    assert min(float(size) * (16 if unit == "rem" else 1) for size, unit in sizes) >= 11

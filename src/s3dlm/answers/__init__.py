@@ -5,7 +5,7 @@ No model code is needed here: this folder imports neither torch nor the rest of 
 
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.answers.extract import extract
-from s3dlm.answers.grade import GRADINGS, disagreement, grade, notes
+from s3dlm.answers.grade import GRADINGS, disagreement, gold_in_words, grade, notes
 from s3dlm.answers.kinds import KINDS, TASK_KINDS, kind_of
 from s3dlm.answers.normalise import normalise
 
@@ -15,6 +15,7 @@ __all__ = [
     "TASK_KINDS",
     "disagreement",
     "extract",
+    "gold_in_words",
     "grade",
     "kind_of",
     "normalise",

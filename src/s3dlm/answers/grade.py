@@ -7,6 +7,7 @@ is the same but for Sudoku, where a grid is right or wrong as a whole.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -77,6 +78,22 @@ def _reason(kind: str, gained: bool, d1_answer: str | None, fixed_answer: str | 
 def notes() -> list[str]:
     """What a reader of `fixed` grades should know about this installation."""
     return [] if mathverify.installed() else [mathverify.NOT_INSTALLED]
+
+
+def gold_in_words(gold: object) -> str:
+    """A gold answer for readers; Countdown's is a puzzle, which more than one expression solves."""
+    match gold:
+        case str():
+            return gold
+        case float() if gold.is_integer():
+            return str(int(gold))
+        case [[*numbers], int() | float() as target] if numbers and all(
+            isinstance(number, int | float) for number in numbers
+        ):
+            *first, last = map(gold_in_words, numbers)
+            listed = f"{', '.join(first)} and {last}" if first else last
+            return f"any expression of {listed} that makes {gold_in_words(target)}"
+    return json.dumps(gold, ensure_ascii=False)
 
 
 def boxed_answer(text: str) -> str | None:

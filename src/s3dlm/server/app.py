@@ -26,7 +26,7 @@ from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
 from s3dlm.server import openai, parse, reference, service
-from s3dlm.server.declared import method_name, most_nfe
+from s3dlm.server.declared import method_name, most_nfe, population
 from s3dlm.server.errors import ApiError, as_api_error, malformed
 from s3dlm.server.middleware import Middleware
 from s3dlm.server.parse import Parsed
@@ -239,8 +239,7 @@ def _note(request: Request, parsed: Parsed) -> None:
         searches=len(parsed.jobs),
         task=parsed.jobs[0].task,
         search=method_name(settings),
-        particles=settings.method.particles,
-        branching=settings.method.branching,
+        **population(settings),
         steps=settings.steps,
         gen_length=settings.gen_length,
         seed=settings.seed,
@@ -282,10 +281,10 @@ def traces(request: Request) -> list[dict[str, Any]]:
 @router.get("/v1/traces/{name:path}", response_class=Response, responses={200: {"content": TRACE}})
 def trace(name: str, request: Request) -> Response:
     """One recorded search as JSON lines."""
-    path = _service(request).recorded.files().get(name)
-    if path is None:
+    found = _service(request).recorded.trace(name)
+    if found is None:
         raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
-    return Response(path.read_bytes(), media_type="application/x-ndjson")
+    return Response(found, media_type="application/x-ndjson")
 
 
 @router.get("/version", response_model=Version)
@@ -299,7 +298,11 @@ async def version(request: Request) -> dict[str, Any]:
 async def docs(request: Request) -> Response:
     """The API as a page that loads nothing from elsewhere."""
     headers = {"Content-Security-Policy": reference.CONTENT_POLICY}
-    return HTMLResponse(reference.page(request.app.openapi()), headers=headers)
+    shared = _service(request)
+    # Who has no key learns nothing about what is served.
+    model = shared.name if shared.api_key is None else None
+    page = reference.page(request.app.openapi(), str(request.base_url), model)
+    return HTMLResponse(page, headers=headers)
 
 
 @router.get("/health")

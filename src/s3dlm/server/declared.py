@@ -75,6 +75,12 @@ def settings_of(method: str) -> list[str]:
     return list(find_method(method).settings())
 
 
+def population(settings: Settings) -> dict[str, int]:
+    """Particles and branching, each only if the method uses it."""
+    used = settings.method.settings()
+    return {name: used[name] for name in ("particles", "branching") if name in used}
+
+
 def compares_children(method: object) -> bool:
     """Whether a method has nothing to search at temperature 0."""
     return find_method(str(method)).size > 1

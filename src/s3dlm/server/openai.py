@@ -14,6 +14,7 @@ from s3dlm.engine import Result
 from s3dlm.models.base import Model
 from s3dlm.search.select import Survivor
 from s3dlm.search.step import Step
+from s3dlm.server.declared import population
 from s3dlm.server.errors import no_such_form
 from s3dlm.server.parse import Parsed
 from s3dlm.server.scheduler import Started
@@ -175,8 +176,7 @@ class Reply:
             "logprobs": self._logprobs(result) if self.parsed.logprobs else None,
             "finish_reason": "length" if full else "stop",
             "search": {
-                "particles": result.settings.method.particles,
-                "branching": result.settings.method.branching,
+                **population(result.settings),
                 "answer": result.answer,
                 "votes": _votes(result.survivors, result.answer),
                 "survivors": len(result.survivors),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
@@ -26,13 +27,10 @@ summary { cursor: pointer; color: var(--link); } a { color: var(--link); } p { m
 @media (max-width: 600px) { td { display: block; border: 0; padding: 0 0 .1rem; width: auto !important; }
   tr { display: block; border-top: 1px solid var(--line); padding: .35rem 0; } }
 """
-EXAMPLE = """curl -s localhost:8000/v1/chat/completions -H 'content-type: application/json' -d '{
-  "model": "MODEL", "messages": [{"role": "user", "content": "Target: 45 Numbers: 8, 7, 11"}],
-  "task": "countdown", "method": "s3", "particles": 4, "logprobs": true}'"""
 
 
-def page(api: Mapping[str, Any]) -> str:
-    """The page of an OpenAPI document."""
+def page(api: Mapping[str, Any], address: str, model: str | None) -> str:
+    """The page of an OpenAPI document; the model has no name for those who need a key."""
     body = "".join(_operations(api))
     info = api["info"]
     return (
@@ -42,8 +40,15 @@ def page(api: Mapping[str, Any]) -> str:
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>"
         f"<p>{escape(info.get('summary', ''))} The same as data: "
         '<a href="openapi.json">openapi.json</a>. To watch a search: <a href="./">the viewer</a>.</p>'
-        f"<pre>{escape(EXAMPLE)}</pre>{body}</body></html>\n"
+        f"<pre>{escape(_example(address, model))}</pre>{body}</body></html>\n"
     )
+
+
+def _example(address: str, model: str | None) -> str:
+    key = "" if model else " -H 'authorization: Bearer KEY'"
+    return f"""curl -s {address}v1/chat/completions -H 'content-type: application/json'{key} -d '{{
+  "model": {json.dumps(model or "MODEL")}, "messages": [{{"role": "user", "content": "Target: 45 Numbers: 8, 7, 11"}}],
+  "task": "countdown", "method": "s3", "particles": 4, "logprobs": true}}'"""
 
 
 def _operations(api: Mapping[str, Any]) -> Iterator[str]:

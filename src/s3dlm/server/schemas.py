@@ -181,8 +181,8 @@ class Usage(BaseModel):
 class SearchReport(BaseModel):
     """How one choice was found."""
 
-    particles: int
-    branching: int
+    particles: int | None = None  # left out, as branching is, if the method does not use it
+    branching: int | None = None
     answer: str | None
     votes: int
     survivors: int

@@ -16,6 +16,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from s3dlm.answers import gold_in_words
 from s3dlm.trace import read_trace
 
 KINDS = {
@@ -48,7 +49,8 @@ def standalone(traces: Sequence[str | Path]) -> str:
     recorded = []
     for path in traces:
         read_trace(path)  # raises if the file is not a trace
-        recorded.append({"name": Path(path).name, "text": Path(path).read_text(encoding="utf-8")})
+        text = for_page(Path(path).read_bytes()).decode()
+        recorded.append({"name": Path(path).name, "text": text})
     # "<" cannot end the script element when it is written as an escape.
     data = json.dumps(recorded, ensure_ascii=False).replace("<", "\\u003c")
     style, script = f"\n{_text('style.css')}", f"\n{joined('main.js')}"
@@ -68,6 +70,16 @@ def standalone(traces: Sequence[str | Path]) -> str:
         f'<script type="application/json" id="recorded">{data}</script>\n'
         f'<script type="module">{script}</script>',
     )
+
+
+def for_page(trace: bytes, **facts: str) -> bytes:
+    """A trace whose header also has the gold answer in words, and what else the page should say."""
+    first, end, rest = trace.partition(b"\n")
+    header = {**json.loads(first), **facts}
+    if "gold" in header:
+        header["gold_text"] = gold_in_words(header["gold"])
+    line = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
+    return line.encode() + end + rest
 
 
 def content_policy(style: str, script: str) -> str:

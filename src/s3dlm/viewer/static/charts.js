@@ -16,7 +16,6 @@ export const CHARTS = [
     range: (step) => known(step.score),
     domain: (run, scores) => scores,
     digits: 2,
-    missing: "this method scores nothing",
   },
   {
     name: "Effective sample size",
@@ -36,6 +35,11 @@ export const CHARTS = [
   },
 ];
 
+// A method that scores nothing has no curve of scores.
+export function hasCurve(chart, run) {
+  return run.steps.some((step) => chart.curve(step) !== null);
+}
+
 export function drawChart(chart, run, width, scores) {
   const [low, high] = chart.domain(run, scores);
   const x = (step) => EDGE.left + (step + 0.5) * (width - EDGE.left - EDGE.right) / Math.max(1, run.total);
@@ -51,11 +55,10 @@ export function drawChart(chart, run, width, scores) {
     svg("circle", { class: "point", r: 3.5 }),
   );
   const value = el("output", {});
-  const empty = !run.steps.some((step) => chart.curve(step) !== null);
   const figure = el(
     "figure",
     { class: "small" },
-    el("figcaption", {}, el("b", {}, chart.name), value, el("span", {}, empty && chart.missing ? chart.missing : chart.note)),
+    el("figcaption", {}, el("b", {}, chart.name), value, el("span", {}, chart.note)),
     picture,
   );
   figure.point = (step) => {

@@ -81,11 +81,31 @@ export class Form {
   // What the model recommends for this method on this task; the server knows.
   async loadDefaults() {
     const asked = { method: this.method.input.value, task: this.task.input.value };
-    const body = { prompt: "?", method: asked.method, ...(asked.task ? { task: asked.task } : {}) };
-    const { settings } = await resolved(body).catch(() => ({ settings: this.options.defaults[asked.method] }));
+    const settings = await this.defaultsOf(asked.method, asked.task);
     if (asked.method !== this.method.input.value || asked.task !== this.task.input.value) return;
     this.defaults = settings;
     this.refresh();
+  }
+
+  async defaultsOf(method, task) {
+    const { settings } = await resolved({ prompt: "?", method, ...(task ? { task } : {}) }).catch(() => ({ settings: this.options.defaults[method] }));
+    return settings;
+  }
+
+  // Recorded searches as requests. One brings the settings that are not the defaults here; two may
+  // differ in a setting, for which the form has one field, so they bring none.
+  async requests(headers) {
+    const { tasks, methods } = this.options;
+    const bodies = headers.map(({ question, infill, task, settings }) => ({
+      prompt: question,
+      ...(infill ? { infill } : {}),
+      ...(tasks.includes(task) ? { task } : {}),
+      method: settings.method in methods ? settings.method : this.method.input.value,
+    }));
+    const { settings } = headers[0];
+    if (bodies.length > 1 || !(settings.method in methods)) return bodies;
+    const usual = await this.defaultsOf(settings.method, bodies[0].task);
+    return [{ ...Object.fromEntries(Object.entries(settings).filter(([name, value]) => value !== usual[name])), ...bodies[0] }];
   }
 
   // Fill the form with an earlier request.

@@ -10,7 +10,8 @@ export class Layout {
   constructor(run, width, fold = true) {
     this.run = run;
     const unchanged = run.steps.map((_, step) => changesNothing(run, step));
-    this.words = `${unchanged.filter((one) => !one).length} of ${run.steps.length} steps changed who descends from whom`;
+    const changed = unchanged.filter((one) => !one).length;
+    this.words = changed < unchanged.length ? `${changed} of ${unchanged.length} steps changed who descends from whom` : "";
     this.isFolded = (step) => fold && Boolean(unchanged[step]);
     const sizes = Array.from({ length: Math.max(run.total, run.steps.length, 1) }, (_, step) => (this.isFolded(step) ? FOLDED : 1));
     const unit = (width - 2 * PAD) / sizes.reduce((sum, one) => sum + one, 0);
@@ -56,8 +57,8 @@ function changesNothing(run, step) {
 }
 
 function expected(run) {
-  const settings = run.header?.settings;
-  return settings ? (run.method === "baseline" ? 1 : settings.particles * settings.branching) : 1;
+  const { particles = 1, branching = 1 } = run.header?.settings ?? {};
+  return particles * branching;
 }
 
 export function drawGenealogy(run, layout, domain) {

@@ -5,6 +5,7 @@ import { remember, remembered } from "./client.js";
 
 const HISTORY = "s3dlm-history";
 const MOST = 30;
+const MOST_ROWS = 200;
 
 export function linkTo(kind, value) {
   return `#${kind}=${encodeURIComponent(JSON.stringify(value))}`;
@@ -49,16 +50,21 @@ export function historyList() {
 
 // The recorded searches of evaluation runs; one opens, and a second of the same problem stands beside it.
 export function recordedRows(list, words) {
-  const wanted = words.trim().toLowerCase();
-  const text = (one) => [one.run, one.task, one.method, one.sample, one.question].join(" ").toLowerCase();
-  const found = list.filter((one) => text(one).includes(wanted)).slice(0, 200);
-  return el("ol", { class: "rows" }, ...found.map((one) => {
-    const other = list.find((two) => two.id !== one.id && two.sample === one.sample && two.method !== one.method);
+  const wanted = words.toLowerCase().split(/\s+/);
+  const has = (one) => {
+    const text = [one.run, one.task, one.label, one.method, one.sample, one.question].join(" ").toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  };
+  const found = list.filter(has);
+  if (!found.length) return el("p", { class: "soft" }, "No recorded search has all these words.");
+  const more = found.length > MOST_ROWS ? [el("li", { class: "soft" }, `${found.length - MOST_ROWS} more: add words to find them.`)] : [];
+  return el("ol", { class: "rows" }, ...found.slice(0, MOST_ROWS).map((one) => {
+    const other = list.find((two) => two.task === one.task && two.sample === one.sample && two.label !== one.label);
     const mark = one.correct === null ? "" : one.correct === 1 ? "✓ " : "✗ ";
-    const line = row(linkTo("traces", [one.id]), `${mark}${one.method}`, one.question, one.sample);
-    if (other) line.append(el("a", { class: "beside", href: linkTo("traces", [one.id, other.id]) }, `beside ${other.method}`));
+    const line = row(linkTo("traces", [one.id]), `${mark}${one.label}`, one.question, one.sample);
+    if (other) line.append(el("a", { class: "beside", href: linkTo("traces", [one.id, other.id]) }, `beside ${other.label}`));
     return line;
-  }));
+  }), ...more);
 }
 
 function row(href, method, prompt, note) {

@@ -73,7 +73,7 @@ function stage(runs) {
 function askedQuestion() {
   const headers = view.runs.map((run) => run.header).filter(Boolean);
   const different = headers.filter((one, index) => index === 0 || one.question !== headers[0].question);
-  const written = form && headers.length && form.prompt.value === headers[0].question && different.length === 1;
+  const written = form && different.length === 1 && form.prompt.value === headers[0].question && form.task.input.value === (headers[0].task ?? "");
   byId("question").hidden = !headers.length || written;
   byId("question").replaceChildren(
     ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), el("q", {}, one.question || one.infill))),
@@ -119,7 +119,7 @@ async function ask() {
   byId("transport").hidden = view.arrived === 0;
   if (runs.every((run) => run.result)) addSearch(bodies, runs.map((run) => run.result.answer));
   if (calm) view.seek(view.arrived - 1);
-  byId("said").textContent = runs.map((run) => `${run.method}: ${run.result?.answer ?? run.error ?? "no answer"}`).join("; ");
+  byId("said").textContent = runs.map((run) => `${run.name}: ${run.result?.answer ?? run.error ?? "no answer"}`).join("; ");
 }
 
 async function follow(run, body, signal) {
@@ -139,17 +139,22 @@ async function openFiles(files) {
   try {
     const chosen = [...files].slice(0, 2);
     const runs = await Promise.all(chosen.map(async (file) => readRun(await file.text(), file.name)));
-    show(runs);
+    await show(runs);
   } catch (problem) {
     complain(problem.message);
   }
 }
 
-function show(runs) {
+// Put recorded searches on stage, and what they were asked into the form.
+async function show(runs) {
   running?.abort();
   view.busy = false;
   stage(runs);
   view.seek(view.arrived - 1);
+  const bodies = await form?.requests(runs.map((run) => run.header));
+  if (!bodies || view.runs !== runs) return;
+  form.fill(bodies);
+  askedQuestion();
 }
 
 // Lists of searches: those of this browser, and those that the server has recorded.
@@ -164,10 +169,18 @@ function menu(name, fill) {
   return node;
 }
 
+function closeMenus(which = () => true) {
+  for (const one of [...byId("menus").children].filter((one) => one.open && which(one))) {
+    const inside = one.contains(document.activeElement);
+    one.open = false;
+    if (inside) one.querySelector("summary").focus();
+  }
+}
+
 async function fillRecorded(box) {
   try {
     const list = await recordedList();
-    const words = el("input", { type: "search", placeholder: "run, task, method or words of the question", "aria-label": "Find a recorded search", oninput: () => box.lastChild.replaceWith(recordedRows(list, words.value)) });
+    const words = el("input", { type: "search", placeholder: "run, task, method, question", "aria-label": "Find a recorded search", oninput: () => box.lastChild.replaceWith(recordedRows(list, words.value)) });
     box.replaceChildren(words, recordedRows(list, ""));
     words.focus();
   } catch (problem) {
@@ -183,7 +196,7 @@ async function follows() {
     await ask();
   } else if (wanted?.traces) {
     try {
-      show(await Promise.all(wanted.traces.map(async (id) => readRun(await recordedTrace(id), id))));
+      await show(await Promise.all(wanted.traces.map(async (id) => readRun(await recordedTrace(id), id))));
     } catch (problem) {
       complain(problem.message);
     }
@@ -211,9 +224,11 @@ function listen() {
   });
   addEventListener("resize", soon);
   addEventListener("keydown", onKey);
+  addEventListener("click", (event) => closeMenus((one) => !one.contains(event.target)));
 }
 
 function onKey(event) {
+  if (event.key === "Escape") closeMenus();
   const typing = event.target.closest("input:not([type=checkbox]):not([type=range]), textarea, select");
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !view.runs.length) return;
   const panel = view.panels.find((one) => one.node.contains(document.activeElement)) ?? view.panels[0];

@@ -2,7 +2,7 @@
 import { el, fixed, scoreRamp } from "./dom.js";
 import { inspector, particleRow, verdict, votes } from "./particles.js";
 import { Layout, drawGenealogy, pointGenealogy } from "./genealogy.js";
-import { CHARTS, drawChart } from "./charts.js";
+import { CHARTS, drawChart, hasCurve } from "./charts.js";
 
 export class Panel {
   // `view` is shared by all panels: step, ghosts, everyone, domain, summaries, seek(step).
@@ -28,13 +28,14 @@ export class Panel {
     this.failure = el("p", { class: "failure", role: "alert", hidden: true });
     this.folding = el("input", { type: "checkbox", onchange: () => { this.drawn = ""; this.draw(); } });
     this.folded = el("p", { class: "soft folded" });
+    this.below = el("div", { class: "below" }, this.folded, el("label", { class: "toggle", title: "Also show the steps that changed nothing" }, this.folding, "Every step"));
     this.node = el(
       "article",
-      { class: "panel", "aria-label": `Search by ${this.run.method}` },
+      { class: "panel", "aria-label": `Search by ${this.run.name}` },
       el(
         "header",
         {},
-        el("h2", {}, this.run.method),
+        el("h2", {}, this.run.name),
         this.status,
         this.answer,
         el("span", { class: "gap" }),
@@ -50,7 +51,7 @@ export class Panel {
           "div",
           { class: "column" },
           card("texts", "Particles", el("span", { class: "legend" }, el("span", { class: "t new" }, "new"), el("span", { class: "m g" }, "look-ahead"), el("span", { class: "m" }), "masked"), this.list),
-          card("ancestors", "Genealogy", el("span", { class: "legend" }, el("i", { class: "dot" }), "survived", el("i", { class: "dot dead" }), "died", el("i", { class: "stroke" }), "the answer’s line", this.ramp), this.tree, el("div", { class: "below" }, this.folded, el("label", { class: "toggle", title: "Also show the steps that changed nothing" }, this.folding, "Every step"))),
+          card("ancestors", "Genealogy", el("span", { class: "legend" }, el("i", { class: "dot" }), "survived", el("i", { class: "dot dead" }), "died", el("i", { class: "stroke" }), "the answer’s line", this.ramp), this.tree, this.below),
           card("time", "Over the steps", null, this.curves),
         ),
         el("div", { class: "column" }, card("judge", "Verifier", null, this.detail), card("ballot", "Final vote", null, this.vote)),
@@ -82,13 +83,16 @@ export class Panel {
       this.drawn = key;
       this.layout = new Layout(this.run, width, !this.folding.checked);
       this.folded.textContent = this.layout.words;
+      this.below.hidden = !this.layout.words;
       this.picture = drawGenealogy(this.run, this.layout, this.view.domain);
       this.tree.replaceChildren(this.picture);
       // Empty figures first, so that a chart knows its width before it is drawn.
-      if (!this.curves.firstElementChild) this.curves.append(...CHARTS.map(() => el("figure", { class: "small" })));
-      const across = Math.max(220, this.curves.firstElementChild.clientWidth || 300);
-      this.charts = CHARTS.map((chart) => drawChart(chart, this.run, across, this.view.domain));
+      const charts = CHARTS.filter((chart) => hasCurve(chart, this.run));
+      if (this.curves.children.length !== charts.length) this.curves.replaceChildren(...charts.map(() => el("figure", { class: "small" })));
+      const across = Math.max(220, this.curves.firstElementChild?.clientWidth || 300);
+      this.charts = charts.map((chart) => drawChart(chart, this.run, across, this.view.domain));
       this.curves.replaceChildren(...this.charts);
+      this.ramp.hidden = !charts.some((chart) => chart.name === "Score");
       this.ramp.replaceChildren(fixed(this.view.domain[0], 1), el("i", { "--ramp": scoreRamp(this.view.domain) }), fixed(this.view.domain[1], 1));
       this.vote.replaceChildren(...votes(this.run, this.view.domain));
     }
@@ -109,8 +113,9 @@ export class Panel {
     if (step < 0) return;
     const one = run.steps[step];
     const { particles, branching } = run.header.settings;
+    const sizes = [["N", particles], ["b", branching]].filter(([, size]) => size !== undefined).map((pair) => `${pair.join(" ")} · `);
     const why = ended ? { satisfied: " · the verifier is satisfied", budget: " · the budget is spent" }[run.result.stopped] ?? "" : "";
-    this.facts.textContent = `N ${particles} · b ${branching} · NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}${why}`;
+    this.facts.textContent = `${sizes.join("")}NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}${why}`;
     this.texts();
     this.charts?.forEach((chart) => chart.point(step));
     this.node.classList.toggle("over", Boolean(ended));

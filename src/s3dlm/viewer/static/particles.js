@@ -148,11 +148,11 @@ export function votes(run, domain) {
 
 // What is known of the answer: its gold answer and grade, and how probably it is right.
 export function verdict(run) {
-  const { gold, correct } = run.header ?? {};
+  const { gold, correct, gold_text: words } = run.header ?? {};
   const chance = run.result?.p_correct;
   return [
     correct === undefined ? null : el("span", { class: correct === 1 ? "grade right" : "grade wrong" }, correct === 1 ? "✓ right" : correct === 0 ? "✗ wrong" : `${Math.round(100 * correct)} % right`),
-    gold === undefined || correct === 1 ? null : el("span", { class: "gold" }, "gold ", el("b", {}, typeof gold === "string" ? gold : JSON.stringify(gold))),
+    gold === undefined || correct === 1 ? null : el("span", { class: "gold" }, "gold: ", el("b", {}, words ?? JSON.stringify(gold))),
     chance === undefined || chance === null ? null : el("span", { class: "chance", title: "by the model’s calibration" }, `probably right: ${Math.round(100 * chance)} %`),
   ].filter(Boolean);
 }

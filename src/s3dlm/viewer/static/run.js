@@ -43,6 +43,11 @@ export class Run {
     return this.header?.settings.method ?? this.label;
   }
 
+  // An evaluation may have a name of its own for a method and its settings.
+  get name() {
+    return this.header?.label ?? this.method;
+  }
+
   // Steps there are to be; a method that starts over counts from zero again.
   get planned() {
     return Math.max(this.steps[0]?.total ?? this.header?.settings.steps ?? 0, this.steps.length);
@@ -114,7 +119,7 @@ export class Run {
   }
 
   fileName() {
-    const parts = [this.method, this.header?.task, `seed${this.header?.settings.seed ?? 0}`];
+    const parts = [this.name, this.header?.task, `seed${this.header?.settings.seed ?? 0}`];
     return `s3dlm-${parts.filter(Boolean).join("-")}.jsonl`;
   }
 
