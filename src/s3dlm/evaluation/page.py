@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from s3dlm.answers import gold_in_words
 from s3dlm.evaluation import series
 from s3dlm.evaluation.compute_figure import accuracy_over_nfe
 from s3dlm.evaluation.plan import Condition
@@ -223,7 +224,13 @@ def _problems(run: Evaluation, target: Path) -> dict[str, object]:
             for sample, found in _by_sample(run, condition, target, few).items():
                 rows[sample].append({"label": label, **found})
         listed += [
-            {"task": task, "id": s.id, "question": s.question, "gold": _gold(s.gold), "rows": r}
+            {
+                "task": task,
+                "id": s.id,
+                "question": s.question,
+                "gold": gold_in_words(s.gold),
+                "rows": r,
+            }
             for s in run.samples[task]
             if (r := rows[s.id])
         ]
@@ -289,9 +296,3 @@ def _trace(folder: Path, name: str, target: Path) -> str | None:
     found = (folder / "traces" / f"{name}{suffix}" for suffix in (".html", ".jsonl"))
     path = next((path for path in found if path.is_file()), None)
     return None if path is None else Path(os.path.relpath(path, target)).as_posix()
-
-
-def _gold(gold: object) -> str:
-    if isinstance(gold, float) and gold.is_integer():
-        return str(int(gold))
-    return gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)

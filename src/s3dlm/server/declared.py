@@ -70,11 +70,6 @@ def summaries() -> dict[str, str]:
     return {name: row.summary for name, row in all_methods().items()}
 
 
-def settings_of(method: str) -> list[str]:
-    """The method settings that change what a method does."""
-    return list(find_method(method).settings())
-
-
 def population(settings: Settings) -> dict[str, int]:
     """Particles and branching, each only if the method uses it."""
     used = settings.method.settings()

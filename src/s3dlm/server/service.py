@@ -12,13 +12,12 @@ from typing import Any
 
 from s3dlm import tasks
 from s3dlm.models.base import Model
-from s3dlm.search.methods import find_method
 from s3dlm.server import declared
 from s3dlm.server.limits import Limits
 from s3dlm.server.recorded import Recorded
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.telemetry import Metrics
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings
 from s3dlm.tasks.problems import GENERATORS, problems
 from s3dlm.verifier import Verifier, as_verifier
 from s3dlm.verifier.lookup import GROUP
@@ -67,20 +66,23 @@ class Service:
 
     def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
         """The settings of a request: the model's, then the operator's, then its own."""
-        given = only_used(find_method(method), self.given, reveal=changes.get("reveal"))
+        usual = Settings.for_model(self.model, method, task)
+        used = usual.effective({**self.given, **changes})
+        given = {name: value for name, value in self.given.items() if name in used}
         return Settings.for_model(self.model, method, task, **{**given, **changes})
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""
         first = [name for name in self.model.defaults.tasks if name in self.task_names]
+        usual = {name: self.settings(name) for name in declared.summaries()}
         return {
             "model": self.name,
             "models": self.names,
             "method": self.method,
             "methods": declared.summaries(),
             "settings": [declared.as_json(one) for one in declared.declarations()],
-            "settings_of": {name: declared.settings_of(name) for name in declared.summaries()},
-            "defaults": {name: self.settings(name).to_json() for name in declared.summaries()},
+            "settings_of": {name: list(one.method.settings()) for name, one in usual.items()},
+            "defaults": {name: one.to_json() for name, one in usual.items()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
             "recorded": len(self.recorded.files()),
@@ -107,7 +109,8 @@ def build(
     limits, metrics = limits or Limits(), Metrics()
     given = dict(defaults or {})
     method = str(given.pop("method", "s3"))
-    limits.check(Settings.for_model(model, method, **only_used(find_method(method), given)), model)
+    usual = Settings.for_model(model, method)
+    limits.check(Settings.for_model(model, method, **usual.effective(given)), model)
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
     made = Service(
