@@ -71,9 +71,9 @@ class _Trace:
             )
         self.lines.append(self.encoder.event(event))
 
-    def finish(self, result: Result, gold: object, correct: float) -> None:
+    def finish(self, result: Result, gold: object, correct: float, label: str) -> None:
         self.add(result)
-        self.lines[0] |= {"gold": gold, "correct": correct}
+        self.lines[0] |= {"gold": gold, "correct": correct, "label": label}
         write_atomic(self.path, "".join(to_line(line).decode() for line in self.lines))
 
 
@@ -146,7 +146,7 @@ class LocalRunner:
         except Exception as error:  # whatever a text does to grading concerns this sample alone
             return _failure(condition, sample, seed, error)
         if watch.trace is not None:
-            watch.trace.finish(result, sample.gold, record.correct)
+            watch.trace.finish(result, sample.gold, record.correct, condition.label)
         return record
 
     def _cached(self, gigabytes: float) -> Model:

@@ -156,9 +156,9 @@ class ProcessRunner:
     def close(self) -> None:
         """Stop the workers."""
         for process, pipe in zip(self.processes, self.pipes, strict=True):
-            pipe.close()
-            process.terminate()
+            process.terminate()  # first: one that is still starting would complain of a closed pipe
             process.join()
+            pipe.close()
 
     def __enter__(self) -> ProcessRunner:
         return self
