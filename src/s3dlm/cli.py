@@ -10,6 +10,7 @@ import functools
 import importlib
 import json
 import sys
+import textwrap
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -61,6 +62,7 @@ def methods(as_json: AsJson = False) -> None:
     """List the methods and the settings that each one uses."""
     import dataclasses
 
+    from s3dlm.evaluation.plan import ALIASES
     from s3dlm.search.methods import all_methods
 
     rows = all_methods()
@@ -77,7 +79,7 @@ def methods(as_json: AsJson = False) -> None:
                 population[row.population],
                 "b" if row.branches else "1",
                 scored[row.scored],
-                row.weight,
+                row.weight if row.lam > 0 else f"{row.weight}, λ=0",
                 row.resampling or "keep",
                 row.selection,
             ]
@@ -89,6 +91,10 @@ def methods(as_json: AsJson = False) -> None:
         ["method", "NFE at most", "description"],
         [[name, row.nfe_formula(), row.summary] for name, row in rows.items()],
     )
+    aliases = [
+        f"{name} ({', '.join(f'{n}={v}' for n, v in own.items())})" for name, own in ALIASES.items()
+    ]
+    typer.echo("\n" + textwrap.fill(f"`s3dlm eval` also knows {' and '.join(aliases)}.", 80))
 
 
 @app.command()

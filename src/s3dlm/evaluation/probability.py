@@ -120,7 +120,8 @@ def table(found: Sequence[Sureness]) -> Grid:
         "p_correct: the probability that the chosen answer is right. Calibration: the model's own, "
         "or fitted on the other questions of this run (five folds). Brier score: mean squared "
         "distance to the truth; “of the mean”: if every answer got the mean accuracy. Last columns: "
-        "accuracy on the share of answers with the highest p_correct."
+        "accuracy on the share of answers with the highest p_correct. A method without a row has too "
+        "few wrong answers, or too few right ones, to fit a probability."
     )
     return Grid("probability", "Probability of being right", columns, rows, note, late=True)
 
