@@ -100,7 +100,7 @@ class Recorder:
         """All calls again; with room, logits are written there."""
         for name, arguments in self.calls:
             if name == "head":
-                self.inner.head(*arguments, out=room)
+                self.inner.head(arguments[0], out=room)
             else:
                 self.inner.encode(*arguments)
 
@@ -117,7 +117,9 @@ class Canned:
     def __init__(self, recorder: Recorder) -> None:
         self.mask_id, self.vocabulary = recorder.mask_id, recorder.vocabulary
         self.context, self.tokens_at_once = recorder.context, recorder.tokens_at_once
-        self.answers = [getattr(recorder.inner, name)(*given) for name, given in recorder.calls]
+        self.answers: list[torch.Tensor] = [
+            getattr(recorder.inner, name)(*given) for name, given in recorder.calls
+        ]
         self.place = 0
 
     def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
