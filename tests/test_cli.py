@@ -210,6 +210,8 @@ def test_the_version_is_the_packages(
         ("s3dlm generate --task count", "countdown"),
         ("s3dlm generate --child-sampling dis", "distinct"),
         ("s3dlm serve --method best_", "best_of_k"),
+        ("s3dlm eval --method greedy,s3_", "greedy,s3_paper"),
+        ("s3dlm eval --task chain,count", "chain,countdown"),
     ],
 )
 def test_the_shell_completes_commands_and_names(words: str, offered: str) -> None:

@@ -127,6 +127,16 @@ def task_names() -> list[str]:
     return tasks.names()
 
 
+def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    """Shell completion of the last of several names, separated by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+
+    return complete
+
+
 def values_of(name: str, text: str) -> list[Any]:
     """Several values of a setting, separated by commas."""
     return _list(declarations()[name], text)

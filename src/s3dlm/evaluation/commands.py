@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from s3dlm import options
 from s3dlm.errors import SettingsError
 from s3dlm.loading import load_model
-from s3dlm.options import UnsafeCode, lists_from_pairs, values_of, with_setting_lists
+from s3dlm.options import UnsafeCode, lists_from_pairs, lists_of, values_of, with_setting_lists
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan
@@ -30,8 +31,17 @@ TaskNames = Annotated[
         "--task",
         help="Tasks, separated by commas; FILE.jsonl:TASK for your own. Default: those "
         "recommended for the model.",
+        autocompletion=lists_of(options.task_names),
     ),
 ]
+
+
+def _labels() -> list[str]:
+    from s3dlm.evaluation.plan import ALIASES
+
+    return [*options.method_names(), *ALIASES]
+
+
 Limit = Annotated[int | None, typer.Option(help="Use only the first N problems per task.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds per problem: 0, 1, …")]
 Data = Annotated[
@@ -89,7 +99,11 @@ def eval_command(
     model: ModelName = "tiny",
     task: TaskNames = None,
     method: Annotated[
-        str, typer.Option(help="Methods, separated by commas: `s3dlm methods` lists them.")
+        str,
+        typer.Option(
+            help="Methods, separated by commas: `s3dlm methods` lists them.",
+            autocompletion=lists_of(_labels),
+        ),
     ] = "baseline,best_of_k,tilting,look_ahead,s3",
     limit: Limit = None,
     seeds: Seeds = 1,
@@ -226,7 +240,7 @@ def tune_command(
     model: ModelName = "tiny",
     task: TaskNames = None,
     method: Annotated[
-        str, typer.Option(help="Methods, separated by commas.")
+        str, typer.Option(help="Methods, separated by commas.", autocompletion=lists_of(_labels))
     ] = "best_of_k,tilting,s3",
     limit: Limit = 50,
     temperature: Annotated[str, typer.Option(help="Temperatures to try.")] = "0.7,1.0,1.5,2.0",
