@@ -432,29 +432,34 @@ def test_what_a_method_lacks_is_left_out(page: Any, server: Live) -> None:
     assert charts == [without, ["Score", *without]]
 
 
+def trace_lines(server: Live) -> list[str]:
+    """The trace of a search, line by line."""
+    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
+    with server.http() as http:
+        return http.post("/v1/search", json=body).text.splitlines()
+
+
+def open_standalone(page: Any, lines: list[str], folder: Path) -> None:
+    """The page of its own that a trace gets."""
+    path, out = folder / "trace.jsonl", folder / "trace.html"
+    path.write_text("\n".join(lines) + "\n")
+    out.write_text(standalone([path]), encoding="utf-8")
+    page.goto(out.as_uri())
+
+
 def test_nothing_is_said_of_folding_where_nothing_is_folded(
     page: Any, server: Live, tmp_path: Path
 ) -> None:
-    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
-    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
-    with server.http() as http:
-        lines = http.post("/v1/search", json=body).text.splitlines()
-    path.write_text("\n".join([*lines[:2], lines[-1]]) + "\n")
-    out.write_text(standalone([path]), encoding="utf-8")
-    page.goto(out.as_uri())
+    header, first, *_, last = trace_lines(server)
+    open_standalone(page, [header, first, last], tmp_path)
     finished(page)
     assert page.locator(".below").is_hidden()
 
 
 def test_p_correct_is_shown_where_a_trace_has_it(page: Any, server: Live, tmp_path: Path) -> None:
-    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
-    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
-    with server.http() as http:
-        *lines, last = http.post("/v1/search", json=body).text.splitlines()
-    lines.append(json.dumps({**json.loads(last), "p_correct": 0.83}))
-    path.write_text("\n".join(lines) + "\n")
-    out.write_text(standalone([path]), encoding="utf-8")
-    page.goto(out.as_uri())
+    *lines, last = trace_lines(server)
+    sure = json.dumps({**json.loads(last), "p_correct": 0.83})
+    open_standalone(page, [*lines, sure], tmp_path)
     finished(page)
     assert "probably right: 83 %" in page.locator(".graded").inner_text()
 
@@ -462,12 +467,7 @@ def test_p_correct_is_shown_where_a_trace_has_it(page: Any, server: Live, tmp_pa
 def test_charts_of_a_standalone_page_fill_their_columns(
     page: Any, server: Live, tmp_path: Path
 ) -> None:
-    path, out = tmp_path / "trace.jsonl", tmp_path / "trace.html"
-    body = {"prompt": QUESTION, "format": "jsonl", **SETTINGS}
-    with server.http() as http:
-        path.write_bytes(http.post("/v1/search", json=body).content)
-    out.write_text(standalone([path]), encoding="utf-8")
-    page.goto(out.as_uri())
+    open_standalone(page, trace_lines(server), tmp_path)
     page.locator(".votes").wait_for()
     for number in range(3):
         chart, column = page.locator(".chart").nth(number), page.locator(".small").nth(number)

@@ -33,7 +33,7 @@ ROW_CACHE = 1.0  # GiB; methods share what they compute, and nothing is timed he
 
 
 def show(model: Model, defaults: Defaults) -> Result:
-    """One search with the live board, on a problem of the test split."""
+    """One search with the live board, on a problem of the test split that has something to show."""
     tasks = model.defaults.tasks
     task, number = LIVE if LIVE[0] in tasks else (tasks[0], 0)
     problem = load_problems([task], model.defaults.prompt_style, limit=number + 1)[task].samples[-1]

@@ -37,7 +37,7 @@ def demo_command(
     defaults = plans.defaults_of(loaded)
     size = plans.settings_for("best_of_k", defaults).method.size
     with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
-        typer.echo("\n1. One search, step by step, on a problem that takes several rounds\n")
+        typer.echo("\n1. One search, step by step\n")
         result = demo.show(loaded, defaults)
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(f"2. {', '.join(demo.METHODS)} (K = {size}): {seconds:.0f} s at most\n")

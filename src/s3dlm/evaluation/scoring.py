@@ -110,7 +110,8 @@ def read_rows(path: str | Path, task: str, by: str = "gen_length") -> tuple[list
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise RecordError(f"{str(path)!r} cannot be read: {error}") from error
+        why = "it is not UTF-8 text" if isinstance(error, ValueError) else error.strerror
+        raise RecordError(f"{str(path)!r} cannot be read: {why}; give another file") from error
     rows, skipped = [], 0
     for number, line in enumerate(lines, start=1):
         row = _row(f"{path}, line {number}", number, line, task, by) if line.strip() else None
