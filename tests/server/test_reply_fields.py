@@ -12,6 +12,7 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import SettingsError
+from s3dlm.server import service
 from s3dlm.server.app import create_app
 from s3dlm.settings import Settings
 from s3dlm.verifier.json_format import JsonFormat
@@ -191,3 +192,16 @@ def test_docs_need_no_key_and_version_does() -> None:
         assert "fake" not in page.text
         assert "authorization: Bearer KEY" in page.text
         assert http.get("/version").status_code == 401
+
+
+def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:
+    """With a budget `best` can stop; `baseline` has nobody to say when."""
+    made = service.build(fake_model(), defaults={**SMALL, "budget": 64, "stop_when": "never"})
+    try:
+        assert made.settings("best").method.stop_when == "never"
+        assert "stop_when" not in made.settings("baseline").to_json()
+        used = made.options()["settings_of"]
+        assert "stop_when" in used["best"]
+        assert "stop_when" not in used["baseline"]
+    finally:
+        made.scheduler.stop()
