@@ -1,0 +1,31 @@
+"""Today's answers are those of the fixture; see record.py for when it may change."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from tests.golden import record
+
+
+@pytest.fixture(scope="module")
+def golden() -> Any:
+    return json.loads(gzip.decompress(record.GOLDEN.read_bytes()))
+
+
+@pytest.mark.parametrize("task", record.TASKS)
+@pytest.mark.parametrize("method", record.METHODS)
+def test_searches(golden: Any, method: str, task: str) -> None:
+    assert record.searches(method, task) == golden["searches"][f"{method}/{task}"]
+
+
+def test_infilling(golden: Any) -> None:
+    assert record.infilling() == golden["infilling"]
+
+
+def test_server_replies(golden: Any) -> None:
+    pytest.importorskip("fastapi")
+    assert record.replies() == golden["replies"]
