@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from s3dlm.diffusion.schedule import reveals
 from s3dlm.jobs import Job, prepare
 from s3dlm.models.base import Model
-from s3dlm.schedule import reveals
 from s3dlm.search.resample import ssp
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier

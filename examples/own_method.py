@@ -27,7 +27,7 @@ s3dlm.register_method(
 )
 
 if len(sys.argv) > 1:
-    from s3dlm.cli import main
+    from s3dlm.cli.main import main
 
     main()
 else:

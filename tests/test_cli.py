@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 import s3dlm
-from s3dlm import board, cli
+from s3dlm import board
+from s3dlm.cli import main as cli
 from s3dlm.models import registry
 from s3dlm.sandbox import configure, shared
 from s3dlm.sandbox.runner import UNSAFE
@@ -186,7 +187,7 @@ def test_a_trace_plays_on_the_board_without_a_model(tmp_path: Path) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys; sys.argv = ['s3dlm', '--help']; from s3dlm.cli import main; main()"
+    code = "import sys; sys.argv = ['s3dlm', '--help']; from s3dlm.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
     )
@@ -215,7 +216,7 @@ def test_the_version_is_the_packages(
     ],
 )
 def test_the_shell_completes_commands_and_names(words: str, offered: str) -> None:
-    code = "import sys; sys.argv = ['s3dlm']; from s3dlm.cli import main; main()"
+    code = "import sys; sys.argv = ['s3dlm']; from s3dlm.cli.main import main; main()"
     asked = {"_S3DLM_COMPLETE": "complete_bash", "COMP_WORDS": words}
     done = subprocess.run(
         [sys.executable, "-c", code],

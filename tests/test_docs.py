@@ -25,7 +25,7 @@ import yaml
 from typer.testing import CliRunner
 
 import s3dlm
-from s3dlm import cli
+from s3dlm.cli import main as cli
 from s3dlm.integrations import reference
 from tests.integrations.stand_in import provide
 

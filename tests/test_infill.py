@@ -15,11 +15,11 @@ from rich.console import Console
 
 import s3dlm
 from s3dlm import board
+from s3dlm.diffusion.holes import LENGTHS, MOST_TRIALS, Template
+from s3dlm.diffusion.schedule import Blocks, hole_reveals
 from s3dlm.engine import Job
 from s3dlm.errors import PromptError, SettingsError
-from s3dlm.holes import LENGTHS, MOST_TRIALS, Template
 from s3dlm.jobs import prepare
-from s3dlm.schedule import Blocks, hole_reveals
 from s3dlm.search.methods import METHODS
 from s3dlm.search.moves import HIDINGS
 from s3dlm.settings import Settings, only_used

@@ -16,7 +16,7 @@ import transformers
 from torch import Tensor
 
 import s3dlm
-from s3dlm import cli
+from s3dlm.cli import main as cli
 from s3dlm.integrations import custom_generate
 from s3dlm.models import registry
 from tests.server.live import Live, serving

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from s3dlm.diffusion.schedule import POLICIES, Draw, Reveal, choose, reveals
 from s3dlm.jobs import Job, prepare
-from s3dlm.schedule import POLICIES, Draw, Reveal, choose, reveals
 from tests.fakes import fake_model
 
 

@@ -16,9 +16,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from s3dlm.cli.evaluate import bars
 from s3dlm.evaluation import calibrate, figures, probability, report, summary
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation.commands import bars
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import evaluate
 from s3dlm.evaluation.tables import title_of

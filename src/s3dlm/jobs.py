@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from s3dlm import tasks
-from s3dlm.block_diffusion import BlockDiffusion
-from s3dlm.diffusion import MaskedDiffusion
-from s3dlm.editing import EditingDiffusion
+from s3dlm.diffusion.blocks import BlockDiffusion
+from s3dlm.diffusion.editing import EditingDiffusion
+from s3dlm.diffusion.infill import check_support, infilling
+from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.diffusion.schedule import COUNTS, SCHEDULE, reveals
 from s3dlm.errors import PromptError, SettingsError, shown
-from s3dlm.infilling import check_support, infilling
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.calibrations import Fit
 from s3dlm.models.packing import Rows, Sampling
-from s3dlm.schedule import COUNTS, SCHEDULE, reveals
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
 from s3dlm.search.methods import Method

@@ -17,8 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.declare import Declaration, declared, setting
-from s3dlm.errors import SettingsError, shown, unknown_name
-from s3dlm.schedule import (
+from s3dlm.diffusion.schedule import (
     COUNTS,
     MOST_EDITS,
     POLICIES,
@@ -27,6 +26,7 @@ from s3dlm.schedule import (
     SCHEDULE,
     block_lengths,
 )
+from s3dlm.errors import SettingsError, shown, unknown_name
 from s3dlm.search.methods import METHODS, Method, find_method, method_settings
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from s3dlm.diffusion.holes import Template
 from s3dlm.errors import RecordError
-from s3dlm.holes import Template
 from s3dlm.models.base import Model
 from s3dlm.result import Result
 from s3dlm.search.select import Survivor

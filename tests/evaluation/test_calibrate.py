@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from s3dlm import answers
-from s3dlm.cli import app
+from s3dlm.cli.main import app
 from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.evaluation import calibrate, calibrate_command, probability, report, summary

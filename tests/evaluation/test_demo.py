@@ -11,7 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from s3dlm.evaluation import comparisons, demo, demo_command, figures, records, summary
+from s3dlm.cli import demo as demo_command
+from s3dlm.evaluation import comparisons, demo, figures, records, summary
 from s3dlm.evaluation.statistics import Interval
 from s3dlm.evaluation.terminal_chart import Point, chart
 from s3dlm.models import registry
@@ -61,7 +62,7 @@ def test_it_speaks_before_anything_heavy_is_imported() -> None:
     """The first line comes from a process that has no torch yet."""
     code = (
         "import sys, typer\n"
-        "import s3dlm.evaluation.demo_command as d\n"
+        "import s3dlm.cli.demo as d\n"
         "def stop(name):\n"
         "    print('torch' in sys.modules)\n"
         "    raise SystemExit\n"

@@ -276,7 +276,7 @@ def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_p
     ]
     code = (
         "import json, sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
-        "from s3dlm.cli import main\n"
+        "from s3dlm.cli.main import main\n"
         "from s3dlm.evaluation import figures\n"
         "for words in json.loads(sys.argv[1]):\n"
         "    sys.argv = ['s3dlm', *words]\n"

@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from s3dlm.cli.cost import register
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.estimate import CARDS, SHAPES, estimate, measured_share
 from s3dlm.evaluation.run import evaluate
-from s3dlm.integrations.commands import register
 from s3dlm.settings import Settings
 from tests.evaluation.small_run import small_model, small_plan, write_task
 

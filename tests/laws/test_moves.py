@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from s3dlm.diffusion import MaskedDiffusion
+from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.diffusion.schedule import reveals
 from s3dlm.models.forward import Forward
-from s3dlm.schedule import reveals
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CleanText, Lineage, Particles, Prediction
 from s3dlm.search.rounds import _round

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from s3dlm.diffusion import MaskedDiffusion
+from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.diffusion.schedule import reveals
 from s3dlm.engine import Result, generate
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
-from s3dlm.schedule import reveals
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import search
 from s3dlm.search.score import Scorer

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 import s3dlm
+from s3dlm.diffusion.schedule import draw_positions, dream_counts
 from s3dlm.jobs import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows, Sampling
 from s3dlm.models.sampling import restrict
 from s3dlm.models.transformer import Transformer, TransformerConfig
-from s3dlm.schedule import draw_positions, dream_counts
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
 

@@ -19,7 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from s3dlm import cli
+from s3dlm.cli import main as cli
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models import checkpoint, llada, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer

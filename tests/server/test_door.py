@@ -202,7 +202,7 @@ def test_no_bind_socket_by_accident() -> None:
 def test_the_command_refuses_before_it_loads_anything() -> None:
     import typer
 
-    from s3dlm.server.commands import register
+    from s3dlm.cli.serve import register
 
     app = typer.Typer()
     register(app)

@@ -17,10 +17,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from s3dlm.diffusion.schedule import SCHEDULE
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.tables import title_of
-from s3dlm.schedule import SCHEDULE
 
 LINE_EVERY = 10.0  # seconds between lines if there is no terminal
 

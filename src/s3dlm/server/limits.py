@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from s3dlm.diffusion.holes import Template
 from s3dlm.errors import PromptError, SettingsError
-from s3dlm.holes import Template
 from s3dlm.models.base import Model
 from s3dlm.server.declared import batch_size, most_nfe
 from s3dlm.settings import Settings

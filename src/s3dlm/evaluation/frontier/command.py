@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from s3dlm.evaluation import commands
+from s3dlm.cli import evaluate as commands
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.frontier.page import Page

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from s3dlm.diffusion import MaskedDiffusion
+from s3dlm.diffusion.holes import Template
+from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import PromptError, SettingsError
-from s3dlm.holes import Template
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 

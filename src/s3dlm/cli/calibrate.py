@@ -62,8 +62,8 @@ def _print_json(made: Sequence[Calibrated], skipped: Sequence[str], path: Path |
 
 
 def _print(made: Sequence[Calibrated], skipped: Sequence[str], path: Path | None) -> None:
+    from s3dlm.cli.evaluate import print_table
     from s3dlm.evaluation.calibrate import tables
-    from s3dlm.evaluation.commands import print_table
 
     for columns, rows, title in tables(made) if made else ():
         print_table(columns, rows, title)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from s3dlm.evaluation import commands
-from s3dlm.loading import load_model
+from s3dlm.cli import evaluate as commands
+from s3dlm.cli.loading import load_model
 
 COLUMNS = 79
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from s3dlm.cli.loading import load_model
+from s3dlm.cli.options import UnsafeCode, lists_from_pairs, method_names
 from s3dlm.errors import MissingExtraError, SettingsError
-from s3dlm.loading import load_model
-from s3dlm.options import UnsafeCode, lists_from_pairs, method_names
 
 
 def register(app: typer.Typer) -> None:

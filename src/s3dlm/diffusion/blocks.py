@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.diffusion import MaskedDiffusion
+from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.diffusion.schedule import SCHEDULE, Blocks, Reveal, block_lengths, block_reveals
 from s3dlm.models.packing import Rows
-from s3dlm.schedule import SCHEDULE, Blocks, Reveal, block_lengths, block_reveals
 from s3dlm.search.particles import Canvas, Ints
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from s3dlm import options
+from s3dlm.cli import options
+from s3dlm.cli.loading import load_model
+from s3dlm.cli.options import UnsafeCode, lists_from_pairs, lists_of, values_of, with_setting_lists
 from s3dlm.errors import SettingsError
-from s3dlm.loading import load_model
-from s3dlm.options import UnsafeCode, lists_from_pairs, lists_of, values_of, with_setting_lists
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 import s3dlm
-from s3dlm import search_commands
+from s3dlm.cli import search as search_commands
 from s3dlm.errors import S3dlmError
 
 if TYPE_CHECKING:
@@ -175,12 +175,12 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 
 # Commands that live beside what they call; each module has a `register(app)`.
 _OTHERS = (
-    "s3dlm.evaluation.commands",
-    "s3dlm.evaluation.demo_command",
+    "s3dlm.cli.evaluate",
+    "s3dlm.cli.demo",
     "s3dlm.evaluation.frontier.command",
-    "s3dlm.evaluation.calibrate_command",
-    "s3dlm.server.commands",
-    "s3dlm.integrations.commands",
+    "s3dlm.cli.calibrate",
+    "s3dlm.cli.serve",
+    "s3dlm.cli.cost",
 )
 
 

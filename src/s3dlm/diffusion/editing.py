@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.block_diffusion import BlockDiffusion
+from s3dlm.diffusion.blocks import BlockDiffusion
+from s3dlm.diffusion.schedule import MOST_EDITS, Reveal
 from s3dlm.models.packing import Rows
-from s3dlm.schedule import MOST_EDITS, Reveal
 from s3dlm.search.particles import Canvas, CleanText, Ints, Prediction
 
 

@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.models.packing import PLAIN, Rows, Sampling
-from s3dlm.schedule import (
+from s3dlm.diffusion.schedule import (
     POLICIES,
     REVEAL_RULES,
     SCHEDULE,
@@ -36,6 +35,7 @@ from s3dlm.schedule import (
     hole_reveals,
     reveals,
 )
+from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Prediction, Spans
 
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take

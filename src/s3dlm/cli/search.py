@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from s3dlm.loading import load_model
-from s3dlm.options import UnsafeCode, method_names, task_names, with_settings
+from s3dlm.cli.loading import load_model
+from s3dlm.cli.options import UnsafeCode, method_names, task_names, with_settings
 
 if TYPE_CHECKING:
     from s3dlm.engine import Result
@@ -148,7 +148,7 @@ def _loaded(
 ) -> tuple[Model, Settings]:
     """The model and the settings of a search; what can be checked is checked before a long load."""
     from s3dlm import jobs, tasks
-    from s3dlm.holes import Template
+    from s3dlm.diffusion.holes import Template
     from s3dlm.models.defaults import defaults_of
     from s3dlm.settings import Settings
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from s3dlm.options import with_settings
+from s3dlm.cli.options import with_settings
 
 if TYPE_CHECKING:
     from s3dlm.estimate import Estimate

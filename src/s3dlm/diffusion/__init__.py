@@ -1,0 +1,1 @@
+"""How a canvas fills: schedules, masked diffusion, blocks, edits, holes."""
