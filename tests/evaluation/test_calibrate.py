@@ -8,10 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from s3dlm import answers
+from s3dlm.cli import calibrate as calibrate_command
 from s3dlm.cli.main import app
 from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.evaluation import calibrate, calibrate_command, probability, report, summary
+from s3dlm.evaluation import calibrate, probability, report, summary
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models import calibrations
 from s3dlm.models.calibrations import Calibrations, Fit, calibrations_in, read_calibrations

@@ -9,8 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from s3dlm.cli import evaluate as commands
 from s3dlm.errors import ModelError, RecordError, SettingsError
-from s3dlm.evaluation import commands, records, tune
+from s3dlm.evaluation import records, tune
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
 
