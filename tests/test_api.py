@@ -101,7 +101,7 @@ def test_a_result_draws_who_descends_from_whom() -> None:
 def test_a_fresh_particle_has_no_parent() -> None:
     assert genealogy([(-1, -1)]) == ""
     assert genealogy([(0, -1)]).count("<line") == 1
-    options = {**SMALL, "method": "best", "rounds": 1, "hiding": "all"}
+    options = {**SMALL, "method": "best", "rounds": 1, "remask": "all"}
     *steps, _ = s3dlm.stream(fake_model(), QUESTION, task="countdown", **options)
     fresh = next(step for step in steps if (step.parent < 0).any())
     assert "<td>new</td>" in fresh._repr_html_()

@@ -227,9 +227,9 @@ def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any])
     assert all(rebuilt(TEXT, [""] * 3)[:9] == one.text[:9] for one in result.survivors)
 
 
-@pytest.mark.parametrize("hiding", HIDINGS)
-def test_rounds_and_budgets_keep_the_known_text(hiding: str) -> None:
-    result = fill(budget=60, hiding=hiding, stop_when="never")
+@pytest.mark.parametrize("remask", HIDINGS)
+def test_rounds_and_budgets_keep_the_known_text(remask: str) -> None:
+    result = fill(budget=60, remask=remask, stop_when="never")
     assert rebuilt(TEXT, result.holes) == result.text
     assert result.nfe <= 60
 

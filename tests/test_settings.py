@@ -84,24 +84,24 @@ def test_every_method_goes_to_json_and_back(method: str) -> None:
 
 def test_a_change_drops_what_it_makes_useless() -> None:
     """Without moves a share to hide has no meaning; only a share that the user gives is refused."""
-    moved = Settings("best", hiding="unsure", hidden=0.3)
-    assert moved.replace(hiding="all").method.hiding == "all"
-    with pytest.raises(SettingsError, match=r"hidden=0\.4 changes nothing"):
-        moved.replace(hiding="all", hidden=0.4)
-    defaults = Defaults(settings={"*": {"hidden": 0.3}})
-    assert Settings.recommended(defaults, "best", hiding="all").method.hiding == "all"
+    moved = Settings("best", remask="unsure", remask_fraction=0.3)
+    assert moved.replace(remask="all").method.remask == "all"
+    with pytest.raises(SettingsError, match=r"remask_fraction=0\.4 changes nothing"):
+        moved.replace(remask="all", remask_fraction=0.4)
+    defaults = Defaults(settings={"*": {"remask_fraction": 0.3}})
+    assert Settings.recommended(defaults, "best", remask="all").method.remask == "all"
 
 
 def test_recommendations_that_count_only_together_are_kept() -> None:
     recommended = Defaults(
         settings={
             "*": {"selection": "verified"},
-            "baseline": {"rounds": 2, "hiding": "random"},
+            "baseline": {"rounds": 2, "remask": "random"},
             "s3": {"budget": 64, "stop_when": "never"},
         }
     )
     one = Settings.recommended(recommended, "baseline")
-    assert (one.method.rounds, one.method.hiding) == (2, "random")
+    assert (one.method.rounds, one.method.remask) == (2, "random")
     assert Settings.recommended(recommended, "s3").method.stop_when == "never"
 
 

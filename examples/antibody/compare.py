@@ -29,7 +29,7 @@ RESIDUES_PER_STEP = 2
 SAMPLED = {"temperature": 1.0, "budget": BUDGET}
 ONE_BY_ONE = {"method": "verified_best_of_k", "particles": 1, "branching": 1, **SAMPLED}
 # About one residue at a time is hidden; a move that lowers the score is taken back.
-MOVES = {"keep": "metropolis", "lam": 1000.0, "hidden": 0.08}
+MOVES = {"accept": "metropolis", "lam": 1000.0, "remask_fraction": 0.08}
 
 # What each method adds to its own defaults. All share verifier, budget and stopping rule; restarts
 # and moves are made one by one, so that they stop as soon as they can. Only the fixed batch of samples
@@ -41,14 +41,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "verified_batch": {"method": "verified_best_of_k", "branching": 1, "temperature": 1.0},
     "s3": {"method": "s3", "lam": 10.0, "selection": "best_seen", **SAMPLED},
     "best": {"method": "best", "rounds": 0, **SAMPLED},  # as many rounds as the budget pays for
-    "restarts": {"method": "best", "rounds": 0, "hiding": "all", **SAMPLED},
-    "moves_random": {**ONE_BY_ONE, **MOVES, "hiding": "random"},
-    "moves": {**ONE_BY_ONE, **MOVES, "hiding": "doubted"},
+    "restarts": {"method": "best", "rounds": 0, "remask": "all", **SAMPLED},
+    "moves_random": {**ONE_BY_ONE, **MOVES, "remask": "random"},
+    "moves": {**ONE_BY_ONE, **MOVES, "remask": "doubted"},
     # Faster paces: more samples for the same NFE, which ignore more of how residues depend on each other.
     "verified_four": {**ONE_BY_ONE, "per_step": 4},
-    "moves_four": {**ONE_BY_ONE, **MOVES, "hiding": "doubted", "per_step": 4},
+    "moves_four": {**ONE_BY_ONE, **MOVES, "remask": "doubted", "per_step": 4},
     "verified_one_step": {**ONE_BY_ONE, "per_step": 99},
-    "moves_one_step": {**ONE_BY_ONE, **MOVES, "hiding": "doubted", "per_step": 99},
+    "moves_one_step": {**ONE_BY_ONE, **MOVES, "remask": "doubted", "per_step": 99},
 }
 
 

@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 PROBABILITIES = ("plain", "sampled")
 END_TOKENS = ("allowed", "last", "never")
+# Names in files that were recorded before they were renamed.
+_RENAMED = {
+    "hiding": "remask",
+    "hidden": "remask_fraction",
+    "fresh": "restart_fraction",
+    "keep": "accept",
+}
 
 
 class TemperatureWarning(UserWarning):
@@ -187,7 +194,7 @@ class Settings:
         """Settings from a flat dictionary; a key that is no setting is an error."""
         if not isinstance(data, Mapping):
             raise SettingsError(f"settings={data!r} is not allowed; give a dictionary of settings")
-        given = dict(data)
+        given = {_RENAMED.get(name, name): value for name, value in data.items()}
         method, row = given.pop("method", "s3"), given.pop("row", None)
         if row is not None:  # a method that is not registered here is described in full
             if not isinstance(row, Mapping):

@@ -101,10 +101,12 @@ def moved(shares: np.ndarray, method: Method, seed: int) -> np.ndarray:
     return np.bincount(found, minlength=len(TEXTS)) / PARTICLES
 
 
-@pytest.mark.parametrize("hidden", [0.3, 1.0])
-def test_blind_moves_by_metropolis_keep_the_target(hidden: float) -> None:
+@pytest.mark.parametrize("remask_fraction", [0.3, 1.0])
+def test_blind_moves_by_metropolis_keep_the_target(remask_fraction: float) -> None:
     lam = 3.0
-    row = Method(rounds=1, hiding="random", hidden=hidden, keep="metropolis", lam=lam)
+    row = Method(
+        rounds=1, remask="random", remask_fraction=remask_fraction, accept="metropolis", lam=lam
+    )
     after = moved(target(lam), row, 1)
     error = np.sqrt(target(lam) / PARTICLES)
     assert (np.abs(after - target(lam)) < 5 * error + 1e-3).all()
@@ -112,7 +114,7 @@ def test_blind_moves_by_metropolis_keep_the_target(hidden: float) -> None:
 
 def test_they_move_towards_the_target() -> None:
     lam = 3.0
-    row = Method(rounds=1, hiding="random", hidden=0.5, keep="metropolis", lam=lam)
+    row = Method(rounds=1, remask="random", remask_fraction=0.5, accept="metropolis", lam=lam)
 
     def distance(shares: np.ndarray) -> float:
         return float(np.abs(shares - target(lam)).sum())
@@ -122,7 +124,7 @@ def test_they_move_towards_the_target() -> None:
 
 
 def test_keeping_whatever_moved_targets_the_model_alone() -> None:
-    row = Method(rounds=1, hiding="random", hidden=1.0, keep="replace", lam=3.0)
+    row = Method(rounds=1, remask="random", remask_fraction=1.0, accept="replace", lam=3.0)
     error = np.sqrt(JOINT / PARTICLES)
     assert (np.abs(moved(JOINT, row, 3) - JOINT) < 5 * error + 1e-3).all()
     assert np.abs(moved(target(3.0), row, 4) - target(3.0)).sum() > 0.05

@@ -194,7 +194,7 @@ def test_the_search_moves_towards_what_the_verifier_likes() -> None:
 
 
 def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried() -> None:
-    model, settings = fake_model(), Settings(method="s3", rounds=2, hiding="rest", **SMALL)
+    model, settings = fake_model(), Settings(method="s3", rounds=2, remask="rest", **SMALL)
     process = prepare(model, Job(QUESTION, "countdown", settings)).process
     text = "6 + 12 = 18. 18 + 4 = 23. So 23."
     tokens = np.array([[*text.encode(), *[257] * 32]])

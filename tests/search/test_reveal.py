@@ -228,7 +228,7 @@ def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> N
 
 
 def test_a_second_round_reveals_adaptively_too() -> None:
-    settings = small("s3", rounds=2, hiding="rest")
+    settings = small("s3", rounds=2, remask="rest")
     *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert sum(step.index == 0 for step in steps) > 1

@@ -119,7 +119,7 @@ def test_more_budget_finds_no_worse_text() -> None:
     verifier = replace(for_task("countdown", "plus"), satisfied_at=None)  # type: ignore[type-var]
     totals = []
     for budget in (20, 60, 180):
-        given = {"budget": budget, "rounds": 0, "hiding": "all"}
+        given = {"budget": budget, "rounds": 0, "remask": "all"}
         texts = [run(small("best", seed=seed, **given), verifier)[1].text for seed in range(3)]
         totals.append(sum(verifier.score(QUESTION, text, 0.9).total for text in texts))
     assert totals[0] <= totals[1] + 0.05
@@ -169,19 +169,26 @@ def test_moves_without_a_verifier_never_call_one() -> None:
     def refuse(prompt: str, text: str, confidence: float | None) -> float:
         raise AssertionError("called")
 
-    settings = small("baseline", rounds=3, hiding="unsure")
+    settings = small("baseline", rounds=3, remask="unsure")
     steps, result, _ = run(settings, refuse)
     assert max(step.round for step in steps) == 3
     assert result.stopped == "finished"
 
 
 @pytest.mark.parametrize(
-    ("fresh", "expected"), [(0.0, {False}), (1.0, {True}), (0.5, {True, False})]
+    ("restart_fraction", "expected"), [(0.0, {False}), (1.0, {True}), (0.5, {True, False})]
 )
 def test_a_share_of_the_particles_of_a_later_round_begins_afresh(
-    fresh: float, expected: set[bool]
+    restart_fraction: float, expected: set[bool]
 ) -> None:
-    settings = small("best", budget=150, particles=8, fresh=fresh, temperature=1.0, **ADAPTIVE)
+    settings = small(
+        "best",
+        budget=150,
+        particles=8,
+        restart_fraction=restart_fraction,
+        temperature=1.0,
+        **ADAPTIVE,
+    )
     steps, _, _ = run(settings, Wants("never said"))
     begun = [step for before, step in pairwise(steps) if before.round != step.round]
     assert {bool(parent < 0) for step in begun for parent in step.parent.tolist()} == expected
@@ -189,7 +196,7 @@ def test_a_share_of_the_particles_of_a_later_round_begins_afresh(
 
 def test_fresh_starts_need_moves_beside_them() -> None:
     with pytest.raises(s3dlm.errors.SettingsError, match="empty canvases"):
-        Settings("best", hiding="all", fresh=0.5)
+        Settings("best", remask="all", restart_fraction=0.5)
 
 
 @pytest.mark.parametrize("budget", [3, 5, 8])
@@ -217,7 +224,7 @@ def test_metropolis_compares_a_text_with_the_one_that_it_descends_from(
 
     monkeypatch.setitem(KEEP_RULES, "metropolis", spy)
     for seed in range(3):
-        settings = small("s3", rounds=1, hiding="random", keep="metropolis", seed=seed)
+        settings = small("s3", rounds=1, remask="random", accept="metropolis", seed=seed)
         steps = [step for step in run(settings)[0] if step.round == 1]
         origin = np.arange(4)
         for step in reversed(steps):
@@ -228,7 +235,7 @@ def test_metropolis_compares_a_text_with_the_one_that_it_descends_from(
 
 def test_moves_can_be_chosen_from_all_that_was_seen() -> None:
     settings = small(
-        "verified_best_of_k", rounds=2, hiding="random", selection="best_seen", gen_length=48
+        "verified_best_of_k", rounds=2, remask="random", selection="best_seen", gen_length=48
     )
     scored: list[float] = []
 

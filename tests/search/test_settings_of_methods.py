@@ -26,8 +26,8 @@ VALUES: dict[str, list[object]] = {
     "ess_threshold": [0.1, 0.95],
     "budget": [9, 3],  # one answer takes six passes here
     "rounds": [0, 3],
-    "hidden": [0.1],
-    "fresh": [1.0],
+    "remask_fraction": [0.1],
+    "restart_fraction": [1.0],
     "temperature": [3.0],
     "gen_length": [30],
     "steps": [12],
@@ -112,7 +112,7 @@ def test_rounds_of_an_ensemble_keep_the_ensemble() -> None:
         [*s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=Settings(
             "hex", gen_length=64, steps=16, rounds=rounds, **rest
         ))]
-        for rounds, rest in ((0, {}), (2, {"hiding": "rest"}))
+        for rounds, rest in ((0, {}), (2, {"remask": "rest"}))
     )  # fmt: skip
     assert len(repaired) > len(plain)
     for one, two in zip(plain[:-1], repaired, strict=False):

@@ -64,7 +64,7 @@ def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
     [
         {"temperature": 0.2, "particles": 1},
         {"resampling": "systematic", "lam": 5.0},
-        {"rounds": 2, "hiding": "rest", "policy": "left_to_right", "particles": 1, "branching": 1},
+        {"rounds": 2, "remask": "rest", "policy": "left_to_right", "particles": 1, "branching": 1},
         {"cadence": "block", "ess_threshold": 0.5},
         {"selection": "best_seen"},
     ],

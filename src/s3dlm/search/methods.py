@@ -88,29 +88,29 @@ class Method:
         choices=lambda: ("satisfied", "never"),
     )
     rounds: int = setting(
-        0, "searches after the first, each begun as `hiding` says", low=0, high=1000
+        0, "searches after the first, each begun as `remask` says", low=0, high=1000
     )
-    hiding: str = setting(
+    remask: str = setting(
         "all",
         "what a later round hides of a finished text and denoises again: all of it, the rest from "
         "where the verifier doubts it (or from an earlier place), some of what it doubts, the "
         "least sure tokens, or random ones",
         choices=lambda: HIDINGS,
     )
-    hidden: float = setting(
+    remask_fraction: float = setting(
         0.5,
         "the share of a text that unsure and random hide, on average; doubted hides at most twice "
         "that",
         low=0,
         high=1,
     )
-    fresh: float = setting(
+    restart_fraction: float = setting(
         0.0,
         "the share of a later round's particles that begin on an empty canvas all the same, on average",
         low=0,
         high=1,
     )
-    keep: str = setting(
+    accept: str = setting(
         "replace",
         "which texts the next round begins with: those that moved, by Metropolis' rule, or drawn "
         "from all by score",
@@ -225,14 +225,14 @@ class Method:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def _asks_verifier(self) -> bool:
-        moves = self.has_rounds and self.hiding != "all"
-        by_score = moves and (self.hiding in BY_DOUBT or self.keep in SCORED_KEEPS)
+        moves = self.has_rounds and self.remask != "all"
+        by_score = moves and (self.remask in BY_DOUBT or self.accept in SCORED_KEEPS)
         return self.scored != "never" or by_score
 
     @property
     def has_rounds(self) -> bool:
         """Whether it goes on after its first search; one answer decoded again would be the same."""
-        if self.hiding == "all" and self.population == "one":
+        if self.remask == "all" and self.population == "one":
             return False
         return self.budget is not None or self.rounds > 0
 
@@ -240,20 +240,20 @@ class Method:
         """Why settings of the rounds change nothing; empty where they do."""
         more = self.budget is not None or self.rounds > 0
         none = "" if more else "it has one round; give a budget, or rounds above 0"
-        fresh = "every round begins on empty canvases" if self.hiding == "all" else ""
+        fresh = "every round begins on empty canvases" if self.remask == "all" else ""
         again = "one answer that is decoded again in full is the same"
         return {
             "stop_when": self._ignores_stop(),
             "rounds": again if fresh and self.population == "one" else "",
-            "hiding": none,
-            "hidden": none or fresh or self._ignores_hidden(),
-            "fresh": none or fresh,
-            "keep": none or fresh,
+            "remask": none,
+            "remask_fraction": none or fresh or self._ignores_hidden(),
+            "restart_fraction": none or fresh,
+            "accept": none or fresh,
         }
 
     def _ignores_hidden(self) -> str:
-        whole = self.budget is None and self.hiding in ("rest", "earlier")
-        return f"hiding={self.hiding!r} hides all from a place on" if whole else ""
+        whole = self.budget is None and self.remask in ("rest", "earlier")
+        return f"remask={self.remask!r} hides all from a place on" if whole else ""
 
     def _ignores_stop(self) -> str:
         if self.budget is None:
@@ -282,13 +282,13 @@ class Method:
         carried = self.resampling is None or self.ess_threshold is not None
         if selection.needs_weights and not (carried and self.weight != "none"):
             return "its survivors carry equal weights"
-        moves = self.has_rounds and self.hiding != "all"
+        moves = self.has_rounds and self.remask != "all"
         if selection.from_all_seen and self.scored != "every step" and not moves:
             return "it scores no other texts than the survivors; 'verified' does the same"
         return ""
 
     def _ignores_lam(self) -> str:
-        if self.has_rounds and self.hiding != "all" and self.keep in SCORED_KEEPS:
+        if self.has_rounds and self.remask != "all" and self.accept in SCORED_KEEPS:
             return ""
         if not WEIGHTS[self.weight].uses_lam:
             return UNVERIFIED if self.scored == "never" else "its weights do not use λ"
@@ -458,8 +458,8 @@ for _name, _method in {
         selection="best_seen",
         verifier="plus",
         rounds=1,
-        hiding="earlier",
-        fresh=0.25,
+        remask="earlier",
+        restart_fraction=0.25,
     ),
 }.items():
     register_method(_name, _method)

@@ -73,7 +73,7 @@ def _most_rounds(method: Method) -> int:
 
 def _judged(population: Outcome, scorer: Scorer, method: Method) -> Generator[Any, Any, Outcome]:
     """The population with the scores that a move needs, and whether they are enough."""
-    moves = method.hiding in BY_DOUBT or (method.hiding != "all" and method.keep in SCORED_KEEPS)
+    moves = method.remask in BY_DOUBT or (method.remask != "all" and method.accept in SCORED_KEEPS)
     if moves and np.isnan(population.scores.total).any():
         scores = yield from scorer.ask(population.clean, "a move")
         particles = replace(population.particles, score=scores.total)
@@ -85,7 +85,7 @@ def _judged(population: Outcome, scorer: Scorer, method: Method) -> Generator[An
 
 def _undoubted(population: Outcome, method: Method) -> bool:
     """Whether a fixed number of rounds, meant to mend what the verifier doubts, has no more to do."""
-    mends = method.budget is None and method.hiding in BY_DOUBT
+    mends = method.budget is None and method.remask in BY_DOUBT
     return mends and not any(len(spans) for spans in population.scores.spans)
 
 
@@ -110,7 +110,7 @@ def _round(
     """The population after one more search, and where each of it stood in the search's last step."""
     limit = None if math.isinf(left) else int(left)
     before = len(population.particles)
-    if method.hiding == "all":
+    if method.remask == "all":
         running = ENSEMBLES[method.ensemble](process, scorer, method, rng, limit)
         again, _ = yield from _from_seats(running, np.full(method.size, -1))
         kept = np.arange(before + len(again.particles))
@@ -119,10 +119,12 @@ def _round(
         canvas = population.particles.canvas.take(origin)
         spans = [population.scores.spans[one] for one in origin.tolist()]
         always = method.budget is not None  # what is left of it has to be spent on something
-        start = hide(process, canvas, spans, method.hiding, method.hidden, rng, always=always)
+        start = hide(
+            process, canvas, spans, method.remask, method.remask_fraction, rng, always=always
+        )
         seats_before = seat[origin]
-        if method.fresh:
-            empty = rng.random(method.size) < method.fresh
+        if method.restart_fraction:
+            empty = rng.random(method.size) < method.restart_fraction
             start.tokens[empty], start.logp[empty] = process.start().tokens, 0.0
             seats_before[empty] = -1
         same_size = replace(method, population="particles", particles=method.size, pruned=False)
@@ -154,7 +156,7 @@ def _kept(
         origin,
         np.concatenate([population.particles.canvas.tokens, again.particles.canvas.tokens]),
     )
-    return KEEP_RULES[method.keep](moved, method.size, method.lam, rng)
+    return KEEP_RULES[method.accept](moved, method.size, method.lam, rng)
 
 
 def _from_seats(running: Search, seat: Ints) -> Generator[Any, Any, tuple[Outcome, Ints]]:

@@ -82,7 +82,7 @@ def _without(piece: str, **overrides: Any) -> Entry:
 
 _ENTRIES = (
     Entry(OURS, "ours", OURS, BUDGETED, ON, "the method of this package"),
-    _control("restarts", "rounds of four fresh samples, the best by score", hiding="all"),
+    _control("restarts", "rounds of four fresh samples, the best by score", remask="all"),
     _control(
         "verified_best_of_k",
         "as many samples at once as the budget pays for, the best by score",
@@ -90,15 +90,15 @@ _ENTRIES = (
         seeds=1,
         particles=64,
         rounds=1,
-        hiding="all",
+        remask="all",
     ),
-    _control("moves", "`best` without fresh starts", problems=150, seeds=1, fresh=0.0),
+    _control("moves", "`best` without fresh starts", problems=150, seeds=1, restart_fraction=0.0),
     Entry(
         "with_search",
         "control",
         OURS,
         BUDGETED,
-        {**REVEAL, "rounds": 0, "branching": 2, "keep": "resample"},
+        {**REVEAL, "rounds": 0, "branching": 2, "accept": "resample"},
         "`best` that also branches, tilts and resamples in every round",
         problems=150,
         seeds=1,
@@ -137,7 +137,7 @@ _ENTRIES = (
         _over("rounds", (1, 2, 4, 8, 16)),
         "one answer, random tokens hidden and denoised again, no verifier (ReMDM-style)",
         method="baseline",
-        hiding="random",
+        remask="random",
     ),
     _other("best_of_k", TRAJECTORIES, "K samples, majority vote"),
     _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)"),
