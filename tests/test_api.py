@@ -134,7 +134,7 @@ def test_a_package_can_offer_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = importlib.metadata.EntryPoint("theirs", "package:ROW", "s3dlm.methods")
     monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: row)
     monkeypatch.setattr(
-        "s3dlm.search.methods.entry_points",
+        "s3dlm.inputs.entry_points",
         lambda group: [entry] if group == "s3dlm.methods" else [],
     )
     try:

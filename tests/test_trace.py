@@ -93,7 +93,7 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
     path.write_text(text[:-30])
     assert len(list(s3dlm.read_trace(path))) == SETTINGS.steps
     path.write_text(text.replace('"event":"step"', '"event":"ste', 1))
-    with pytest.raises(RecordError, match="line 2 is not JSON"):
+    with pytest.raises(RecordError, match="line 2, cannot be read"):
         s3dlm.read_trace(path)
     path.write_text('{"format": "other"}\n')
     with pytest.raises(RecordError, match="not a trace"):

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from plus_candidates import GROUPS
 
 from s3dlm.answers import grade
+from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
 from s3dlm.verifier.plus import FEATURES
 from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
@@ -88,8 +89,7 @@ SETTINGS = [
 def read(task: str) -> Outputs:
     """Features and verdicts, one row for each output."""
     file = Path(os.environ["S3DLM_DATA"]) / "llada8b_outputs.jsonl"
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
-    rows = [row for row in rows if row["task"] == task]
+    rows = [row for _, row in read_json_lines(file) if row["task"] == task]
     numbers: dict[str, int] = {}
     paper = for_task(task)
     return Outputs(

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from s3dlm.answers import grade
+from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
 from s3dlm.verifier.base import BatchVerifier
 from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
@@ -36,7 +37,7 @@ def read(task: str) -> dict[str, list[dict[str, Any]]]:
     """The outputs of a task by question, graded, with the scores of `paper` and `plus`."""
     file = Path(os.environ["S3DLM_DATA"]) / "llada8b_outputs.jsonl"
     questions: dict[str, list[dict[str, Any]]] = {}
-    for row in (json.loads(line) for line in file.read_text("utf-8").split("\n") if line):
+    for _, row in read_json_lines(file):
         if row["task"] == task:
             question, output = row["question"], row["output"]
             row["right"] = grade(task, output, row["gold"], "fixed", question) == 1.0

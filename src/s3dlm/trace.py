@@ -19,6 +19,7 @@ import numpy as np
 
 from s3dlm.diffusion.holes import Template
 from s3dlm.errors import RecordError
+from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model
 from s3dlm.result import Result
 from s3dlm.search.select import Survivor
@@ -185,16 +186,20 @@ class Trace:
 
 def read_trace(path: str | Path) -> Trace:
     """Read a trace back; an incomplete last line is dropped, any other damage is named."""
-    lines = _lines(Path(path))
-    header = lines[0] if lines else {}
+    remedy = (
+        "`s3dlm generate … --trace FILE` writes a trace, and `s3dlm eval … --traces N` writes some "
+        "to OUT/traces"
+    )
+    lines = read_json_lines(path, drop_partial=True, remedy=remedy)
+    _, header = next(lines, (0, {}))
     if header.get("format") != FORMAT or header.get("version") != VERSION:
         raise RecordError(
             f"{path} is not a trace of version {VERSION}: its first line says "
-            f"{json.dumps(header)[:80]}; write one with `s3dlm generate … --trace FILE`"
+            f"{json.dumps(header)[:80]}; {remedy}"
         )
     pieces: dict[int, str] = {}
     events: list[Step | Result] = []
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in lines:
         try:
             pieces |= {int(token): str(text) for token, text in line.get("pieces", {}).items()}
             events.append(_decode_step(line) if line["event"] == "step" else _decode_result(line))
@@ -204,30 +209,6 @@ def read_trace(path: str | Path) -> Trace:
                 f"({type(error).__name__}: {str(error)[:80]})"
             ) from error
     return Trace(header, events, pieces)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    try:
-        raw = path.read_bytes().decode("utf-8").split("\n")  # nothing else ends a line of JSON
-        raw = raw[:-1] if raw[-1] == "" else raw
-    except (OSError, UnicodeDecodeError) as error:
-        why = "it is not text" if isinstance(error, ValueError) else error.strerror
-        raise RecordError(
-            f"{path} cannot be read as a trace ({why}); `s3dlm generate … --trace FILE` writes one, "
-            "and `s3dlm eval … --traces N` writes some to OUT/traces"
-        ) from error
-    lines: list[dict[str, Any]] = []
-    for number, text in enumerate(raw, 1):
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            if number == len(raw) and number > 1:
-                break
-            raise RecordError(f"{path}, line {number} is not JSON: {error}") from error
-        if not isinstance(line, dict):
-            raise RecordError(f"{path}, line {number} is not a JSON object")
-        lines.append(line)
-    return lines
 
 
 def _floats(values: list[float | None]) -> Any:

@@ -116,8 +116,8 @@ def test_the_tables_show_what_is_in_the_report(file):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("not json", "line 1 is not JSON"),
-        ("[1]", "must be an object"),
+        ("not json", "line 1, cannot be read"),
+        ("[1]", "list, not an object"),
         ('{"question": "q"}', "'output'"),
         ('{"question": "q", "output": 3}', "'output'"),
         ('{"question": "q", "output": "x", "confidence": "high"}', "confidence='high'"),

@@ -437,7 +437,7 @@ def made_elsewhere(*, device: str | None, dtype: str | None) -> Model:
 
 def test_other_packages_register_models(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("mine", f"{__name__}:made_elsewhere", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    monkeypatch.setattr("s3dlm.inputs.entry_points", lambda group: [entry])
     assert load("mine").name == "made elsewhere"
     assert registry.known()[-1].name == "mine"
 

@@ -192,7 +192,7 @@ def test_a_users_own_file_is_a_task(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="row 1 has the fields question"):
         tasks.load(task)
     path.write_text('{"question": \n')
-    with pytest.raises(RecordError, match="line 1, is not JSON"):
+    with pytest.raises(RecordError, match="line 1, cannot be read"):
         tasks.load(task)
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from s3dlm.errors import SettingsError, VerifierError
+from s3dlm.errors import S3dlmError, SettingsError, VerifierError
 from s3dlm.verifier import PARTS, Score, Verifier, as_verifier, compose, for_task, from_toml
 from s3dlm.verifier.weights import PAPER
 
@@ -166,7 +166,7 @@ def test_a_verifier_stays_itself_and_a_task_names_its_own():
 
 
 class Entry:
-    name, value = "theirs", "package:judge"
+    name, value, group = "theirs", "package:judge", "s3dlm.verifiers"
 
     def __init__(self, found):
         self.found = found
@@ -178,9 +178,7 @@ class Entry:
 
 
 def install(monkeypatch, found):
-    monkeypatch.setattr(
-        "s3dlm.verifier.lookup.entry_points", lambda group, name="theirs": [Entry(found)]
-    )
+    monkeypatch.setattr("s3dlm.inputs.entry_points", lambda group: [Entry(found)])
 
 
 def test_an_entry_point_is_a_verifier(monkeypatch):
@@ -202,5 +200,5 @@ class NeedsAPath:
 )
 def test_an_entry_point_that_fails_is_named(monkeypatch, found, words):
     install(monkeypatch, found)
-    with pytest.raises(VerifierError, match=rf"'theirs' \(package:judge\) .*{words}"):
+    with pytest.raises(S3dlmError, match=rf"'theirs' \(package:judge\) .*{words}"):
         as_verifier("theirs")

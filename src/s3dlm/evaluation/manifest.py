@@ -17,6 +17,7 @@ from typing import Any
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Contents, to_line, write_atomic
+from s3dlm.inputs import read_json_lines
 from s3dlm.tasks import Sample
 
 VERSION = 2
@@ -159,15 +160,12 @@ def read_samples(folder: Path) -> dict[str, list[Sample]]:
     if not path.is_file():
         raise RecordError(f"{folder} has no {SAMPLES}; give a folder that `s3dlm eval` wrote")
     found: dict[str, list[Sample]] = {}
-    *lines, _ = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
+    remedy = "restore it or start a new folder"
+    for number, row in read_json_lines(path, remedy=remedy, drop_partial=True):
         try:
-            row = json.loads(line)
             found.setdefault(row.pop("task"), []).append(Sample(**row))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise RecordError(
-                f"{path}, line {number}, is damaged ({error}); restore it or start a new folder"
-            ) from error
+        except (TypeError, KeyError) as error:
+            raise RecordError(f"{path}, line {number}, is damaged ({error}); {remedy}") from error
     return found
 
 

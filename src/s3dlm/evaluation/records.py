@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import RecordError
+from s3dlm.inputs import read_json_lines
 
 VERSION = 2  # 1 had no checksums
 FILE = "records.jsonl"
@@ -142,22 +143,15 @@ def _sealed(row: Record | Failure, run: str) -> bytes:
     return body[:-1] + _sum(body) + b"\n"
 
 
-def _opened(line: bytes) -> tuple[str, Record | Failure]:
-    """The run that wrote a line, and the line; damage raises ValueError."""
+def _unseal(line: bytes) -> bytes:
+    """A line without its checksum; a wrong one raises ValueError."""
     length = len(_sum(b""))
     body = line[:-length] + b"}"
     if line[-length:] != _sum(body):
         if line.startswith(b'{"v":1,'):
-            raise RecordError(
-                f"version 1 has no checksums and is not supported (this is {VERSION}); run the "
-                "evaluation again in a new folder"
-            )
-        raise ValueError("its checksum is wrong")
-    row = json.loads(body)
-    if row.pop("v") != VERSION:
-        raise RecordError(f"its version is not supported (this is {VERSION})")
-    run = row.pop("run")
-    return run, Failure(**row) if "error" in row else Record.from_json(row)
+            raise ValueError(f"version 1 has no checksums and is not supported (this is {VERSION})")
+        raise ValueError("its checksum is wrong, so it is damaged")
+    return body
 
 
 def read_all(folder: Path) -> Contents:
@@ -165,7 +159,7 @@ def read_all(folder: Path) -> Contents:
     path = folder / FILE
     if not path.is_file():
         raise RecordError(f"{folder} has no {FILE}; give a folder that `s3dlm eval` wrote")
-    return _parse(path, path.read_bytes())
+    return _parse(path)
 
 
 def read(folder: Path) -> list[Record]:
@@ -173,21 +167,22 @@ def read(folder: Path) -> list[Record]:
     return list(read_all(folder).records.values())
 
 
-def _parse(path: Path, data: bytes) -> Contents:
+def _parse(path: Path) -> Contents:
     found = Contents()
-    *lines, _ = data.split(b"\n")  # JSON escapes line feeds, and nothing else ends a line
-    for number, line in enumerate(lines, 1):
+    remedy = (
+        "a kill damages only the last line, so something else changed the file: restore it or run "
+        "the evaluation again in a new folder"
+    )
+    for number, row in read_json_lines(path, unseal=_unseal, drop_partial=True, remedy=remedy):
         try:
-            run, row = _opened(line)
-            found.add(row)
-        except RecordError as error:
-            raise RecordError(f"{path}, line {number}: {error}") from error
-        except (ValueError, TypeError, KeyError) as error:
+            if row.pop("v") != VERSION:
+                raise ValueError(f"its version is not supported (this is {VERSION})")
+            found.runs.add(row.pop("run"))
+            found.add(Failure(**row) if "error" in row else Record.from_json(row))
+        except (ValueError, TypeError, KeyError, RecordError) as error:
             raise RecordError(
-                f"{path}, line {number}, is damaged ({error}); a kill damages only the last line, "
-                "so something else changed the file: restore it or start a new folder"
+                f"{path}, line {number}, cannot be read: {error}; {remedy}"
             ) from error
-        found.runs.add(run)
     return found
 
 
@@ -201,9 +196,8 @@ class Store:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._lock()
-            data = self.path.read_bytes()
-            self.contents = _parse(self.path, data)
-            self._end = data.rfind(b"\n") + 1
+            self.contents = _parse(self.path)
+            self._end = self.path.read_bytes().rfind(b"\n") + 1
             with writing(self.path):
                 os.ftruncate(self._file, self._end)  # what a kill left of an incomplete line
         except BaseException:

@@ -7,11 +7,11 @@ from wrong, a calibration table, and warnings. Needs no model and no torch.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from s3dlm.answers import (
     GRADINGS,
@@ -25,6 +25,7 @@ from s3dlm.answers import (
 )
 from s3dlm.errors import RecordError, SettingsError, unknown_name
 from s3dlm.evaluation.scoring_report import Change, ComponentReport, Report, Section
+from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import Score, Verifier, as_verifier
 from s3dlm.verifier.base import Judge, score_all
 from s3dlm.verifier.calibration import Answer, Certainty, ReliabilityBin, certainty, reliability
@@ -107,16 +108,12 @@ def score_file(
 
 def read_rows(path: str | Path, task: str, by: str = "gen_length") -> tuple[list[Row], int]:
     """The lines of a file that belong to a task, and how many belong to others."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = "it is not UTF-8 text" if isinstance(error, ValueError) else error.strerror
-        raise RecordError(f"{str(path)!r} cannot be read: {why}; give another file") from error
     rows, skipped = [], 0
-    for number, line in enumerate(lines, start=1):
-        row = _row(f"{path}, line {number}", number, line, task, by) if line.strip() else None
-        rows += [row] if row else []
-        skipped += bool(line.strip()) and row is None
+    for number, data in read_json_lines(path):
+        if data.get("task", task) == task:
+            rows.append(_row(f"{path}, line {number}", number, data, by))
+        else:
+            skipped += 1
     if not rows:
         raise RecordError(
             f"{str(path)!r} has no output of task {task!r} ({skipped} of other tasks)"
@@ -124,16 +121,7 @@ def read_rows(path: str | Path, task: str, by: str = "gen_length") -> tuple[list
     return rows, skipped
 
 
-def _row(place: str, number: int, line: str, task: str, by: str) -> Row | None:
-    """One line of a file; None when it belongs to another task."""
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise RecordError(f"{place} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise RecordError(f"{place} is {type(data).__name__}; it must be an object")
-    if data.get("task", task) != task:
-        return None
+def _row(place: str, number: int, data: dict[str, Any], by: str) -> Row:
     question, output, gold = (
         next((data[key] for key in keys if key in data), None)
         for keys in (QUESTION_KEYS, OUTPUT_KEYS, GOLD_KEYS)

@@ -8,11 +8,12 @@ so that listing names stays instant.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
+from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.models.base import Model
 from s3dlm.models.calibrations import calibrations_in
 from s3dlm.models.defaults import TINY, defaults_in
@@ -116,7 +117,7 @@ def _proven(family: Family) -> str:
 def known() -> list[Known]:
     """The known models, what others have registered, and which of them are on this disk."""
     rows = [_with_cache(row) for row in KNOWN.values()]
-    for name, entry in sorted(_registered().items()):
+    for name, entry in find_entry_points(ENTRY_POINTS).items():
         package = entry.dist.name if entry.dist else entry.value
         rows.append(Known(name, "", "", f"from {package}", support="plugin", cached=True))
     return rows
@@ -155,7 +156,7 @@ def load(
 
 def check_name(name: str) -> None:
     """Refuse what can name no model, before anything is read or loaded."""
-    known = [*KNOWN, *_registered()]
+    known = [*KNOWN, *find_entry_points(ENTRY_POINTS)]
     if name not in known and "/" not in name and not Path(name).is_dir():
         raise ModelError(unknown_name("model", name, known) + "; or a folder, or a hub id")
 
@@ -194,7 +195,7 @@ def _compiled(model: Model) -> Model:
 
 def _load(name: str, options: _Options, revision: str | None) -> Model:
     check_name(name)
-    plugins = _registered()
+    plugins = find_entry_points(ENTRY_POINTS)
     if name in plugins and name not in KNOWN:
         return _from_plugin(name, plugins[name], options.device, options.dtype)
     if name == "tiny":
@@ -310,12 +311,8 @@ def _with_cache(row: Known) -> Known:
     return replace(row, cached=True, revision=revision_of(folder))
 
 
-def _registered() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
-
-
 def _from_plugin(name: str, entry: EntryPoint, device: str | None, dtype: str | None) -> Model:
-    factory: Any = entry.load()
+    factory: Any = load_entry_point(entry, object)
     model = factory(device=device, dtype=dtype)
     if not isinstance(model, Model):
         raise ModelError(f"the plugin for {name!r} returned a {type(model).__name__}, not a Model")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Literal, get_args
 
 from s3dlm.declare import Declaration, declared, setting
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.moves import BY_DOUBT, HIDINGS, KEEP_RULES, SCORED_KEEPS
 from s3dlm.search.resample import RESAMPLERS
@@ -467,17 +467,9 @@ for _name, _method in {
 
 def all_methods() -> dict[str, Method]:
     """The built-in methods, those registered, and those that installed packages offer."""
-    for entry in entry_points(group=GROUP):
-        if entry.name in METHODS:
-            continue
-        try:
-            method = entry.load()
-        except Exception as error:  # an installed package may be broken in any way
-            raise SettingsError(
-                f"the method {entry.name!r} of the entry point {entry.value!r} cannot be loaded: "
-                f"{type(error).__name__}: {error}; repair or remove the package that offers it"
-            ) from error
-        register_method(entry.name, method)
+    for name, entry in find_entry_points(GROUP).items():
+        if name not in METHODS:
+            register_method(name, load_entry_point(entry, Method))
     return METHODS
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from s3dlm.errors import SettingsError
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.inputs import read_json_lines
 from s3dlm.viewer.page import for_page
 
 MOST_HEADER = 1 << 20  # bytes of a trace's first line
@@ -88,8 +89,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 def _row(id: str, path: Path) -> dict[str, Any] | None:
     try:
-        with path.open("rb") as file:
-            header = json.loads(file.readline(MOST_HEADER))
+        _, header = next(read_json_lines(path, longest=MOST_HEADER))
         return {
             "id": id,
             "run": id.partition("/")[0],
@@ -100,5 +100,5 @@ def _row(id: str, path: Path) -> dict[str, Any] | None:
             "question": header["question"],
             "correct": header.get("correct"),
         }
-    except (OSError, ValueError, KeyError, TypeError):
+    except (RecordError, StopIteration, KeyError, TypeError):
         return None

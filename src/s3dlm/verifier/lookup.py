@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
+from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.verifier.base import FunctionVerifier, Judge, Verifier
 from s3dlm.verifier.code import CodeVerifier
 from s3dlm.verifier.composite import Composite, from_row, from_toml
@@ -78,28 +79,23 @@ def _by_name(name: str, task: str) -> Verifier:
         return from_toml(name, task)
     if is_learned(name):
         return learned(name)
-    for entry in entry_points(group=GROUP, name=name):
-        return as_verifier(_loaded(entry))
-    installed = [entry.name for entry in entry_points(group=GROUP)]
+    installed = find_entry_points(GROUP)
+    if name in installed:
+        return as_verifier(_loaded(installed[name]))
     known = [*VERIFIERS, *installed, "FILE.toml", *SPELLINGS]
     raise SettingsError(unknown_name("verifier", name, known))
 
 
 def _loaded(entry: EntryPoint) -> Any:
     """What another package's entry point names; a class is built."""
-    culprit = f"verifier {entry.name!r} ({entry.value}) of the entry points {GROUP!r}"
-    try:
-        loaded = entry.load()
-    except Exception as error:
-        raise VerifierError(
-            f"{culprit} does not load: {type(error).__name__}: {error}; mend or uninstall its package"
-        ) from error
+    loaded: Any = load_entry_point(entry, object)
     if not isinstance(loaded, type):
         return loaded
     try:
         return loaded()
     except Exception as error:
         raise VerifierError(
-            f"{culprit} cannot be built: {type(error).__name__}: {error}; the entry point must name "
-            "a class that needs no arguments, an object, or a function"
+            f"verifier {entry.name!r} ({entry.value}) of the entry points {GROUP!r} cannot be built: "
+            f"{type(error).__name__}: {error}; the entry point must name a "
+            "class that needs no arguments, an object, or a function"
         ) from error

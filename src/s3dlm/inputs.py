@@ -1,0 +1,92 @@
+"""What comes from outside the package: files of JSON lines, and parts that other packages add.
+
+Both are read in one place, so that every mistake in them is reported in the same words.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from s3dlm.errors import RecordError, SettingsError
+
+LONGEST_LINE = 1 << 26  # bytes: no line of a file that this package writes comes near
+
+T = TypeVar("T")
+
+
+def read_json_lines(
+    path: str | Path,
+    *,
+    remedy: str = "correct the file or give another one",
+    drop_partial: bool = False,
+    unseal: Callable[[bytes], bytes] = bytes,
+    longest: int = LONGEST_LINE,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file of JSON lines with their line numbers; blank lines are skipped.
+
+    A name that ends in `.gz` is decompressed line by line. `drop_partial` leaves out a last line
+    without a line feed, which is what a kill leaves of a file that was being written. `unseal` takes
+    a line as it stands and returns its JSON; it raises ValueError for a line that is damaged.
+    """
+    try:
+        with gzip.open(path) if Path(path).suffix == ".gz" else open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), 1):
+                if drop_partial and len(line) <= longest and not line.endswith(b"\n"):
+                    return
+                if line.strip():
+                    place = f"{path}, line {number},"
+                    yield number, _parse(line.rstrip(b"\n"), place, unseal, remedy, longest)
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RecordError(f"{path} cannot be read: {why}; {remedy}") from error
+
+
+def _parse(
+    line: bytes, place: str, unseal: Callable[[bytes], bytes], remedy: str, longest: int
+) -> dict[str, Any]:
+    if len(line) > longest:
+        raise RecordError(f"{place} has more than {longest:,} bytes; {remedy}")
+    try:
+        row = json.loads(unseal(line).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
+        raise RecordError(f"{place} cannot be read: {why}; {remedy}") from error
+    if not isinstance(row, dict):
+        raise RecordError(f"{place} is a JSON {type(row).__name__}, not an object; {remedy}")
+    return row
+
+
+def find_entry_points(
+    group: str, built_in: Mapping[str, str] | None = None
+) -> dict[str, EntryPoint]:
+    """The named parts of a group, none of them loaded: built-in ones first, then installed ones.
+
+    `built_in` gives "module:attribute" by name; an installed package cannot replace these.
+    """
+    entries = {name: EntryPoint(name, value, group) for name, value in (built_in or {}).items()}
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        entries.setdefault(entry.name, entry)
+    return entries
+
+
+def load_entry_point(entry: EntryPoint, kind: type[T]) -> T:
+    """The object that an entry point names, which must be of a kind (`object` allows any)."""
+    place = f"entry point {entry.name!r} ({entry.value}) of the group {entry.group!r}"
+    try:
+        loaded = entry.load()
+    except Exception as error:  # an installed package may be broken in any way
+        raise SettingsError(
+            f"{place} does not load: {type(error).__name__}: {error}; repair its package or "
+            "uninstall it"
+        ) from error
+    if not isinstance(loaded, kind):
+        raise SettingsError(
+            f"{place} is a {type(loaded).__name__}; it must be a {kind.__module__}.{kind.__name__}"
+        )
+    return loaded
