@@ -47,7 +47,6 @@ ALLOWED: dict[str, set[str]] = {
         *ENGINE,
         "answers",
         "board",
-        "cli",  # frontier/command.py, until it leaves the package
         "diffusion",
         "tasks",
         "verifier",

@@ -245,7 +245,6 @@ def test_loading_a_model_is_announced_unless_only_the_answer_is_wanted(
         ("generate", "?", *SMALL),
         ("eval", "--out", "x", "--task", "no-such-task"),
         ("reproduce", "--task", "no-such-task"),
-        ("tune", "--task", "no-such-task"),
         ("report", "no-such-folder"),
         ("serve", "--host", "0.0.0.0"),  # refused: it has no key
     ],

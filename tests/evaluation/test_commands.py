@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from s3dlm.cli import evaluate as commands
 from s3dlm.errors import ModelError, RecordError, SettingsError
-from s3dlm.evaluation import records, tune
+from s3dlm.evaluation import records
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
 
@@ -100,25 +100,3 @@ def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -
         call(app, "report", str(tmp_path))
     with pytest.raises(ModelError, match="model='nosuch' is unknown"):
         call(app, "eval", "--model", "nosuch", "--task", "gsm8k", "--out", str(tmp_path / "r"))
-
-
-def test_tuning_reads_the_validation_split_alone(app: typer.Typer, tmp_path: Path) -> None:
-    words = ["tune", "--model", "fake", "--task", "countdown", "--method", "best_of_k,s3"]
-    grid = ["--limit", "2", "--temperature", "0.5,1", "--lam", "1,4"]
-    best = json.loads(call(app, *words, *grid, "--out", str(tmp_path), "--json"))
-    assert set(best) == {"best_of_k", "s3"}
-    assert set(best["s3"]) == {"temperature", "lam"}
-    assert set(best["best_of_k"]) == {"temperature"}
-    assert json.loads((tmp_path / "tuned.json").read_text()) == best
-    samples = {
-        r.sample for part in ("temperature", "lambda") for r in records.read(tmp_path / part)
-    }
-    assert all("-validation-" in sample for sample in samples)
-    tried = tune.tried(tmp_path / "temperature", tmp_path / "lambda")
-    assert {(t.label, t.lam) for t in tried} == {
-        ("best_of_k", None),
-        ("s3", 1.0),
-        ("s3", 2.0),
-        ("s3", 4.0),
-    }
-    assert tried == sorted(tried, key=lambda row: -row.accuracy)

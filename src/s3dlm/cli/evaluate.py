@@ -13,7 +13,7 @@ import typer
 
 from s3dlm.cli import options
 from s3dlm.cli.loading import load_model
-from s3dlm.cli.options import UnsafeCode, lists_from_pairs, lists_of, values_of, with_setting_lists
+from s3dlm.cli.options import UnsafeCode, lists_from_pairs, lists_of, with_setting_lists
 from s3dlm.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ def register(app: typer.Typer) -> None:
     app.command("eval")(eval_command)
     app.command("report")(report_command)
     app.command("reproduce")(reproduce_command)
-    app.command("tune")(tune_command)
 
 
 @with_setting_lists
@@ -234,61 +233,6 @@ def reproduce_command(
     folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
     _evaluate(runner, plan, folder, workers, batch_size, fail_on_error, retry_failed)
     _finish(folder, as_json, results)
-
-
-def tune_command(
-    model: ModelName = "tiny",
-    task: TaskNames = None,
-    method: Annotated[
-        str, typer.Option(help="Methods, separated by commas.", autocompletion=lists_of(_labels))
-    ] = "best_of_k,tilting,s3",
-    limit: Limit = 50,
-    temperature: Annotated[str, typer.Option(help="Temperatures to try.")] = "0.7,1.0,1.5,2.0",
-    lam: Annotated[str, typer.Option(help="Values of λ to try.")] = "1,10,30,100",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs. Default: runs/tune-MODEL.")
-    ] = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    unsafe_code: UnsafeCode = False,
-    as_json: AsJson = False,
-) -> None:
-    """Choose temperature and λ of every method on the validation split of generated tasks.
-
-    s3dlm tune --model tiny --limit 100
-    """
-    from s3dlm.evaluation import plan as plans
-    from s3dlm.evaluation import tune
-
-    runner, problems = prepare(
-        model, task_names(task, model), device=device, dtype=dtype, split=tune.SPLIT, limit=limit
-    )
-    folder = out or Path("runs") / f"tune-{model.replace('/', '-')}"
-    rows = tune.tune(
-        runner,
-        problems,
-        split_names(method),
-        plans.defaults_of(model_of(runner, model)),
-        folder,
-        temperatures=values_of("temperature", temperature),
-        lambdas=values_of("lam", lam),
-        observe=bars,
-    )
-    best = {label: row.chosen() for label, row in tune.best_of(rows).items()}
-    if as_json:
-        typer.echo(json.dumps(best))
-        return
-    cells = [
-        (
-            row.label,
-            f"{row.temperature:g}",
-            "–" if row.lam is None else f"{row.lam:g}",
-            f"{100 * row.accuracy:.1f}",
-        )
-        for row in sorted(rows, key=lambda row: (row.label, row.temperature, row.lam or 0))
-    ]
-    print_table(("method", "temperature", "λ", "accuracy (%)"), cells, "Validation")
-    typer.echo(f"best: {json.dumps(best)} (written to {folder / 'tuned.json'})")
 
 
 def split_names(text: str | None) -> list[str]:

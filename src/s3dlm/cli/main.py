@@ -177,7 +177,6 @@ def _table(headings: list[str], rows: list[list[str]]) -> None:
 _OTHERS = (
     "s3dlm.cli.evaluate",
     "s3dlm.cli.demo",
-    "s3dlm.evaluation.frontier.command",
     "s3dlm.cli.calibrate",
     "s3dlm.cli.serve",
     "s3dlm.cli.cost",

@@ -4,9 +4,9 @@ step right at once.
 
 from __future__ import annotations
 
-from s3dlm.evaluation.frontier.curves import Curve, accuracy_at, nfe_to_reach
-from s3dlm.evaluation.frontier.entries import ENTRIES, OURS
-from s3dlm.evaluation.frontier.tables import BY_LENGTH, Frontier, short
+from benchmarks.frontier.curves import Curve, accuracy_at, nfe_to_reach
+from benchmarks.frontier.entries import ENTRIES, OURS
+from benchmarks.frontier.tables import BY_LENGTH, Frontier, short
 from s3dlm.evaluation.series import Table
 from s3dlm.evaluation.tables import Grid, number
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.frontier import lengths, tables
+from benchmarks.frontier.pictures import PICTURES
+from benchmarks.frontier.tables import Frontier
 from s3dlm.errors import MissingExtraError, RecordError
 from s3dlm.evaluation import figures
-from s3dlm.evaluation.frontier import lengths, tables
-from s3dlm.evaluation.frontier.pictures import PICTURES
-from s3dlm.evaluation.frontier.tables import Frontier
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.report import markdown_table
 from s3dlm.evaluation.series import Table
@@ -30,7 +29,7 @@ class Page:
     notes: Sequence[str]
 
 
-def write(frontier: Frontier, folder: Path, command: Sequence[str], into: Path | None) -> Page:
+def write(frontier: Frontier, folder: Path, command: str, into: Path | None) -> Page:
     """Write frontier.md and figures to the run's folder, and into a page of the docs if one is given."""
     if not frontier.tasks:
         raise RecordError(
@@ -81,12 +80,12 @@ def _text(
     grids: Sequence[Grid],
     drawn: Sequence[str],
     where: str,
-    command: Sequence[str],
+    command: str,
 ) -> str:
     plan = frontier.run.manifest
     counts = ", ".join(f"{title_of(task)} {plan.counts[task]}" for task in frontier.tasks)
     parts = [
-        f"Made by `s3dlm {shlex.join(command)}` on {plan.model} (weights {plan.fingerprint}), split "
+        f"Made by `{command}` on {plan.model} (weights {plan.fingerprint}), split "
         f"{plan.split}, seeds {', '.join(map(str, plan.seeds))}; problems: {counts}. Some entries use "
         f"fewer of them; the last table has the number of samples of each. {_tuning(frontier)} "
         "The verifier checks Countdown and Sudoku exactly, so accuracy there is coverage.",

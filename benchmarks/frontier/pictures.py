@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.frontier.entries import ENTRIES
 from s3dlm.evaluation.figures import Painter
-from s3dlm.evaluation.frontier.entries import ENTRIES
 from s3dlm.evaluation.series import Table
 
 # Okabe and Ito's colours; ours and the controls first, others share the quieter ones.

@@ -9,41 +9,26 @@ values of `best`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.frontier.entries import Entry
+from benchmarks.study import Run, StudyConfig
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import summary
-from s3dlm.evaluation.frontier.entries import Entry
-from s3dlm.evaluation.plan import Condition, Defaults, Plan
+from s3dlm.evaluation.plan import Condition, Defaults
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.settings import Settings, only_used
-from s3dlm.tasks import Loaded
 
 TEMPERATURES = (0.7, 1.0, 1.5, 2.0)  # and 0 for entries that decode one answer
 LAMBDAS = (1.0, 3.0, 10.0, 30.0)
 VALIDATION = "validation"
 TUNED = "tuned.json"
-ROW_CACHE = 2.0  # GiB; the frontier counts forward passes and times nothing
 
 Chosen = Mapping[str, Mapping[str, float]]  # temperature and λ by entry
-Run = Callable[[Sequence[tuple[Plan, Path]]], None]  # evaluates plans, each into its folder
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What all entries share: the problems and what the model recommends."""
-
-    problems: Mapping[str, Loaded]
-    defaults: Defaults
-    seeds: int
-    split: str
-
-    def plan(self, conditions: Sequence[Condition]) -> Plan:
-        return Plan(conditions, self.problems, range(self.seeds), self.split, row_cache=ROW_CACHE)
 
 
 def settings_of(
@@ -59,7 +44,7 @@ def settings_of(
 
 def conditions(
     entry: Entry,
-    frame: Frame,
+    config: StudyConfig,
     chosen: Mapping[str, float],
     points: Iterable[int] | None = None,
 ) -> list[Condition]:
@@ -69,29 +54,29 @@ def conditions(
         Condition(
             task,
             entry.name,
-            settings_of(entry, point, task, frame.defaults, chosen),
+            settings_of(entry, point, task, config.defaults, chosen),
             problems=entry.problems,
             seeds=entry.seeds,
             main=point == entry.tuned_at,
             timed=0,
         )
-        for task in frame.problems
+        for task in config.problems
         for point in wanted
     ]
 
 
 def run_all(
-    entries: Sequence[Entry], frame: Frame, chosen: Chosen, folder: Path, run: Run
+    entries: Sequence[Entry], config: StudyConfig, chosen: Chosen, folder: Path, run: Run
 ) -> Evaluation:
     """Every point of every entry; returns what is recorded."""
-    where = [(entry, folder / frame.split / entry.name) for entry in entries]
+    where = [(entry, folder / config.split / entry.name) for entry in entries]
     run(
         [
-            (frame.plan(conditions(one, frame, chosen.get(one.tuned_as, {}))), at)
+            (config.plan(conditions(one, config, chosen.get(one.tuned_as, {}))), at)
             for one, at in where
         ]
     )
-    return read(folder / frame.split, [entry.name for entry in entries])
+    return read(folder / config.split, [entry.name for entry in entries])
 
 
 def read(folder: Path, names: Sequence[str]) -> Evaluation:
@@ -99,21 +84,21 @@ def read(folder: Path, names: Sequence[str]) -> Evaluation:
     return summary.merge([(name, summary.read(folder / name)) for name in names])
 
 
-def tune(entries: Sequence[Entry], frame: Frame, folder: Path, run: Run) -> dict[str, Any]:
+def tune(entries: Sequence[Entry], config: StudyConfig, folder: Path, run: Run) -> dict[str, Any]:
     """Both rounds, resumable, and tuned.json; what other entries chose before stays in the file."""
-    rounds: list[dict[str, list[Tried]]] = []
+    rounds: list[dict[str, list[Trial]]] = []
     entries = [entry for entry in entries if entry.tuned_as == entry.name]
     best: dict[str, dict[str, float]] = {entry.name: {} for entry in entries}
     for name, grid in (("temperature", TEMPERATURES), ("lam", LAMBDAS)):
-        tried = _round(name, grid, entries, frame, folder / "tuning" / name, best, run)
+        tried = _round(name, grid, entries, config, folder / "tuning" / name, best, run)
         for entry, rows in tried.items():
             best[entry] = max(rows, key=lambda row: row.accuracy).values
         rounds.append(tried)
-    return _write(folder, best, rounds, frame)
+    return _write(folder, best, rounds, config)
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Trial:
     """One choice and its accuracy, the mean over tasks."""
 
     values: dict[str, float]
@@ -124,48 +109,48 @@ def _round(
     name: str,
     grid: Sequence[float],
     entries: Sequence[Entry],
-    frame: Frame,
+    config: StudyConfig,
     folder: Path,
     best: Mapping[str, Mapping[str, float]],
     run: Run,
-) -> dict[str, list[Tried]]:
+) -> dict[str, list[Trial]]:
     """Every value of the grid for every entry that is free to choose it."""
     tries: dict[str, list[tuple[dict[str, float], list[Condition]]]] = {}
     for entry in entries:
-        for value in _values(name, grid, entry, frame):
+        for value in _values(name, grid, entry, config):
             values = {**best[entry.name], name: value}
             plain = replace(entry, problems=None, seeds=1)
-            found = conditions(plain, frame, values, [entry.tuned_at])
+            found = conditions(plain, config, values, [entry.tuned_at])
             tries.setdefault(entry.name, []).append((values, found))
     plans = {
-        entry: frame.plan([replace(c, main=False) for _, some in rows for c in some])
+        entry: config.plan([replace(c, main=False) for _, some in rows for c in some])
         for entry, rows in tries.items()
     }
     run([(plan, folder / entry) for entry, plan in plans.items()])
     return {entry: _tried(folder / entry, rows) for entry, rows in tries.items()}
 
 
-def _values(name: str, grid: Sequence[float], entry: Entry, frame: Frame) -> list[float]:
+def _values(name: str, grid: Sequence[float], entry: Entry, config: StudyConfig) -> list[float]:
     """What an entry may try; nothing if it fixes the setting or its method does not use it."""
-    task = next(iter(frame.problems))
-    settings = settings_of(entry, entry.tuned_at, task, frame.defaults, {})
+    task = next(iter(config.problems))
+    settings = settings_of(entry, entry.tuned_at, task, config.defaults, {})
     fixed = {**entry.overrides, **entry.points[entry.tuned_at]}
     if name in fixed or not only_used(settings.method, {name: 0.0}):
         return []
     return [0.0, *grid] if name == "temperature" and settings.method.size == 1 else [*grid]
 
 
-def _tried(folder: Path, rows: Sequence[tuple[dict[str, float], list[Condition]]]) -> list[Tried]:
+def _tried(folder: Path, rows: Sequence[tuple[dict[str, float], list[Condition]]]) -> list[Trial]:
     cells = summary.cells(summary.read(folder))
     accuracy = {condition.spec: cell.accuracy.value for condition, cell in cells.items()}
-    return [Tried(values, sum(accuracy[c.spec] for c in some) / len(some)) for values, some in rows]
+    return [Trial(values, sum(accuracy[c.spec] for c in some) / len(some)) for values, some in rows]
 
 
 def _write(
     folder: Path,
     best: Mapping[str, dict[str, float]],
-    rounds: Sequence[Mapping[str, list[Tried]]],
-    frame: Frame,
+    rounds: Sequence[Mapping[str, list[Trial]]],
+    config: StudyConfig,
 ) -> dict[str, Any]:
     known = _read_file(folder) if (folder / TUNED).is_file() else {"chosen": {}, "tried": {}}
     tried = {
@@ -173,8 +158,8 @@ def _write(
         for entry in best
     }  # fmt: skip
     data = {
-        "split": frame.split,
-        "problems": {task: len(some.samples) for task, some in frame.problems.items()},
+        "split": config.split,
+        "problems": {task: len(some.samples) for task, some in config.problems.items()},
         "temperatures": TEMPERATURES,
         "lambdas": LAMBDAS,
         "chosen": {**known["chosen"], **best},

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from s3dlm.evaluation.comparisons import LEVEL, MEAN, p_value
-from s3dlm.evaluation.frontier.curves import (
+from benchmarks.frontier.curves import (
     Curve,
     Gap,
     Point,
@@ -15,8 +14,9 @@ from s3dlm.evaluation.frontier.curves import (
     rising,
     same_budget,
 )
-from s3dlm.evaluation.frontier.entries import CONTROLS, ENTRIES, OURS, Entry
-from s3dlm.evaluation.frontier.stages import Chosen
+from benchmarks.frontier.entries import CONTROLS, ENTRIES, OURS, Entry
+from benchmarks.frontier.stages import Chosen
+from s3dlm.evaluation.comparisons import LEVEL, MEAN, p_value
 from s3dlm.evaluation.series import Table
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, percent, title_of

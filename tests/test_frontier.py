@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from benchmarks import tune
+from benchmarks.frontier import __main__ as command
+from benchmarks.frontier import curves, page, pictures, stages, tables
+from benchmarks.frontier import entries as rows
+from benchmarks.frontier.curves import Curve, Point
+from benchmarks.frontier.entries import ENTRIES, Entry
 
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import records
-from s3dlm.evaluation.frontier import command, curves, page, pictures, stages, tables
-from s3dlm.evaluation.frontier import entries as rows
-from s3dlm.evaluation.frontier.curves import Curve, Point
-from s3dlm.evaluation.frontier.entries import ENTRIES, Entry
 from s3dlm.evaluation.plan import defaults_of
 from s3dlm.evaluation.records import Record
 from s3dlm.models import registry
-from tests.evaluation.small_run import FAKE, defaults, small_model
+from tests.evaluation.small_run import defaults, small_model
 
 TASK = ["countdown"]
 
@@ -150,31 +150,34 @@ def test_a_leave_one_out_entry_differs_from_ours_in_its_piece_alone() -> None:
 
 
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
-    monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
     monkeypatch.setattr(stages, "TEMPERATURES", (0.5, 1.5))
     monkeypatch.setattr(stages, "LAMBDAS", (1.0, 8.0))
-    made = typer.Typer()
-    command.register(made)
-    made.command("other")(lambda: None)  # with one command alone, typer takes no name
-    return made
 
 
-def call(app: typer.Typer, *words: str) -> str:
-    done = CliRunner().invoke(app, ["frontier", *words], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
+Call = Callable[..., str]
 
 
-SMALL = ["--tasks", "countdown", "--entries", "best,restarts,no_plus_verifier,s3,greedy"]
+@pytest.fixture
+def call(small: None, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command as a user types it; returns what it prints."""
+
+    def run(*words: str) -> str:
+        command.frontier(words)
+        return capsys.readouterr().out
+
+    return run
+
+
+SMALL = ["--task", "countdown", "--entries", "best,restarts,no_plus_verifier,s3,greedy"]
 
 
 def test_both_stages_as_a_user_types_them(
-    app: typer.Typer, tmp_path: Path, request: pytest.FixtureRequest
+    call: Call, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     out = tmp_path / "run"
-    chosen = json.loads(call(app, str(out), "--tune", "--count", "2", *SMALL, "--json"))
+    chosen = json.loads(call(str(out), "--tune", "--limit", "2", *SMALL, "--json"))
     assert set(chosen["s3"]) == {"temperature", "lam"}
     assert chosen["greedy"] == {}
     assert chosen["restarts"]["temperature"] in (0.5, 1.5)
@@ -185,7 +188,7 @@ def test_both_stages_as_a_user_types_them(
     assert read
     assert all("-validation-" in sample for sample in read)
 
-    made = json.loads(call(app, str(out), "--count", "3", "--seeds", "2", *SMALL, "--json"))
+    made = json.loads(call(str(out), "--limit", "3", "--seeds", "2", *SMALL, "--json"))
     titles = [table["title"] for table in made["tables"]]
     assert {"Accuracy over NFE", "What each piece is worth", "Other methods and controls"} <= set(
         titles
@@ -207,22 +210,20 @@ def test_both_stages_as_a_user_types_them(
 
     assert "Not tuned" not in text
     request.getfixturevalue("undrawn")  # once is enough
-    call(
-        app, str(out), "--count", "2", "--seeds", "1", "--tasks", "countdown", "--entries", "fk_max"
-    )
+    call(str(out), "--limit", "2", "--seeds", "1", "--task", "countdown", "--entries", "fk_max")
     assert "nothing was tuned" in (out / "frontier.md").read_text()
 
     before = {path: path.read_bytes() for path in out.rglob("records.jsonl")}
-    call(app, str(out), "--count", "3", "--seeds", "2", *SMALL)  # resumes, and has nothing to do
+    call(str(out), "--limit", "3", "--seeds", "2", *SMALL)  # resumes, and has nothing to do
     assert {path: path.read_bytes() for path in out.rglob("records.jsonl")} == before
 
 
-def test_a_page_keeps_its_own_words_around_the_tables(app: typer.Typer, tmp_path: Path) -> None:
+def test_a_page_keeps_its_own_words_around_the_tables(call: Call, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "frontier.md").write_text(f"# Ours\n{page.BEGIN}\nstale lines\n{page.END}\nEnd.\n")
-    words = ["--count", "2", "--seeds", "1", "--tasks", "countdown", "--entries", "s3,greedy"]
-    call(app, str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
+    words = ["--limit", "2", "--seeds", "1", "--task", "countdown", "--entries", "s3,greedy"]
+    call(str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
     text = (docs / "frontier.md").read_text()
     assert text.startswith("# Ours\n")
     assert text.endswith("End.\n")
@@ -231,20 +232,18 @@ def test_a_page_keeps_its_own_words_around_the_tables(app: typer.Typer, tmp_path
     assert (docs / "images" / "frontier.svg").is_file()
     (docs / "frontier.md").write_text("no marks")
     with pytest.raises(RecordError, match="needs a line <!-- frontier: begin -->"):
-        call(app, str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
+        call(str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
 
 
-def test_a_wrong_entry_is_refused_with_the_list(app: typer.Typer, tmp_path: Path) -> None:
+def test_a_wrong_entry_is_refused_with_the_list(call: Call, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="did you mean 'restarts'"):
-        call(app, str(tmp_path), "--entries", "restart")
+        call(str(tmp_path), "--entries", "restart")
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_chains_are_split_by_their_length(app: typer.Typer, tmp_path: Path) -> None:
-    words = ["--count", "6", "--seeds", "1", "--tasks", "countdown,chain"]
-    made = json.loads(
-        call(app, str(tmp_path), *words, "--entries", "best,restarts,greedy", "--json")
-    )
+def test_chains_are_split_by_their_length(call: Call, tmp_path: Path) -> None:
+    words = ["--limit", "6", "--seeds", "1", "--task", "countdown,chain"]
+    made = json.loads(call(str(tmp_path), *words, "--entries", "best,restarts,greedy", "--json"))
     found = {table["title"]: table for table in made["tables"]}
     by_length = found["Chains over their number of steps"]
     assert by_length["columns"][1:] == [f"n = {n}" for n in sorted(_lengths(by_length))]
@@ -283,3 +282,29 @@ def test_a_dearer_point_is_compared_with_our_dearest() -> None:
     assert text == "*-100.0 [-100.0, -100.0] †"
     assert tables._lead_at_most(point([0.0] * 40, 2), ours, TASK) == ("–", "–")
     assert tables._lead_at_most(point([0.0] * 40, 16), ours, TASK)[0] == "*-100.0 [-100.0, -100.0]"
+
+
+@pytest.mark.usefixtures("small")
+def test_tuning_reads_the_validation_split_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", "fake", "--task", "countdown", "--method", "best_of_k,s3"]
+    grid = ["--limit", "2", "--temperature", "0.5,1", "--lam", "1,4"]
+    tune.main([*words, *grid, "--out", str(tmp_path), "--json"])
+    best = json.loads(capsys.readouterr().out)
+    assert set(best) == {"best_of_k", "s3"}
+    assert set(best["s3"]) == {"temperature", "lam"}
+    assert set(best["best_of_k"]) == {"temperature"}
+    assert json.loads((tmp_path / "tuned.json").read_text()) == best
+    samples = {
+        r.sample for part in ("temperature", "lambda") for r in records.read(tmp_path / part)
+    }
+    assert all("-validation-" in sample for sample in samples)
+    tried = tune.trials(tmp_path / "temperature", tmp_path / "lambda")
+    assert {(t.label, t.lam) for t in tried} == {
+        ("best_of_k", None),
+        ("s3", 1.0),
+        ("s3", 2.0),
+        ("s3", 4.0),
+    }
+    assert tried == sorted(tried, key=lambda row: -row.accuracy)
