@@ -10,8 +10,7 @@ import socket
 import httpx
 import pytest
 
-from s3dlm.server import connections
-from s3dlm.server.limits import Limits
+from s3dlm.server.limits import Limits, connection_limit
 from s3dlm.server.run import bind_socket
 from tests.fakes import fake_model
 from tests.server.held import held_model
@@ -104,7 +103,7 @@ def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPa
 
     for soft, limit in ((128, 16), (1024, 512), (resource.RLIM_INFINITY, 512), (20, 8)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, soft=soft: (soft, soft))
-        assert connections.connection_limit(512) == limit
+        assert connection_limit(512) == limit
 
 
 def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.server.limits import Limits
+from s3dlm.server.reporting import JsonLines
 from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, bind_socket, check_exposure
-from s3dlm.server.telemetry import JsonLines
 from tests.fakes import fake_model
 from tests.server.live import Live, raw_connection, serving, wait_for
 

@@ -9,7 +9,7 @@ import httpx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3dlm.server.fairness import Demand, FairShare
+from s3dlm.server.batching import Demand, FairShare
 from s3dlm.server.limits import Limits
 from tests.server.held import held_model
 from tests.server.live import serving, wait_for

@@ -16,7 +16,7 @@ import pytest
 import s3dlm
 from s3dlm.models.base import Model
 from s3dlm.server.limits import Limits
-from s3dlm.server.telemetry import JsonLines
+from s3dlm.server.reporting import JsonLines
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.held import held_model

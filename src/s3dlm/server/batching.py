@@ -1,7 +1,6 @@
-"""A batcher for the server: searches prepared elsewhere, and verifiers that nobody waits for.
+"""A batcher for the server: verifiers that nobody waits for.
 
-Tokenising a prompt may take long, so it happens in threads of its own, once per request. The bundled
-verifiers take linear time and run in the engine's thread. A registered verifier is foreign code: it
+The bundled verifiers take linear time and run in the engine's thread. A registered verifier is foreign code: it
 runs in a thread of its own while the other searches continue, and is abandoned if it does not
 return. So does a verifier that takes many texts at once (a reward model, a judge, code): one call has
 the texts of all searches that wait for it; those that come meanwhile share the next. Python cannot end a thread, so the number of such threads, hung ones included, is bounded.
@@ -9,27 +8,90 @@ the texts of all searches that wait for it; those that come meanwhile share the 
 
 from __future__ import annotations
 
-import queue
+import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from s3dlm.engine import Batcher, Result, advance
 from s3dlm.errors import S3dlmError, VerifierError
-from s3dlm.jobs import Running, prepare
-from s3dlm.models.base import Model, Tokenizer
+from s3dlm.jobs import Running
+from s3dlm.models.base import Model
 from s3dlm.models.forward import Prediction
 from s3dlm.search.score import Unscored
 from s3dlm.search.step import Step
 from s3dlm.search.verify import verify
-from s3dlm.server.errors import internal, verifiers_stuck
-from s3dlm.server.telemetry import log
+from s3dlm.server.reporting import ApiError, as_api_error, log
 
 Event = Step | Result | Exception
-TOKENIZER_THREADS = 2  # one slow prompt does not hold up the next
+SHARES_PER_BATCH = 8
+
+
+class Demand(NamedTuple):
+    """A search that is ready for a forward pass."""
+
+    key: int
+    client: str
+    request: int
+    size: int  # canvases
+
+    @property
+    def flow(self) -> tuple[str, int]:
+        return self.client, self.request
+
+
+class FairShare:
+    """Who takes part in the next forward pass when not all searches fit into it.
+
+    Fair queueing in two levels: clients share the passes equally, and so do the requests of a client;
+    the searches of one request go in order. Cost is counted in canvases. A request that is more than
+    `quantum` canvases ahead waits for the others, so that a small request does not wait for wide ones.
+    """
+
+    def __init__(self, batch: int) -> None:
+        self.batch, self.quantum = batch, max(1, batch // SHARES_PER_BATCH)
+        self._served: dict[Hashable, int] = {}  # canvases, by client and by (client, request)
+
+    def choose(self, demands: Sequence[Demand]) -> list[int]:
+        """Keys of the searches in the next pass: all that fit, those served least first."""
+        served = self._served
+        if sum(demand.size for demand in demands) <= self.batch:
+            served.clear()  # nobody has to wait, so nobody is owed anything
+            return [demand.key for demand in demands]
+        clients = {demand.client for demand in demands}
+        least = self._enter(clients)
+        least_of = {
+            client: self._enter({demand.flow for demand in demands if demand.client == client})
+            for client in clients
+        }
+        chosen, room, left = list[int](), self.batch, list(demands)
+        while left:
+            first = min(left, key=lambda each: (served[each.client], served[each.flow], each.key))
+            left.remove(first)
+            ahead = max(served[first.client] - least, served[first.flow] - least_of[first.client])
+            if chosen and (ahead > self.quantum or first.size > room):
+                continue
+            chosen.append(first.key)
+            room -= first.size
+            served[first.client] += first.size
+            served[first.flow] += first.size
+        return chosen
+
+    def _enter(self, flows: Iterable[Hashable]) -> int:
+        """Let newcomers start level with whoever was served least; returns that level."""
+        flows = set(flows)
+        least = min((self._served[flow] for flow in flows if flow in self._served), default=0)
+        for flow in flows:
+            self._served.setdefault(flow, least)
+        return least
+
+    def keep(self, running: Iterable[tuple[str, int]]) -> None:
+        """Forget everyone but the clients and requests that still run."""
+        alive: set[Hashable] = {name for flow in running for name in (flow, flow[0])}
+        self._served = {flow: served for flow, served in self._served.items() if flow in alive}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +173,9 @@ class ServerBatcher(Batcher):
         if stuck >= self.most_calls:
             waiting = [key for keys in self._unscored().values() for key in keys]
             waiting += [key for key, _, _ in self._ready]
-            events.extend((key, verifiers_stuck(stuck)) for key in waiting)
+            message = f"{stuck} calls of registered verifiers hang; requests without `verifier` still work"
+            error = ApiError(503, message, code="verifier_stuck")
+            events.extend((key, error) for key in waiting)
             self._ready.clear()
             return events
         while self._ready and self._may_start():
@@ -199,64 +263,10 @@ def _events(one: Running, predictions: list[Prediction]) -> list[Event]:
     except BaseException as error:
         one.asked = None
         if one.job.verifier is None:
-            log("search failed", level=40, with_traceback=True)
-            events.append(internal())
+            log("search failed", level=logging.ERROR, with_traceback=True)
+            events.append(as_api_error(error))
         else:
             failure = VerifierError(f"the verifier raised {type(error).__name__}")
             failure.__cause__ = error
             events.append(failure)
     return events
-
-
-class Preparation(threading.Thread):
-    """A thread that turns jobs into searches: prompts are checked and tokenised here.
-
-    Takes the searches of one request at a time; each has `job`, `cancelled` and `prepared`.
-    """
-
-    def __init__(
-        self, model: Model, requests: queue.SimpleQueue[Sequence[Any]], wake: Callable[[], None]
-    ) -> None:
-        super().__init__(name="tokenizer", daemon=True)
-        self.model, self.requests, self.wake = model, requests, wake
-
-    def run(self) -> None:
-        while tickets := self.requests.get():  # an empty request ends the thread
-            model = replace(self.model, tokenizer=tokenise_once(self.model.tokenizer))
-            for ticket in tickets:
-                if not ticket.cancelled:
-                    ticket.prepared = _prepared(model, ticket.job)
-            self.wake()
-
-
-def _prepared(model: Model, job: Any) -> Running | Exception:
-    try:
-        return prepare(model, job)
-    except S3dlmError as error:
-        return error
-    except BaseException:  # the tokenizer is not Python: its panics are no `Exception`
-        log("preparation failed", level=40, with_traceback=True)
-        return internal()
-
-
-def tokenise_once(inner: Tokenizer) -> Tokenizer:
-    """A tokenizer for one request, whose choices all have the same prompt."""
-    known: dict[object, list[int]] = {}
-
-    class Once:
-        encode, decode = inner.encode, inner.decode
-
-        def chat(self, user: str, prefill: str = "") -> list[int]:
-            key = (user, prefill)
-            if key not in known:
-                known[key] = inner.chat(user, prefill)
-            return known[key]
-
-    class OnceConversational(Once):
-        def converse(self, turns: Sequence[Any], prefill: str = "") -> list[int]:
-            key = (tuple(turns), prefill)
-            if key not in known:
-                known[key] = inner.converse(turns, prefill)  # type: ignore[attr-defined]
-            return known[key]
-
-    return OnceConversational() if hasattr(inner, "converse") else Once()

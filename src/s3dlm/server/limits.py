@@ -1,15 +1,26 @@
-"""How much one request may use and how much the server accepts: bounds as plain data."""
+"""How much one request may use, how much the server accepts, and what a connection may do."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import logging
+import sys
 from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from s3dlm.diffusion.holes import Template
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.server.declared import batch_size, most_nfe
+from s3dlm.server.reporting import log
 from s3dlm.settings import Settings
+
+BACKLOG = 64  # connections that are accepted in one go
+RESERVED = BACKLOG + 48  # file descriptors for them, and for the model, the log and libraries
+SECONDS_BETWEEN_WARNINGS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +96,97 @@ class Limits:
                 f"the prompt has {characters} characters, but {model.name} reads at most "
                 f"{model.denoiser.context} tokens; shorten the prompt to at most {most} characters"
             )
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection with bounds that uvicorn lacks, checked about once a second.
+
+    A connection beyond a bound is cut, not closed: closing waits until the client has read everything.
+    """
+
+    def __init__(self, *arguments: Any, limits: Limits, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.limits = limits
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_since = self._moved = self.loop.time()
+        self._between_requests = False  # a new connection has to send its first request soon
+        self._unsent = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._make_room()
+        self._check()
+
+    def _make_room(self) -> None:
+        """Cut the connection that has been idle longest, first of those that never had a request.
+
+        Many connections may come before the first that was cut is gone: it does not count any more.
+        """
+        left = [other for other in self.connections if not other.transport.is_closing()]
+        if len(left) <= self.limits.connections:
+            return
+        idle = [other for other in left if isinstance(other, BoundedProtocol) and other.idle]
+        first = min(
+            idle, key=lambda other: (other._between_requests, other._idle_since), default=self
+        )
+        first.transport.abort()
+
+    def _check(self) -> None:
+        limits, now, unsent = self.limits, self.loop.time(), self.transport.get_write_buffer_size()
+        if unsent != self._unsent or not unsent:
+            self._unsent, self._moved = unsent, now
+        allowed = limits.idle_seconds if self._between_requests else limits.header_seconds
+        if now - self._moved > limits.send_seconds or (
+            self.idle and not unsent and now - self._idle_since > allowed
+        ):
+            self.transport.abort()
+            return
+        period = min(4.0, limits.header_seconds, limits.idle_seconds, limits.send_seconds) / 4
+        self._timer = self.loop.call_later(period, self._check)
+
+    def data_received(self, data: bytes) -> None:
+        if self.idle and self._between_requests:
+            self._idle_since, self._between_requests = self.loop.time(), False
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        self._idle_since, self._between_requests = self.loop.time(), True
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+
+def connection_limit(wanted: int) -> int:
+    """As many connections as the process has file descriptors for."""
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return wanted
+    return max(8, min(wanted, descriptors - RESERVED))
+
+
+def quiet_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Report a lack of file descriptors now and then: asyncio reports it for every attempt."""
+    last = 0.0
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal last
+        error = context.get("exception")
+        if not isinstance(error, OSError) or "accept" not in context["message"]:
+            loop.default_exception_handler(context)
+        elif loop.time() - last > SECONDS_BETWEEN_WARNINGS:
+            last = loop.time()
+            log("connections cannot be accepted", level=logging.ERROR, reason=str(error))
+
+    loop.set_exception_handler(handle)

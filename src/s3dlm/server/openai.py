@@ -6,73 +6,43 @@ import itertools
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from s3dlm.engine import Result
-from s3dlm.models.base import Model
-from s3dlm.search.select import Survivor
 from s3dlm.search.step import Step
 from s3dlm.server.declared import population
-from s3dlm.server.errors import no_such_form
 from s3dlm.server.parse import Parsed
+from s3dlm.server.reporting import ApiError
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Service
-from s3dlm.server.streaming import CertainText, cut
-from s3dlm.server.watch import Watch
+from s3dlm.server.streaming import CertainText, Watch, cut
 
 DONE = "data: [DONE]\n\n"
 
 
 def sse(data: dict[str, Any]) -> str:
+    """A server-sent event."""
     return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-@dataclass(slots=True)
-class Usage:
-    """Tokens and forward passes of one request."""
-
-    prompt: dict[int, int] = field(default_factory=dict)  # by search
-    completion: int = 0
-    nfe: int = 0
-    nfe_logical: int = 0
-
-    def add(self, result: Result, tokens: int) -> None:
-        self.completion += tokens
-        self.nfe += result.nfe
-        self.nfe_logical += result.nfe_logical
-
-    def as_json(self, per_prompt: int) -> dict[str, int]:
-        """Prompts are counted once, however many choices they have."""
-        prompt = sum(count for index, count in self.prompt.items() if index % per_prompt == 0)
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": self.completion,
-            "total_tokens": prompt + self.completion,
-            "nfe": self.nfe,
-            "nfe_logical": self.nfe_logical,
-        }
-
-
-@dataclass(slots=True)
 class Reply:
     """The answer to one request, in one of OpenAI's two shapes."""
 
-    service: Service
-    parsed: Parsed
-    chat: bool
-    per_prompt: int
-    usage: Usage = field(default_factory=Usage)
-    envelope: dict[str, Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        kind = "chatcmpl" if self.chat else "cmpl"
+    def __init__(
+        self, service: Service, parsed: Parsed, chat: bool, per_prompt: int, note: dict[str, Any]
+    ) -> None:
+        """`per_prompt` is the number of choices per prompt; the usage also goes into `note`."""
+        self.service, self.parsed, self.chat = service, parsed, chat
+        self.per_prompt, self.note = per_prompt, note
+        names = ("prompt_tokens", "completion_tokens", "total_tokens", "nfe", "nfe_logical")
+        self.usage = dict.fromkeys(names, 0)
         self.envelope = {
-            "id": f"{kind}-{uuid.uuid4().hex}",
+            "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}",
             "created": int(time.time()),
-            "model": self.service.name,
-            "system_fingerprint": f"s3dlm-{self.parsed.settings.replace(seed=0).hash()}",
+            "model": service.name,
+            "system_fingerprint": f"s3dlm-{parsed.settings.replace(seed=0).hash()}",
         }
 
     async def whole(self, watch: Watch) -> dict[str, Any]:
@@ -80,68 +50,41 @@ class Reply:
         choices: dict[int, dict[str, Any]] = {}
         async for index, event in watch.events():
             if isinstance(event, Started):
-                self.usage.prompt[index] = event.prompt_tokens
+                self._count_prompt(index, event)
             elif isinstance(event, Result):
-                event = self._formed(event)
-                text, _ = cut(event.text, self.parsed.stops)
+                result = self._formed(event)
+                text, _ = cut(result.text, self.parsed.stops)
                 content: dict[str, Any] = {"text": text}
                 if self.chat:
                     content = {"message": {"role": "assistant", "content": text, "refusal": None}}
-                choices[index] = {"index": index, **content, **self._end(event)}
+                choices[index] = {"index": index, **content, **self._end(result)}
         return {
             **self.envelope,
             "object": "chat.completion" if self.chat else "text_completion",
             "choices": [choices[index] for index in sorted(choices)],
-            "usage": self.usage.as_json(self.per_prompt),
-        }
-
-    def _logprobs(self, result: Result) -> dict[str, Any]:
-        found = _pieces(self.service.model, result, self.parsed.stops)
-        if self.chat:
-            content = [
-                {"token": piece, "logprob": logp, "bytes": list(piece.encode()), "top_logprobs": []}
-                for piece, logp in found
-            ]
-            return {"content": content, "refusal": None}
-        ends = list(itertools.accumulate((len(piece) for piece, _ in found), initial=0))
-        return {
-            "tokens": [piece for piece, _ in found],
-            "token_logprobs": [logp for _, logp in found],
-            "top_logprobs": None,
-            "text_offset": ends[:-1],
+            "usage": self.usage,
         }
 
     async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
         """Server-sent events: certain text as it becomes certain, the rest at the end."""
-        certain = [
-            CertainText.of(
-                self.service.model, job.settings, self.parsed.stops, final=self.parsed.final
-            )
-            for job in self.parsed.jobs
-        ]
+        parsed, model = self.parsed, self.service.model
+        certain = [CertainText(model, parsed.stops, parsed.keeps_revealed) for _ in parsed.jobs]
         async for index, event in watch.events():
             if isinstance(event, Started):
-                self.usage.prompt[index] = event.prompt_tokens
+                self._count_prompt(index, event)
                 if self.chat:
                     yield self._piece(index, "", role="assistant")
             elif isinstance(event, Step):
                 if new := certain[index].after(event):
                     yield self._piece(index, new)
             else:
-                event = self._formed(event)
-                if rest := certain[index].rest(event.text):
+                result = self._formed(event)
+                if rest := certain[index].rest(result.text):
                     yield self._piece(index, rest)
-                yield self._piece(index, None, **self._end(event))
+                yield self._piece(index, None, **self._end(result))
         if with_usage:
-            usage = self.usage.as_json(self.per_prompt)
-            yield sse({**self._chunk(), "choices": [], "usage": usage})
+            yield self._chunk([], usage=self.usage)
         yield DONE
-
-    def _chunk(self) -> dict[str, Any]:
-        return {
-            **self.envelope,
-            "object": "chat.completion.chunk" if self.chat else "text_completion",
-        }
 
     def _piece(self, index: int, text: str | None, *, role: str | None = None, **end: Any) -> str:
         choice: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": None, **end}
@@ -150,36 +93,57 @@ class Reply:
             choice["delta"] = {name: value for name, value in delta.items() if value is not None}
         else:
             choice["text"] = text or ""
-        return sse({**self._chunk(), "choices": [choice]})
+        return self._chunk([choice])
+
+    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> str:
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        return sse({**self.envelope, "object": kind, "choices": choices, **more})
+
+    def _count_prompt(self, index: int, started: Started) -> None:
+        if index % self.per_prompt == 0:  # a prompt counts once, however many choices it has
+            self._count(prompt_tokens=started.prompt_tokens)
+
+    def _count(self, **counts: int) -> None:
+        for name, count in counts.items():
+            self.usage[name] += count
+            if name.endswith("_tokens"):
+                self.usage["total_tokens"] += count
+                self.service.metrics.tokens.labels(name.removesuffix("_tokens")).inc(count)
+        self.note.update(self.usage)
 
     def _formed(self, result: Result) -> Result:
         """The result, or the best survivor of the wanted form, or an error that says there is none."""
         form = self.parsed.form
         if form is None or form.fits(result.text):
             return result
-        fitting = [one for one in result.survivors if form.fits(one.text)]
+        fitting = [survivor for survivor in result.survivors if form.fits(survivor.text)]
         if not fitting:
-            raise no_such_form(len(result.survivors))
-        best = max(fitting, key=lambda one: one.score or 0.0)
+            raise ApiError(
+                422,
+                f"none of the {len(result.survivors)} survivors has the wanted response_format; try "
+                "more particles, another seed, or a prompt that asks for JSON",
+                code="format_not_reached",
+            )
+        best = max(fitting, key=lambda survivor: survivor.score or 0.0)
         return replace(result, text=best.text, answer=best.answer)
 
     def _end(self, result: Result) -> dict[str, Any]:
         """Why a choice ended and how it was found; also counts what it cost."""
-        chosen = _chosen(result)
-        tokens = len(self.service.model.tokenizer.encode(result.text))
-        if chosen is not None:
-            tokens = chosen.tokens
-        self.usage.add(result, tokens)
-        _, was_cut = cut(result.text, self.parsed.stops)
+        survivors, answer = result.survivors, result.answer
+        tokens = next((each.tokens for each in survivors if each.text == result.text), None)
+        if tokens is None:  # the answer is an earlier text
+            tokens = len(self.service.model.tokenizer.encode(result.text))
+        self._count(completion_tokens=tokens, nfe=result.nfe, nfe_logical=result.nfe_logical)
+        sent, was_cut = cut(result.text, self.parsed.stops)
         full = tokens >= result.settings.gen_length and not (was_cut or result.holes)
         return {
-            "logprobs": self._logprobs(result) if self.parsed.logprobs else None,
+            "logprobs": self._logprobs(result, sent) if self.parsed.logprobs else None,
             "finish_reason": "length" if full else "stop",
             "search": {
                 **population(result.settings),
-                "answer": result.answer,
-                "votes": _votes(result.survivors, result.answer),
-                "survivors": len(result.survivors),
+                "answer": answer,
+                "votes": sum(answer is not None and each.answer == answer for each in survivors),
+                "survivors": len(survivors),
                 "score": result.score,
                 "stopped": result.stopped,
                 "p_correct": None if result.p_correct is None else round(result.p_correct, 6),
@@ -189,24 +153,25 @@ class Reply:
             },
         }
 
-
-def _pieces(model: Model, result: Result, stops: Sequence[str]) -> list[tuple[str, float]]:
-    """The tokens of what is sent, as text with their log-probabilities."""
-    sent, _ = cut(result.text, stops)
-    found, length = [], 0
-    for token, logp in zip(result.token_ids, result.token_logprobs, strict=True):
-        if length >= len(sent):
-            break
-        piece = model.tokenizer.decode([token])
-        found.append((piece, round(logp, 6)))
-        length += len(piece)
-    return found
-
-
-def _chosen(result: Result) -> Survivor | None:
-    """The survivor with the answer's text; None if the answer is an earlier text."""
-    return next((one for one in result.survivors if one.text == result.text), None)
-
-
-def _votes(survivors: Sequence[Survivor], answer: str | None) -> int:
-    return 0 if answer is None else sum(one.answer == answer for one in survivors)
+    def _logprobs(self, result: Result, sent: str) -> dict[str, Any]:
+        """The tokens of what is sent, as text with their log-probabilities."""
+        texts = [self.service.model.tokenizer.decode([token]) for token in result.token_ids]
+        starts = list(itertools.accumulate(map(len, texts), initial=0))[:-1]
+        pieces = [
+            (text, round(logp, 6), start)
+            for text, logp, start in zip(texts, result.token_logprobs, starts, strict=True)
+            if start < len(sent)
+        ]
+        if not self.chat:
+            tokens, logprobs, offsets = (
+                map(list, zip(*pieces, strict=True)) if pieces else ([],) * 3
+            )
+            return {
+                "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": None,
+                "text_offset": offsets,
+            }  # fmt: skip
+        content = [
+            {"token": text, "logprob": logp, "bytes": list(text.encode()), "top_logprobs": []}
+            for text, logp, _ in pieces
+        ]
+        return {"content": content, "refusal": None}

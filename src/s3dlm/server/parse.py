@@ -16,7 +16,7 @@ from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models.base import Turn
 from s3dlm.server import declared
-from s3dlm.server.errors import ApiError
+from s3dlm.server.reporting import ApiError
 from s3dlm.server.schemas import (
     IGNORED,
     NEUTRAL,
@@ -52,10 +52,12 @@ class Parsed:
         return self.jobs[0].settings
 
     @property
-    def final(self) -> bool:
-        """Whether what all survivors agree on is sure to be sent: no form, no other lengths to try."""
+    def keeps_revealed(self) -> bool:
+        """Whether tokens that all survivors agree on are sure to be sent: no form, no other lengths to
+        try, and a method whose answer descends from the survivors of every step."""
         infill = self.jobs[0].infill
-        return self.form is None and (infill is None or Template.parse(infill).count == 1)
+        final = self.form is None and (infill is None or Template.parse(infill).count == 1)
+        return final and declared.keeps_revealed_tokens(self.settings)
 
 
 def chat(service: Service, body: ChatRequest) -> Parsed:

@@ -1,4 +1,4 @@
-"""uvicorn around the app, with a graceful end.
+"""uvicorn around the app with a graceful end, and what every request passes on its way in.
 
 On the first SIGTERM or Ctrl-C new requests get 503 while running ones finish, for at most the grace
 period. A second signal ends the server at once. Nothing that hangs can keep the process alive.
@@ -7,13 +7,17 @@ period. A second signal ends the server at once. Nothing that hangs can keep the
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import ipaddress
+import logging
 import math
 import os
 import signal
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,21 +25,143 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.server.connections import (
+from s3dlm.server.limits import (
     BACKLOG,
     BoundedProtocol,
+    Limits,
     connection_limit,
     quiet_accept_errors,
 )
-from s3dlm.server.limits import Limits
+from s3dlm.server.reporting import ApiError, as_api_error, configure_logging, log, shutting_down
 from s3dlm.server.service import Service
-from s3dlm.server.telemetry import configure, log
 
 SHUTDOWN_SECONDS = 3  # for connections that are still open after the grace period
 HARD_END_SECONDS = 15.0  # after the grace period
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+CLIENT_GONE = 499  # as nginx logs it; nobody receives it
+OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files
+PAGE_PREFIX = "/viewer/"
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+
+
+class Middleware:
+    """Host and key checks, a bounded body, the shape of errors, a log line and metrics.
+
+    Plain ASGI around the whole app, so that it also covers the answers of handlers that fail.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, endpoints: frozenset[str]) -> None:
+        self.app, self.service, self.endpoints = app, service, endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, request_id = time.perf_counter(), f"req-{uuid.uuid4().hex[:16]}"
+        status = CLIENT_GONE
+        request = Request(scope)
+        request.state.note = {}
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", ()), *HEADERS, (b"x-request-id", request_id.encode()),
+                ]  # fmt: skip
+            await send(message)
+
+        try:
+            self._check(request)
+            await self.app(scope, self._bounded(request, receive), answer)
+        except ClientDisconnect:
+            status = CLIENT_GONE
+        except Exception as error:
+            told = as_api_error(error, request_id)
+            request.state.note["error"] = told.body["error"]["code"]
+            if told is not error:
+                log("request failed", level=logging.ERROR, with_traceback=True, id=request_id)
+            if status == CLIENT_GONE:  # nothing was sent; else the connection is closed
+                response = JSONResponse(told.body, told.status_code, headers=told.headers)
+                await response(scope, receive, answer)
+        finally:
+            seconds = time.perf_counter() - started
+            path = scope["path"]
+            endpoint = path if path in self.endpoints else "other"
+            self.service.metrics.requests.labels(endpoint, str(status)).inc()
+            self.service.metrics.latency.labels(endpoint).observe(seconds)
+            if endpoint not in ("/health", "/metrics"):
+                log(
+                    "request", id=request_id, method=scope["method"], endpoint=endpoint,
+                    status=status, seconds=round(seconds, 4), **request.state.note,
+                )  # fmt: skip
+
+    def _check(self, request: Request) -> None:
+        service, headers, path = self.service, request.headers, request.scope["path"]
+        if service.hosts is not None and _host_name(headers.get("host", "")) not in service.hosts:
+            message = "this server accepts only local host names"
+            raise ApiError(403, message, code="host_not_allowed")
+        if path in OPEN_PATHS or path.startswith(PAGE_PREFIX):
+            return
+        if service.api_key is not None:
+            scheme, _, key = headers.get("authorization", "").partition(" ")
+            # Digests have one length, so that the comparison tells nothing of the key's.
+            sent = hashlib.sha256(key.strip().encode("latin-1")).digest()
+            same = hmac.compare_digest(sent, hashlib.sha256(service.api_key.encode()).digest())
+            if scheme.lower() != "bearer" or not same:
+                raise ApiError(
+                    401,
+                    "the API key is missing or wrong; send Authorization: Bearer KEY",
+                    code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        if request.method == "POST":
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json":
+                raise ApiError(415, "send JSON, with Content-Type: application/json")
+            if service.scheduler.draining:
+                raise shutting_down()
+
+    def _bounded(self, request: Request, receive: Receive) -> Receive:
+        """`receive` with limits on the body: its size, and the time until all of it is there."""
+        limits, size, whole = self.service.limits, 0, False
+        deadline = asyncio.get_running_loop().time() + limits.body_seconds
+        announced = request.headers.get("content-length", "")
+        too_large = ApiError(
+            413, f"the body is larger than {limits.body} bytes", code="body_too_large"
+        )
+        if announced.isdigit() and int(announced) > limits.body:
+            raise too_large
+
+        async def bounded() -> Message:
+            nonlocal size, whole
+            if whole:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                late = "the body did not arrive in time"
+                raise ApiError(408, late, code="body_timeout") from None
+            size += len(message.get("body", b""))
+            if size > limits.body:
+                raise too_large
+            whole = not message.get("more_body", False)
+            return message
+
+        return bounded
+
+
+def _host_name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0].lstrip("[").lower()
+    return host.partition(":")[0].lower()
 
 
 class GracefulServer(uvicorn.Server):
@@ -45,7 +171,7 @@ class GracefulServer(uvicorn.Server):
         self, config: uvicorn.Config, service: Service, grace: float, ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
-        self.service, self.grace, self.ready = service, grace, ready
+        self.scheduler, self.grace, self.ready = service.scheduler, grace, ready
         self._until: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -59,38 +185,30 @@ class GracefulServer(uvicorn.Server):
             self.should_exit = self.force_exit = True
             return
         self._until = time.monotonic() + self.grace
-        self.service.scheduler.drain()
-        end_after(self.grace + HARD_END_SECONDS)
-        log("draining", signal=signal.Signals(sig).name, load=self.service.scheduler.load)
+        self.scheduler.draining = True
+        log("draining", signal=signal.Signals(sig).name, load=self.scheduler.load)
+
+        def end_by_force() -> None:  # whatever still hangs: a model, a verifier, a client
+            log("ended by force", level=logging.ERROR, seconds=self.grace + HARD_END_SECONDS)
+            os._exit(1)
+
+        timer = threading.Timer(self.grace + HARD_END_SECONDS, end_by_force)
+        timer.daemon = True
+        timer.start()
 
     async def on_tick(self, counter: int) -> bool:
-        scheduler = self.service.scheduler
         late = self._until is not None and time.monotonic() > self._until
-        if late or scheduler.failed:
-            scheduler.stop(wait=False)
-        if late or scheduler.failed or (self._until is not None and scheduler.idle):
+        if late or self.scheduler.failed:
+            self.scheduler.stop(wait=False)
+        if late or self.scheduler.failed or (self._until is not None and self.scheduler.idle):
             self.should_exit = True
         return await super().on_tick(counter)
 
 
-def end_after(seconds: float) -> None:
-    """End the process by then, whatever still hangs: a model, a verifier, a client."""
-
-    def end() -> None:
-        log("ended by force", level=40, seconds=seconds)
-        os._exit(1)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-
-
 def is_loopback(host: str) -> bool:
     """Whether an address is reachable only from this machine."""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -142,7 +260,7 @@ def serve(
     announce: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Serve until a signal; `announce` gets the address once the server answers."""
-    configure()
+    configure_logging()
     service: Service = app.state.service
     host, port = bound.getsockname()[:2]
 

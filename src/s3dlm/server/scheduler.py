@@ -1,36 +1,46 @@
 """One thread owns the model: it starts searches, steps them together, and reports their events.
 
 Requests hand in jobs and get tickets; everything about a ticket is reported through its `tell`,
-called from this thread. Which searches share a forward pass is decided by fairness.py and changes
-nobody's result. Time limits are kept by the request's own side (watch.py), so that they hold when
+called from this thread. Which searches share a forward pass is decided by `batching.FairShare` and changes
+nobody's result. Time limits are kept by the request's own side (streaming.py), so that they hold when
 this thread does not answer.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import queue
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 from s3dlm.engine import Job, Result
-from s3dlm.errors import VerifierError
-from s3dlm.jobs import Running
+from s3dlm.errors import S3dlmError, VerifierError
+from s3dlm.jobs import Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.search.step import Step
-from s3dlm.server import errors
-from s3dlm.server.batching import TOKENIZER_THREADS, Event, Preparation, ServerBatcher
-from s3dlm.server.declared import method_name
-from s3dlm.server.fairness import Demand, FairShare
+from s3dlm.server.batching import Demand, Event, FairShare, ServerBatcher
 from s3dlm.server.limits import Limits
-from s3dlm.server.telemetry import Metrics, log, reason
+from s3dlm.server.reporting import (
+    ApiError,
+    Metrics,
+    as_api_error,
+    engine_failed,
+    log,
+    log_verifier_failure,
+    shutting_down,
+)
 
 IDLE_SECONDS = 60.0  # longest wait without anything to do
 JOIN_SECONDS = 5.0
+TOKENIZER_THREADS = 2  # one slow prompt does not hold up the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,9 @@ class Scheduler:
     ) -> None:
         self.model, self.limits, self.metrics = model, limits, metrics
         self.log_prompts = log_prompts
+        self.draining = False  # nothing new is accepted; what is queued or running continues
+        self.failed = False  # the engine's thread has ended by an error
+        self._stopped = False
         self._changed = threading.Condition()
         self._waiting: list[Ticket] = []
         self._running: dict[int, Ticket] = {}
@@ -72,7 +85,6 @@ class Scheduler:
         self._fair = FairShare(limits.batch)
         self._requests = itertools.count()
         self._unprepared: queue.SimpleQueue[Sequence[Ticket]] = queue.SimpleQueue()
-        self._draining = self._stopped = self._failed = False
         self._busy_since: float | None = None
         self._latency = 1.0  # seconds a search took lately, for Retry-After
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -85,7 +97,7 @@ class Scheduler:
     def start(self) -> None:
         self._thread.start()
         for _ in range(TOKENIZER_THREADS):
-            Preparation(self.model, self._unprepared, self._wake).start()
+            threading.Thread(target=self._prepare, name="tokenizer", daemon=True).start()
 
     def submit(
         self,
@@ -99,12 +111,18 @@ class Scheduler:
         request = next(self._requests)
         tickets = [Ticket(job, tell, watched, client, request) for job in jobs]
         with self._changed:
-            if self._failed:
-                raise errors.engine_failed()
-            if self._draining:
-                raise errors.shutting_down()
-            if len(self._waiting) + len(tickets) > self.limits.waiting:
-                raise errors.queue_full(len(self._waiting), math.ceil(self._latency))
+            if self.failed:
+                raise engine_failed()
+            if self.draining:
+                raise shutting_down()
+            waiting, seconds = len(self._waiting), math.ceil(self._latency)
+            if waiting + len(tickets) > self.limits.waiting:
+                raise ApiError(
+                    429,
+                    f"the queue is full: {waiting} searches are waiting; try again in {seconds} s",
+                    code="queue_full",
+                    retry_after=seconds,
+                )
             self._waiting.extend(tickets)
         self._unprepared.put(tickets)
         return tickets
@@ -122,62 +140,67 @@ class Scheduler:
         if ticket.told - ticket.read == self.limits.unread - 1:
             self._wake()
 
-    def drain(self) -> None:
-        """Accept nothing new; what is queued or running continues."""
-        self._draining = True
-
-    @property
-    def draining(self) -> bool:
-        return self._draining
-
-    @property
-    def failed(self) -> bool:
-        """Whether the engine's thread has ended by an error."""
-        return self._failed
-
     @property
     def problem(self) -> str | None:
         """Why requests are not answered at present, if they are not."""
         since = self._busy_since
-        if self._failed:
+        if self.failed:
             return "engine failed"
         if since is not None and time.monotonic() - since > self.limits.stall_seconds:
             return "engine stalled"
-        return "shutting down" if self._draining else None
-
-    @property
-    def idle(self) -> bool:
-        return not self._waiting and not self._running
+        return "shutting down" if self.draining else None
 
     @property
     def load(self) -> dict[str, int]:
         """Searches waiting and running."""
         return {"waiting": len(self._waiting), "running": len(self._running)}
 
+    @property
+    def idle(self) -> bool:
+        return not any(self.load.values())
+
     def stop(self, *, wait: bool = True) -> None:
         """End the thread after its present round; searches that still run are told so."""
         with self._changed:
-            self._draining = self._stopped = True
+            self.draining = self._stopped = True
             self._changed.notify()
         for _ in range(TOKENIZER_THREADS):
             self._unprepared.put(())
         if wait and self._thread.is_alive():
             self._thread.join(JOIN_SECONDS)
 
-    # --- the engine's thread
-
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify()
 
+    # --- the tokenizer's threads: daemons, since a slow tokenizer must not keep the process alive
+
+    def _prepare(self) -> None:
+        """Check and tokenise the prompts of one request at a time, each prompt once."""
+        while tickets := self._unprepared.get():  # an empty request ends the thread
+            model = replace(self.model, tokenizer=tokenise_once(self.model.tokenizer))
+            for ticket in tickets:
+                if ticket.cancelled:
+                    continue
+                try:
+                    ticket.prepared = prepare(model, ticket.job)
+                except S3dlmError as error:
+                    ticket.prepared = error
+                except BaseException as error:  # the tokenizer is not Python: it may panic
+                    log("preparation failed", level=logging.ERROR, with_traceback=True)
+                    ticket.prepared = as_api_error(error)
+            self._wake()
+
+    # --- the engine's thread
+
     def _run(self) -> None:
-        last = errors.shutting_down()
+        last = shutting_down()
         try:
             self._serve()
         except BaseException:  # whatever it is, nobody may go on waiting for this thread
-            log("engine failed", level=50, with_traceback=True)
-            last = errors.engine_failed()
-            self._failed = True
+            log("engine failed", level=logging.CRITICAL, with_traceback=True)
+            last = engine_failed()
+            self.failed = True
         with self._changed:
             left = [*self._waiting, *self._running.values()]
             self._waiting, self._running = [], {}
@@ -185,6 +208,7 @@ class Scheduler:
             ticket.tell(ticket, last)
 
     def _serve(self) -> None:
+        """Round after round: drop who left, report, start who is new, one forward pass."""
         while True:
             with self._changed:
                 if not self._stopped and not self._has_work():
@@ -193,29 +217,25 @@ class Scheduler:
                 if self._stopped:
                     return
             self._busy_since = time.monotonic()
-            self._round()
+            self._drop()
+            self._report(self._batcher.collect())
+            self._start_waiting()
+            if keys := self._fair.choose(self._demands()):
+                self._forward(keys)
 
     def _has_work(self) -> bool:
         return bool(
             self._batcher.has_news
             or self._demands()
             or self._next_ticket()
-            or any(one.cancelled for one in (*self._waiting, *self._running.values()))
+            or any(ticket.cancelled for ticket in (*self._waiting, *self._running.values()))
         )
 
     def _seconds_to_wait(self) -> float:
         """Seconds until a verifier takes too long."""
         limit, now = self.limits.verifier_seconds, time.monotonic()
-        left = [one.since + limit - now for one in self._batcher.calls.values()]
+        left = [call.since + limit - now for call in self._batcher.calls.values()]
         return min(max(min(left, default=IDLE_SECONDS), 0.001), IDLE_SECONDS)
-
-    def _round(self) -> None:
-        """Drop who left, collect who came back, start who is new, one forward pass."""
-        self._drop()
-        self._report(self._batcher.collect())
-        self._start_waiting()
-        if keys := self._fair.choose(self._demands()):
-            self._forward(keys)
 
     def _demands(self) -> list[Demand]:
         """Searches that are ready for a pass and whose reader keeps up."""
@@ -231,7 +251,7 @@ class Scheduler:
         try:
             events = self._batcher.step(keys)
         except Exception as error:
-            log("forward pass failed", level=40, with_traceback=True, searches=len(keys))
+            log("forward pass failed", level=logging.ERROR, with_traceback=True, searches=len(keys))
             if len(keys) == 1:
                 self._end(keys[0], error)
             else:  # one by one, so that each gets its own error or none
@@ -246,14 +266,15 @@ class Scheduler:
     def _drop(self) -> None:
         """End what was cancelled and what waits too long for its verifier."""
         with self._changed:
-            self._waiting = [one for one in self._waiting if not one.cancelled]
+            self._waiting = [ticket for ticket in self._waiting if not ticket.cancelled]
         now, limit = time.monotonic(), self.limits.verifier_seconds
         for key, ticket in list(self._running.items()):
             call = self._batcher.calls.get(key)
             if ticket.cancelled:
                 self._end(key, None)
             elif call is not None and now > call.since + limit:
-                self._end(key, errors.verifier_hangs(limit))
+                message = f"the verifier did not answer within {limit:g} s; use another verifier"
+                self._end(key, ApiError(504, message, code="verifier_timeout"))
 
     def _next_ticket(self) -> Ticket | None:
         """The next search to start: of the client with the fewest running, in order of arrival.
@@ -261,13 +282,14 @@ class Scheduler:
         A client gets at most half of the places, so that others find some."""
         if len(self._running) >= self.limits.running:
             return None
-        held = Counter(one.client for one in self._running.values())
+        running = Counter(ticket.client for ticket in self._running.values())
+        share = max(1, self.limits.running // 2)
         ready = [
-            one
-            for one in self._waiting
-            if one.prepared is not None and held[one.client] < max(1, self.limits.running // 2)
+            ticket
+            for ticket in self._waiting
+            if ticket.prepared is not None and running[ticket.client] < share
         ]
-        return min(ready, key=lambda one: held[one.client], default=None)
+        return min(ready, key=lambda ticket: running[ticket.client], default=None)
 
     def _start_waiting(self) -> None:
         while True:
@@ -276,25 +298,22 @@ class Scheduler:
                 if ticket is None:
                     return
                 self._waiting.remove(ticket)
-            self._start(ticket)
-
-    def _start(self, ticket: Ticket) -> None:
-        prepared = ticket.prepared
-        if ticket.cancelled or prepared is None:
-            return
-        if isinstance(prepared, Exception):
-            ticket.tell(ticket, prepared)
-            return
-        try:
-            key = self._batcher.start(prepared)
-        except Exception as error:
-            log("start failed", level=40, with_traceback=True)
-            ticket.tell(ticket, error)
-            return
-        self._running[key] = ticket
-        queued = time.monotonic() - ticket.arrived
-        self.metrics.queued.observe(queued)
-        ticket.tell(ticket, Started(int(prepared.process.prompt.size), queued))
+            prepared = ticket.prepared
+            if ticket.cancelled or prepared is None:
+                continue
+            if isinstance(prepared, Exception):
+                ticket.tell(ticket, prepared)
+                continue
+            try:
+                key = self._batcher.start(prepared)
+            except Exception as error:
+                log("start failed", level=logging.ERROR, with_traceback=True)
+                ticket.tell(ticket, error)
+                continue
+            self._running[key] = ticket
+            queued = time.monotonic() - ticket.arrived
+            self.metrics.queued.observe(queued)
+            ticket.tell(ticket, Started(int(prepared.process.prompt.size), queued))
 
     def _report(self, events: Iterable[tuple[int, Event]]) -> None:
         for key, event in events:
@@ -311,7 +330,7 @@ class Scheduler:
         """Forget a search; its owner is told why, unless it left first."""
         ticket = self._running.pop(key)
         self._batcher.remove(key)
-        self._fair.keep((one.client, one.request) for one in self._running.values())
+        self._fair.keep((each.client, each.request) for each in self._running.values())
         outcome = "cancelled" if event is None else "failed"
         if isinstance(event, Result):
             outcome = "finished"
@@ -319,8 +338,17 @@ class Scheduler:
             self.metrics.forward_seconds.inc(event.timings["forward"])
             self.metrics.verifier_seconds.inc(event.timings["verifier"])
         if isinstance(event, VerifierError):
-            hidden = () if self.log_prompts else (ticket.job.question, ticket.job.infill or "")
-            log("verifier failed", level=40, reason=reason(event, hidden))
-        self.metrics.ended.labels(method_name(ticket.job.settings), outcome).inc()
+            prompt = (ticket.job.question, ticket.job.infill or "")
+            log_verifier_failure(event, () if self.log_prompts else prompt)
+        self.metrics.ended.labels(ticket.job.settings.method.name, outcome).inc()
         if event is not None:
             ticket.tell(ticket, event)
+
+
+def tokenise_once(inner: Any) -> Any:
+    """A tokenizer for one request, whose choices all have the same prompt."""
+    names = [name for name in ("encode", "decode", "chat", "converse") if hasattr(inner, name)]
+    methods = {name: getattr(inner, name) for name in names}
+    return SimpleNamespace(
+        **methods | {name: cache(methods[name]) for name in ("chat", "converse") if name in methods}
+    )

@@ -15,8 +15,8 @@ from s3dlm.models.base import Model
 from s3dlm.server import declared
 from s3dlm.server.limits import Limits
 from s3dlm.server.recorded import Recorded
+from s3dlm.server.reporting import Metrics
 from s3dlm.server.scheduler import Scheduler
-from s3dlm.server.telemetry import Metrics
 from s3dlm.settings import Settings
 from s3dlm.tasks.problems import GENERATORS, problems
 from s3dlm.verifier import Verifier, as_verifier

@@ -1,4 +1,4 @@
-"""Streaming of text that cannot change any more while a search is still running.
+"""The asyncio side of a request's searches: their events, and the text that cannot change any more.
 
 A diffusion model does not write from left to right, and a search may still drop any particle. But a
 revealed token never changes, and the answer descends from the survivors of every step: the tokens
@@ -9,17 +9,101 @@ an earlier text, or that starts over, sends everything at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+from starlette.requests import ClientDisconnect, Request
 
+from s3dlm.engine import Job, Result
 from s3dlm.models.base import Model
 from s3dlm.search.step import Step
-from s3dlm.server.declared import keeps_revealed_tokens
-from s3dlm.settings import Settings
+from s3dlm.server.batching import Event
+from s3dlm.server.reporting import ApiError
+from s3dlm.server.scheduler import Scheduler, Started, Ticket
 
+T = TypeVar("T")
 BROKEN = "\ufffd"  # half of a character, whose other half is in a later token
+
+
+class Watch:
+    """The events of a request's searches in one asyncio queue; closing it cancels them.
+
+    The time limit is kept here, in the event loop, so that it holds even if the engine does not answer.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, jobs: Sequence[Job], *, watched: bool, client: str = ""
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[tuple[Ticket, Event | Started]] = asyncio.Queue()
+        self._scheduler = scheduler
+        self._deadline = loop.time() + scheduler.limits.seconds
+
+        def tell(ticket: Ticket, event: Event | Started) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody listens
+                loop.call_soon_threadsafe(self._queue.put_nowait, (ticket, event))
+
+        tickets = scheduler.submit(jobs, tell, watched=watched, client=client)
+        self._open = {ticket: index for index, ticket in enumerate(tickets)}
+        self._first: tuple[Ticket, Started | Step | Result] | None = None
+
+    async def begin(self) -> None:
+        """Wait for the first event, so that an error comes before any part of an answer."""
+        self._first = await self._next()
+
+    async def _next(self) -> tuple[Ticket, Started | Step | Result]:
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                ticket, event = await self._queue.get()
+        except TimeoutError:
+            raise ApiError(
+                504,
+                "the search took longer than this server's limit of "
+                f"{self._scheduler.limits.seconds:g} s; use fewer steps, particles or tokens",
+                code="time_limit",
+            ) from None
+        if isinstance(event, Exception):
+            raise event
+        return ticket, event
+
+    async def events(self) -> AsyncIterator[tuple[int, Started | Step | Result]]:
+        """(search, event) until every search has its result; the first error is raised."""
+        while self._open:
+            ticket, event = self._first or await self._next()
+            self._first = None
+            index = self._open[ticket]
+            if isinstance(event, Step):
+                self._scheduler.has_read(ticket)
+            elif isinstance(event, Result):
+                del self._open[ticket]
+            yield index, event
+
+    def close(self) -> None:
+        """Cancel what is still running."""
+        self._scheduler.cancel(self._open)
+        self._open = {}
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do some work, or stop it as soon as the client disconnects."""
+
+    async def disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(disconnect())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return tasks[0].result()
+        raise ClientDisconnect
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def cut(text: str, stops: Sequence[str]) -> tuple[str, bool]:
@@ -34,21 +118,9 @@ class CertainText:
 
     model: Model
     stops: tuple[str, ...]
-    live: bool
+    live: bool  # whether the answer descends from the survivors of every step; else it is sent at the end
     sent: str = ""
     stopped: bool = False
-    _held: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        # The end of a certain text may be the beginning of a stop sequence.
-        self._held = max((len(stop) - 1 for stop in self.stops), default=0)
-
-    @classmethod
-    def of(
-        cls, model: Model, settings: Settings, stops: tuple[str, ...], *, final: bool = True
-    ) -> CertainText:
-        """`final` says that the search's choice is the one that is sent."""
-        return cls(model, stops, live=final and keeps_revealed_tokens(settings))
 
     def after(self, step: Step) -> str:
         """What became certain at this step."""
@@ -59,8 +131,9 @@ class CertainText:
         # The last token may still change how its neighbour is spelt.
         known = tokens[: ends[0]] if ends else tokens[:-1]
         text, self.stopped = cut(self.model.tokenizer.decode(known).rstrip(BROKEN), self.stops)
-        if not self.stopped and self._held:
-            text = text[: max(0, len(text) - self._held)]
+        if not self.stopped and self.stops:
+            # The end of a certain text may be the beginning of a stop sequence.
+            text = text[: max(0, len(text) - max(map(len, self.stops)) + 1)]
         return self._new(text)
 
     def rest(self, text: str) -> str:
