@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from s3dlm.diffusion.schedule import reveals
+from s3dlm.diffusion.blocks import reveals
 from s3dlm.jobs import Job, prepare
 from s3dlm.models.base import Model
 from s3dlm.search.resample import ssp

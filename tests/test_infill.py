@@ -15,8 +15,8 @@ from rich.console import Console
 
 import s3dlm
 from s3dlm import board
-from s3dlm.diffusion.holes import LENGTHS, MOST_TRIALS, Template
-from s3dlm.diffusion.schedule import Blocks, hole_reveals
+from s3dlm.diffusion.blocks import Blocks, hole_reveals
+from s3dlm.diffusion.infill import LENGTHS, MOST_TRIALS, Template
 from s3dlm.engine import Job
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.jobs import prepare
@@ -167,17 +167,17 @@ def test_the_canvas_starts_with_what_is_known_and_moves_leave_it_alone() -> None
     process = process_of("ab[[2]]c")
     assert process.start().tokens.tolist() == [[97, 98, MASK, MASK, 99]]
     full = np.array([[97, 98, 120, 121, 99]])
-    assert process.movable(full).tolist() == [[False, False, True, True, False]]
+    assert process.remaskable(full[0], ())[0].tolist() == [False, False, True, True, False]
     assert process.read(full[0]) == "abxyc"
-    assert process.filled(full[0]) == ("xy",)
-    assert process.holds(full[0])
-    assert not process.holds(np.array([97, 0, 120, 121, 99]))
+    assert process.reader.filled(full[0]) == ("xy",)
+    assert process.reader.keeps_given(full[0])
+    assert not process.reader.keeps_given(np.array([97, 0, 120, 121, 99]))
 
 
 def test_an_end_token_in_a_text_does_not_end_it() -> None:
     process = process_of("ab[[2]]c")
     tokens = np.array([97, 98, END, 121, 99])
-    assert process.length(tokens) == 5
+    assert process.reader.length(tokens) == 5
     assert process.sampling.suppressed == (END,)
 
 
@@ -218,7 +218,7 @@ def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any])
         settings=Settings(method, **{**usual, **options}),
     )
     assert isinstance(result, s3dlm.Result)
-    given = process_of().given
+    given = process_of().reader.given
     for step in steps:
         for canvas in (*step.tokens, *step.clean):
             assert (canvas == given)[given != MASK].all()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3dlm.diffusion.schedule import POLICIES, Draw, Reveal, choose, reveals
+from s3dlm.diffusion.blocks import Reveal, reveals
+from s3dlm.diffusion.schedule import POLICIES, Draw, choose
 from s3dlm.jobs import Job, prepare
 from tests.fakes import fake_model
 
@@ -61,20 +62,20 @@ def test_a_known_position_is_never_chosen() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_end_tokens_that_wait_are_revealed_last_by_every_policy(
+def test_deferred_end_tokens_are_revealed_last_by_every_policy(
     policy: str, temperature: float
 ) -> None:
     end, rows = 9, 200
     tokens = np.tile([end, 1, 1, 1], (rows, 1))
     half = np.full(tokens.shape, 0.5)
-    draw, waits = Draw(tokens, np.log(half), half, half), tokens == end
+    draw, deferred = Draw(tokens, np.log(half), half, half), tokens == end
     process = dataclasses.replace(
         prepare(fake_model(), Job("q")).process,
         policy=policy,
         position_temperature=temperature,
         schedule=[Reveal(0, 4, 3)],
     )
-    ranked, masked = draw.last(waits, 0.1 * half), np.ones(tokens.shape, dtype=np.bool_)
-    chosen = process._choose(ranked, waits, masked, 0, np.random.default_rng(0))
+    ranked, masked = draw.deferring(deferred, 0.1 * half), np.ones(tokens.shape, dtype=np.bool_)
+    chosen = process._choose(ranked, deferred, masked, 0, np.random.default_rng(0))
     assert not chosen[:, 0].any()
     assert chosen[:, 1:].all()

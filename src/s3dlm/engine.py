@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from s3dlm.errors import PromptError, S3dlmError, SettingsError, shown
+from s3dlm.errors import PromptError, S3dlmError, SettingsError, short_repr
 from s3dlm.finish import finish
 from s3dlm.jobs import Job, Running, prepare
 from s3dlm.models.base import Model
@@ -226,7 +226,7 @@ def infill(
     """
     if not isinstance(text, str):
         raise PromptError(
-            f"text={shown(text)} is not a text; give a string with holes, as in [[16]]"
+            f"text={short_repr(text)} is not a text; give a string with holes, as in [[16]]"
         )
     *_, result = stream(
         model,
@@ -314,7 +314,7 @@ def _resolve(
     model = load(model) if isinstance(model, str) else model
     if not isinstance(model, Model):
         raise SettingsError(
-            f"model={shown(model)} is not a model; give a name such as 'tiny', a folder, or what "
+            f"model={short_repr(model)} is not a model; give a name such as 'tiny', a folder, or what "
             "s3dlm.load returned"
         )
     name, judge = (verifier, None) if isinstance(verifier, str) else (None, verifier)
@@ -324,7 +324,7 @@ def _resolve(
         return model, Settings.for_model(model, chosen, task, **overrides, **named), judge
     if not isinstance(settings, Settings):
         raise SettingsError(
-            f"settings={shown(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "
+            f"settings={short_repr(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "
             "generate(model, prompt, method='best', particles=8), or build s3dlm.Settings(…)"
         )
     if method is not None or overrides:

@@ -54,11 +54,14 @@ class MissingExtraError(S3dlmError, ImportError):
         super().__init__(f"{package} is not installed; run: pip install 's3dlm[{extra}]'")
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value as an error message quotes it: short, whatever was given."""
     if isinstance(value, int) and abs(value) >= 10**30:
         return f"(a whole number of {value.bit_length()} bits)"
     return reprlib.repr(value)
+
+
+shown = short_repr  # until every caller says short_repr
 
 
 def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
@@ -66,4 +69,4 @@ def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
     names = sorted(allowed)
     near = difflib.get_close_matches(str(got)[:80], names, n=1) if isinstance(got, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{what}={shown(got)} is unknown; choose one of: {', '.join(names)}{hint}"
+    return f"{what}={short_repr(got)} is unknown; choose one of: {', '.join(names)}{hint}"

@@ -50,7 +50,7 @@ def finish(one: Running, outcome: Outcome) -> Result:
         score=chosen.score,
         confidence=chosen.confidence,
         p_correct=p_correct,
-        prompt=one.process.decode(one.process.prompt.tolist()),
+        prompt=one.process.reader.decode(one.process.prompt.tolist()),
         token_ids=token_ids,
         token_logprobs=token_logprobs,
         holes=_holes(one, token_ids, chosen),
@@ -64,7 +64,9 @@ def _holes(one: Running, token_ids: tuple[int, ...], chosen: Survivor) -> tuple[
     looked = (tokens for canvases, _ in one.looked_ahead for tokens in canvases)
     alike = (tokens for tokens in looked if one.scorer.text(tokens) == chosen.text)
     tokens = np.asarray(token_ids, dtype=np.int64) if token_ids else next(alike)
-    return next(p.filled(tokens) for p in (one.process, *one.trials) if p.holds(tokens))
+    return next(
+        p.reader.filled(tokens) for p in (one.process, *one.trials) if p.reader.keeps_given(tokens)
+    )
 
 
 def _tokens(
@@ -80,7 +82,7 @@ def _tokens(
         tokens, logp = look.tokens[0], look.logp[0]
     else:  # by a vote over the steps of a method that never scores
         return (), ()
-    length = one.process.length(tokens)
+    length = one.process.reader.length(tokens)
     return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
 
 
@@ -109,7 +111,7 @@ def _survivors(one: Running, outcome: Outcome) -> Iterator[Survivor]:
         yield Survivor(
             text=text,
             answer=_answer(job, text),
-            tokens=one.process.length(tokens),
+            tokens=one.process.reader.length(tokens),
             score=None if np.isnan(score) else score,
             parts=outcome.scores.parts[index],
             log_weight=float(particles.log_weight[index]),
@@ -124,7 +126,8 @@ def _all_seen(one: Running) -> list[Survivor]:
     return [
         _passing(one, text, confidence, score=score.total, parts=score.parts)
         for text, (score, confidence) in one.scorer.best().items()
-        if text not in looks or any(trial.holds(looks[text].tokens[0]) for trial in one.trials)
+        if text not in looks
+        or any(trial.reader.keeps_given(looks[text].tokens[0]) for trial in one.trials)
     ]
 
 
@@ -135,7 +138,7 @@ def _votes_of_steps(one: Running) -> list[Survivor]:
         _passing(one, one.scorer.text(tokens), sure, log_weight=temporal_log_weight(step, steps))
         for step, (canvases, confidence) in enumerate(one.looked_ahead)
         for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
-        if one.process.holds(tokens)
+        if one.process.reader.keeps_given(tokens)
     ]
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from s3dlm import tasks
-from s3dlm.diffusion.blocks import BlockDiffusion
+from s3dlm.diffusion.blocks import COUNTS, SCHEDULE, Blocks, reveals
 from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.schedule import COUNTS, SCHEDULE, reveals
-from s3dlm.errors import PromptError, SettingsError, shown
+from s3dlm.diffusion.text import TextReader
+from s3dlm.errors import PromptError, SettingsError, short_repr
 from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
 from s3dlm.models.calibrations import Fit
 from s3dlm.models.packing import Rows, Sampling
@@ -117,61 +117,62 @@ def prepare(model: Model, job: Job) -> Running:
 def _process(model: Model, job: Job) -> MaskedDiffusion:
     settings, method = job.settings, job.settings.method
     children = method.size * method.children
-    process = MaskedDiffusion(
-        prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
-        schedule=reveals(
-            settings.gen_length,
-            settings.steps,
-            settings.block_length,
-            settings.reveal if settings.reveal in COUNTS else SCHEDULE,
+    denoiser, counts = model.denoiser, settings.reveal if settings.reveal in COUNTS else SCHEDULE
+    length, block = settings.gen_length, min(settings.block_length, settings.gen_length)
+    process: dict[str, Any] = {
+        "prompt": np.asarray(_prompt_ids(model, job), dtype=np.int64),
+        "schedule": reveals(length, settings.steps, block, counts),
+        "blocks": Blocks(block),
+        "policy": settings.policy,
+        "temperature": settings.temperature,
+        "draws": children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
+        "sampled_looks": 0 if "look_aheads" in method.unused() else method.look_aheads - 1,
+        "look_ahead_wanted": _looks_ahead(method),
+        "reader": TextReader(
+            model.tokenizer.decode,
+            denoiser.mask_id,
+            np.asarray(sorted(model.end_ids), dtype=np.int64),
         ),
-        policy=settings.policy,
-        temperature=settings.temperature,
-        draws=children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
-        looks=0 if "look_aheads" in method.unused() else method.look_aheads - 1,
-        look_ahead_wanted=_looks_ahead(method),
-        mask_id=model.denoiser.mask_id,
-        end_ids=np.asarray(sorted(model.end_ids), dtype=np.int64),
-        decode=model.tokenizer.decode,
-        label=job.label,
-        reveal=settings.reveal,
-        reveal_number=settings.reveal_number,
-        sampling=_sampling(settings, tuple(sorted(model.end_ids))),
-        position_temperature=settings.position_temperature,
-    )
-    block = getattr(model.denoiser, "causal_block", None)
-    if block is None and settings.edit_threshold is not None:
+        "label": job.label,
+        "reveal": settings.reveal,
+        "reveal_number": settings.reveal_number,
+        "sampling": _sampling(settings, tuple(sorted(model.end_ids))),
+        "position_temperature": settings.position_temperature,
+    }
+    model_block = getattr(denoiser, "causal_block", None)
+    if model_block is not None:
+        return _in_blocks(process, model, settings, model_block)
+    if settings.edit_threshold is not None:
         raise SettingsError(
             f"edit_threshold={settings.edit_threshold:g} is not supported by {model.name}, which has "
             "no blocks; leave it out"
         )
-    return process if block is None else _in_blocks(process, model, settings, block)
+    return MaskedDiffusion(**process)
 
 
 def _in_blocks(
-    process: MaskedDiffusion, model: Model, settings: Settings, block: int
-) -> BlockDiffusion:
+    process: dict[str, Any], model: Model, settings: Settings, model_block: int
+) -> MaskedDiffusion:
     """The process for a model that fills its own blocks, which no setting can make longer."""
-    length, size = settings.gen_length, min(settings.block_length, block)
-    most = -(-length // size)
-    if settings.steps < most:
+    length, block = settings.gen_length, min(settings.block_length, model_block)
+    least = -(-length // block)
+    if settings.steps < least:
         raise SettingsError(
             f"steps={settings.steps} cannot fill gen_length={length} with {model.name}, which takes "
-            f"at least one step per block of {size}; choose steps from {most} to {length}"
+            f"at least one step per block of {block}; choose steps from {least} to {length}"
         )
-    room = model.denoiser.context - process.prompt.size
-    known: dict[str, Any] = {one.name: getattr(process, one.name) for one in fields(process)}
-    known |= {
-        "size": size,
-        "whole": block,
-        "limit": length,
-        "pace": min(size, settings.steps * size // length),
-        "first_alone": bool(getattr(model.denoiser, "shift", False)),
+    prompt = process["prompt"].size
+    process |= {
+        "blocks": Blocks(block, model_block, prompt % model_block),
+        "reader": replace(process["reader"], answer_length=length),
+        "steps_per_block": min(block, settings.steps * block // length),
+        "first_token_first": bool(getattr(model.denoiser, "shift", False)),
     }
-    made = BlockDiffusion(**known)
+    made = MaskedDiffusion(**process)
     if settings.edit_threshold is not None:
-        made = EditingDiffusion(**known, edit_threshold=settings.edit_threshold)
-    return made.scheduled(min(length + -(process.prompt.size + length) % block, room))
+        made = EditingDiffusion(**process, edit_threshold=settings.edit_threshold)
+    room = model.denoiser.context - prompt
+    return made.scheduled(min(length + -(prompt + length) % model_block, room))
 
 
 def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:
@@ -195,12 +196,12 @@ def check_prompt(job: Job) -> None:
     """Refuse what cannot be asked, of any model."""
     if not isinstance(job.question, str):
         raise PromptError(
-            f"prompt={shown(job.question)} is not a text; give the question as a string "
+            f"prompt={short_repr(job.question)} is not a text; give the question as a string "
             "(for a conversation, use the server or `Job(…, earlier=…)`)"
         )
     if job.infill is not None and not isinstance(job.infill, str):
         raise PromptError(
-            f"infill={shown(job.infill)} is not a text; give one with holes, as in 'It is [[4]].'"
+            f"infill={short_repr(job.infill)} is not a text; give one with holes, as in 'It is [[4]].'"
         )
     for text in (job.question, *(turn.text for turn in job.earlier), job.infill or ""):
         if half := HALF_A_CHARACTER.search(text):

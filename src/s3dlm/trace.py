@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from s3dlm.diffusion.holes import Template
+from s3dlm.diffusion.infill import Template
 from s3dlm.errors import RecordError
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model

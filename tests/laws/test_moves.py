@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from s3dlm.diffusion.blocks import Blocks, reveals
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.schedule import reveals
+from s3dlm.diffusion.text import TextReader
 from s3dlm.models.forward import Forward
 from s3dlm.search.methods import Method
-from s3dlm.search.particles import Canvas, CleanText, Lineage, Particles, Prediction
+from s3dlm.search.particles import Canvas, CanvasPredictions, CleanText, Lineage, Particles
 from s3dlm.search.rounds import _round
 from s3dlm.search.score import Scorer
 from s3dlm.search.step import Outcome, Step
@@ -54,13 +55,12 @@ def process() -> MaskedDiffusion:
     return MaskedDiffusion(
         prompt=np.zeros(1, dtype=np.int64),
         schedule=reveals(LENGTH, LENGTH, LENGTH),
+        blocks=Blocks(LENGTH),
         policy="random",
         temperature=1.0,
         draws=PARTICLES,
         look_ahead_wanted=True,
-        mask_id=MASK,
-        end_ids=np.zeros(0, dtype=np.int64),
-        decode=read,
+        reader=TextReader(read, MASK, np.zeros(0, dtype=np.int64)),
         label="toy",
     )
 
@@ -81,10 +81,10 @@ def moved(shares: np.ndarray, method: Method, seed: int) -> np.ndarray:
     scores = scorer(clean, "the start")
     particles = Particles(
         Canvas(tokens, np.zeros(tokens.shape)),
-        Prediction(None, np.full(PARTICLES, -1), 0),
+        CanvasPredictions(None, np.full(PARTICLES, -1), 0),
         scores.total,
         np.zeros(PARTICLES),
-        Lineage.fresh(scores.total),
+        Lineage.begin(scores.total),
     )
     population = Outcome(particles, clean, scores, 0, 0)
     row = replace(method, particles=PARTICLES)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from s3dlm.diffusion.schedule import Reveal, reveals
+from s3dlm.diffusion.blocks import Reveal, reveals
 from tests.laws.toy import (
     LENGTH,
     LETTERS,

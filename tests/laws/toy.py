@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from s3dlm.diffusion.blocks import Blocks, reveals
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.schedule import reveals
+from s3dlm.diffusion.text import TextReader
 from s3dlm.engine import Result, generate
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
@@ -110,13 +111,12 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
     process = MaskedDiffusion(
         prompt=np.zeros(1, dtype=np.int64),
         schedule=reveals(LENGTH, STEPS, LENGTH),
+        blocks=Blocks(LENGTH),
         policy="low_confidence",
         temperature=1.0,
         draws=row.size * row.children * OVERSAMPLING,
         look_ahead_wanted=True,
-        mask_id=MASK,
-        end_ids=np.zeros(0, dtype=np.int64),
-        decode=read,
+        reader=TextReader(read, MASK, np.zeros(0, dtype=np.int64)),
         label="toy",
     )
     verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))

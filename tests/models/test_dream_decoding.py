@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 import s3dlm
-from s3dlm.diffusion.schedule import draw_positions, dream_counts
+from s3dlm.diffusion.blocks import dream_counts
+from s3dlm.diffusion.schedule import draw_positions
 from s3dlm.jobs import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows, Sampling

@@ -12,7 +12,7 @@ import s3dlm
 from s3dlm.engine import Batcher, Job
 from s3dlm.jobs import prepare
 from s3dlm.search.methods import METHODS
-from s3dlm.search.moves import hide
+from s3dlm.search.moves import positions
 from s3dlm.search.particles import Canvas
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.settings import Settings, only_used
@@ -199,16 +199,16 @@ def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried
     text = "6 + 12 = 18. 18 + 4 = 23. So 23."
     tokens = np.array([[*text.encode(), *[257] * 32]])
     canvas = Canvas(tokens, np.full(tokens.shape, -0.5))
-    doubted = process.places(tokens[0], [(13, 24)])
-    assert doubted.nonzero()[0].tolist() == list(range(13, 24))
+    _, suspicious = process.remaskable(tokens[0], [(13, 24)])
+    assert suspicious.nonzero()[0].tolist() == list(range(13, 24))
     rng = np.random.default_rng(0)
-    hidden_again = hide(process, canvas, [[(13, 24)]], "rest", 0.5, rng)
-    hidden = hidden_again.tokens[0] == 256
+    where = positions(process, canvas, [[(13, 24)]], "rest", 0.5, rng)
+    resumed, remasked = process.remask(canvas, where)
+    hidden = remasked.tokens[0] == 256
     assert hidden.nonzero()[0].tolist() == list(range(13, len(text) + 4))
-    assert (hidden_again.logp[0][hidden] == 0).all()
-    untouched = hide(process, canvas, [()], "rest", 0.5, rng, always=False)
-    assert (untouched.tokens == tokens).all()
-    assert process.resumed(hidden_again).steps == -(-int(hidden.sum()) // 4)
+    assert (remasked.logp[0][hidden] == 0).all()
+    assert resumed.steps == -(-int(hidden.sum()) // 4)
+    assert not positions(process, canvas, [()], "rest", 0.5, rng, always=False).any()
 
     *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)

@@ -37,5 +37,5 @@ def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> Non
     tokens = np.full(64, END)
     tokens[: len(text.encode())] = list(text.encode())
     start = text.index("2 +" if "2 +" in text else "41")
-    marked = process.places(tokens, ((start, len(text)),))
+    _, marked = process.remaskable(tokens, ((start, len(text)),))
     assert bytes(tokens[marked].tolist()).decode() == text[start:]

@@ -131,7 +131,7 @@ TEXT = Text(
     tokens=np.arange(10),
     logp=np.array([-1, -9, -2, -8, -3, -7, -4, -6, -5, 0.0]),
     movable=np.arange(10) < 8,
-    doubted=np.isin(np.arange(10), (4, 5, 9)),
+    doubted=np.isin(np.arange(10), (4, 5)),
 )
 
 

@@ -148,7 +148,7 @@ def _loaded(
 ) -> tuple[Model, Settings]:
     """The model and the settings of a search; what can be checked is checked before a long load."""
     from s3dlm import jobs, tasks
-    from s3dlm.diffusion.holes import Template
+    from s3dlm.diffusion.infill import Template
     from s3dlm.models.defaults import defaults_of
     from s3dlm.settings import Settings
 

@@ -1,111 +1,165 @@
-"""Denoising with a block-causal model: one block after the other, and nothing behind the open one.
+"""Where the blocks of a canvas lie, and the schedule that fills them one after the other.
 
-Such a model (SDAR, LLaDA2, Fast-dLLM v2, bd3lm) was trained on blocks that count from the start of the
-row and see no later block. So the answer's first block is what the prompt leaves of one, the row is
-cut at the end of the open block, and the look-ahead is complete text up to there: predictions behind
-it would be untrained. The last block is filled whole, as in training; what it holds beyond the
-length that was asked for is never read.
-
-Keys and values of finished blocks never change, so the model caches them exactly (models/prefix.py).
+A schedule is a list with one entry per denoising step: the block that is open and how many of its
+masked positions the step reveals, in equal shares (LLaDA) or in shares of what is left (Dream).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.schedule import SCHEDULE, Blocks, Reveal, block_lengths, block_reveals
-from s3dlm.models.packing import Rows
-from s3dlm.search.particles import Canvas, Ints
+Ints = NDArray[np.int64]
+
+ENDLESS = 1 << 40  # longer than any canvas
+LAST_TIME = 1e-3  # Dream's times run from 1 to this
 
 
 @dataclass(frozen=True, slots=True)
-class BlockDiffusion(MaskedDiffusion):
-    """One prompt's denoising, block by block."""
+class Blocks:
+    """Where the blocks of a canvas lie. In a block-causal model they are parts of the model's own
+    blocks, which count from the start of the row: the prompt takes some positions of the first."""
 
-    size: int = 1  # tokens sampled from together; at most the model's block
-    whole: int = 1  # the model's block
-    limit: int = 1  # tokens of the answer
-    pace: int = 1  # steps per `size` tokens
-    # In a model that predicts the next token, the first of a block is predicted by the block before
-    # it, which is finished: it is revealed before all others.
-    first_alone: bool = False
+    block: int
+    model_block: int = ENDLESS  # the model's own block; endless in a model that has none
+    prompt_offset: int = 0  # positions of the first model block that belong to the prompt
 
     @property
-    def blocks(self) -> Blocks:
-        return Blocks(self.size, self.whole, self.prompt.size % self.whole)
+    def causal(self) -> bool:
+        """Whether the model has blocks of its own and sees none behind the open one."""
+        return self.model_block < ENDLESS
 
-    def scheduled(self, length: int) -> BlockDiffusion:
-        """The same process with its schedule for a canvas of this length."""
-        counts = SCHEDULE if self.adaptive else self.reveal
-        schedule = block_reveals(
-            length, self.pace, self.blocks, counts, first_alone=self.first_alone
-        )
-        return replace(self, schedule=schedule)
+    def bounds(self, position: Ints, length: int) -> tuple[Ints, Ints]:
+        """Where the block of each position begins and ends."""
+        inside = (position + self.prompt_offset) % self.model_block
+        begin = position - inside
+        start = begin + inside // self.block * self.block
+        stop = np.minimum(start + self.block, begin + self.model_block)
+        return np.maximum(start, 0), np.minimum(stop, length)
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
-        """Cut at the end of the open block."""
-        request = MaskedDiffusion.ask(self, tokens, step, rng)
-        first = request.masked.argmax(axis=1)
-        ends = self.blocks.whole_end(first, tokens.shape[1])
-        cut = int(ends.max())
-        masked = request.masked[:, :cut] & (np.arange(cut) < ends[:, None])
-        return replace(request, canvas=tokens[:, :cut], masked=masked)
+    def model_bounds(self, position: Ints, length: int) -> tuple[Ints, Ints]:
+        """Where the model's own block of each position begins and ends."""
+        begin = position - (position + self.prompt_offset) % self.model_block
+        return begin.clip(min=0), (begin + self.model_block).clip(max=length)
 
-    def _may_be_revealed(self, masked: NDArray[np.bool_], start: Ints) -> NDArray[np.bool_]:
-        blocks = self.blocks
-        alone = self.first_alone & ((start + blocks.taken) % blocks.whole == 0) & masked[:, 0]
-        masked[alone, 1:] = False
-        return masked
+    def begins_model_block(self, position: Ints) -> NDArray[np.bool_]:
+        """Which positions are the first of a model block."""
+        first: NDArray[np.bool_] = (position + self.prompt_offset) % self.model_block == 0
+        return first
 
-    def _finish(self, tokens: Ints) -> None:
-        """An answer that is as long as was asked for is finished, too."""
-        MaskedDiffusion._finish(self, tokens)
-        complete = (tokens[:, : self.limit] != self.mask_id).all(axis=1)
-        tokens[complete, self.limit :] = self.end_ids[0] if self.end_ids.size else 0
+    def number(self, position: int) -> int:
+        """How many blocks end at or before a position."""
+        per_model_block = -(-self.model_block // self.block)
 
-    def length(self, tokens: Ints) -> int:
-        """Tokens of one clean canvas before its end, or before what is not predicted yet."""
-        tokens = tokens[: self.limit]
-        (ends,) = np.nonzero(self._is_end(tokens) | (tokens == self.mask_id))
-        return int(ends[0]) if ends.size else int(tokens.size)
+        def index(place: int) -> int:
+            return (
+                place // self.model_block * per_model_block + place % self.model_block // self.block
+            )
 
-    def holds(self, tokens: Ints) -> bool:
-        """Whether the text is whole; a look-ahead ends with the open block."""
-        length = self.length(tokens)
-        return length == min(self.limit, tokens.size) or int(tokens[length]) != self.mask_id
+        return index(position + self.prompt_offset) - index(self.prompt_offset)
 
-    def movable(self, tokens: Ints) -> NDArray[np.bool_]:
-        """Nothing beyond the length that was asked for, which is never read."""
-        result = MaskedDiffusion.movable(self, tokens)
-        result[:, self.limit :] = False
-        return result
+    def all(self, length: int) -> list[tuple[int, int]]:
+        """Every block of a canvas: where it begins and ends."""
+        blocks, start = [], 0
+        while start < length:
+            _, stop = self.bounds(np.array([start]), length)
+            blocks.append((start, int(stop[0])))
+            start = blocks[-1][1]
+        return blocks
 
-    def _counted(self, tokens: Ints) -> NDArray[np.bool_]:
-        counted = MaskedDiffusion._counted(self, tokens)
-        counted[:, self.limit :] = False
-        return counted
 
-    def resumed(self, canvas: Canvas) -> BlockDiffusion:
-        """Every canvas goes through its hidden blocks at its own pace, until the slowest is full."""
-        length = canvas.tokens.shape[1]
-        hidden = canvas.tokens == self.mask_id
-        pace = max(one.count for one in self.schedule)
-        steps = np.zeros(len(hidden), dtype=np.int64)
-        for start, stop in self.blocks.all(length):
-            steps += -(-hidden[:, start:stop].sum(axis=1) // pace)
-            steps += hidden[:, start] * self.first_alone
-        return replace(self, schedule=[Reveal(0, length, pace)] * max(1, int(steps.max())))
+@dataclass(frozen=True, slots=True)
+class Reveal:
+    """What one denoising step may touch."""
 
-    def with_block_lengths(self) -> list[MaskedDiffusion]:
-        """Parts of the model's own blocks: a longer block cannot be filled at once."""
-        length = self.schedule[-1].stop
-        sizes = {min(size, self.whole) for size in block_lengths(length, self.steps)}
-        return [self.in_parts(size).scheduled(length) for size in sorted(sizes)]
+    start: int  # first position of the open block
+    stop: int  # one past its last
+    count: int  # masked positions revealed
 
-    def in_parts(self, size: int) -> BlockDiffusion:
-        """The same speed with other parts."""
-        return replace(self, size=size, pace=max(1, self.pace * size // self.size))
+
+def _equal_shares(total: int, parts: int) -> list[int]:
+    """`total` in whole parts as equal as can be, the larger ones first."""
+    small, larger = divmod(total, parts)
+    return [small + 1] * larger + [small] * (parts - larger)
+
+
+def dream_counts(length: int, steps: int, last_time: float = LAST_TIME) -> list[int]:
+    """Dream: a step reveals a share of what is still masked, rounded down; the last one the rest.
+
+    Steps that reveal nothing are left out: a forward pass on an unchanged row gives nothing new.
+    """
+    times = np.linspace(1.0, last_time, steps + 1, dtype=np.float32)
+    counts, masked = [], length
+    for step in range(steps):
+        share = np.float32(1.0) - times[step + 1] / times[step]
+        count = masked if step == steps - 1 else int(np.float32(masked) * share)
+        counts.append(count)
+        masked -= count
+    return [count for count in counts if count]
+
+
+SCHEDULE = "schedule"
+COUNTS: dict[str, Callable[[int, int], list[int]]] = {
+    SCHEDULE: _equal_shares,
+    "dream": dream_counts,
+}
+
+
+def reveals(gen_length: int, steps: int, block_length: int, counts: str = SCHEDULE) -> list[Reveal]:
+    """The whole schedule; every block has its share of the steps, and no step reveals nothing."""
+    blocks = Blocks(block_length).all(gen_length)
+    shares = _equal_shares(steps, len(blocks))
+    last = blocks[-1][1] - blocks[-1][0]
+    if len(blocks) > 1 and shares[-1] > last:  # a short last block takes what it can fill
+        shares = [*_equal_shares(steps - last, len(blocks) - 1), last]
+    return [
+        Reveal(start, stop, count)
+        for (start, stop), share in zip(blocks, shares, strict=True)
+        for count in COUNTS[counts](stop - start, share)
+    ]
+
+
+def block_reveals(
+    length: int,
+    steps_per_block: int,
+    blocks: Blocks,
+    counts: str = SCHEDULE,
+    *,
+    first_token_first: bool = False,
+) -> list[Reveal]:
+    """The schedule of a block-causal model: equally many steps for every full block, and as many
+    tokens per step in a block of which the prompt takes a part. With `first_token_first`, the first
+    position of each of the model's own blocks has a step of its own."""
+    schedule = []
+    for start, stop in blocks.all(length):
+        alone = int(first_token_first and bool(blocks.begins_model_block(np.array([start]))[0]))
+        schedule += [Reveal(start, stop, 1)] * alone
+        left = stop - start - alone
+        for count in COUNTS[counts](min(blocks.block, length), steps_per_block):
+            if left > 0:
+                schedule.append(Reveal(start, stop, min(count, left)))
+                left -= count
+    return schedule
+
+
+def hole_reveals(
+    masked: NDArray[np.bool_], blocks: Blocks, tokens_per_step: int, counts: str = SCHEDULE
+) -> list[Reveal]:
+    """The schedule that fills the masked positions of a text; a block without any takes no step."""
+    schedule = []
+    for start, stop in blocks.all(masked.size):
+        left = int(masked[start:stop].sum())
+        if left:
+            shares = COUNTS[counts](left, -(-left // tokens_per_step))
+            schedule += [Reveal(start, stop, count) for count in shares]
+    return schedule
+
+
+def block_lengths(gen_length: int, steps: int) -> list[int]:
+    """The block lengths an ensemble over schedules uses: HEX's five, from L/32 to L/2."""
+    lengths = {max(1, gen_length // share) for share in (32, 16, 8, 4, 2)}
+    fitting = [length for length in sorted(lengths) if -(-gen_length // length) <= steps]
+    return fitting or [gen_length]

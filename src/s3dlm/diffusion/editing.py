@@ -11,16 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from s3dlm.diffusion.blocks import BlockDiffusion
-from s3dlm.diffusion.schedule import MOST_EDITS, Reveal
+from s3dlm.diffusion.blocks import Reveal
+from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.diffusion.schedule import MOST_EDITS
 from s3dlm.models.packing import Rows
-from s3dlm.search.particles import Canvas, CleanText, Ints, Prediction
+from s3dlm.search.particles import Bools, Canvas, CanvasPredictions, CleanText, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class EditingDiffusion(BlockDiffusion):
+class EditingDiffusion(MaskedDiffusion):
     """One prompt's denoising, block by block, with edits; every canvas goes at its own pace."""
 
     edit_threshold: float = 1.0  # a token is replaced by one of a probability above this
@@ -29,40 +29,38 @@ class EditingDiffusion(BlockDiffusion):
     settled: set[bytes] = field(default_factory=set)  # full canvases that need no more editing
 
     def scheduled(self, length: int) -> EditingDiffusion:
-        process = BlockDiffusion.scheduled(self, length)
+        process = MaskedDiffusion.scheduled(self, length)
         more = [Reveal(0, length, 1)] * (MOST_EDITS * len(self.blocks.all(length)))
         return replace(self, schedule=process.schedule + more)
 
-    def resumed(self, canvas: Canvas) -> EditingDiffusion:
-        process = BlockDiffusion.resumed(self, canvas)
-        length = canvas.tokens.shape[1]
-        more = process.schedule[:1] * (MOST_EDITS * len(self.blocks.all(length)))
-        return replace(self, schedule=process.schedule + more)
+    def remask(self, canvas: Canvas, where: Bools) -> tuple[EditingDiffusion, Canvas]:
+        process, masked = MaskedDiffusion.remask(self, canvas, where)
+        blocks = self.blocks.all(masked.tokens.shape[1])
+        more = process.schedule[:1] * (MOST_EDITS * len(blocks))
+        return replace(self, schedule=process.schedule + more), masked
 
-    def is_open(self, tokens: Ints) -> NDArray[np.bool_]:
+    def is_open(self, tokens: Ints) -> Bools:
         return np.array([row.tobytes() not in self.settled for row in tokens])
 
-    def known(self, tokens: Ints) -> int:
+    def _known(self, tokens: Ints) -> int:
         """A full canvas that may still be edited is not quite known."""
         return int(((tokens != self.mask_id).sum(axis=1) - self.is_open(tokens)).min())
 
-    def _edited_block(self, tokens: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    def _edited_block(self, tokens: Ints) -> tuple[Ints, Ints, Bools]:
         """The block that each canvas may edit, where it begins and ends, and whether it is full. It is
         the last one of which something is known."""
         length, masked = tokens.shape[1], tokens == self.mask_id
         first = np.where(masked.any(axis=1), masked.argmax(axis=1), length)
-        taken, open_end = self.blocks.taken, self.blocks.whole_end(first, length)
+        _, open_end = self.blocks.model_bounds(first, length)
         behind = np.arange(length) >= first[:, None]
         untouched = (masked | ~(behind & (np.arange(length) < open_end[:, None]))).all(axis=1)
-        at_start = ((first + taken) % self.whole == 0) | (first == length)
+        at_start = self.blocks.begins_model_block(first) | (first == length)
         full = (first > 0) & at_start & untouched
-        place = first - full
-        begin = np.maximum(place - (place + taken) % self.whole, 0)
-        return begin, self.blocks.whole_end(place, length), full
+        return *self.blocks.model_bounds(first - full, length), full
 
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         """The open block as always, and of the block that may be edited all positions."""
-        request = BlockDiffusion.ask(self, tokens, step, rng)
+        request = MaskedDiffusion.ask(self, tokens, step, rng)
         begin, end, _ = self._edited_block(tokens)
         cut = max(request.canvas.shape[1], int(end.max()))
         place = np.arange(cut)
@@ -73,52 +71,41 @@ class EditingDiffusion(BlockDiffusion):
     def expand(
         self,
         canvas: Canvas,
-        prediction: Prediction,
+        prediction: CanvasPredictions,
         draw: Ints,
         step: int,
         rng: np.random.Generator,
     ) -> Canvas:
-        grown = BlockDiffusion.expand(self, canvas, prediction, draw, step, rng)
-        edits = self._edits(canvas.tokens, prediction)
-        full = self._edited_block(canvas.tokens)[2]
+        grown = MaskedDiffusion.expand(self, canvas, prediction, draw, step, rng)
+        value, source = prediction.value, prediction.row
+        assert value is not None
+        begin, end, full = self._edited_block(canvas.tokens)
+        place = np.arange(value.top.shape[1])
+        tokens = canvas.tokens[:, : place.size]
+        # Known positions where the model is sure of another token.
+        edits = (place >= begin[:, None]) & (place < end[:, None])
+        edits &= (tokens != self.mask_id) & (tokens != value.top[source])
+        edits &= np.exp(value.top_logp[source]) > self.edit_threshold
         for row, changes in enumerate(edits):
-            before = canvas.tokens[row].tobytes()
-            rounds = self.rounds.get(before, 0)
-            if full[row] and changes.any() and rounds < MOST_EDITS:
-                # Nothing is revealed from a prediction whose past has just changed.
+            rounds = self.rounds.get(canvas.tokens[row].tobytes(), 0)
+            again = full[row] and changes.any() and rounds < MOST_EDITS
+            if full[row] and not again:
+                self._leave(canvas.tokens[row], grown, row)
+                continue
+            if again:  # nothing is revealed from a prediction whose past has just changed
                 grown.tokens[row], grown.logp[row] = canvas.tokens[row], canvas.logp[row]
-                self._apply(grown, row, changes, prediction)
+            (where,) = np.nonzero(changes)
+            grown.tokens[row, where] = value.top[source[row], where]
+            grown.logp[row, where] = value.top_logp[source[row], where]
+            if again:
                 after = grown.tokens[row].tobytes()
                 self.rounds[after] = max(self.rounds.get(after, 0), rounds + 1)
-            elif full[row]:
-                self._leave(canvas.tokens[row], grown, row)
-            else:
-                self._apply(grown, row, changes, prediction)
         return grown
-
-    def _edits(self, tokens: Ints, prediction: Prediction) -> NDArray[np.bool_]:
-        """Known positions where the model is sure of another token."""
-        value, row = prediction.value, prediction.row
-        width = value.top.shape[1]
-        begin, end, _ = self._edited_block(tokens)
-        place = np.arange(width)
-        edits = (place >= begin[:, None]) & (place < end[:, None])
-        edits &= (tokens[:, :width] != self.mask_id) & (tokens[:, :width] != value.top[row])
-        edits &= np.exp(value.top_logp[row]) > self.edit_threshold
-        return edits
-
-    def _apply(
-        self, grown: Canvas, row: int, changes: NDArray[np.bool_], prediction: Prediction
-    ) -> None:
-        value, source = prediction.value, prediction.row[row]
-        (where,) = np.nonzero(changes)
-        grown.tokens[row, where] = value.top[source, where]
-        grown.logp[row, where] = value.top_logp[source, where]
 
     def _leave(self, before: Ints, grown: Canvas, row: int) -> None:
         """A full block needs no more editing: the answer ends here, or the next block has begun."""
         finished = before[None].copy()
-        BlockDiffusion._finish(self, finished)
+        MaskedDiffusion._finish(self, finished)
         if not (finished == self.mask_id).any():
             grown.tokens[row] = finished[0]
             grown.logp[row, before == self.mask_id] = 0.0
@@ -127,15 +114,16 @@ class EditingDiffusion(BlockDiffusion):
     def _finish(self, tokens: Ints) -> None:
         """Not before the block is full and edited; see `_leave`."""
 
-    def look_ahead(self, canvas: Canvas, prediction: Prediction) -> CleanText:
+    def look_ahead(
+        self, canvas: Canvas, prediction: CanvasPredictions, *, sampled: bool = False
+    ) -> CleanText:
         """What is revealed stands, even where the model would now say something else."""
         value, row = prediction.value, prediction.row
-        if value is None:
-            return BlockDiffusion.look_ahead(self, canvas, prediction)
-        top, top_logp, asked = value.top.copy(), value.top_logp.copy(), row >= 0
-        tokens = canvas.tokens[asked, : top.shape[1]]
-        known = tokens != self.mask_id
-        top[row[asked]] = np.where(known, tokens, top[row[asked]])
-        top_logp[row[asked]] = np.where(known, 0.0, top_logp[row[asked]])
-        kept = replace(prediction, value=replace(value, top=top, top_logp=top_logp))
-        return BlockDiffusion.look_ahead(self, canvas, kept)
+        if value is not None:
+            top, top_logp, asked = value.top.copy(), value.top_logp.copy(), row >= 0
+            tokens = canvas.tokens[asked, : top.shape[1]]
+            known = tokens != self.mask_id
+            top[row[asked]] = np.where(known, tokens, top[row[asked]])
+            top_logp[row[asked]] = np.where(known, 0.0, top_logp[row[asked]])
+            prediction = replace(prediction, value=replace(value, top=top, top_logp=top_logp))
+        return MaskedDiffusion.look_ahead(self, canvas, prediction, sampled=sampled)

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from s3dlm.diffusion.schedule import SCHEDULE
+from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.tables import title_of

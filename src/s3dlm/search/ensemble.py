@@ -15,7 +15,7 @@ import numpy as np
 
 from s3dlm.search.loop import Search, relay, search
 from s3dlm.search.methods import Method
-from s3dlm.search.particles import Canvas, CleanText, Lineage, Particles, Prediction, Process
+from s3dlm.search.particles import Canvas, CanvasPredictions, CleanText, Lineage, Particles, Process
 from s3dlm.search.resample import effective_sample_size
 from s3dlm.search.score import Scorer, Scores
 from s3dlm.search.step import FINISHED, Outcome, Step
@@ -157,10 +157,10 @@ def merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
             joined([one.canvas.tokens for one in groups]),
             joined([one.canvas.logp for one in groups]),
         ),
-        Prediction(None, np.full(score.size, -1), 0),
+        CanvasPredictions(None, np.full(score.size, -1), 0),
         score,
         joined([one.log_weight for one in groups]),
-        Lineage.fresh(score),
+        Lineage.begin(score),
     )
     clean = CleanText(
         joined([outcome.clean.tokens for outcome in outcomes]),

@@ -23,12 +23,12 @@ from s3dlm.search.expand import expand
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import (
     Canvas,
+    CanvasPredictions,
     Children,
     CleanText,
     Floats,
     Lineage,
     Particles,
-    Prediction,
     Process,
     distinct,
 )
@@ -60,8 +60,8 @@ def search(
     nfe, nfe_logical = particles.prediction.nfe, process.passes
     blocks = 0
     for t in range(process.steps):
-        before, blocks = blocks, process.blocks_done(particles.canvas.tokens)
-        acts = _acts(process, method, t, entered=blocks > before)
+        before, blocks = blocks, process.progress(particles.canvas.tokens, t).blocks
+        acts = method.cadence == "step" or blocks > before
         branching = method.children if acts else 1
         children = expand(process, particles, branching, method.child_sampling, t, rng)
         if pinned:
@@ -111,16 +111,14 @@ def _look(
     process: Process,
     scorer: Scorer,
     children: Children,
-    prediction: Prediction,
+    prediction: CanvasPredictions,
     now: _Moment,
 ) -> Generator[Any, Any, tuple[CleanText, Scores]]:
     """What each child would say if it were complete, and how good that is. Of several look-aheads
     the best counts: they come from one forward pass, and a verifier is cheap beside it."""
-    clean = process.look_ahead(children.canvas, prediction)
+    every = process.look_ahead(children.canvas, prediction, sampled=now.scored)
     if not now.scored:
-        return clean, Scores.missing(len(children))
-    more = process.sampled_look_aheads(children.canvas, prediction, clean)
-    every = CleanText.joined([clean, *more]) if more else clean
+        return every, Scores.missing(len(children))
     scores = yield from scorer.ask(every, str(now))
     rank = scores.total + scorer.satisfied(scores)
     best = rank.reshape(-1, len(children)).argmax(axis=0)  # the usual one if it is as good
@@ -169,15 +167,6 @@ def _cut(
     return Outcome(ended, clean, scores, nfe, nfe_logical, SPENT)
 
 
-def _acts(process: Process, method: Method, step: int, *, entered: bool) -> bool:
-    """Whether a method branches at this step, and then scores and resamples if it ever does. With
-    cadence='block' it does where a block ends; without a schedule nobody knows that in advance, so
-    it does when all particles have left a block."""
-    if method.cadence == "step":
-        return True
-    return entered if process.adaptive else process.ends_block(step)
-
-
 @dataclass(frozen=True, slots=True)
 class _Moment:
     """What a method does at one step, once the children are known."""
@@ -193,11 +182,7 @@ class _Moment:
     def of(
         cls, step: int, process: Process, method: Method, children: Children, *, acts: bool
     ) -> _Moment:
-        done, whole = step + 1, process.steps
-        if process.adaptive:
-            tokens = children.canvas.tokens
-            given = max(0, process.known(process.start().tokens))
-            done, whole = process.known(tokens) - given, tokens.shape[1] - given
+        done, whole, _ = process.progress(children.canvas.tokens, step)
         last = done == whole or step == process.steps - 1
         acts = acts or last
         scored = {"never": False, "at the end": last, "every step": acts}[method.scored]
@@ -221,27 +206,27 @@ def _begin(
     if method.scored == "every step":
         clean = process.look_ahead(canvas, prediction)
         score = (yield from scorer.ask(clean, "the first look-ahead")).total
-    return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.fresh(score))
+    return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.begin(score))
 
 
 def _follow(children: Children, pinned: Canvas, before: Canvas) -> None:
     """The first child is the pinned trajectory's next canvas."""
     children.canvas.tokens[0], children.canvas.logp[0] = pinned.tokens[0], pinned.logp[0]
-    children.gained[0] = pinned.logp[0].sum() - before.logp[0].sum()
+    children.step_logp[0] = pinned.logp[0].sum() - before.logp[0].sum()
 
 
 def _predict(
     process: Process, canvas: Canvas, step: int, rng: np.random.Generator
-) -> Generator[Any, Any, Prediction]:
+) -> Generator[Any, Any, CanvasPredictions]:
     """One prediction per distinct canvas that is not finished."""
     first, kind = distinct(canvas.tokens)
     open_ = process.is_open(canvas.tokens[first])
     nfe = int(open_.sum()) * process.passes
     if not nfe:
-        return Prediction(None, np.full(kind.size, -1), 0)
+        return CanvasPredictions(None, np.full(kind.size, -1), 0)
     row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
     value = yield process.ask(canvas.tokens[first[open_]], step, rng)
-    return Prediction(value, row_of_kind[kind], nfe)
+    return CanvasPredictions(value, row_of_kind[kind], nfe)
 
 
 def _weigh(
@@ -288,7 +273,7 @@ def _one_child_each(log_weight: Floats, particles: int, rng: np.random.Generator
 
 
 def _survive(
-    children: Children, prediction: Prediction, scores: Scores, lineage: Lineage, kept: Kept
+    children: Children, prediction: CanvasPredictions, scores: Scores, lineage: Lineage, kept: Kept
 ) -> Particles:
     """The survivors, with the last score known of each lineage."""
     known = np.where(np.isnan(scores.total), children.parent_score, scores.total)

@@ -11,13 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from s3dlm.search.particles import Canvas, Floats, Ints, Process, distinct
+from s3dlm.search.particles import Bools, Canvas, Floats, Ints, Process, distinct
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.verifier.base import Spans
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class Text:
     tokens: Ints  # (length,)
     logp: Floats  # (length,) how probable each token was when it was revealed
     movable: Bools  # (length,) what may be hidden
-    doubted: Bools  # (length,) what the verifier doubts
+    doubted: Bools  # (length,) what of it the verifier doubts
 
 
 def _all(text: Text, share: float, rng: np.random.Generator) -> Bools:
@@ -46,7 +43,7 @@ def _unsure(text: Text, share: float, rng: np.random.Generator) -> Bools:
 
 def _doubted(text: Text, share: float, rng: np.random.Generator) -> Bools:
     """Some of what the verifier doubts: with all of it hidden, a part that was right is lost too."""
-    where = text.doubted & text.movable
+    where = text.doubted
     if not where.any():
         return where
     most = min(int(where.sum()), _most(int(text.movable.sum()), share))
@@ -55,8 +52,7 @@ def _doubted(text: Text, share: float, rng: np.random.Generator) -> Bools:
 
 def _rest(text: Text, share: float, rng: np.random.Generator) -> Bools:
     """All from the first place that the verifier doubts."""
-    where = text.doubted & text.movable
-    return text.movable & (np.cumsum(where) > 0)
+    return text.movable & (np.cumsum(text.doubted) > 0)
 
 
 def _earlier(text: Text, share: float, rng: np.random.Generator) -> Bools:
@@ -98,7 +94,7 @@ def _first(movable: Bools, order: Floats, count: int) -> Bools:
     return chosen & movable
 
 
-def hide(
+def positions(
     process: Process,
     canvas: Canvas,
     spans: list[Spans],
@@ -107,18 +103,16 @@ def hide(
     rng: np.random.Generator,
     *,
     always: bool = True,
-) -> Canvas:
-    """Each text with the part hidden that `hiding` chooses; where that is nothing, unsure tokens if
-    something is always to be hidden."""
-    movable = process.movable(canvas.tokens)
-    hidden = np.zeros(canvas.tokens.shape, dtype=np.bool_)
+) -> Bools:
+    """What `hiding` chooses of each text; where that is nothing, unsure tokens if something is always
+    to be masked again."""
+    where = np.zeros(canvas.tokens.shape, dtype=np.bool_)
     for row, tokens in enumerate(canvas.tokens):
-        doubted = process.places(tokens, spans[row])
-        text = Text(tokens, canvas.logp[row], movable[row], doubted)
-        hidden[row] = HIDINGS[hiding](text, share, rng)
-        if always and not hidden[row].any():
-            hidden[row] = _unsure(text, share, rng)
-    return process.hide(canvas, hidden)
+        text = Text(tokens, canvas.logp[row], *process.remaskable(tokens, spans[row]))
+        where[row] = HIDINGS[hiding](text, share, rng)
+        if always and not where[row].any():
+            where[row] = _unsure(text, share, rng)
+    return where
 
 
 @dataclass(frozen=True, slots=True)

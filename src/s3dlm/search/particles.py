@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.verifier.base import Spans as Spans
 
+if TYPE_CHECKING:  # what passes through a search unread
+    from s3dlm.models.packing import Prediction, Rows
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,30 @@ class CleanText:
     def joined(cls, parts: Sequence[CleanText]) -> CleanText:
         """The rows of all, one part after the other."""
         return cls(
-            np.concatenate([one.tokens for one in parts]),
-            np.concatenate([one.logp for one in parts]),
-            np.concatenate([one.confidence for one in parts]),
+            np.concatenate([part.tokens for part in parts]),
+            np.concatenate([part.logp for part in parts]),
+            np.concatenate([part.confidence for part in parts]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CanvasPredictions:
+    """What the model predicts for some canvases; equal ones share a row, finished ones have none."""
+
+    value: Prediction | None  # of the distinct canvases that are not finished; None: there are none
+    row: Ints  # (canvases,) of the value; −1 for a finished canvas
+    nfe: int  # forward passes it took
+
+    def take(self, canvases: Ints) -> CanvasPredictions:
+        return CanvasPredictions(self.value, self.row[canvases], self.nfe)
+
+
+class Progress(NamedTuple):
+    """How far the slowest of some canvases is."""
+
+    done: int  # steps, or known positions where every canvas is filled at its own pace
+    total: int
+    blocks: int  # that all of them have filled
 
 
 class Process(Protocol):
@@ -61,43 +85,30 @@ class Process(Protocol):
         ...
 
     @property
-    def adaptive(self) -> bool:
-        """Whether every canvas is filled at its own pace, and not by a schedule."""
-        ...
-
-    @property
     def passes(self) -> int:
         """Forward passes that the prediction of one canvas takes."""
-        ...
-
-    def ends_block(self, step: int) -> bool:
-        """Whether the step is the last one of its block, by the schedule."""
-        ...
-
-    def blocks_done(self, tokens: Ints) -> int:
-        """Blocks that all of these canvases have filled."""
-        ...
-
-    def known(self, tokens: Ints) -> int:
-        """Positions known on the canvas of which least is known."""
         ...
 
     def start(self) -> Canvas:
         """The one canvas on which only what was given is known: nothing, or a text with holes."""
         ...
 
-    def is_open(self, tokens: Ints) -> NDArray[np.bool_]:
+    def is_open(self, tokens: Ints) -> Bools:
         """Which canvases still have something to predict."""
         ...
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Any:
-        """The request whose answer, a prediction, lets `step` expand these canvases."""
+    def progress(self, tokens: Ints, step: int) -> Progress:
+        """How far these canvases are: by the schedule with this step, or as they are."""
+        ...
+
+    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
+        """The rows whose prediction lets `step` expand these canvases."""
         ...
 
     def expand(
         self,
         canvas: Canvas,
-        prediction: Prediction,
+        prediction: CanvasPredictions,
         draw: Ints,
         step: int,
         rng: np.random.Generator,
@@ -105,81 +116,60 @@ class Process(Protocol):
         """One child of each canvas, from the given draws of its prediction."""
         ...
 
-    def look_ahead(self, canvas: Canvas, prediction: Prediction) -> CleanText:
-        """The clean text of each canvas."""
-        ...
-
-    def sampled_look_aheads(
-        self, canvas: Canvas, prediction: Prediction, usual: CleanText
-    ) -> list[CleanText]:
-        """Other clean texts than the usual one of each canvas, drawn from the same prediction."""
+    def look_ahead(
+        self, canvas: Canvas, prediction: CanvasPredictions, *, sampled: bool = False
+    ) -> CleanText:
+        """The likeliest clean text of each canvas; if `sampled`, then also others of each canvas in
+        turn, drawn from the same prediction."""
         ...
 
     def read(self, tokens: Ints) -> str:
         """The text of one clean canvas, up to its end."""
         ...
 
+    def nll(self, canvas: Canvas) -> Floats:
+        """Mean −log p of every token at the step that revealed it, up to the end of the text."""
+        ...
+
     def greedy(self) -> Process:
         """The same denoising without chance."""
-        ...
-
-    def movable(self, tokens: Ints) -> NDArray[np.bool_]:
-        """Positions of complete texts that may be hidden again; never what was given."""
-        ...
-
-    def places(self, tokens: Ints, spans: Spans) -> NDArray[np.bool_]:
-        """Positions of one complete text that hold some of these characters."""
-        ...
-
-    def hide(self, canvas: Canvas, hidden: NDArray[np.bool_]) -> Canvas:
-        """The canvases with these positions unknown again."""
-        ...
-
-    def resumed(self, canvas: Canvas) -> Process:
-        """The process that fills what is hidden on these canvases, at the same pace."""
         ...
 
     def with_block_lengths(self) -> Sequence[Process]:
         """The same denoising under several block lengths, equally many steps each."""
         ...
 
-    def nll(self, canvas: Canvas) -> Floats:
-        """Mean −log p of every token at the step that revealed it, up to the end of the text."""
+    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Bools]:
+        """Positions of one complete text that may be masked again, never what was given; and those
+        of them that hold some of these characters."""
         ...
 
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What the model predicts for some canvases; equal ones share a row, finished ones have none."""
-
-    value: Any  # opaque to the search; distinct rows only
-    row: Ints  # (canvases,) of the value; −1 for a finished canvas
-    nfe: int  # forward passes it took
-
-    def take(self, canvases: Ints) -> Prediction:
-        return Prediction(self.value, self.row[canvases], self.nfe)
+    def remask(self, canvas: Canvas, where: Bools) -> tuple[Process, Canvas]:
+        """The canvases with these positions unknown again, but for what was given, and the process
+        that fills them at the same pace."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """What some weightings need to know of the past; each (particles,)."""
 
-    peak: Floats  # the highest score so far
-    total: Floats  # the sum of scores
-    paid: Floats  # the log-potentials already multiplied in
+    max_score: Floats  # the highest score so far
+    sum_score: Floats
+    applied: Floats  # the log-potentials already multiplied in
 
     @classmethod
-    def fresh(cls, score: Floats) -> Lineage:
+    def begin(cls, score: Floats) -> Lineage:
         return cls(score, score, np.zeros_like(score))
 
     def take(self, rows: Ints) -> Lineage:
-        return Lineage(self.peak[rows], self.total[rows], self.paid[rows])
+        return Lineage(self.max_score[rows], self.sum_score[rows], self.applied[rows])
 
     def after(self, score: Floats) -> Lineage:
-        return Lineage(np.fmax(self.peak, score), self.total + score, self.paid)
+        return Lineage(np.fmax(self.max_score, score), self.sum_score + score, self.applied)
 
-    def pay(self, log_potential: Floats) -> Lineage:
-        return Lineage(self.peak, self.total, self.paid + log_potential)
+    def apply(self, log_potential: Floats) -> Lineage:
+        return Lineage(self.max_score, self.sum_score, self.applied + log_potential)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +177,7 @@ class Particles:
     """The population after a step."""
 
     canvas: Canvas
-    prediction: Prediction
+    prediction: CanvasPredictions
     score: Floats  # (particles,) the last known; NaN while nothing was scored
     log_weight: Floats  # (particles,) what resampling has not yet paid out
     lineage: Lineage
@@ -205,7 +195,7 @@ class Children:
     parent_score: Floats
     log_weight: Floats  # inherited
     lineage: Lineage  # inherited
-    gained: Floats  # (children,) log-probability of what this step revealed
+    step_logp: Floats  # (children,) log-probability of what this step revealed
 
     def __len__(self) -> int:
         return len(self.canvas.tokens)

@@ -19,7 +19,7 @@ import numpy as np
 from s3dlm.search.ensemble import ENSEMBLES, merge_outcomes
 from s3dlm.search.loop import Search, relay, search
 from s3dlm.search.methods import Method
-from s3dlm.search.moves import BY_DOUBT, KEEP_RULES, SCORED_KEEPS, Moved, hide
+from s3dlm.search.moves import BY_DOUBT, KEEP_RULES, SCORED_KEEPS, Moved, positions
 from s3dlm.search.particles import Ints, Process
 from s3dlm.search.score import Scorer
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Step
@@ -119,16 +119,16 @@ def _round(
         canvas = population.particles.canvas.take(origin)
         spans = [population.scores.spans[one] for one in origin.tolist()]
         always = method.budget is not None  # what is left of it has to be spent on something
-        start = hide(
+        where = positions(
             process, canvas, spans, method.remask, method.remask_fraction, rng, always=always
         )
         seats_before = seat[origin]
         if method.restart_fraction:
             empty = rng.random(method.size) < method.restart_fraction
-            start.tokens[empty], start.logp[empty] = process.start().tokens, 0.0
-            seats_before[empty] = -1
+            where[empty], seats_before[empty] = True, -1
+        resumed, start = process.remask(canvas, where)
         same_size = replace(method, population="particles", particles=method.size, pruned=False)
-        running = search(process.resumed(start), scorer, same_size, rng, limit, start=start)
+        running = search(resumed, scorer, same_size, rng, limit, start=start)
         again, start_of = yield from _from_seats(running, seats_before)
         kept = origin
         if again.stopped != SATISFIED:

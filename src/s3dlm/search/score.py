@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.errors import VerifierError, shown
+from s3dlm.errors import VerifierError, short_repr
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
 from s3dlm.verifier.base import BatchVerifier, Rescoring, Score, Spans, Verifier
 
@@ -178,15 +178,15 @@ class Scorer:
 def _check(scores: object, count: int, returned: str, place: str) -> None:
     """Refuse what is not one score per text: unnoticed, it would fail later and end all searches."""
     if not isinstance(scores, Sequence):
-        raise VerifierError(f"{returned} {shown(scores)} {place}; {REMEDY}")
+        raise VerifierError(f"{returned} {short_repr(scores)} {place}; {REMEDY}")
     if len(scores) != count:
         raise VerifierError(f"{returned} {len(scores)} scores for {count} texts {place}; {REMEDY}")
     for score in scores:
         if not isinstance(score, Score):
-            raise VerifierError(f"{returned} {shown(score)} {place}; {REMEDY}")
+            raise VerifierError(f"{returned} {short_repr(score)} {place}; {REMEDY}")
         if not _is_share(score.total):
             raise VerifierError(
-                f"{returned} {shown(score.total)} {place}; a score must be a number from 0 to 1"
+                f"{returned} {short_repr(score.total)} {place}; a score must be a number from 0 to 1"
             )
 
 

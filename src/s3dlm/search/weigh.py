@@ -19,13 +19,13 @@ from s3dlm.search.particles import Children, Floats, Lineage
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class WeightInputs:
     """All that a weighting may look at; arrays are (children,)."""
 
     score: Floats  # of this step; NaN where the method never scores
     parent_score: Floats
-    lineage: Lineage  # before this step is paid, with this step's score
-    gained: Floats  # log-probability of what this step revealed
+    lineage: Lineage  # with this step's score, before this step's potential is applied
+    step_logp: Floats  # log-probability of what this step revealed
     lam: float
     last: bool  # whether this is the last step
 
@@ -34,25 +34,27 @@ class Evidence:
 class Weighting:
     """A log-potential, whether λ changes it, and when it needs scores."""
 
-    log_potential: Callable[[Evidence], Floats]
+    log_potential: Callable[[WeightInputs], Floats]
     uses_lam: bool = True
     scored: str = "at the end"
 
 
-def _settle(now: Evidence, owed: Floats) -> Floats:
-    """λ times what is owed; in the last step the final score, less all that was paid before."""
-    return now.lam * now.score - now.lineage.paid if now.last else now.lam * owed
+def _settle(given: WeightInputs, summary: Floats) -> Floats:
+    """λ times a summary of the scores; in the last step the final score, less all that was applied."""
+    if given.last:
+        return given.lam * given.score - given.lineage.applied
+    return given.lam * summary
 
 
 WEIGHTS: dict[str, Weighting] = {
-    "none": Weighting(lambda now: np.zeros_like(now.gained), uses_lam=False, scored="never"),
-    "rank": Weighting(lambda now: now.score, uses_lam=False),
-    "confidence": Weighting(lambda now: now.gained, uses_lam=False, scored="never"),
-    "path": Weighting(lambda now: now.lam * now.gained, scored="never"),
-    "tilt": Weighting(lambda now: now.lam * now.score),
-    "twist": Weighting(lambda now: now.lam * (now.score - now.parent_score), scored="every step"),
-    "fk_max": Weighting(lambda now: _settle(now, now.lineage.peak)),
-    "fk_sum": Weighting(lambda now: _settle(now, now.lineage.total)),
+    "none": Weighting(lambda x: np.zeros_like(x.step_logp), uses_lam=False, scored="never"),
+    "rank": Weighting(lambda x: x.score, uses_lam=False),
+    "confidence": Weighting(lambda x: x.step_logp, uses_lam=False, scored="never"),
+    "path": Weighting(lambda x: x.lam * x.step_logp, scored="never"),
+    "tilt": Weighting(lambda x: x.lam * x.score),
+    "twist": Weighting(lambda x: x.lam * (x.score - x.parent_score), scored="every step"),
+    "fk_max": Weighting(lambda x: _settle(x, x.lineage.max_score)),
+    "fk_sum": Weighting(lambda x: _settle(x, x.lineage.sum_score)),
 }
 
 
@@ -62,6 +64,6 @@ def weigh(
     """Each child's log-weight after this step, and its lineage."""
     lineage = children.lineage.after(score)
     potential = WEIGHTS[weight].log_potential(
-        Evidence(score, children.parent_score, lineage, children.gained, lam, last)
+        WeightInputs(score, children.parent_score, lineage, children.step_logp, lam, last)
     )
-    return children.log_weight + potential, lineage.pay(potential)
+    return children.log_weight + potential, lineage.apply(potential)

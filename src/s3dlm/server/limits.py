@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from s3dlm.diffusion.holes import Template
+from s3dlm.diffusion.infill import Template
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.server.declared import batch_size, most_nfe

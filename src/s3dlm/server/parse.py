@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from s3dlm import tasks
-from s3dlm.diffusion.holes import Template
+from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models.base import Turn
