@@ -26,7 +26,6 @@ import numpy as np
 from s3dlm.answers import grade
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
-from s3dlm.verifier.base import BatchVerifier
 from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
 
 TASKS = ("gsm8k", "math500")
@@ -58,7 +57,7 @@ def likelihoods(
     judge = for_task("general", f"likelihood:{model}") if missing else None
     for start in range(0, len(missing), 8):
         some = missing[start : start + 8]
-        assert isinstance(judge, BatchVerifier)
+        assert judge is not None
         scores = judge.score_batch(
             [row["question"] for row in some], [row["output"] for row in some], [None] * len(some)
         )

@@ -104,7 +104,7 @@ def prepare(model: Model, job: Job) -> Running:
     verifier = _verifier(job, fit)
     scorer = Scorer(verifier, job.question, process.label, trials[0])
     if settings.method.budget is not None and settings.method.stop_when == "satisfied":
-        scorer.enough = getattr(verifier, "satisfied_at", None)
+        scorer.enough = verifier.satisfied_at
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     tokens = str(process.prompt.tolist()) + (job.infill or "")
     sample_id = tokens if job.sample_id is None else job.sample_id

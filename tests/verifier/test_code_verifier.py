@@ -11,7 +11,7 @@ import pytest
 from s3dlm.sandbox import Limits, Sandbox, shared
 from s3dlm.tasks import code as task
 from s3dlm.verifier import Verifier, as_verifier, for_task
-from s3dlm.verifier.base import BatchVerifier, Rescoring, Score
+from s3dlm.verifier.base import Score
 from s3dlm.verifier.code import WEIGHTS, CodeVerifier
 from s3dlm.verifier.code_examples import MOST_INPUTS, Example, examples, inputs
 
@@ -185,8 +185,8 @@ def test_a_program_runs_once_however_it_is_wrapped(verifier: CodeVerifier) -> No
 
 
 def test_another_confidence_needs_no_second_reading(verifier: CodeVerifier) -> None:
-    assert isinstance(verifier, Rescoring)
-    assert isinstance(verifier, BatchVerifier)
+    assert verifier.rescores
+    assert verifier.batched
     for text in (RIGHT, "    return y", ""):
         known = verifier.score(HEAD, text, 0.3)
         for confidence in (0.9, None):

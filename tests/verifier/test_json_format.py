@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from s3dlm.errors import SettingsError
-from s3dlm.verifier.base import FunctionVerifier
+from s3dlm.verifier.base import adapt
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 PERSON = {
@@ -73,7 +73,7 @@ def test_a_schema_without_end_is_refused() -> None:
 
 
 def test_more_of_the_form_is_a_higher_score() -> None:
-    verifier = JsonVerifier(JsonFormat(PERSON), FunctionVerifier(lambda *_: 0.5))
+    verifier = JsonVerifier(JsonFormat(PERSON), adapt(lambda *_: 0.5))
     texts = ["no", '{"name" "Ann"}', '{"age": 1}', '{"name": "Ann"}']
     scores = [verifier.score("q", text, None) for text in texts]
     totals = [one.total for one in scores]

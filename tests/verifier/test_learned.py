@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import s3dlm.verifier.judge as judging
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.evaluation.scoring import score_file
-from s3dlm.verifier import BatchVerifier, as_verifier
+from s3dlm.verifier import as_verifier
 from s3dlm.verifier.calibration import Logistic
 from s3dlm.verifier.judge import EndpointJudge
 from s3dlm.verifier.likelihood import Likelihood
@@ -64,7 +64,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_is_chosen_by_name_and_a_batch_equals_one_by_one(tmp_path, kind):
     verifier = as_verifier(f"{kind}:{saved(tmp_path, *KINDS[kind])}")
-    assert isinstance(verifier, BatchVerifier)
+    assert verifier.batched
     batch = verifier.score_batch(PROMPTS, TEXTS, NONE)
     assert all(0.0 <= score.total <= 1.0 for score in batch)
     assert len({round(score.total, 6) for score in batch}) == 3
@@ -170,7 +170,7 @@ def endpoint():
 def test_a_judge_is_asked_once_per_text_and_its_cost_is_counted(endpoint, monkeypatch):
     monkeypatch.setenv(judging.KEY_VARIABLE, "secret")
     judge = as_verifier(f"judge:{endpoint.url}#small")
-    assert isinstance(judge, BatchVerifier)
+    assert judge.batched
     assert judge.score("q", "text").total == 0.7
     scores = judge.score_batch(["q", "q", "q"], ["text", "other", "other"], NONE)
     assert [score.total for score in scores] == [0.7] * 3

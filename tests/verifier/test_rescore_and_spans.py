@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from s3dlm.verifier import VERIFIERS, Rescoring, Score, compose, for_task, wrong_equalities
+from s3dlm.verifier import VERIFIERS, Score, compose, for_task, wrong_equalities
 
 TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19}."
 
@@ -18,7 +18,7 @@ TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19
 @pytest.mark.parametrize("confidence", [None, 0.0, 0.37, 1.0, 2.0])
 def test_rescoring_equals_scoring(name: str, task: str, confidence: float | None) -> None:
     verifier = for_task(task, name)
-    assert isinstance(verifier, Rescoring)
+    assert verifier.rescores
     again = verifier.rescore(verifier.score("q", TEXT, 0.9), confidence)
     whole = verifier.score("q", TEXT, confidence)
     assert again.total == pytest.approx(whole.total, abs=1e-12)
@@ -30,7 +30,7 @@ def test_a_judge_of_ones_own_may_read_the_confidence_so_it_is_asked_again() -> N
     own = compose(
         {"mine": 1.0}, judges={"mine": lambda prompt, text, confidence: confidence or 0.0}
     )
-    assert not isinstance(own, Rescoring)
+    assert not own.rescores
     assert own.score("q", TEXT, 0.25).total == 0.25
 
 

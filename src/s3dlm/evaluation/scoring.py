@@ -27,7 +27,7 @@ from s3dlm.errors import RecordError, SettingsError, unknown_name
 from s3dlm.evaluation.scoring_report import Change, ComponentReport, Report, Section
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import Score, Verifier, as_verifier
-from s3dlm.verifier.base import Judge, score_all
+from s3dlm.verifier.base import ScoreFunction
 from s3dlm.verifier.calibration import Answer, Certainty, ReliabilityBin, certainty, reliability
 from s3dlm.verifier.ranking import Estimate, Resamples, auc, pair_accuracy
 
@@ -66,7 +66,7 @@ def score_file(
     path: str | Path,
     task: str,
     *,
-    verifier: str | Verifier | Judge = "paper",
+    verifier: str | Verifier | ScoreFunction = "paper",
     grading: str = "fixed",
     by: str = "gen_length",
     draws: int = 1000,
@@ -142,8 +142,7 @@ def _judge(rows: Sequence[Row], task: str, verifier: Verifier) -> list[_Judged]:
     """Score and grade each row. A missing gold answer in a file that has others counts as wrong."""
     numbers: dict[str, int] = {}
     with_gold = any(row.gold is not None for row in rows)
-    scores = score_all(
-        verifier,
+    scores = verifier.score_batch(
         [row.question for row in rows],
         [row.output for row in rows],
         [row.confidence for row in rows],

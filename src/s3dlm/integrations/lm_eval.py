@@ -19,8 +19,7 @@ from s3dlm.integrations import likelihood
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.settings import Settings, declarations, only_used
-from s3dlm.verifier import Verifier, as_verifier, for_task
-from s3dlm.verifier.base import Score
+from s3dlm.verifier import Score, Verifier, WrappedVerifier, as_verifier, for_task
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -59,20 +58,17 @@ class RenderedTokenizer:
         return self.encode(user + prefill)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AskedVerifier:
+class AskedVerifier(WrappedVerifier):
     """Gives a verifier the question alone instead of the rendered prompt with its examples."""
 
-    inner: Verifier
-    question: str
+    def __init__(self, inner: Verifier, question: str) -> None:
+        super().__init__(inner)
+        self.question = question
 
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return self.inner.score(self.question, text, confidence)
-
-    @property
-    def satisfied_at(self) -> float | None:
-        """The inner verifier's; without it a search with a budget would never stop early."""
-        return getattr(self.inner, "satisfied_at", None)
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        return self.inner.score_batch([self.question] * len(prompts), texts, confidences)
 
 
 @register_model("s3dlm")

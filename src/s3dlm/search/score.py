@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from s3dlm.errors import VerifierError, short_repr
 from s3dlm.search.particles import CleanText, Floats, Ints, Process
-from s3dlm.verifier.base import BatchVerifier, Rescoring, Score, Spans, Verifier
+from s3dlm.verifier.base import Score, Spans, Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,7 @@ class Scorer:
     scores: dict[Key, Score] = field(default_factory=dict)
     looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
-    rescoring: Rescoring | None = None  # the verifier, if it can be asked again cheaply
-    batched: BatchVerifier | None = None  # the verifier, if it takes many texts at once
     enough: float | None = None  # the score that ends the search; None: it never ends early
-
-    def __post_init__(self) -> None:
-        if isinstance(self.verifier, Rescoring):
-            self.rescoring = self.verifier
-        if isinstance(self.verifier, BatchVerifier):
-            self.batched = self.verifier
 
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
@@ -100,7 +92,7 @@ class Scorer:
     def ask(self, clean: CleanText, where: str) -> Generator[Unscored, None, Scores]:
         """As calling it, but a verifier that takes many texts at once is left to whoever drives the
         search, who may add the texts of others."""
-        if self.batched is not None:
+        if self.verifier.batched:
             fresh = self._fresh([*dict.fromkeys(self._keys(clean))])
             if fresh:
                 yield Unscored(self, fresh, where)
@@ -123,13 +115,13 @@ class Scorer:
         fresh = self._fresh(new)
         self.learn(dict(zip(fresh, self._verify_all(fresh, where), strict=True)))
         for key in new:
-            if key not in self.scores and self.rescoring is not None:
-                self.scores[key] = self.rescoring.rescore(self.read[key[0]], key[1])
+            if key not in self.scores:
+                self.scores[key] = self.verifier.rescore(self.read[key[0]], key[1])
 
     def _fresh(self, keys: Sequence[Key]) -> list[Key]:
         """Those that the verifier must see: of a text at several confidences one, if that is enough."""
         new = [key for key in keys if key not in self.scores]
-        if self.rescoring is None:
+        if not self.verifier.rescores:
             return new
         unread = {key[0]: key for key in reversed(new) if key[0] not in self.read}
         return list(unread.values())[::-1]
@@ -150,13 +142,13 @@ class Scorer:
     def _verify_all(self, keys: Sequence[Key], where: str) -> list[Score]:
         """One call for all texts where the verifier offers that, else one for each."""
         rows = [(self.question, *key) for key in keys]
-        if self.batched is not None and len(keys) > 1:
+        if self.verifier.batched and len(keys) > 1:
             return self.verified(rows, where)
         return [self.verified([row], where)[0] for row in rows]
 
     def verified(self, rows: Sequence[tuple[str, str, float]], where: str) -> list[Score]:
         """The verifier's scores of rows (question, text, confidence), checked."""
-        culprit = getattr(self.verifier, "name", type(self.verifier).__name__)
+        culprit = self.verifier.name or type(self.verifier).__name__
         place = f"{where}, prompt {self.label}; the text was {rows[0][1][:80]!r}"
         try:
             scores = self._call(rows)
@@ -170,9 +162,9 @@ class Scorer:
         return scores
 
     def _call(self, rows: Sequence[tuple[str, str, float]]) -> list[Score]:
-        if self.batched is None or len(rows) == 1:
-            return [self.verifier.score(*row) for row in rows]
-        return self.batched.score_batch(*zip(*rows, strict=True))
+        if len(rows) == 1:
+            return [self.verifier.score(*rows[0])]
+        return self.verifier.score_batch(*zip(*rows, strict=True))
 
 
 def _check(scores: object, count: int, returned: str, place: str) -> None:

@@ -35,8 +35,8 @@ def _groups(requests: Sequence[Unscored]) -> Iterable[list[int]]:
     found: dict[object, list[int]] = {}
     for at, one in enumerate(requests):
         verifier = one.scorer.verifier
-        alone = getattr(verifier, "compares_texts", False)
-        found.setdefault(("alone", at) if alone else id(verifier), []).append(at)
+        group = ("alone", at) if verifier.compares_texts else id(verifier)
+        found.setdefault(group, []).append(at)
     return found.values()
 
 

@@ -139,8 +139,8 @@ class ServerBatcher(Batcher):
             if key in self.calls or not one.unscored:
                 continue
             verifier = one.scorer.verifier
-            alone = getattr(verifier, "compares_texts", False)
-            found.setdefault(("alone", key) if alone else id(verifier), []).append(key)
+            group = ("alone", key) if verifier.compares_texts else id(verifier)
+            found.setdefault(group, []).append(key)
         return {group: keys for group, keys in found.items() if group not in busy}
 
     def sizes(self) -> dict[int, int]:
@@ -155,7 +155,7 @@ class ServerBatcher(Batcher):
     def _advance(
         self, key: int, one: Running, predictions: list[Prediction]
     ) -> Iterator[Step | Result | S3dlmError]:
-        if one.job.verifier is not None and one.scorer.batched is None:
+        if one.job.verifier is not None and not one.scorer.verifier.batched:
             one.asked = None
             self._ready.append((key, one, predictions))
             return

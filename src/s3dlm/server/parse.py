@@ -31,7 +31,7 @@ from s3dlm.server.schemas import (
 )
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings, only_used
-from s3dlm.verifier import for_task
+from s3dlm.verifier import as_verifier, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 ROLES = {"developer": "system"}  # OpenAI's newer name
@@ -157,7 +157,8 @@ def _form(wanted: ResponseFormat | None, settings: Settings) -> JsonFormat | Non
 
 def _formed(job: Job, form: JsonFormat) -> Job:
     weights = tasks.get(job.task).verifier if job.task is not None else "general"
-    content = job.verifier or for_task(weights, job.settings.method.verifier)
+    named = job.settings.method.verifier
+    content = as_verifier(job.verifier) if job.verifier else for_task(weights, named)
     return dataclasses.replace(job, verifier=JsonVerifier(form, content))
 
 

@@ -1,4 +1,4 @@
-"""What a verifier is: one method that says how good a text looks, without knowing the answer.
+"""What a verifier is: a class whose `score` says how good a text looks, without knowing the answer.
 
 Nothing here has a field for a gold answer, so ground truth cannot reach the search. `search/` imports
 this file alone: everything else in the folder is one possible verifier.
@@ -7,16 +7,18 @@ this file alone: everything else in the folder is one possible verifier.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any
+from weakref import WeakValueDictionary
 
-from s3dlm.errors import VerifierError
+from s3dlm.errors import SettingsError, VerifierError
 
 PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degeneracy", "constraint")
 
-Judge = Callable[[str, str, float | None], float]
-"""A user's own verifier: (prompt, text, confidence) -> score."""
+ScoreFunction = Callable[[str, str, float | None], float]
+"""A plain function as a verifier: (prompt, text, confidence) -> score."""
 
 Spans = Sequence[tuple[int, int]]
 """Character ranges of a text, in order."""
@@ -24,61 +26,140 @@ Spans = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A verifier's judgement: the total that guides the search, its parts, and what is in doubt."""
+    """A verifier's judgement: the total that guides the search, its parts, and what is suspicious."""
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
     spans: Spans = ()  # where the text looks wrong; repairs start at the first
 
 
-@runtime_checkable
-class Verifier(Protocol):
-    """Judges a text written for a prompt; `confidence` is the model's own, where it has one.
+class Verifier(ABC):
+    """Judges texts written for a prompt. Only `score` must be written; the rest has defaults."""
 
-    A verifier that has a number `satisfied_at` ends a search with a budget at the first text whose
-    total reaches it and in which it doubts nothing.
-    """
+    __slots__ = ()
 
+    name: str = ""
+    """Names the verifier in errors; the name of the class by default."""
+
+    satisfied_at: float | None = None
+    """A search with a budget ends at the first text whose total reaches this and that has no spans."""
+
+    batched: bool = False
+    """Whether `score_batch` is faster than `score`: it is then called once per step with the texts of
+    all running searches, beside the forward passes of others."""
+
+    compares_texts: bool = False
+    """Whether a score depends on the other texts of a call: each search then has calls of its own."""
+
+    rescores: bool = False
+    """Whether `rescore` is written: a text is then read once, whatever its confidence."""
+
+    @abstractmethod
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """How good the text looks; higher is better."""
-        ...
-
-
-@runtime_checkable
-class Rescoring(Verifier, Protocol):
-    """A verifier for which another confidence changes the score by a known formula."""
-
-    def rescore(self, known: Score, confidence: float | None) -> Score:
-        """The score of the same text at another confidence, without reading it again."""
-        ...
-
-
-@runtime_checkable
-class BatchVerifier(Verifier, Protocol):
-    """A verifier that judges many texts at once faster than one by one.
-
-    It is called once per step with the texts of all running searches. One whose scores depend on the
-    other texts of a call says so by `compares_texts = True`, and is called for each search by itself.
-    """
+        """How good the text looks, from 0 to 1; `confidence` is the model's own, where it has one."""
 
     def score_batch(
         self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
     ) -> list[Score]:
         """One score per text, in order."""
-        ...
+        rows = zip(prompts, texts, confidences, strict=True)
+        return [self.score(prompt, text, confidence) for prompt, text, confidence in rows]
+
+    def rescore(self, score: Score, confidence: float | None) -> Score:
+        """The score of the same text at another confidence, without reading the text again."""
+        raise NotImplementedError(f"{type(self).__name__} says `rescores` but has no `rescore`")
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionVerifier:
-    """A plain function as a verifier; an error about its value names the function."""
+class WrappedVerifier(Verifier):
+    """Passes everything on to another verifier: the base of those that change one thing about it."""
 
-    judge: Judge
-    name: str = "custom"
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Verifier) -> None:
+        self.inner = inner
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.inner.name or type(self.inner).__name__
+
+    @property
+    def satisfied_at(self) -> float | None:  # type: ignore[override]
+        return self.inner.satisfied_at
+
+    @property
+    def batched(self) -> bool:  # type: ignore[override]
+        return self.inner.batched
+
+    @property
+    def compares_texts(self) -> bool:  # type: ignore[override]
+        return self.inner.compares_texts
+
+    @property
+    def rescores(self) -> bool:  # type: ignore[override]
+        return self.inner.rescores
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The function's own value, as the total and as the only part."""
+        """As `score_batch`, so that a subclass changes only that."""
+        return self.score_batch([prompt], [text], [confidence])[0]
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        return self.inner.score_batch(prompts, texts, confidences)
+
+    def rescore(self, score: Score, confidence: float | None) -> Score:
+        return self.inner.rescore(score, confidence)
+
+
+class AdaptedVerifier(Verifier):
+    """A function, or an object of a foreign class that has `score` and perhaps more, as a verifier."""
+
+    def __init__(self, judge: Any) -> None:
+        self.judge = judge
+        self.name = getattr(judge, "name", "") or getattr(judge, "__name__", type(judge).__name__)
+        self.satisfied_at = getattr(judge, "satisfied_at", None)
+        self.compares_texts = getattr(judge, "compares_texts", False)
+        self.batched = callable(getattr(judge, "score_batch", None))
+        self.rescores = callable(getattr(judge, "rescore", None))
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        """The object's own score; a function's value is the total and the only part."""
+        if callable(getattr(self.judge, "score", None)):
+            score: Score = self.judge.score(prompt, text, confidence)
+            return score
         value = checked(self.judge(prompt, text, confidence), self.name)
         return Score(value, {"custom": value})
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        if not self.batched:
+            return super().score_batch(prompts, texts, confidences)
+        scores: list[Score] = self.judge.score_batch(prompts, texts, confidences)
+        return scores
+
+    def rescore(self, score: Score, confidence: float | None) -> Score:
+        rescored: Score = self.judge.rescore(score, confidence)
+        return rescored
+
+
+# The same object is adapted once as long as somebody uses it: searches that share it share its calls.
+_ADAPTED: WeakValueDictionary[int, AdaptedVerifier] = WeakValueDictionary()
+
+
+def adapt(judge: object) -> Verifier:
+    """A verifier as it is; a function or an object with `score` as a verifier."""
+    if isinstance(judge, Verifier):
+        return judge
+    if isinstance(judge, type) or not (callable(judge) or callable(getattr(judge, "score", None))):
+        raise SettingsError(
+            f"verifier={judge!r} is not a verifier; give a function (prompt, text, confidence) -> "
+            "float, an object whose method `score` returns a Score, a name, or a TOML file"
+        )
+    adapted = _ADAPTED.get(id(judge))
+    if adapted is None:
+        adapted = _ADAPTED[id(judge)] = AdaptedVerifier(judge)
+    return adapted
 
 
 def checked(value: object, name: str) -> float:
@@ -92,15 +173,3 @@ def checked(value: object, name: str) -> float:
             f"verifier {name!r} returned {value!r}; it must return one finite number"
         )
     return number
-
-
-def score_all(
-    verifier: Verifier,
-    prompts: Sequence[str],
-    texts: Sequence[str],
-    confidences: Sequence[float | None],
-) -> list[Score]:
-    """One score per text: in one batch where the verifier offers it, else one by one."""
-    if isinstance(verifier, BatchVerifier):
-        return verifier.score_batch(prompts, texts, confidences)
-    return [verifier.score(*row) for row in zip(prompts, texts, confidences, strict=True)]

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar
 
 from s3dlm.answers.code import Program, parse, program
 from s3dlm.sandbox import Outcome, Sandbox, shared
 from s3dlm.sandbox.values import same
-from s3dlm.verifier.base import Score
+from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.code_checks import Finding, names, parses, signature, written
 from s3dlm.verifier.code_examples import examples, inputs
 
@@ -39,25 +38,27 @@ class _Read:
 
 
 @dataclass(slots=True)
-class CodeVerifier:
+class CodeVerifier(Verifier):
     """Scores programs by their form, the prompt's examples, and agreement with other candidates."""
 
     sandbox: Sandbox | None = None  # None: the one this process shares
     seconds: float = SECONDS
     name: str = "code"
+    batched: bool = True
+    compares_texts: bool = True  # a score depends on the others of its batch
+    rescores: bool = True
     executed: int = 0  # programs run so far
     _known: dict[tuple[str, str, int], list[Outcome]] = field(default_factory=dict)
-    compares_texts: ClassVar[bool] = True  # a score depends on the others of its batch
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
         return self._score(prompt, text, confidence, None)
 
-    def rescore(self, known: Score, confidence: float | None) -> Score:
+    def rescore(self, score: Score, confidence: float | None) -> Score:
         """The score of the same text at another confidence."""
-        kept = {name: value for name, value in known.parts.items() if name != "confidence"}
+        kept = {name: value for name, value in score.parts.items() if name != "confidence"}
         parts = kept | _confidence(confidence)
-        return Score(_total(parts), parts, known.spans)
+        return Score(_total(parts), parts, score.spans)
 
     def score_batch(
         self,

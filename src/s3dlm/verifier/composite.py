@@ -14,7 +14,7 @@ from pathlib import Path
 
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.verifier import components
-from s3dlm.verifier.base import PARTS, Judge, Score, Verifier, checked
+from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Verifier, adapt, checked
 from s3dlm.verifier.constraints import CONSTRAINTS
 from s3dlm.verifier.doubts import Doubts, Finder, equalities
 from s3dlm.verifier.reading import Reading
@@ -29,12 +29,13 @@ FORMS: dict[str, Part] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Composite:
+class Composite(Verifier):
     """Parts and their weights; every part is reported, also those of weight 0."""
 
     parts: tuple[tuple[str, Part, float], ...]
     satisfied_at: float | None = None  # the total with which a search may stop
     doubts: Finder = equalities  # says where a text looks wrong
+    rescores: bool = True  # of bundled parts only that of confidence looks at the confidence
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The weighted sum of the parts, in [0, 1], and what is in doubt."""
@@ -45,21 +46,16 @@ class Composite:
             total += weight * value
         return Score(min(max(total, 0.0), 1.0), values, Doubts(self.doubts, prompt, text))
 
+    def rescore(self, score: Score, confidence: float | None) -> Score:
+        """The score of the same text at another confidence, without reading it again."""
+        values = {**score.parts, "confidence": components.confidence(Reading("", "", confidence))}
+        total = sum(weight * values[name] for name, _, weight in self.parts)
+        return Score(min(max(total, 0.0), 1.0), values, score.spans)
+
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each part."""
         return {name: weight for name, _, weight in self.parts}
-
-
-@dataclass(frozen=True, slots=True)
-class RescoringComposite(Composite):
-    """A composite of bundled parts: only the confidence part looks at the confidence."""
-
-    def rescore(self, known: Score, confidence: float | None) -> Score:
-        """The score of the same text at another confidence, without reading it again."""
-        values = {**known.parts, "confidence": components.confidence(Reading("", "", confidence))}
-        total = sum(weight * values[name] for name, _, weight in self.parts)
-        return Score(min(max(total, 0.0), 1.0), values, known.spans)
 
 
 def compose(
@@ -67,7 +63,7 @@ def compose(
     *,
     form: str = "math",
     constraint: str = "none",
-    judges: Mapping[str, Judge | Verifier] | None = None,
+    judges: Mapping[str, ScoreFunction | Verifier] | None = None,
 ) -> Composite:
     """A verifier from named parts and weights that add up to 1.
 
@@ -85,8 +81,8 @@ def compose(
         if name not in table:
             raise SettingsError(unknown_name("part", name, table))
     _check(weights)
-    made = Composite if judges else RescoringComposite  # a judge may read the confidence itself
-    return made(tuple((name, part, weights.get(name, 0.0)) for name, part in table.items()))
+    parts = tuple((name, part, weights.get(name, 0.0)) for name, part in table.items())
+    return Composite(parts, rescores=not judges)  # a judge may read the confidence itself
 
 
 def _built_in(form: Part, constraint: Part) -> dict[str, Part]:
@@ -101,14 +97,12 @@ def _built_in(form: Part, constraint: Part) -> dict[str, Part]:
     return dict(zip(PARTS, parts, strict=True))
 
 
-def _own(name: str, judge: Judge | Verifier) -> Part:
+def _own(name: str, judge: ScoreFunction | Verifier) -> Part:
     """A user's judge as a part; its value is clipped, since a sum of parts must stay in [0, 1]."""
+    verifier = adapt(judge)
 
     def part(reading: Reading) -> float:
-        if isinstance(judge, Verifier):
-            value = judge.score(reading.prompt, reading.text, reading.confidence).total
-        else:
-            value = judge(reading.prompt, reading.text, reading.confidence)
+        value = verifier.score(reading.prompt, reading.text, reading.confidence).total
         return min(max(checked(value, name), 0.0), 1.0)
 
     return part
@@ -125,13 +119,11 @@ def _check(weights: Mapping[str, float]) -> None:
         )
 
 
-def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> RescoringComposite:
+def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
     """The composite of one row of a table of weights."""
     _check(row.by_part)
     table = _built_in(FORMS[row.form], constraints[row.constraint])
-    return RescoringComposite(
-        tuple((name, part, row.by_part[name]) for name, part in table.items())
-    )
+    return Composite(tuple((name, part, row.by_part[name]) for name, part in table.items()))
 
 
 def from_toml(path: str | Path, task: str | None = None) -> Composite:

@@ -8,12 +8,12 @@ be read, so that a search has something to climb.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from s3dlm.errors import SettingsError, shown
-from s3dlm.verifier.base import Score, Verifier
+from s3dlm.verifier.base import Score, Verifier, WrappedVerifier
 
 FORM = 0.7  # the weight of the form; the rest is the other verifier's
 UNFINISHED = 0.5  # the most that a text can earn for its form without having it
@@ -56,19 +56,38 @@ class JsonFormat:
         return 1.0 if conforms(value, self.schema) else UNFINISHED
 
 
-@dataclass(frozen=True, slots=True)
-class JsonVerifier:
+class JsonVerifier(WrappedVerifier):
     """Scores the form first, then what the other verifier says."""
 
-    form: JsonFormat
-    content: Verifier
-    name: str = "json"
+    __slots__ = ("form",)
 
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        content = self.content.score(prompt, text, confidence)
-        form = self.form.progress(text)
-        total = FORM * form + (1 - FORM) * content.total
-        return Score(total, {**content.parts, "json_form": form}, content.spans)
+    def __init__(self, form: JsonFormat, content: Verifier) -> None:
+        super().__init__(content)
+        self.form = form
+
+    @property
+    def satisfied_at(self) -> float | None:  # type: ignore[override]
+        """The total of a text that has the form and satisfies the other verifier."""
+        content = self.inner.satisfied_at
+        return None if content is None else FORM + (1 - FORM) * content
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        contents = self.inner.score_batch(prompts, texts, confidences)
+        forms = map(self.form.progress, texts)
+        return [_joined(content, form) for content, form in zip(contents, forms, strict=True)]
+
+    def rescore(self, score: Score, confidence: float | None) -> Score:
+        parts = dict(score.parts)
+        form = parts.pop("json_form")
+        content = Score((score.total - FORM * form) / (1 - FORM), parts, score.spans)
+        return _joined(self.inner.rescore(content, confidence), form)
+
+
+def _joined(content: Score, form: float) -> Score:
+    total = FORM * form + (1 - FORM) * content.total
+    return Score(total, {**content.parts, "json_form": form}, content.spans)
 
 
 def conforms(value: Any, schema: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from s3dlm.errors import SettingsError, VerifierError
-from s3dlm.verifier.base import Score
+from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.calibration import Calibration
 
 KEY_VARIABLE = "S3DLM_JUDGE_API_KEY"  # an environment variable of its own: no other key is sent
@@ -47,8 +47,10 @@ class Usage:
     completion_tokens: int = 0
 
 
-class EndpointJudge:
+class EndpointJudge(Verifier):
     """Scores by the number from 0 to 100 that the judge replies; stated calibration: a hundredth."""
+
+    batched = True
 
     def __init__(
         self,

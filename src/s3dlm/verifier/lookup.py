@@ -11,7 +11,7 @@ from typing import Any
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
-from s3dlm.verifier.base import FunctionVerifier, Judge, Verifier
+from s3dlm.verifier.base import ScoreFunction, Verifier, adapt
 from s3dlm.verifier.code import CodeVerifier
 from s3dlm.verifier.composite import Composite, from_row, from_toml
 from s3dlm.verifier.learned import SPELLINGS, is_learned, learned
@@ -56,7 +56,7 @@ def _built(task: str, verifier: str) -> Verifier:
     return replace(built, satisfied_at=SATISFIED_AT.get((verifier, task)))
 
 
-def as_verifier(verifier: Verifier | Judge | str, task: str | None = None) -> Verifier:
+def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = None) -> Verifier:
     """Whatever a user may hand over as a verifier: an object, a function, a name or a TOML file.
 
     The name of a task stands for that task's verifier of the paper.
@@ -64,14 +64,7 @@ def as_verifier(verifier: Verifier | Judge | str, task: str | None = None) -> Ve
     if isinstance(verifier, str):
         named = verifier in (*PAPER, CODE) and verifier not in VERIFIERS
         return for_task(verifier) if named else for_task(task or GENERAL, verifier)
-    if isinstance(verifier, Verifier) and not isinstance(verifier, type):
-        return verifier
-    if callable(verifier):
-        return FunctionVerifier(verifier, getattr(verifier, "__name__", "custom"))
-    raise SettingsError(
-        f"verifier={verifier!r} is not a verifier; give a function (prompt, text, confidence) -> "
-        "float, an object whose method `score` returns a Score, a name, or a TOML file"
-    )
+    return adapt(verifier)
 
 
 def _by_name(name: str, task: str) -> Verifier:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS
-from s3dlm.verifier.composite import Part, RescoringComposite, from_row
+from s3dlm.verifier.composite import Composite, Part, from_row
 from s3dlm.verifier.constraints import PLUS_CONSTRAINTS
 from s3dlm.verifier.doubts import PLUS_DOUBTS, reasoning
 from s3dlm.verifier.reading import Reading, same
@@ -158,7 +158,7 @@ class Mean:
         return sum(weight * feature(reading) for feature, weight in self.features)
 
 
-def plus_math(fitted: Mapping[str, float]) -> RescoringComposite:
+def plus_math(fitted: Mapping[str, float]) -> Composite:
     """The composite of fitted feature weights, scaled to what the fixed shares leave."""
     scale = (1 - CONFIDENCE - NOT_DEGENERATE) / sum(fitted.values())
     groups: dict[str, list[tuple[Part, float]]] = {part: [] for part in PARTS}
@@ -166,7 +166,7 @@ def plus_math(fitted: Mapping[str, float]) -> RescoringComposite:
     groups["non_degeneracy"].append((components.non_degeneracy, NOT_DEGENERATE))
     for part, features in FEATURES.items():
         groups[part] += [(f, fitted[f.__name__] * scale) for f in features if f.__name__ in fitted]
-    return RescoringComposite(tuple(_part(name, group) for name, group in groups.items()))
+    return Composite(tuple(_part(name, group) for name, group in groups.items()))
 
 
 def _part(name: str, group: list[tuple[Part, float]]) -> tuple[str, Part, float]:
@@ -174,7 +174,7 @@ def _part(name: str, group: list[tuple[Part, float]]) -> tuple[str, Part, float]
     return name, Mean(tuple((feature, share / weight) for feature, share in group)), weight
 
 
-def plus(task: str) -> RescoringComposite:
+def plus(task: str) -> Composite:
     """The `plus` verifier of a task: fitted for maths, sharper rules for the others."""
     made = plus_math(PLUS[task]) if task in PLUS else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
     return replace(made, doubts=PLUS_DOUBTS.get(task, reasoning))

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import VerifierError
-from s3dlm.verifier.base import Score
+from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.calibration import Calibration
 
 BATCH = 8
 MAX_TOKENS = 4096
 
 
-class Pretrained:
+class Pretrained(Verifier):
     """A verifier around a transformers model; texts of similar length share a batch."""
 
     auto_class = ""  # of transformers, for `load`
+    batched = True
 
     def __init__(
         self,
