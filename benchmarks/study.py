@@ -61,9 +61,7 @@ def started(
     with processes.runner(model, options.workers) as runner:
 
         def run(plans: Sequence[tuple[Plan, Path]]) -> None:
-            counts = {task: len(loaded.samples) for task, loaded in problems.items()}
-            conditions = [condition for plan, _ in plans for condition in plan.conditions]
-            with Bars(conditions, counts, seeds) as observer:
+            with Bars(*(plan for plan, _ in plans)) as observer:
                 for plan, folder in plans:
                     evaluate(runner, plan, folder, observer=observer)
 

@@ -52,6 +52,11 @@ class MissingExtraError(S3dlmError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 's3dlm[{extra}]'")
+        self.package, self.extra = package, extra
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        """Errors of a worker process arrive as they were raised."""
+        return type(self), (self.package, self.extra)
 
 
 def short_repr(value: object) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from s3dlm import tasks
+from s3dlm.errors import ModelError
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
@@ -23,6 +24,7 @@ from s3dlm.models.defaults import Defaults
 from s3dlm.settings import Settings
 from tests.fakes import fake_model
 
+ROOT = Path(__file__).parents[2]
 FAKE = Defaults(
     "tiny",
     ("countdown",),
@@ -54,6 +56,20 @@ def write_task(folder: Path, problems: int = 12) -> str:
 def small_model() -> Model:
     torch.set_num_threads(1)  # rows this small only wait for each other's threads
     return dataclasses.replace(fake_model(TEXTS, push=8.0), defaults=FAKE)
+
+
+def refused() -> Model:
+    """Models that a worker cannot load."""
+    raise ModelError("there is no such model; this is a test")
+
+
+def defective() -> Model:
+    raise ZeroDivisionError
+
+
+def deadly() -> Model:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return small_model()
 
 
 def small_plan(

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from s3dlm.evaluation import environment, progress
-from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation import local, manifest, progress
+from s3dlm.evaluation.plan import Condition, Plan
 from s3dlm.evaluation.progress import Bars
 from s3dlm.models.base import Model
+from s3dlm.tasks import Loaded, Sample
 from tests.evaluation.small_run import BASE
 from tests.evaluation.test_records import record
 from tests.fakes import ByteTokenizer, fake_model
@@ -44,26 +45,23 @@ def test_the_batch_grows_until_throughput_does_not(monkeypatch: pytest.MonkeyPat
         tried.append(rows)
         return 0.01 * max(1.0, rows / 32)
 
-    monkeypatch.setattr(environment, "_time_forward", seconds)
-    assert environment.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == 32
+    monkeypatch.setattr(local, "_time_forward", seconds)
+    assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == 32
     assert tried == [8, 16, 32, 64]
 
 
 def test_the_batch_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "GAIN", 0.0)  # whatever the clock says, more rows would pay
-    assert environment.best_batch_size(_model(Machine(20)), [5, 6], 8) == 16
-    assert (
-        environment.best_batch_size(_model(Machine(10_000)), [5, 6], 8)
-        == environment.BATCH_SIZES[-1]
-    )
+    monkeypatch.setattr(local, "GAIN", 0.0)  # whatever the clock says, more rows would pay
+    assert local.best_batch_size(_model(Machine(20)), [5, 6], 8) == 16
+    assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == local.BATCH_SIZES[-1]
 
 
 def test_without_its_file_the_models_tokenizer_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    found = environment.token_counter(ByteTokenizer())
-    assert (found.name, found.count("four")) == ("the model's tokenizer", 4)
+    name, count = manifest.token_counter(ByteTokenizer())
+    assert (name, count("four")) == ("the model's tokenizer", 4)
 
 
 def test_the_fingerprint_knows_the_weights() -> None:
@@ -72,11 +70,11 @@ def test_the_fingerprint_knows_the_weights() -> None:
 
     one = Network(3, 2)
     model = dataclasses.replace(fake_model(), denoiser=one)  # type: ignore[arg-type]
-    before = environment.fingerprint(model)
-    assert before == environment.fingerprint(model)
+    before = manifest.fingerprint(model)
+    assert before == manifest.fingerprint(model)
     with torch.no_grad():
         one.weight[1, 2] += 1
-    assert environment.fingerprint(model) != before
+    assert manifest.fingerprint(model) != before
 
 
 def test_progress_without_a_terminal_is_one_line_per_condition(
@@ -84,7 +82,8 @@ def test_progress_without_a_terminal_is_one_line_per_condition(
 ) -> None:
     monkeypatch.setattr(progress, "LINE_EVERY", math.inf)  # however slow this machine is
     condition = Condition("countdown", "s3", BASE)
-    with Bars([condition], {"countdown": 3}, 1) as bars:
+    problems = {"countdown": Loaded((Sample("a", "?", 1),) * 3, "", 3)}
+    with Bars(Plan([condition], problems)) as bars:
         bars.begin(condition, 3, [record("a")])
         bars.record(condition, record("b", correct=0.0))
         assert bars.left() is not None

@@ -1,87 +1,118 @@
-"""Several processes give the records of one, and their errors are told."""
+"""Several processes give the records of one, their errors are told, and none outlives its parent."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from s3dlm import errors
 from s3dlm.errors import MissingExtraError, S3dlmError
 from s3dlm.evaluation import processes, records
-from s3dlm.evaluation.distributed import Refusal
-from s3dlm.evaluation.local import LocalRunner
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.processes import ProcessRunner, workers_for
 from s3dlm.evaluation.records import Record
-from s3dlm.evaluation.run import evaluate
-from tests.evaluation.small_run import small_model, small_plan, write_task
+from s3dlm.evaluation.run import Chunk, evaluate
+from tests.evaluation.small_run import ROOT, small_model, small_plan, write_task
 
 
-def _what(found: list[Record]) -> set[Record]:
-    """Records without their times."""
-    return {dataclasses.replace(one, at=None, seconds=0.0) for one in found}
+def _without_times(found: list[Record]) -> set[Record]:
+    return {dataclasses.replace(record, at=None, seconds=0.0) for record in found}
 
 
 def test_two_processes_give_the_records_of_one(tmp_path: Path) -> None:
     """Also after an interruption, and with the traces that the workers write."""
     plan = small_plan(write_task(tmp_path, 5), ("best_of_k", "s3"), seeds=(0,), traces=1)
     few = {
-        task: dataclasses.replace(some, samples=some.samples[:2])
-        for task, some in plan.problems.items()
+        task: dataclasses.replace(loaded, samples=loaded.samples[:2])
+        for task, loaded in plan.problems.items()
     }
     evaluate(small_model(), plan, tmp_path / "one")
     with ProcessRunner(small_model(), 2) as runner:
-        processes.wait_for(runner)
         evaluate(runner, dataclasses.replace(plan, problems=few), tmp_path / "two")
         evaluate(runner, plan, tmp_path / "two")
-    assert all(not process.is_alive() for process in runner.processes)
+        pids = [future.result() for future in runner.started]
+    assert not any(_alive(pid) for pid in pids)
     one, two = records.read(tmp_path / "one"), records.read(tmp_path / "two")
     assert len(two) == 10
-    assert _what(one) == _what(two)
+    assert _without_times(one) == _without_times(two)
     traces = [sorted(p.name for p in (tmp_path / f / "traces").iterdir()) for f in ("one", "two")]
     assert traces[0] == traces[1] != []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_lost_worker_ends_the_run_with_advice(tmp_path: Path) -> None:
     plan = small_plan(write_task(tmp_path, 3), ("s3",), seeds=(0,))
     with ProcessRunner(small_model(), 2) as runner:
-        for process in runner.processes:
-            process.terminate()
-            process.join()
-        with pytest.raises(S3dlmError, match=r"ended with exit code .*--workers 1"):
+        runner.wait()
+        os.kill(runner.started[0].result(), signal.SIGKILL)
+        with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--workers 1"):
             evaluate(runner, plan, tmp_path / "run")
 
 
-class Pipe:
-    """The worker's end of a pipe, without a process: one request, then the end."""
-
-    def __init__(self, *requests: object) -> None:
-        self.requests, self.sent = list(requests), list[object]()
-
-    def recv(self) -> object:
-        if not self.requests:
-            raise EOFError
-        return self.requests.pop(0)
-
-    def send(self, message: object) -> None:
-        self.sent.append(message)
+def _needs_math(chunk: Chunk) -> None:
+    raise MissingExtraError("math-verify", "math")
 
 
-def test_an_error_of_the_whole_run_is_sent_in_its_own_words(
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_error_of_the_whole_run_arrives_as_it_was_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def records(*_: object) -> object:
-        raise MissingExtraError("math-verify", "math")
+    monkeypatch.setattr(processes, "_search", _needs_math)
+    plan = small_plan(write_task(tmp_path, 3), ("s3",), seeds=(0,))
+    with (
+        ProcessRunner(small_model(), 1) as runner,
+        pytest.raises(MissingExtraError, match="math-verify is not installed; run: pip"),
+    ):
+        evaluate(runner, plan, tmp_path / "run")
 
-    monkeypatch.setattr(LocalRunner, "records", records)
-    pipe = Pipe(("records", (None, None)))
-    processes._serve(pipe, small_model())  # type: ignore[arg-type]
-    ready, sent = pipe.sent
-    assert ready is None
-    assert isinstance(sent, Refusal)
-    assert isinstance(sent.error(), MissingExtraError)
-    assert "math-verify" in str(sent.error())
+
+@pytest.mark.parametrize("name", [n for n in vars(errors) if n.endswith("Error")])
+def test_errors_can_be_sent(name: str) -> None:
+    kind = getattr(errors, name)
+    error = kind("torch", "extra") if kind is MissingExtraError else kind("it failed")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy)) == (type(error), str(error))
+
+
+PARENT = """
+import sys, time
+from tests.evaluation.small_run import small_model
+from s3dlm.evaluation.processes import ProcessRunner
+if __name__ == "__main__":
+    runner = ProcessRunner(small_model(), 2)
+    runner.wait()
+    print(*[future.result() for future in runner.started], flush=True)
+    time.sleep(100)
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=env) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(_alive(pid) for pid in pids)
+        parent.kill()
+    deadline = time.monotonic() + 30
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_alive(pid) for pid in pids)
 
 
 def test_processes_only_where_they_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

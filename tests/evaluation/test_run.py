@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import environment, manifest, records, summary, tables
+from s3dlm.evaluation import local, manifest, records, summary, tables
 from s3dlm.evaluation.local import wrong_gold
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import canonical
@@ -21,9 +21,7 @@ from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.tasks import Sample
 from s3dlm.trace import read_trace
-from tests.evaluation.small_run import BASE, LABELS, small_model, small_plan, write_task
-
-ROOT = Path(__file__).parents[2]
+from tests.evaluation.small_run import BASE, LABELS, ROOT, small_model, small_plan, write_task
 
 
 def rows(folder: Path) -> list[bytes]:
@@ -109,7 +107,7 @@ def test_no_clock_counts_the_measurement_of_a_batch_size(
         now[0] += 100.0
         return 8
 
-    monkeypatch.setattr(environment, "best_batch_size", measured)
+    monkeypatch.setattr(local, "best_batch_size", measured)
     evaluate(small_model(), small_plan(write_task(tmp_path, 3)), tmp_path / "run")
     assert now[0] >= 100.0
     assert all(r.at == 0.0 for r in records.read(tmp_path / "run"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import s3dlm
 from s3dlm import tasks
-from s3dlm.evaluation.environment import fingerprint
+from s3dlm.evaluation.manifest import fingerprint
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 from s3dlm.tasks import data

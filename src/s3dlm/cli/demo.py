@@ -42,7 +42,7 @@ def demo_command(
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(f"2. {', '.join(demo.METHODS)} (K = {size}): {seconds:.0f} s at most\n")
         demo.clear(out)
-        processes.wait_for(runner)
+        runner.wait()
         asked = demo.compare(runner, demo.rounds(loaded, defaults), out, seconds)
     typer.echo(f"3. Results on {asked} problems per task\n")
     _print_results(out, demo.REFERENCE)

@@ -301,8 +301,7 @@ def bars(plan: Plan) -> Bars:
     """The progress display of a plan."""
     from s3dlm.evaluation.progress import Bars
 
-    counts = {task: len(some.samples) for task, some in plan.problems.items()}
-    return Bars(plan.conditions, counts, len(plan.seeds))
+    return Bars(plan)
 
 
 def _evaluate(

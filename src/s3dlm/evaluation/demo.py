@@ -8,7 +8,7 @@ depends on the clock alone, never on the results.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.plan import Condition, Defaults, Plan, grid, load_problems, settings_for
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.run import Runner, evaluate
+from s3dlm.evaluation.run import Observer, Runner, evaluate
 from s3dlm.evaluation.tables import title_of
 from s3dlm.models.base import Model
 
@@ -64,7 +64,7 @@ def compare(
 ) -> int:
     """Rounds until the next would take too long; returns the number of problems per task."""
     started, asked = clock(), 0
-    with Spent(seconds) as shown:
+    with TimeBar(seconds) as shown:
         for plan in plans:
             spent, more = clock() - started, _size(plan) - asked
             if more == 0 or (asked and spent * more / asked > seconds - spent):
@@ -74,7 +74,7 @@ def compare(
     return asked
 
 
-class Spent:
+class TimeBar(Observer):
     """The observer of the comparison: one bar of the time, or a line now and then in a log."""
 
     def __init__(self, seconds: float) -> None:
@@ -86,16 +86,13 @@ class Spent:
         )  # fmt: skip
         self.bar = self.progress.add_task("starting", total=seconds)
 
-    def __enter__(self) -> Spent:
+    def __enter__(self) -> TimeBar:
         if self.console.is_terminal:
             self.progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
-
-    def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
-        return None
 
     def record(self, condition: Condition, record: Record | Failure) -> None:
         self.count += 1

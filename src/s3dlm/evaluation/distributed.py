@@ -2,199 +2,46 @@
 
 Each worker is an actor that holds the model once. A result depends on (seed, sample id) alone, so it
 does not matter which worker computes it, in which batch, or whether it is computed again after a
-worker was lost. The driver submits a few chunks per worker and takes new ones as results come in, so
-its memory does not grow with the number of samples.
+worker was lost: Ray starts another one in its place and repeats the chunk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import itertools
 import os
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from s3dlm import errors
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 
 if TYPE_CHECKING:  # a worker that is being started must not wait for torch
-    from s3dlm.evaluation.manifest import Manifest
-    from s3dlm.evaluation.plan import Condition, Plan
+    from s3dlm.evaluation.plan import Condition
     from s3dlm.evaluation.records import Failure, Record
-    from s3dlm.evaluation.run import Request
+    from s3dlm.evaluation.run import Chunk
     from s3dlm.models.base import Model
 
-AHEAD = 2  # chunks submitted per worker: one is running, one is waiting
 ATTEMPTS = 4  # lost workers after which a chunk is given up
-BATCH_SIZE = 64  # canvases that a chunk is made for if the workers measure their batch size
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """An error that the package raises on purpose, as plain data that a worker can send."""
-
-    kind: str
-    message: str
-
-    def error(self) -> S3dlmError:
-        kind = getattr(errors, self.kind, S3dlmError)
-        error: S3dlmError = kind.__new__(kind)
-        Exception.__init__(error, self.message)  # the message is complete already
-        return error
 
 
 class Worker:
-    """A Ray actor: a value built once in the worker, and calls to its methods."""
+    """A Ray actor: a runner built once in the worker, and calls to its methods."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
-        self.held: Any = None
+        self.runner: Any = None
 
-    def pid(self) -> int:
-        return os.getpid()
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """The result (an iterator as a list), or a refusal; any other exception is a bug and raises."""
-        try:
-            if self.held is None:
-                self.held = self.make()
-            result = getattr(self.held, method)(*arguments)
-            return list(result) if isinstance(result, Iterator) else result
-        except S3dlmError as error:
-            return Refusal(type(error).__name__, str(error))
+    def call(self, method: str, *arguments: Any) -> tuple[int, Any]:
+        """Process id and result; an iterator is sent as a list."""
+        if self.runner is None:
+            self.runner = self.make()
+        result = getattr(self.runner, method)(*arguments)
+        return os.getpid(), list(result) if isinstance(result, Iterator) else result
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A submitted chunk."""
-
-    worker: int
-    actor: Any
-    chunk: Any
-    attempt: int
-
-
-class Pool:
-    """Workers on a Ray cluster; a lost worker is replaced and its chunks run again."""
-
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        *,
-        address: str | None = None,
-        workers: int | None = None,
-        say: Callable[[str], None] | None = None,
-    ) -> None:
-        self.ray = _ray()
-        self.owned = _connect(self.ray, address)
-        self.make, self.say = make, say or _to_stderr
-        try:
-            gpus, cpus = (int(self.ray.cluster_resources().get(n, 0)) for n in ("GPU", "CPU"))
-            self.actor_class = self._actor_class(gpus > 0)
-            count = _count(workers, gpus or cpus)
-            self.actors = [self.actor_class.remote(make) for _ in range(count)]
-        except BaseException:
-            self.close()
-            raise
-
-    def _actor_class(self, on_gpu: bool) -> Any:
-        needs = {"num_gpus": 1, "num_cpus": 0} if on_gpu else {"num_cpus": 1}
-        return self.ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
-
-    def pids(self) -> list[int]:
-        """Process ids of the workers, on their machines."""
-        found: list[int] = self.ray.get([actor.pid.remote() for actor in self.actors])
-        return found
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """One call on any worker."""
-        (result,) = self.spread(method, [()], lambda _: arguments, collect=False)
-        return result
-
-    def spread(
-        self,
-        method: str,
-        chunks: Iterable[Any],
-        arguments: Callable[[Any], Sequence[Any]] = lambda chunk: [chunk],
-        *,
-        collect: bool = True,
-    ) -> Iterator[Any]:
-        """Results of all chunks as they finish, each exactly once."""
-        waiting, again = iter(chunks), deque[tuple[Any, int]]()
-        running: dict[Any, _Task] = {}
-        while True:
-            self._fill(running, waiting, again, method, arguments)
-            if not running:
-                return
-            (ready,), _ = self.ray.wait(list(running), num_returns=1)
-            task = running.pop(ready)
-            try:
-                result = self.ray.get(ready)
-            except self.ray.exceptions.RayTaskError:
-                raise  # a bug in our own code: retrying would only hide it
-            except self.ray.exceptions.RayError as error:
-                self._lost(task, error)
-                again.append((task.chunk, task.attempt + 1))
-                continue
-            if isinstance(result, Refusal):
-                raise result.error()
-            if collect:
-                yield from result
-            else:
-                yield result
-
-    def _fill(
-        self,
-        running: dict[Any, _Task],
-        waiting: Iterator[Any],
-        again: deque[tuple[Any, int]],
-        method: str,
-        arguments: Callable[[Any], Sequence[Any]],
-    ) -> None:
-        """Submit chunks to the least busy workers; chunks of lost workers come first."""
-        loads = [0] * len(self.actors)
-        for task in running.values():
-            loads[task.worker] += 1
-        while (load := min(loads)) < AHEAD:
-            chunk, attempt = again.popleft() if again else (next(waiting, None), 1)
-            if chunk is None:
-                return
-            worker = loads.index(load)
-            actor = self.actors[worker]
-            reference = actor.call.remote(method, *arguments(chunk))
-            running[reference] = _Task(worker, actor, chunk, attempt)
-            loads[worker] += 1
-
-    def _lost(self, task: _Task, error: Exception) -> None:
-        """Replace a lost worker, once, and say so."""
-        if task.attempt >= ATTEMPTS:
-            raise S3dlmError(
-                f"{ATTEMPTS} workers were lost on the same samples ({_first_line(error)}); they may "
-                "need more memory than a worker has: try a smaller --batch-size"
-            ) from error
-        if self.actors[task.worker] is task.actor:
-            self.say(f"worker {task.worker} was lost ({_first_line(error)}); its samples run again")
-            self.actors[task.worker] = self.actor_class.remote(self.make)
-
-    def close(self) -> None:
-        """Stop the workers, and the cluster if it was started here."""
-        for actor in getattr(self, "actors", []):
-            self.ray.kill(actor)
-        self.actors = []
-        if self.owned:
-            self.ray.shutdown()
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class RayRunner(Pool):
+class RayRunner:
     """A runner on a cluster: pass it to `evaluate` instead of a model."""
 
     def __init__(
@@ -206,36 +53,83 @@ class RayRunner(Pool):
         say: Callable[[str], None] | None = None,
         **options: Any,
     ) -> None:
+        if workers is not None and workers < 1:
+            raise SettingsError(f"workers={workers} is not allowed; give a whole number from 1 up")
+        self.ray, self.say, self.pids = _ray(), say or _to_stderr, set[int]()
+        self.owned, self.actors = _connect(self.ray, address), list[Any]()
         load = functools.partial(_load, model, **options) if isinstance(model, str) else model
-        super().__init__(functools.partial(_local, load), address=address, workers=workers, say=say)
+        try:
+            gpus, cpus = (int(self.ray.cluster_resources().get(n, 0)) for n in ("GPU", "CPU"))
+            needs = {"num_gpus": 1, "num_cpus": 0} if gpus else {"num_cpus": 1}
+            actor = self.ray.remote(max_restarts=-1, max_task_retries=ATTEMPTS - 1, **needs)(Worker)
+            for _ in range(workers or max(1, gpus or cpus)):
+                self.actors.append(actor.remote(functools.partial(_local, load)))
+        except BaseException:
+            self.close()
+            raise
 
-    def manifest(self, plan: Plan) -> Manifest:
-        found: Manifest = self.ask("manifest", plan)
-        return found
+    def wait(self) -> None:
+        with self._errors():
+            calls = [actor.call.remote("wait") for actor in self.actors]
+            self.pids |= {pid for pid, _ in self.ray.get(calls)}
 
-    def warm_up(self, plan: Plan, condition: Condition, batch_size: int | None) -> None:
-        one_each = range(len(self.actors))  # an idle worker comes first
-        what = [plan, condition, batch_size]
-        for _ in self.spread("warm_up", one_each, lambda _: what, collect=False):
-            pass
+    def describe(self) -> dict[str, Any]:
+        with self._errors():
+            _, fields = self.ray.get(self.actors[0].call.remote("describe"))
+        return dict(fields)
 
-    def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
-        shared = self.ray.put(plan)  # sent to every machine once, not with every chunk
-        full = (request.batch_size or BATCH_SIZE) // request.condition.children
-        share = -(-len(request.todo) // (len(self.actors) * AHEAD))
-        folder = request.folder.resolve()
-        return self.spread(
-            "records",
-            chunked(request.todo, max(1, min(full, share))),
-            lambda chunk: [shared, replace(request, todo=chunk, folder=folder)],
-        )
+    def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
+        with self._errors():
+            _, size = self.ray.get(self.actors[0].call.remote("batch_size", condition, questions))
+        return int(size)
 
+    def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
+        """Chunks of one batch each, on whichever worker is free."""
+        from ray.util import ActorPool
 
-def chunked(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of `size` items, read lazily."""
-    iterator = iter(items)
-    while chunk := list(itertools.islice(iterator, size)):
-        yield chunk
+        share = -(-len(chunk.items) // len(self.actors))
+        size = max(1, min(chunk.batch_size // chunk.condition.children, share))
+        parts = [
+            replace(chunk, items=chunk.items[first : first + size])
+            for first in range(0, len(chunk.items), size)
+        ]
+        with self._errors():
+            for pid, records in ActorPool(self.actors).map_unordered(
+                lambda actor, part: actor.call.remote("records", part), parts
+            ):
+                if pid not in self.pids:
+                    self.pids.add(pid)
+                    self.say("a worker was lost; another took its place and runs its samples again")
+                yield from records
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Errors of the package as they were raised in a worker; a defect with Ray's traceback."""
+        try:
+            yield
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, S3dlmError):
+                raise error.cause from None
+            raise
+        except self.ray.exceptions.RayError as error:
+            raise S3dlmError(
+                f"{ATTEMPTS} workers were lost on the same samples ({_first_line(error)}); they may "
+                "need more memory than a worker has: try a smaller --batch-size"
+            ) from error
+
+    def close(self) -> None:
+        """Stop the workers, and the cluster if it was started here."""
+        for actor in self.actors:
+            self.ray.kill(actor)
+        self.actors = []
+        if self.owned:
+            self.ray.shutdown()
+
+    def __enter__(self) -> RayRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _load(name: str, **options: Any) -> Model:
@@ -283,12 +177,6 @@ def _connect(ray: Any, address: str | None) -> bool:
                 "with `ray start --head`, or use --ray local on a less busy machine"
             ) from error
     raise AssertionError("unreachable")
-
-
-def _count(wanted: int | None, available: int) -> int:
-    if wanted is not None and wanted < 1:
-        raise SettingsError(f"workers={wanted} is not allowed; give a whole number from 1 up")
-    return wanted or max(1, available)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What a run is, written beside its records: plan, data, model, versions, machine.
+"""What a run is, written beside its records: plan, problems, model, versions, machine.
 
 A folder holds one plan. The same command resumes it; a larger plan (more methods, more seeds, a
 higher limit) adds to it; a changed plan is refused, because its records would mean something else.
@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Contents, to_line, write_atomic
 from s3dlm.inputs import read_json_lines
+from s3dlm.models.base import Model, Tokenizer
 from s3dlm.tasks import Sample
 
 VERSION = 2
 FILE = "manifest.json"
 SAMPLES = "samples.jsonl"
 _FIXED = ("model", "fingerprint", "prompt_style", "split", "token_counter")
+_PACKAGES = ("torch", "transformers", "numpy", "math-verify", "tiktoken")
+_CL100K = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ class Manifest:
                 "was made by another version of s3dlm: start a new folder"
             )
         fields = {name: value for name, value in row.items() if name != "v"}
-        fields["conditions"] = tuple(Condition.from_json(one) for one in row["conditions"])
+        fields["conditions"] = tuple(Condition.from_json(plain) for plain in row["conditions"])
         fields["seeds"] = tuple(row["seeds"])
         return cls(**fields)
 
@@ -79,13 +87,28 @@ def read(folder: Path) -> Manifest:
         raise RecordError(f"{path} cannot be read: {error}") from error
 
 
+def read_samples(folder: Path) -> dict[str, list[Sample]]:
+    """The problems of a run by task, in their order."""
+    path = folder / SAMPLES
+    if not path.is_file():
+        raise RecordError(f"{folder} has no {SAMPLES}; give a folder that `s3dlm eval` wrote")
+    samples: dict[str, list[Sample]] = {}
+    remedy = "restore it or start a new folder"
+    for number, row in read_json_lines(path, remedy=remedy, drop_partial=True):
+        try:
+            samples.setdefault(row.pop("task"), []).append(Sample(**row))
+        except (TypeError, KeyError) as error:
+            raise RecordError(f"{path}, line {number}, is damaged ({error}); {remedy}") from error
+    return samples
+
+
 def commit(
     folder: Path, new: Manifest, samples: Mapping[str, Sequence[Sample]], stored: Contents
 ) -> None:
     """Write the plan, or refuse it if the folder holds another one."""
     if (folder / FILE).is_file():
         old = read(folder)
-        refuse_changes(old, new, folder)
+        _refuse_changes(old, new, folder)
         refuse_other_records(old, stored, folder)
         _refuse_other_problems(folder, samples)
     elif stored.runs:
@@ -95,26 +118,25 @@ def commit(
         )
     lines = [
         to_line({"task": task, **dataclasses.asdict(sample)}).decode()
-        for task, some in samples.items()
-        for sample in some
+        for task, of_task in samples.items()
+        for sample in of_task
     ]
     write_atomic(folder / SAMPLES, "".join(lines))
-    text = json.dumps(new.to_json(), ensure_ascii=False, indent=1, sort_keys=False)
-    write_atomic(folder / FILE, text + "\n")
+    write_atomic(folder / FILE, json.dumps(new.to_json(), ensure_ascii=False, indent=1) + "\n")
 
 
 def refuse_other_records(manifest: Manifest, stored: Contents, folder: Path) -> None:
     """The records of a folder must belong to its manifest."""
-    known = {condition.spec for condition in manifest.conditions}
-    specs = {key[0] for key in (*stored.records, *stored.failures)}
-    if not stored.runs <= {manifest.run} or not specs <= known:
+    planned = {condition.spec for condition in manifest.conditions}
+    specs = {spec for spec, _, _ in (*stored.records, *stored.failures)}
+    if not stored.runs <= {manifest.run} or not specs <= planned:
         raise RecordError(
             f"{folder / FILE} and the records beside it belong to different runs; restore the "
             "file, or give another folder with --out"
         )
 
 
-def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
+def _refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
     """A plan may grow but not change."""
     changes = [
         f"{name} was {getattr(old, name)!r} and is now {getattr(new, name)!r}"
@@ -138,13 +160,13 @@ def refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
 
 def _changed_conditions(old: Sequence[Condition], new: Sequence[Condition]) -> list[str]:
     """Settings that differ in the main comparison, and conditions that are missing."""
-    kept = {condition.spec for condition in new}
-    now = {(c.task, c.label): c.settings.to_json() for c in new if c.main}
-    changes: dict[str, None] = {}
+    planned = {condition.spec for condition in new}
+    main = {(c.task, c.label): c.settings.to_json() for c in new if c.main}
+    changes: dict[str, None] = {}  # in order, each once
     for condition in old:
-        if condition.spec in kept:
+        if condition.spec in planned:
             continue
-        before, after = condition.settings.to_json(), now.get((condition.task, condition.label))
+        before, after = condition.settings.to_json(), main.get((condition.task, condition.label))
         if not condition.main or after is None:
             changes[f"{condition.task}/{condition.label} is missing"] = None
             continue
@@ -154,33 +176,101 @@ def _changed_conditions(old: Sequence[Condition], new: Sequence[Condition]) -> l
     return list(changes)
 
 
-def read_samples(folder: Path) -> dict[str, list[Sample]]:
-    """The problems of a run by task, in their order."""
-    path = folder / SAMPLES
-    if not path.is_file():
-        raise RecordError(f"{folder} has no {SAMPLES}; give a folder that `s3dlm eval` wrote")
-    found: dict[str, list[Sample]] = {}
-    remedy = "restore it or start a new folder"
-    for number, row in read_json_lines(path, remedy=remedy, drop_partial=True):
-        try:
-            found.setdefault(row.pop("task"), []).append(Sample(**row))
-        except (TypeError, KeyError) as error:
-            raise RecordError(f"{path}, line {number}, is damaged ({error}); {remedy}") from error
-    return found
-
-
 def _refuse_other_problems(folder: Path, samples: Mapping[str, Sequence[Sample]]) -> None:
     for task, old in read_samples(folder).items():
-        new = {sample.id: sample for sample in samples.get(task, ())}
+        new = {sample.id: _plain(sample) for sample in samples.get(task, ())}
         for sample in old:
-            if _digest([sample]) != _digest([new[sample.id]] if sample.id in new else []):
+            if new.get(sample.id) != _plain(sample):
                 raise RecordError(
                     f"{folder} was started with other problems: {sample.id} of task={task!r} has "
                     "changed; use the data of the first run, or give another folder with --out"
                 )
 
 
-def _digest(samples: Iterable[Sample]) -> str:
-    """A hash of problems with their gold answers."""
-    plain = [[s.id, s.question, s.gold] for s in samples]
-    return hashlib.sha256(json.dumps(plain, ensure_ascii=False).encode()).hexdigest()[:12]
+def _plain(sample: Sample) -> str:
+    """As JSON, which makes no difference between tuples and lists."""
+    return json.dumps([sample.question, sample.gold])
+
+
+def describe(model: Model) -> dict[str, Any]:
+    """The fields of a manifest that model and machine decide."""
+    return {
+        "model": model.name,
+        "fingerprint": fingerprint(model),
+        "prompt_style": model.defaults.prompt_style,
+        "token_counter": token_counter(model.tokenizer)[0],
+        "versions": _versions(),
+        "machine": _machine(model),
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Versions of the packages that decide a result."""
+    versions = {"python": platform.python_version(), "s3dlm": s3dlm.__version__}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
+
+
+def _machine(model: Model) -> dict[str, Any]:
+    """The hardware that times were measured on, without anything that identifies it."""
+    import torch
+
+    device = device_of(model)
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def device_of(model: Model) -> Any:
+    import torch
+
+    return getattr(model.denoiser, "device", torch.device("cpu"))
+
+
+def fingerprint(model: Model) -> str:
+    """A hash of the weights: name, shape and every value of every tensor."""
+    import torch
+
+    digest = hashlib.sha256(type(model.denoiser).__name__.encode())
+    for name, tensor in tensors(model):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        flat = tensor.detach().contiguous().flatten().cpu()
+        digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+    return digest.hexdigest()[:12]
+
+
+def tensors(model: Model) -> Iterator[tuple[str, Any]]:
+    """Every tensor of a denoiser, whether it is a module or holds one."""
+    import torch
+
+    for holder in (model.denoiser, *getattr(model.denoiser, "__dict__", {}).values()):
+        if isinstance(holder, torch.nn.Module):
+            yield from holder.state_dict().items()
+            return
+
+
+def token_counter(tokenizer: Tokenizer) -> tuple[str, Callable[[str], int]]:
+    """Name and function of a way to count tokens: the paper's cl100k_base if tiktoken and its file
+    are installed, else the model's tokenizer.
+
+    The file is never downloaded: two runs must not differ because one of them had a network.
+    """
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
+    path = Path(folder) if folder else Path(tempfile.gettempdir()) / "data-gym-cache"
+    if (path / hashlib.sha1(_CL100K.encode()).hexdigest()).is_file():  # tiktoken's name for it
+        try:
+            import tiktoken
+        except ImportError:
+            pass
+        else:
+            encoding = tiktoken.get_encoding("cl100k_base")
+            return "cl100k_base", lambda text: len(encoding.encode(text, disallowed_special=()))
+    return "the model's tokenizer", lambda text: len(tokenizer.encode(text))

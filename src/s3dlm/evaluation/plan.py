@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm import tasks as benchmarks
+from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models import defaults as models
 from s3dlm.models.base import Model
@@ -42,6 +43,7 @@ BLOCK_SWEPT = ("baseline", "best_of_k", "s3")
 BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
 
 TIMED = 40  # problems, enough to rank methods by their times
+ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
 
 Defaults = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
 Given = Mapping[str, Any]  # settings by name
@@ -87,6 +89,15 @@ class Condition:
         """Canvases per step."""
         return self.settings.method.size * self.settings.method.children
 
+    @property
+    def cost(self) -> int:
+        """The likely NFE of a sample: all its canvases, or the half of its budget."""
+        settings, budget = self.settings, self.value("budget")
+        scheduled = settings.reveal == SCHEDULE
+        steps = settings.steps if scheduled else settings.steps // ADAPTIVE_SAVES + 1
+        cost = self.children * steps
+        return cost if budget is None else max(1, min(cost, budget // 2))
+
     def value(self, name: str) -> Any:
         """One setting by name; None if the method does not use it."""
         return self.settings.to_json().get(name)
@@ -118,6 +129,12 @@ class Plan:
     split: str = "test"
     traces: int = 0  # problems per task whose searches are recorded step by step
     row_cache: float = 0.0  # GiB of canvases kept from one condition to the next; 0: none
+
+    @property
+    def cost(self) -> int:
+        """The likely NFE of the whole plan."""
+        counts = {task: len(loaded.samples) for task, loaded in self.problems.items()}
+        return sum(c.cost * c.count(counts[c.task], len(self.seeds)) for c in self.conditions)
 
 
 def defaults_of(model: str | Model) -> Defaults:

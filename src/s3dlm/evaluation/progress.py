@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +17,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from s3dlm.diffusion.blocks import SCHEDULE
-from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.plan import Condition, Plan
 from s3dlm.evaluation.records import Failure, Record
+from s3dlm.evaluation.run import Observer
 from s3dlm.evaluation.tables import title_of
 
 LINE_EVERY = 10.0  # seconds between lines if there is no terminal
@@ -29,17 +29,6 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-ADAPTIVE_STEPS = 8  # about the share of steps that adaptive reveal saves on the bundled model
-
-
-def weight(condition: Condition) -> int:
-    """The likely cost of a sample: its NFE without deduplication, or the half of its budget."""
-    settings, budget = condition.settings, condition.value("budget")
-    steps = settings.steps if settings.reveal == SCHEDULE else settings.steps // ADAPTIVE_STEPS + 1
-    cost = condition.children * steps
-    return cost if budget is None else max(1, min(cost, budget // 2))
 
 
 class _Left(ProgressColumn):
@@ -54,16 +43,14 @@ class _Left(ProgressColumn):
         return Text("" if left is None else f"{_duration(left)} left", style="cyan")
 
 
-class Bars:
+class Bars(Observer):
     """The observer that the command line passes to `evaluate`."""
 
-    def __init__(
-        self, conditions: Sequence[Condition], counts: Mapping[str, int], seeds: int
-    ) -> None:
+    def __init__(self, *plans: Plan) -> None:
         self.console = Console(stderr=True)
-        self.conditions = list(conditions)
-        self.total = sum(weight(c) * c.count(counts[c.task], seeds) for c in conditions)
-        self.done = self.fresh = 0  # in weights; fresh: done in this session
+        self.conditions = [condition for plan in plans for condition in plan.conditions]
+        self.total = sum(plan.cost for plan in plans)
+        self.done = self.fresh = 0  # of the cost; fresh: done in this session
         self.right: list[float] = []
         self.failed = self.number = 0
         self.started = self.spoken = time.monotonic()
@@ -98,7 +85,7 @@ class Bars:
         self._finished()
         self.condition, self.size, self.number = condition, total, self.number + 1
         self.right, self.failed = [record.correct for record in done], 0
-        self.done += weight(condition) * len(done)
+        self.done += condition.cost * len(done)
         self.progress.reset(
             self.bar,
             total=total,
@@ -115,8 +102,8 @@ class Bars:
             self.console.print(said, highlight=False, markup=False)
         else:
             self.right.append(record.correct)
-        self.done += weight(condition)
-        self.fresh += weight(condition)
+        self.done += condition.cost
+        self.fresh += condition.cost
         self.progress.update(self.bar, completed=self._count(), accuracy=self._accuracy())
         if self._count() == self.size:
             self._finished()

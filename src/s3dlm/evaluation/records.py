@@ -74,14 +74,14 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The line as it is written, with measured times apart from all that a seed decides."""
-        row = dataclasses.asdict(self)
+        row = rounded(dataclasses.asdict(self))
         time = {name: row.pop(name) for name in ("seconds", "at")}
         return {**row, "time": time}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Record:
         fields = {name: value for name, value in row.items() if name != "time"}
-        fields["survivors"] = tuple(Candidate(**one) for one in row["survivors"])
+        fields["survivors"] = tuple(Candidate(**survivor) for survivor in row["survivors"])
         fields["curve"] = tuple(row["curve"])
         fields["scores"] = tuple(tuple(step) for step in row["scores"])
         return cls(**fields, **row["time"])
@@ -126,6 +126,15 @@ class Contents:
             self.failures[row.key] = row
 
 
+def rounded(value: Any) -> Any:
+    """Plain data with six significant digits, more than a table shows."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {name: rounded(item) for name, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def to_line(row: Mapping[str, object]) -> bytes:
     """One line of JSON; text that is not valid Unicode is escaped."""
     try:
@@ -134,24 +143,38 @@ def to_line(row: Mapping[str, object]) -> bytes:
         return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
 
-def _sum(body: bytes) -> bytes:
+def _checksum(body: bytes) -> bytes:
     return b',"sum":"%08x"}' % zlib.crc32(body)
-
-
-def _sealed(row: Record | Failure, run: str) -> bytes:
-    body = to_line({"v": VERSION, "run": run, **row.to_json()})[:-1]
-    return body[:-1] + _sum(body) + b"\n"
 
 
 def _unseal(line: bytes) -> bytes:
     """A line without its checksum; a wrong one raises ValueError."""
-    length = len(_sum(b""))
+    length = len(_checksum(b""))
     body = line[:-length] + b"}"
-    if line[-length:] != _sum(body):
+    if line[-length:] != _checksum(body):
         if line.startswith(b'{"v":1,'):
             raise ValueError(f"version 1 has no checksums and is not supported (this is {VERSION})")
         raise ValueError("its checksum is wrong, so it is damaged")
     return body
+
+
+def _parse(path: Path) -> Contents:
+    contents = Contents()
+    remedy = (
+        "a kill damages only the last line, so something else changed the file: restore it or run "
+        "the evaluation again in a new folder"
+    )
+    for number, row in read_json_lines(path, unseal=_unseal, drop_partial=True, remedy=remedy):
+        try:
+            if row.pop("v") != VERSION:
+                raise ValueError(f"its version is not supported (this is {VERSION})")
+            contents.runs.add(row.pop("run"))
+            contents.add(Failure(**row) if "error" in row else Record.from_json(row))
+        except (ValueError, TypeError, KeyError, RecordError) as error:
+            raise RecordError(
+                f"{path}, line {number}, cannot be read: {error}; {remedy}"
+            ) from error
+    return contents
 
 
 def read_all(folder: Path) -> Contents:
@@ -167,23 +190,10 @@ def read(folder: Path) -> list[Record]:
     return list(read_all(folder).records.values())
 
 
-def _parse(path: Path) -> Contents:
-    found = Contents()
-    remedy = (
-        "a kill damages only the last line, so something else changed the file: restore it or run "
-        "the evaluation again in a new folder"
-    )
-    for number, row in read_json_lines(path, unseal=_unseal, drop_partial=True, remedy=remedy):
-        try:
-            if row.pop("v") != VERSION:
-                raise ValueError(f"its version is not supported (this is {VERSION})")
-            found.runs.add(row.pop("run"))
-            found.add(Failure(**row) if "error" in row else Record.from_json(row))
-        except (ValueError, TypeError, KeyError, RecordError) as error:
-            raise RecordError(
-                f"{path}, line {number}, cannot be read: {error}; {remedy}"
-            ) from error
-    return found
+def canonical(records: Iterable[Record]) -> list[bytes]:
+    """Lines without times, sorted by key: equal for equal runs, however they were made."""
+    rows = [record.to_json() for record in sorted(records, key=lambda record: record.key)]
+    return [to_line({name: row[name] for name in row if name != "time"}) for row in rows]
 
 
 class Store:
@@ -216,19 +226,20 @@ class Store:
     def append(self, row: Record | Failure, run: str) -> None:
         """Write one line and sync it to the disk; on failure the file stays as it was."""
         self.contents.add(row)
-        data = memoryview(_sealed(row, run))
+        body = to_line({"v": VERSION, "run": run, **row.to_json()})[:-1]
+        line = memoryview(body[:-1] + _checksum(body) + b"\n")
         try:
             with writing(self.path):
-                at = self._end
-                while data:
-                    written = os.pwrite(self._file, data, at)
-                    at, data = at + written, data[written:]
+                end = self._end
+                while line:
+                    written = os.pwrite(self._file, line, end)
+                    end, line = end + written, line[written:]
                 os.fsync(self._file)
         except RecordError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._end)
             raise
-        self._end = at
+        self._end = end
 
     def close(self) -> None:
         os.close(self._file)
@@ -266,9 +277,3 @@ def write_atomic(path: Path, data: str) -> None:
         except OSError:
             draft.unlink(missing_ok=True)
             raise
-
-
-def canonical(records: Iterable[Record]) -> list[bytes]:
-    """Lines without times, sorted by key: equal for equal runs, however they were made."""
-    rows = [record.to_json() for record in sorted(records, key=lambda r: r.key)]
-    return [to_line({name: row[name] for name in row if name != "time"}) for row in rows]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation import manifest as manifests
@@ -20,45 +20,53 @@ from s3dlm.evaluation.records import Failure, Record, Store
 from s3dlm.models.base import Model
 from s3dlm.tasks import Sample
 
-Todo = tuple[Sample, int]  # a problem and a seed
 HOPELESS = 10  # failures before the first success after which a run stops
+SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
+TRIED = 10  # questions that a batch size may be measured on, should the first ones not work
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Samples of one condition that a runner is asked for."""
+class WorkItem:
+    """One search of an evaluation, and what is recorded of it besides its result."""
+
+    sample: Sample
+    seed: int
+    keep_scores: bool = False
+    trace: Path | None = None  # the file for all its steps
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Searches of one condition that a runner is asked for."""
 
     condition: Condition
-    todo: Sequence[Todo]
-    folder: Path  # of the run, where traces go
-    batch_size: int | None = None  # canvases per forward pass; None: the runner measures
-    timed: bool = True  # times must be meaningful, so nothing is cached
+    items: Sequence[WorkItem]
+    batch_size: int  # canvases per forward pass
+    row_cache: float = 0.0  # GiB of canvases to reuse; 0: none, so that times mean something
 
 
 class Runner(Protocol):
-    """Where the searches run: `LocalRunner`, or `RayRunner` on many machines."""
+    """Where the searches run: `LocalRunner`, `ProcessRunner`, or `RayRunner` on many machines."""
 
-    def manifest(self, plan: Plan) -> Manifest: ...
-
-    def warm_up(self, plan: Plan, condition: Condition, batch_size: int | None) -> None:
-        """Do what only a first request would need, so that no clock counts it."""
+    def wait(self) -> None:
+        """Return when the workers have started, so that no clock counts it."""
         ...
 
-    def records(self, plan: Plan, request: Request) -> Iterator[Record | Failure]:
-        """One record or failure per sample and seed as they finish; the caller sets `at`."""
+    def describe(self) -> dict[str, Any]:
+        """The fields of the manifest that model and machine decide."""
+        ...
+
+    def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
+        """The number of canvases per forward pass that is fast, measured on one of the questions."""
+        ...
+
+    def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
+        """One record or failure per search as they finish; the caller sets `at`."""
         ...
 
 
-class Observer(Protocol):
-    """What a progress display is told."""
-
-    def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None: ...
-
-    def record(self, condition: Condition, record: Record | Failure) -> None: ...
-
-
-class Silent:
-    """An observer that shows nothing."""
+class Observer:
+    """What a progress display is told; this one shows nothing."""
 
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         return None
@@ -86,87 +94,96 @@ def evaluate(
         from s3dlm.evaluation.local import LocalRunner
 
         runner = LocalRunner(runner)
-    manifest = runner.manifest(plan)
+    samples = {task: loaded.samples for task, loaded in plan.problems.items()}
+    manifest = Manifest(
+        split=plan.split,
+        conditions=tuple(plan.conditions),
+        seeds=tuple(plan.seeds),
+        counts={task: len(problems) for task, problems in samples.items()},
+        origins={task: loaded.origin for task, loaded in plan.problems.items()},
+        **runner.describe(),
+    )
+    failures = _FailureLimit(fail_on_error)
+    observer = observer or Observer()
     with Store(folder) as store:  # locked first: nobody else may write the plan
-        samples = {task: some.samples for task, some in plan.problems.items()}
         manifests.commit(folder, manifest, samples, store.contents)
-        stage = _Stage(
-            runner, plan, store, observer or Silent(), folder, batch_size, manifest.run,
-            fail_on_error, retry_failed,
-        )  # fmt: skip
         for condition in plan.conditions:
-            stage.run(condition)
+            spec = condition.spec
+            done = [r for r in store.contents.records.values() if r.spec == spec]
+            todo = _missing(plan, condition, store, folder, retry_failed)
+            observer.begin(condition, len(done) + len(todo), done)
+            earlier = max((r.at or 0.0 for r in done), default=0.0)  # earlier sessions count
+            for chunk in _chunks(runner, plan, condition, todo, batch_size):
+                started = time.perf_counter() - earlier
+                for record in runner.records(chunk):
+                    if isinstance(record, Record) and not chunk.row_cache:
+                        record = replace(record, at=round(time.perf_counter() - started, 4))
+                    store.append(record, manifest.run)
+                    observer.record(condition, record)
+                    failures.count(record)
     return manifest
 
 
-@dataclass(slots=True)
-class _Stage:
-    """Runs one condition after the other and stores the records."""
+def _missing(
+    plan: Plan, condition: Condition, store: Store, folder: Path, retry_failed: bool
+) -> list[WorkItem]:
+    """What a condition needs and the store does not have, seed after seed.
 
-    runner: Runner
-    plan: Plan
-    store: Store
-    observer: Observer
-    folder: Path
-    batch_size: int | None
-    name: str  # of the run
-    fail_on_error: int | None
-    retry_failed: bool
+    Scores and traces are kept of the first problems and the first seed only."""
+    contents, spec = store.contents, condition.spec
+    skip = contents.records if retry_failed else {**contents.records, **contents.failures}
+    items = []
+    for seed in plan.seeds[: condition.seeds]:
+        samples = plan.problems[condition.task].samples[: condition.problems]
+        for number, sample in enumerate(samples):
+            if (spec, sample.id, seed) not in skip:
+                first = seed == plan.seeds[0]
+                trace = folder.resolve() / "traces" / f"{spec}-{sample.id}.jsonl"
+                traced = first and number < plan.traces
+                keep = first and number < SCORED
+                items.append(WorkItem(sample, seed, keep, trace if traced else None))
+    return items
+
+
+def _chunks(
+    runner: Runner,
+    plan: Plan,
+    condition: Condition,
+    todo: Sequence[WorkItem],
+    batch_size: int | None,
+) -> Iterator[Chunk]:
+    """The searches that are timed, then those that may use the row cache."""
+    if not todo:
+        return
+    runner.wait()
+    problems = plan.problems[condition.task].samples
+    size = batch_size or runner.batch_size(condition, [s.question for s in problems[:TRIED]])
+    first = {(sample.id, plan.seeds[0]) for sample in problems[: condition.timed]}
+    for timed in (True, False):
+        items = [
+            item
+            for item in todo
+            if timed == (not plan.row_cache or (item.sample.id, item.seed) in first)
+        ]
+        if items:
+            yield Chunk(condition, items, size, 0.0 if timed else plan.row_cache)
+
+
+@dataclass(slots=True)
+class _FailureLimit:
+    """Ends a run that fails too often."""
+
+    limit: int | None
     finished: int = 0
     failed: int = 0
 
-    def run(self, condition: Condition) -> None:
-        spec = condition.spec  # computed at every access
-        done = [r for r in self.store.contents.records.values() if r.spec == spec]
-        todo = self._missing(condition, spec)
-        self.observer.begin(condition, len(done) + len(todo), done)
-        before = max((record.at or 0.0 for record in done), default=0.0)  # earlier sessions count
-        timed, rest = self._split(condition, todo)
-        if timed:
-            self.runner.warm_up(self.plan, condition, self.batch_size)
-        self._run(Request(condition, timed, self.folder, self.batch_size), before)
-        self._run(Request(condition, rest, self.folder, self.batch_size, timed=False), before)
-
-    def _run(self, request: Request, before: float) -> None:
-        if not request.todo:
-            return
-        started = time.perf_counter() - before
-        for record in self.runner.records(self.plan, request):
-            if isinstance(record, Record):
-                at = round(time.perf_counter() - started, 4) if request.timed else None
-                record = replace(record, at=at)
-            self.store.append(record, self.name)
-            self.observer.record(request.condition, record)
-            self._count(record)
-
-    def _count(self, record: Record | Failure) -> None:
+    def count(self, record: Record | Failure) -> None:
         if isinstance(record, Record):
             self.finished += 1
             return
         self.failed += 1
         last = f"the last one is {record.sample}: {record.reason}"
-        if self.failed == self.fail_on_error:
+        if self.failed == self.limit:
             raise S3dlmError(f"{self.failed} samples failed, the limit of --fail-on-error; {last}")
         if self.failed >= HOPELESS and not self.finished:
             raise S3dlmError(f"the first {self.failed} samples all failed; {last}")
-
-    def _split(self, condition: Condition, todo: list[Todo]) -> tuple[list[Todo], list[Todo]]:
-        """The samples that are timed, and those that may use the row cache."""
-        if not self.plan.row_cache:
-            return todo, []
-        first = {
-            sample.id for sample in self.plan.problems[condition.task].samples[: condition.timed]
-        }
-        timed = [one for one in todo if one[0].id in first and one[1] == self.plan.seeds[0]]
-        return timed, [one for one in todo if one not in timed]
-
-    def _missing(self, condition: Condition, spec: str) -> list[Todo]:
-        """What a condition needs and the store does not have, seed after seed."""
-        stored = self.store.contents
-        skip = stored.records if self.retry_failed else {**stored.records, **stored.failures}
-        return [
-            (sample, seed)
-            for seed in self.plan.seeds[: condition.seeds]
-            for sample in self.plan.problems[condition.task].samples[: condition.problems]
-            if (spec, sample.id, seed) not in skip
-        ]
