@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from s3dlm.models.base import Model
+from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.transformer import LENGTH_MULTIPLE, Transformer
 
 
@@ -75,7 +75,7 @@ def exponent(sizes: list[float], seconds: list[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
-class Recorder:
+class Recorder(Denoiser):
     """A denoiser that remembers what it was asked, so that the bare forwards can be run again.
 
     The same batches of the same shape: a user who wants these rows forwarded cannot do less.
@@ -110,7 +110,7 @@ class Recorder:
         return torch.empty(max(most, LENGTH_MULTIPLE), self.vocabulary)
 
 
-class Canned:
+class Canned(Denoiser):
     """A denoiser that says at once what the recorded one said: what is left is all around it."""
 
     @torch.inference_mode()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 import s3dlm
-from s3dlm.models.base import Model
+from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from s3dlm.tasks.problems import problems
 
@@ -82,7 +82,7 @@ def question_of(model: Model, index: int) -> tuple[str | None, str]:
     return task, questions(task)[index // len(TASKS) % 32]
 
 
-class Letters:
+class Letters(Tokenizer):
     """Bytes in, letters out: what a random model writes must only be readable, not sensible."""
 
     def encode(self, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Your own model: anything with `encode` and `head` is a denoiser; two more methods make a tokenizer.
+"""Your own model: a denoiser has `encode` and `head`, a tokenizer `encode`, `decode` and `chat`.
 
 This one is a table: it has read a few sentences and prefers, at every position, the letters it saw
 there. Replace `LetterTable` by a wrapper around your network.
@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 import s3dlm
+from s3dlm.models.base import Tokenizer
 
 MASK, END = 256, 257
 SENTENCES = ["the cat sat on the mat", "the cow sat on the hat", "the cat ate all the ham"]
 
 
-class LetterTable:
+class LetterTable(s3dlm.Denoiser):
     """A denoiser whose features are its logits."""
 
     mask_id, vocabulary, context = MASK, 258, 256
@@ -34,7 +35,7 @@ class LetterTable:
         return features.clone()
 
 
-class Bytes:
+class Bytes(Tokenizer):
     """One token per byte, and no template."""
 
     def encode(self, text: str) -> list[int]:

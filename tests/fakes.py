@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from s3dlm.models.base import Model
+from s3dlm.models.base import Denoiser, Model, Tokenizer
 from s3dlm.models.defaults import Defaults
 
 MASK, END = 256, 257
 
 
-class ByteTokenizer:
+class ByteTokenizer(Tokenizer):
     """One token a byte."""
 
     def encode(self, text: str) -> list[int]:
@@ -34,7 +34,7 @@ def _noise(key: int) -> np.ndarray:
     return np.random.default_rng(key).random(FakeDenoiser.vocabulary, dtype=np.float32)
 
 
-class FakeDenoiser:
+class FakeDenoiser(Denoiser):
     """Prefers the bytes of some texts; which one depends a little on what is already revealed.
 
     Features are the logits. They depend on the row alone, exactly, whatever it is batched with.

@@ -21,7 +21,7 @@ from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.text import TextReader
 from s3dlm.errors import PromptError, SettingsError, short_repr
-from s3dlm.models.base import Conversational, Model, Tokenizer, Turn, quoted
+from s3dlm.models.base import Model, Tokenizer, Turn
 from s3dlm.models.calibrations import Fit
 from s3dlm.models.packing import Rows, Sampling
 from s3dlm.search.expand import OVERSAMPLING
@@ -139,9 +139,8 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         "sampling": _sampling(settings, tuple(sorted(model.end_ids))),
         "position_temperature": settings.position_temperature,
     }
-    model_block = getattr(denoiser, "causal_block", None)
-    if model_block is not None:
-        return _in_blocks(process, model, settings, model_block)
+    if denoiser.causal_block is not None:
+        return _in_blocks(process, model, settings, denoiser.causal_block)
     if settings.edit_threshold is not None:
         raise SettingsError(
             f"edit_threshold={settings.edit_threshold:g} is not supported by {model.name}, which has "
@@ -166,7 +165,7 @@ def _in_blocks(
         "blocks": Blocks(block, model_block, prompt % model_block),
         "reader": replace(process["reader"], answer_length=length),
         "steps_per_block": min(block, settings.steps * block // length),
-        "first_token_first": bool(getattr(model.denoiser, "shift", False)),
+        "first_token_first": model.denoiser.shift,
     }
     made = MaskedDiffusion(**process)
     if settings.edit_threshold is not None:
@@ -237,10 +236,7 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
 def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill: str) -> list[int]:
     if not earlier:
         return tokenizer.chat(user, prefill)
-    turns = (*earlier, Turn("user", user))
-    if isinstance(tokenizer, Conversational):
-        return tokenizer.converse(turns, prefill)
-    return tokenizer.chat(quoted(turns), prefill)
+    return tokenizer.converse((*earlier, Turn("user", user)), prefill)
 
 
 def _fit(model: Model, job: Job) -> Fit | None:

@@ -12,14 +12,14 @@ import torch
 from s3dlm.evaluation import local, manifest, progress
 from s3dlm.evaluation.plan import Condition, Plan
 from s3dlm.evaluation.progress import Bars
-from s3dlm.models.base import Model
+from s3dlm.models.base import Denoiser, Model
 from s3dlm.tasks import Loaded, Sample
 from tests.evaluation.small_run import BASE
 from tests.evaluation.test_records import record
 from tests.fakes import ByteTokenizer, fake_model
 
 
-class Machine:
+class Machine(Denoiser):
     """A denoiser with so much memory."""
 
     mask_id, vocabulary, context = 1, 4, 64
@@ -34,7 +34,7 @@ class Machine:
 
 
 def _model(denoiser: Machine) -> Model:
-    return dataclasses.replace(fake_model(), denoiser=denoiser)  # type: ignore[arg-type]
+    return dataclasses.replace(fake_model(), denoiser=denoiser)
 
 
 def test_the_batch_grows_until_throughput_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,11 +65,11 @@ def test_without_its_file_the_models_tokenizer_counts(
 
 
 def test_the_fingerprint_knows_the_weights() -> None:
-    class Network(torch.nn.Linear):
+    class Network(torch.nn.Linear, Denoiser):
         mask_id, vocabulary, context = 1, 4, 64
 
     one = Network(3, 2)
-    model = dataclasses.replace(fake_model(), denoiser=one)  # type: ignore[arg-type]
+    model = dataclasses.replace(fake_model(), denoiser=one)
     before = manifest.fingerprint(model)
     assert before == manifest.fingerprint(model)
     with torch.no_grad():

@@ -13,6 +13,7 @@ from torch import Tensor
 from s3dlm.diffusion.blocks import Blocks, reveals
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.text import TextReader
+from s3dlm.models.base import Denoiser
 from s3dlm.models.forward import Forward
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CanvasPredictions, CleanText, Lineage, Particles
@@ -27,7 +28,7 @@ JOINT = np.random.default_rng(5).dirichlet(np.full(len(TEXTS), 0.5))
 PARTICLES = 8_000
 
 
-class ConsistentDenoiser:
+class ConsistentDenoiser(Denoiser):
     """Predicts every hidden letter as the joint distribution does, given those that are known."""
 
     mask_id, vocabulary, context = MASK, 4, 64

@@ -15,7 +15,7 @@ from s3dlm.diffusion.blocks import Blocks, reveals
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.text import TextReader
 from s3dlm.engine import Result, generate
-from s3dlm.models.base import Model
+from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.forward import Forward
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import search
@@ -29,7 +29,7 @@ MASK = 3
 LENGTH, STEPS = 4, 3
 
 
-class ToyDenoiser:
+class ToyDenoiser(Denoiser):
     """Three letters, four positions, logits a fixed random function of what is revealed."""
 
     mask_id, vocabulary, context = MASK, 4, 64

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from s3dlm.models import forward as module
+from s3dlm.models.base import Denoiser
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.sampling import GROUP, shift, sums
 from s3dlm.models.transformer import Transformer, TransformerConfig
@@ -15,7 +16,7 @@ from s3dlm.models.transformer import Transformer, TransformerConfig
 MASK = 5
 
 
-class Table:
+class Table(Denoiser):
     """Logits that depend on the token and its place alone; counts what it is asked."""
 
     mask_id, context = MASK, 128

@@ -27,6 +27,7 @@ from s3dlm.models.checkpoint import fingerprint
 from s3dlm.models.family import export
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from tests.fakes import ByteTokenizer
 from tests.models.checkpoints import (
     DREAM,
     LLADA,
@@ -432,7 +433,7 @@ def made_elsewhere(*, device: str | None, dtype: str | None) -> Model:
     from s3dlm.models.hf import LogitsModel
 
     uniform = LogitsModel(lambda tokens: torch.zeros(*tokens.shape, 9), 8, 9, 64)
-    return Model("made elsewhere", uniform, None, frozenset())  # type: ignore[arg-type]
+    return Model("made elsewhere", uniform, ByteTokenizer(), frozenset())
 
 
 def test_other_packages_register_models(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ def infilling(
 
 def check_support(model: Model, settings: Settings) -> None:
     """Refuse a model that cannot fill holes, and a setting that would change nothing."""
-    if getattr(model.denoiser, "causal_block", None) is not None:
+    if model.denoiser.causal_block is not None:
         raise SettingsError(
             f"{model.name} is block-causal: it sees no text behind the block that it fills, so it "
             "cannot fill holes; choose a model that reads in both directions, such as LLaDA or Dream"

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -232,7 +232,7 @@ def _machine(model: Model) -> dict[str, Any]:
 def device_of(model: Model) -> Any:
     import torch
 
-    return getattr(model.denoiser, "device", torch.device("cpu"))
+    return torch.device(model.denoiser.device)
 
 
 def fingerprint(model: Model) -> str:
@@ -240,21 +240,11 @@ def fingerprint(model: Model) -> str:
     import torch
 
     digest = hashlib.sha256(type(model.denoiser).__name__.encode())
-    for name, tensor in tensors(model):
+    for name, tensor in model.denoiser.tensors():
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         flat = tensor.detach().contiguous().flatten().cpu()
         digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
     return digest.hexdigest()[:12]
-
-
-def tensors(model: Model) -> Iterator[tuple[str, Any]]:
-    """Every tensor of a denoiser, whether it is a module or holds one."""
-    import torch
-
-    for holder in (model.denoiser, *getattr(model.denoiser, "__dict__", {}).values()):
-        if isinstance(holder, torch.nn.Module):
-            yield from holder.state_dict().items()
-            return
 
 
 def token_counter(tokenizer: Tokenizer) -> tuple[str, Callable[[str], int]]:

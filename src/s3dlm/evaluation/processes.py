@@ -45,7 +45,7 @@ def workers_for(model: Model, plan: Plan | None = None) -> int:
     """One process per core for a small model on the CPU, unless the plan is short; else one."""
     if plan is not None and plan.cost < WORTHWHILE:
         return 1
-    weights = sum(tensor.nbytes for _, tensor in manifest.tensors(model))
+    weights = sum(tensor.nbytes for _, tensor in model.denoiser.tensors())
     if manifest.device_of(model).type != "cpu" or weights > SMALL:
         return 1
     try:

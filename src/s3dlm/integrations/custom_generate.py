@@ -16,7 +16,7 @@ from transformers.generation import GenerateDecoderOnlyOutput
 
 from s3dlm import engine
 from s3dlm.errors import ModelError, PromptError, SettingsError, unknown_name
-from s3dlm.models.base import Model
+from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.hf import LogitsModel
 from s3dlm.search.step import Step
@@ -53,7 +53,7 @@ class PromptText(str):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class IdsTokenizer:
+class IdsTokenizer(Tokenizer):
     """The tokenizer of transformers, for prompts that are already ids."""
 
     inner: Any

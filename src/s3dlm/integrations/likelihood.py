@@ -94,7 +94,7 @@ def _rows(model: Model, prompt: Sequence[int], tokens: NDArray[np.int64]) -> Ten
             f"prompt and answer have {length} tokens, but {model.name} reads at most "
             f"{model.denoiser.context}; shorten the prompt"
         )
-    device = getattr(model.denoiser, "device", torch.device("cpu"))
+    device = model.denoiser.device
     start = np.broadcast_to(np.asarray(prompt, dtype=np.int64), (len(tokens), len(prompt)))
     return torch.from_numpy(np.concatenate([start, tokens], axis=1)).to(device)
 

@@ -16,7 +16,7 @@ from typing import Any
 from s3dlm import engine, tasks
 from s3dlm.errors import MissingExtraError, SettingsError, unknown_name
 from s3dlm.integrations import likelihood
-from s3dlm.models.base import Model
+from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.settings import Settings, declarations, only_used
 from s3dlm.verifier import Score, Verifier, WrappedVerifier, as_verifier, for_task
@@ -41,7 +41,7 @@ LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RenderedTokenizer:
+class RenderedTokenizer(Tokenizer):
     """A tokenizer for prompts to which the chat template was already applied."""
 
     inner: Any

@@ -3,35 +3,42 @@
 A denoiser is split in two so that no logits are computed that are not needed: `encode` runs the
 body on whole rows, `head` turns the features of chosen positions into logits. A model that only
 gives logits is a denoiser whose features *are* its logits and whose head is the identity.
+
+`Denoiser` and `Tokenizer` are base classes: what a model must have is abstract, everything else has a
+default. A plain object that has the required members works too; `Model` gives it the defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
+from s3dlm.errors import ModelError
 from s3dlm.models.calibrations import Calibrations
 from s3dlm.models.defaults import Defaults
 
 if TYPE_CHECKING:  # listing models must not wait for torch
+    import torch
     from torch import Tensor
 
 
-@runtime_checkable
-class Denoiser(Protocol):
-    """Tokens in, logits out, and the id that stands for "not yet known".
-
-    A denoiser may also have: `device` (else CPU), `tokens_at_once` (the largest batch), `causal_block`
-    (blocks of this size, counted from the start of the row, do not see later ones), `shift` (a position
-    is predicted by the features of the one before it) and `text_vocabulary` (ids from here on are
-    never predicted).
-    """
+class Denoiser:
+    """Tokens in, logits out, and the id that stands for "not yet known"."""
 
     mask_id: int
     vocabulary: int  # logits per position
     context: int  # the most tokens a row may have
+
+    device: torch.device | str = "cpu"  # where `encode` and `head` want their tensors
+    tokens_at_once: int = 16384  # the largest useful batch, padding included
+    takes_padding: bool = True  # whether rows of different lengths can share a batch
+    causal_block: int | None = None  # blocks of this size, from the row's start, see no later one
+    shift: bool = False  # a position is predicted by the features of the one before it
+    text_vocabulary: int | None = None  # ids from here on are never predicted
+    prefix_cache: bool | None = None  # whether prefixes are cached; None: `encode_after` is missing
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         """Features of every position: (rows, length) int64 → (rows, length, width).
@@ -39,26 +46,27 @@ class Denoiser(Protocol):
         `keys` (rows, length) is False where a row is padding, which no position may attend to;
         rows are padded on the right, so positions count from zero in every row. None: no padding.
         """
-        ...
+        raise NotImplementedError
 
     def head(self, features: Tensor) -> Tensor:
         """Logits of chosen positions: (n, width) → (n, vocabulary)."""
-        ...
+        raise NotImplementedError
 
+    def head_in_place(self, positions: int) -> Callable[[Tensor], Tensor]:
+        """A `head` for at most so many positions that may return the same memory every time."""
+        return self.head
 
-@runtime_checkable
-class Tokenizer(Protocol):
-    """Text to ids and back, and the model's own way of writing a conversation."""
+    def encode_after(self, tokens: Tensor, keys: Tensor | None, past: Any) -> tuple[Tensor, Any]:
+        """Features, not shifted, of rows that continue from cached ones (`transformer.Past`), and
+        each layer's new keys and values."""
+        raise NotImplementedError
 
-    def encode(self, text: str) -> list[int]: ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text of the ids; special tokens stay visible as their own text."""
-        ...
-
-    def chat(self, user: str, prefill: str = "") -> list[int]:
-        """Ids of one user turn and the opened assistant turn, `prefill` being its first words."""
-        ...
+    def tensors(self) -> Iterable[tuple[str, Tensor]]:
+        """Its weights by name, for fingerprints; by default those of the first module in it."""
+        for holder in (self, *vars(self).values()):
+            if hasattr(holder, "state_dict"):
+                return list(holder.state_dict().items())
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +77,35 @@ class Turn:
     text: str
 
 
-@runtime_checkable
-class Conversational(Protocol):
-    """A tokenizer that can also write whole conversations."""
+class Tokenizer:
+    """Text to ids and back, and the model's own way of writing a conversation."""
+
+    def encode(self, text: str) -> list[int]:
+        raise NotImplementedError
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids; special tokens stay visible as their own text."""
+        raise NotImplementedError
+
+    def chat(self, user: str, prefill: str = "") -> list[int]:
+        """Ids of one user turn and the opened assistant turn, `prefill` being its first words."""
+        raise NotImplementedError
 
     def converse(self, turns: Sequence[Turn], prefill: str = "") -> list[int]:
-        """As `chat`, with everything said before the last turn, which is the user's."""
-        ...
+        """As `chat`, with the turns before the last one, which is the user's; by default all of
+        them are quoted in one user turn."""
+        return self.chat(quoted(turns), prefill)
 
 
 def quoted(turns: Sequence[Turn]) -> str:
-    """A conversation as one user turn, for models without conversations: instructions first, then
-    the question, after a transcript if there were other turns before it."""
-    instructions = [one.text for one in turns if one.role == "system"]
-    said = [one for one in turns if one.role != "system"]
-    if len(said) == 1:
-        return "\n\n".join([*instructions, said[0].text])
-    return "\n\n".join([*instructions, *(f"{one.role.capitalize()}: {one.text}" for one in said)])
+    """A conversation as one user turn: instructions first, then the question, after a transcript if
+    there were other turns before it."""
+    instructions = [turn.text for turn in turns if turn.role == "system"]
+    spoken = [turn for turn in turns if turn.role != "system"]
+    if len(spoken) == 1:
+        return "\n\n".join([*instructions, spoken[0].text])
+    lines = [f"{turn.role.capitalize()}: {turn.text}" for turn in spoken]
+    return "\n\n".join([*instructions, *lines])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +120,13 @@ class Model:
     revision: str | None = None  # the hub's commit, if it came from there
     calibrations: Calibrations = field(default_factory=Calibrations)  # for `Result.p_correct`
 
+    def __post_init__(self) -> None:
+        _complete(self.denoiser, Denoiser, ("encode", "head", "mask_id", "vocabulary", "context"))
+        _complete(self.tokenizer, Tokenizer, ("encode", "decode", "chat"))
+
     def __repr__(self) -> str:
-        weights: Any = getattr(self.denoiser, "parameters", None)
-        parameters = f", {sum(one.numel() for one in weights()):,} parameters" if weights else ""
+        size = sum(tensor.numel() for _, tensor in self.denoiser.tensors())
+        parameters = f", {size:,} parameters" if size else ""
         return (
             f"Model({self.name!r}, {type(self.denoiser).__name__}{parameters}, "
             f"vocabulary {self.denoiser.vocabulary:,}, context {self.denoiser.context:,})"
@@ -111,3 +135,26 @@ class Model:
     def _repr_html_(self) -> str:
         tasks = ", ".join(self.defaults.tasks)
         return f"<p><b>{escape(self.name)}</b> {escape(repr(self))}<br>tasks: {escape(tasks)}</p>"
+
+
+def _complete(part: object, base: type, required: Sequence[str]) -> None:
+    """Give a plain object the defaults of the optional members that it does not have."""
+    if isinstance(part, base):
+        return
+    missing = [name for name in required if not hasattr(part, name)]
+    optional = (
+        []
+        if missing
+        else [name for name in vars(base) if not name.startswith("__") and not hasattr(part, name)]
+    )
+    try:
+        for name in optional:
+            default = getattr(base, name)
+            setattr(part, name, partial(default, part) if callable(default) else default)
+    except AttributeError:  # an object with slots
+        missing = optional
+    if missing:
+        raise ModelError(
+            f"{type(part).__name__} cannot be the {base.__name__.lower()} of a model: it lacks "
+            f"{', '.join(missing)}; make it a subclass of s3dlm.models.base.{base.__name__}"
+        )

@@ -11,8 +11,7 @@ transfer, and checks that need a value are made there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,7 @@ from s3dlm.models.packing import Rows as Rows
 from s3dlm.models.packing import Sampling as Sampling
 from s3dlm.models.prefix import PrefixCache
 from s3dlm.models.sampling import Shifted, restrict, shift
-from s3dlm.models.transformer import Transformer
 
-MOST_TOKENS = 16384  # of one forward pass, padding included, unless the denoiser states its own
 CACHE_BYTES = 1 << 20  # of logits read together on CPU
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 
@@ -43,24 +40,17 @@ class Forward:
         self, denoiser: Denoiser, *, max_tokens: int | None = None, logits_bytes: int | None = None
     ) -> None:
         self.denoiser = denoiser
-        self.device: torch.device = getattr(denoiser, "device", torch.device("cpu"))
+        self.device = torch.device(denoiser.device)
         self.on_cpu = self.device.type == "cpu"
-        usual: int = getattr(denoiser, "tokens_at_once", MOST_TOKENS)
-        self.max_tokens = usual if max_tokens is None else max_tokens
+        self.max_tokens = denoiser.tokens_at_once if max_tokens is None else max_tokens
         room = logits_room(self.device) if logits_bytes is None else logits_bytes
         self.positions = max(1, room // (4 * denoiser.vocabulary))
         # Half a dozen passes go over the logits: a few rows at a time stay in a core's cache.
         self.cache_rows = self.positions
         if self.on_cpu:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
-        self.prefixes: PrefixCache | None = None
-        if isinstance(denoiser, Transformer) and denoiser.prefix_cache:
-            self.prefixes = PrefixCache(denoiser)
-        self.head: Callable[[Tensor], Tensor] = denoiser.head
-        if isinstance(denoiser, Transformer) and denoiser.plain_cpu:
-            # Fresh memory is mapped page by page, which costs nearly as much as reading logits.
-            rows = max(self.positions, LENGTH_MULTIPLE)
-            self.head = partial(denoiser.head, out=torch.empty(rows, denoiser.vocabulary))
+        self.prefixes = PrefixCache(denoiser) if denoiser.prefix_cache else None
+        self.head = denoiser.head_in_place(self.positions)
         self.clock = Clock(self.device)
 
     @property
@@ -73,7 +63,6 @@ class Forward:
         results = [Prediction.empty(request) for request in requests]
         if self.prefixes is not None:
             self.prefixes.begin(requests)
-        mixed = bool(getattr(self.denoiser, "takes_padding", True))
         # Guided rows are run whole, twice; a batch holds either only such rows or none.
         for guided in (False, True):
             lengths = {
@@ -81,7 +70,9 @@ class Forward:
                 for index, one in enumerate(requests)
                 if bool(one.sampling.guidance) == guided
             }
-            for batch in batches(requests, lengths, self.max_tokens, mixed=mixed):
+            for batch in batches(
+                requests, lengths, self.max_tokens, mixed=self.denoiser.takes_padding
+            ):
                 self._run(requests, results, batch)
         return results
 
@@ -243,9 +234,8 @@ class Forward:
                 logits = without + (sampling.guidance + 1) * (logits - without)
         for unwanted in (self.denoiser.mask_id, *sampling.suppressed):
             logits.select(1, unwanted).fill_(-torch.inf)
-        text = getattr(self.denoiser, "text_vocabulary", None)
-        if text is not None:
-            logits[:, text:] = -torch.inf
+        if self.denoiser.text_vocabulary is not None:
+            logits[:, self.denoiser.text_vocabulary :] = -torch.inf
         return logits
 
 

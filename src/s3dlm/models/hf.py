@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models.base import Model
+from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.families import FAMILIES
 from s3dlm.models.family import Config
 from s3dlm.models.folder import read_json, shards
@@ -27,7 +27,7 @@ CPU_LOGITS, GPU_LOGITS = 1 << 28, 1 << 30  # bytes of logits of one forward pass
 TOLERANCE = 1e-2  # between a row and the same row padded, relative to its largest logit
 
 
-class LogitsModel:
+class LogitsModel(Denoiser):
     """A `Denoiser` from a function (rows, length) → (rows, length, vocabulary).
 
     The function needs no notion of padding: rows of one length run together, without any.
@@ -43,10 +43,7 @@ class LogitsModel:
     ) -> None:
         self.function, self.device = function, torch.device(device)
         self.mask_id, self.vocabulary, self.context = mask_id, vocabulary, context
-
-    @property
-    def tokens_at_once(self) -> int:
-        return tokens_that_fit(self.vocabulary, self.device)
+        self.tokens_at_once = tokens_that_fit(vocabulary, self.device)
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         if keys is None or bool(keys.all()):
@@ -66,7 +63,7 @@ class LogitsModel:
         return features
 
 
-class TransformersModel:
+class TransformersModel(Denoiser):
     """A `Denoiser` around a model that transformers loaded; padding goes into its attention mask."""
 
     def __init__(self, inner: Any, mask_id: int, vocabulary: int, context: int) -> None:
@@ -74,11 +71,11 @@ class TransformersModel:
         self.mask_id, self.vocabulary, self.context = mask_id, vocabulary, context
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> torch.device:  # type: ignore[override]
         return next(self.inner.parameters()).device  # type: ignore[no-any-return]
 
     @property
-    def tokens_at_once(self) -> int:
+    def tokens_at_once(self) -> int:  # type: ignore[override]
         return tokens_that_fit(self.vocabulary, self.device)
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:

@@ -23,8 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from s3dlm.models.base import Denoiser
 from s3dlm.models.block import KeysValues
-from s3dlm.models.transformer import LENGTH_MULTIPLE, Past, Transformer, shift_right
+from s3dlm.models.transformer import LENGTH_MULTIPLE, Past, shift_right
 
 if TYPE_CHECKING:
     from s3dlm.models.forward import Rows
@@ -78,12 +79,12 @@ class _Row:
 class PrefixCache:
     """Encodes the rows of one `Forward` call at a time."""
 
-    def __init__(self, network: Transformer) -> None:
-        self.network = network
+    def __init__(self, network: Denoiser) -> None:
+        self.network, self.device = network, torch.device(network.device)
         self.searches: dict[int, _Entries] = {}
         self.rows: dict[tuple[int, int], _Row] = {}  # by request and row, of the present call
         # On CPU entries are padded, so that bits do not depend on the batch; see transformer.py.
-        self.multiple = LENGTH_MULTIPLE if network.device.type == "cpu" else 1
+        self.multiple = LENGTH_MULTIPLE if self.device.type == "cpu" else 1
 
     def begin(self, requests: Sequence[Rows]) -> None:
         """Decide for every row of a call before any is run, so that batches do not matter."""
@@ -120,12 +121,13 @@ class PrefixCache:
         return min(length, (before + int(wanted[-1])) // block * block + block - before)
 
     def _row(self, entries: _Entries, prompt: np.ndarray, canvas: np.ndarray, start: int) -> _Row:
-        cut = self.network.prefix_end(prompt.size + start)
-        if self.network.causal_block is not None:
+        cut, block = prompt.size + start, self.network.causal_block
+        if block is not None:
+            cut -= cut % block  # whole blocks only
             start = max(0, cut - prompt.size)  # parts of one block share its prefix
         key = (start, canvas[:start].tobytes())
         entry = entries.kept.get(key)
-        if entry is None and self.network.causal_block is not None:
+        if entry is None and block is not None:
             entry = entries.longest(canvas, start)
         return _Row(entries, key, np.concatenate((prompt, canvas)), cut, entry)
 
@@ -163,7 +165,7 @@ class PrefixCache:
         for index, row in enumerate(rows):
             if row.cut > row.known and row.key not in row.entries.kept:
                 self._keep(row, features[index], [(k[index], v[index]) for k, v in layers])
-        if not self.network.config.shift:
+        if not self.network.shift:
             return features
         before = [row.entry.last for row in rows if row.entry is not None]
         return shift_right(features, torch.stack(before) if before else None)
@@ -176,7 +178,7 @@ class PrefixCache:
             stacked = entries[0].layers.unsqueeze(2).expand(-1, -1, len(entries), -1, -1, -1)
         else:
             stacked = torch.stack([entry.layers for entry in entries], dim=2)
-        lengths = torch.tensor([entry.length for entry in entries], device=self.network.device)
+        lengths = torch.tensor([entry.length for entry in entries], device=self.device)
         padded = any(entry.length < stacked.shape[4] for entry in entries)
         return Past(stacked, lengths, padded)
 
@@ -196,7 +198,6 @@ class PrefixCache:
         tokens = np.zeros((len(rows), int(sizes.max())), dtype=np.int64)
         keys = np.arange(tokens.shape[1]) < sizes[:, None]
         tokens[keys] = np.concatenate(rows)
-        device = self.network.device
-        if keys.all() and device.type != "cpu":
-            return torch.from_numpy(tokens).to(device), None
-        return torch.from_numpy(tokens).to(device), torch.from_numpy(keys).to(device)
+        if keys.all() and self.device.type != "cpu":
+            return torch.from_numpy(tokens).to(self.device), None
+        return torch.from_numpy(tokens).to(self.device), torch.from_numpy(keys).to(self.device)

@@ -173,15 +173,13 @@ class _Options:
 
 
 def _set_prefix_cache(model: Model, wanted: bool | None, compile: bool) -> None:
-    from s3dlm.models.transformer import Transformer
-
     network = model.denoiser
-    if wanted and (compile or not isinstance(network, Transformer)):
+    if wanted and (compile or network.prefix_cache is None):
         raise SettingsError(
             f"prefix_cache=True is not supported for {model.name!r} with compile={compile}; it "
             "works with native models that are not compiled: leave one of the two out"
         )
-    if isinstance(network, Transformer):
+    if network.prefix_cache is not None:
         network.prefix_cache = bool(wanted)
 
 

@@ -13,19 +13,19 @@ from torch import Tensor
 
 from s3dlm.models.base import Denoiser
 
+COPIED = (
+    "mask_id", "vocabulary", "context", "device", "tokens_at_once", "takes_padding",
+    "causal_block", "shift", "text_vocabulary",
+)  # fmt: skip
 
-class RowCache:
+
+class RowCache(Denoiser):
     """Encodes each distinct row once, within `capacity` bytes of features; the oldest go first."""
 
     def __init__(self, denoiser: Denoiser, capacity: int) -> None:
         self.denoiser, self.capacity = denoiser, capacity
-        self.mask_id = denoiser.mask_id
-        self.vocabulary = denoiser.vocabulary
-        self.context = denoiser.context
-        self.device = getattr(denoiser, "device", torch.device("cpu"))
-        self.text_vocabulary = getattr(denoiser, "text_vocabulary", None)
-        self.causal_block = getattr(denoiser, "causal_block", None)
-        self.shift = getattr(denoiser, "shift", False)
+        for name in COPIED:
+            setattr(self, name, getattr(denoiser, name))
         self.bytes = self.asked = self.encoded = 0
         self._kept: dict[bytes, Tensor] = {}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import ModelError, PromptError
-from s3dlm.models.base import Turn, quoted
+from s3dlm.models.base import Tokenizer, Turn, quoted
 from s3dlm.models.config import short
 
 LARGEST = 256 * 2**20  # bytes of a tokenizer file
@@ -26,7 +26,7 @@ MASKED_LM_CHAT = (
 )
 
 
-class TextTokenizer:
+class TextTokenizer(Tokenizer):
     """The `Tokenizer` protocol over any tokenizer transformers can load."""
 
     def __init__(self, inner: Any) -> None:

@@ -12,8 +12,10 @@ of small forward passes, where the number of operations costs as much as the ari
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
+from s3dlm.models.base import Denoiser
 from s3dlm.models.block import Block, KeysValues, Mask, Rope, rms_norm, rope_cos_sin
 from s3dlm.models.config import TransformerConfig as TransformerConfig
 
@@ -49,7 +52,7 @@ class Past:
     padded: bool = True  # whether any length is below the padded one
 
 
-class Transformer(nn.Module):
+class Transformer(nn.Module, Denoiser):
     """A `Denoiser` whose features are the last hidden states, normalised and ready for the head."""
 
     def __init__(self, config: TransformerConfig, attention: str = "auto") -> None:
@@ -74,21 +77,16 @@ class Transformer(nn.Module):
         self._rope: Rope | None = None
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> torch.device:  # type: ignore[override]
         return self.embedding.weight.device
 
     @property
-    def plain_cpu(self) -> bool:
-        """Whether it runs in float32 on CPU, so that its logits can be written anywhere there."""
-        return self.device.type == "cpu" and self.embedding.weight.dtype == torch.float32
-
-    @property
-    def tokens_at_once(self) -> int:
+    def tokens_at_once(self) -> int:  # type: ignore[override]
         """The largest useful batch: on CPU a larger one only falls out of the caches."""
         return 1024 if self.device.type == "cpu" else 16384
 
     @property
-    def takes_padding(self) -> bool:
+    def takes_padding(self) -> bool:  # type: ignore[override]
         """Whether rows of different lengths can share a batch; CUDA's flash kernel has no mask."""
         return self.attention != "flash" or self.device.type == "cpu"
 
@@ -146,11 +144,6 @@ class Transformer(nn.Module):
         mask = mask.expand(rows, 1, *mask.shape[-2:])
         return torch.cat((known[:, None, None, :].expand(-1, -1, mask.shape[2], -1), mask), 3)
 
-    def prefix_end(self, length: int) -> int:
-        """How much of a prefix may be cached: whole blocks, if the model has blocks."""
-        block = self.causal_block
-        return length if block is None else length - length % block
-
     def head(self, features: Tensor, out: Tensor | None = None) -> Tensor:
         """Logits; without gradients `out` may be memory for them, `LENGTH_MULTIPLE` rows or more."""
         weight = self.embedding.weight if self.output is None else self.output.weight
@@ -160,6 +153,14 @@ class Transformer(nn.Module):
         if out is None:
             return F.linear(features, weight)[:few]
         return torch.mm(features, weight.t(), out=out[: features.shape[0]])[:few]
+
+    def head_in_place(self, positions: int) -> Callable[[Tensor], Tensor]:
+        """On CPU all logits go to one memory: fresh memory is mapped page by page, which costs
+        nearly as much as reading them."""
+        if self.device.type != "cpu" or self.embedding.weight.dtype != torch.float32:
+            return self.head
+        rows = max(positions, LENGTH_MULTIPLE)
+        return partial(self.head, out=torch.empty(rows, self.vocabulary))
 
     def forward(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         """Logits of every position, for training."""

@@ -88,7 +88,7 @@ def batch_size(settings: Settings) -> int:
 
 def most_nfe(settings: Settings, model: Model) -> int:
     """The most forward passes (of one canvas each) that a search can need."""
-    return settings.most_nfe_in_blocks(getattr(model.denoiser, "causal_block", None))
+    return settings.most_nfe_in_blocks(model.denoiser.causal_block)
 
 
 def keeps_revealed_tokens(settings: Settings) -> bool:

@@ -347,8 +347,9 @@ class Scheduler:
 
 def tokenise_once(inner: Any) -> Any:
     """A tokenizer for one request, whose choices all have the same prompt."""
-    names = [name for name in ("encode", "decode", "chat", "converse") if hasattr(inner, name)]
-    methods = {name: getattr(inner, name) for name in names}
     return SimpleNamespace(
-        **methods | {name: cache(methods[name]) for name in ("chat", "converse") if name in methods}
+        encode=inner.encode,
+        decode=inner.decode,
+        chat=cache(inner.chat),
+        converse=cache(inner.converse),
     )
