@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from s3dlm.server.recorded import Recorded
+from s3dlm.server.service import Recorded
 
 HEADER = {"task": "countdown", "settings": {"method": "baseline"}, "question": "x"}
 
@@ -18,10 +18,10 @@ def write(folder: Path, name: str, text: str) -> None:
 def test_without_a_manifest_records_go_by_problem_under_their_methods(tmp_path: Path) -> None:
     for name in ("bb-countdown-0001", "aa-countdown-0002"):
         write(tmp_path, name, json.dumps(HEADER) + "\n{}\n")
-    rows = Recorded.of([tmp_path]).listing()
+    rows = Recorded((tmp_path,)).listing()
     assert [row["sample"] for row in rows] == ["countdown-0001", "countdown-0002"]
     assert {row["label"] for row in rows} == {"baseline"}
-    trace = Recorded.of([tmp_path]).trace(rows[0]["id"])
+    trace = Recorded((tmp_path,)).trace(rows[0]["id"])
     assert trace is not None
     assert [json.loads(line) for line in trace.splitlines()] == [HEADER, {}]
 
@@ -30,7 +30,7 @@ def test_a_record_has_the_label_of_its_condition_and_its_gold_in_words(tmp_path:
     conditions = [{"spec": "aa", "task": "countdown", "label": "greedy"}]
     (tmp_path / "manifest.json").write_text(json.dumps({"conditions": conditions}))
     write(tmp_path, "aa-countdown-0001", json.dumps({**HEADER, "gold": 18.0}) + "\n")
-    trace = Recorded.of([tmp_path]).trace(f"{tmp_path.name}/aa-countdown-0001")
+    trace = Recorded((tmp_path,)).trace(f"{tmp_path.name}/aa-countdown-0001")
     assert trace is not None
     assert json.loads(trace) == {**HEADER, "gold": 18.0, "gold_text": "18", "label": "greedy"}
 
@@ -38,6 +38,6 @@ def test_a_record_has_the_label_of_its_condition_and_its_gold_in_words(tmp_path:
 def test_a_damaged_record_is_neither_listed_nor_sent(tmp_path: Path) -> None:
     write(tmp_path, "aa-countdown-0001", "no json\n")
     write(tmp_path, "aa-countdown-0002", "[]\n")
-    recorded = Recorded.of([tmp_path])
+    recorded = Recorded((tmp_path,))
     assert recorded.listing() == []
     assert [recorded.trace(id) for id in recorded.files()] == [None, None]

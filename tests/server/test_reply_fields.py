@@ -184,6 +184,20 @@ def test_version_and_docs(writer: Live) -> None:
     assert "http://" not in page.text.replace(writer.url, "")
 
 
+def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
+    with live.http() as http:
+        schemas = http.get("/openapi.json").json()["components"]["schemas"]
+        for path, name, body in (
+            ("/v1/chat/completions", "Chat", ASK),
+            ("/v1/completions", "Text", {"model": "fake", "prompt": "x"}),
+        ):
+            reply = http.post(path, json=body).json()
+            (choice,) = reply["choices"]
+            assert set(choice) == set(schemas[f"{name}Choice"]["properties"])
+            assert set(choice["search"]) == set(schemas["SearchReport"]["properties"])
+            assert set(reply["usage"]) == set(schemas["Usage"]["properties"])
+
+
 def test_docs_need_no_key_and_version_does() -> None:
     key = "a-key-of-16-letters"
     with serving(fake_model(), defaults=SMALL, api_key=key) as closed, closed.http() as http:

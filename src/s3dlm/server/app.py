@@ -26,7 +26,7 @@ from starlette.responses import (
 from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
-from s3dlm.server import openai, parse, reference
+from s3dlm.server import openai, parse
 from s3dlm.server.declared import method_name, most_nfe, population
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError, as_api_error
@@ -43,6 +43,7 @@ from s3dlm.server.schemas import (
     OpenAIRequest,
     SearchRequest,
     Version,
+    reference_page,
 )
 from s3dlm.server.service import Service, build
 from s3dlm.server.streaming import Watch, unless_disconnected
@@ -271,8 +272,10 @@ async def docs(request: Request, service: Shared) -> Response:
     """The API as a page that loads nothing from elsewhere."""
     # Who has no key learns nothing about what is served.
     model = service.name if service.api_key is None else None
-    page = reference.page(request.app.openapi(), str(request.base_url), model)
-    return HTMLResponse(page, headers={"Content-Security-Policy": reference.CONTENT_POLICY})
+    page = reference_page(request.app.openapi(), str(request.base_url), model)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}
+    return HTMLResponse(page, headers=headers)
 
 
 @router.get("/health")

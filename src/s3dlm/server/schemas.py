@@ -5,6 +5,11 @@ Settings are not listed here: `declared.declarations()` names them, and `declare
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from string import Template
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -74,26 +79,26 @@ class Request(BaseModel):
     ) = None
 
 
-class StreamOptions(BaseModel):
+class Strict(BaseModel):
+    """A part of a request in which nothing unknown is allowed."""
+
     model_config = ConfigDict(strict=True, extra="forbid")
 
+
+class StreamOptions(Strict):
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class JsonSchema(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class JsonSchema(Strict):
     name: str
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
     description: str | None = None
     strict: bool | None = None
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(Strict):
     """Text, a JSON object, or JSON of a schema; the last two need a method that scores its texts."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
@@ -110,16 +115,12 @@ class OpenAIRequest(Request):
     response_format: ResponseFormat | None = None
 
 
-class TextPart(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class TextPart(Strict):
     type: Literal["text"]
     text: str
 
 
-class Message(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class Message(Strict):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
     name: str | None = None
@@ -187,6 +188,7 @@ class SearchReport(BaseModel):
     votes: int
     survivors: int
     score: float | None
+    stopped: Literal["finished", "satisfied", "budget"]  # why the search ended
     p_correct: float | None  # None: the model has no calibration for the task and method
     seed: int
     seconds: float
@@ -222,40 +224,40 @@ class ReplyMessage(BaseModel):
     refusal: None = None
 
 
-class ChatChoice(BaseModel):
+class Choice(BaseModel):
     index: int
+    finish_reason: Literal["stop", "length"]
+    search: SearchReport
+
+
+class ChatChoice(Choice):
     message: ReplyMessage
-    finish_reason: Literal["stop", "length"]
     logprobs: ChatLogprobs | None = None
-    search: SearchReport
 
 
-class ChatCompletion(BaseModel):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    choices: list[ChatChoice]
-    usage: Usage
-    system_fingerprint: str
-
-
-class TextChoice(BaseModel):
-    index: int
+class TextChoice(Choice):
     text: str
-    finish_reason: Literal["stop", "length"]
     logprobs: TextLogprobs | None = None
-    search: SearchReport
 
 
-class Completion(BaseModel):
+class Answer(BaseModel):
+    """What whole answers have in common."""
+
     id: str
-    object: Literal["text_completion"]
     created: int
     model: str
-    choices: list[TextChoice]
     usage: Usage
     system_fingerprint: str
+
+
+class ChatCompletion(Answer):
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+
+
+class Completion(Answer):
+    object: Literal["text_completion"]
+    choices: list[TextChoice]
 
 
 class Version(BaseModel):
@@ -277,3 +279,50 @@ class ModelCard(BaseModel):
 class ModelList(BaseModel):
     object: Literal["list"]
     data: list[ModelCard]
+
+
+def reference_page(api: Mapping[str, Any], address: str, model: str | None) -> str:
+    """An OpenAPI document as one page that loads nothing; who needs a key sees no model's name."""
+    operations = []
+    for path, methods in api["paths"].items():
+        for verb, operation in methods.items():
+            operations.append(f"<h2><b>{verb.upper()}</b> <code>{escape(path)}</code></h2>")
+            operations.append(f"<p>{escape(operation.get('description', ''))}</p>")
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                name = content["schema"]["$ref"].rpartition("/")[2]
+                operations.append(_fields(api["components"]["schemas"][name]))
+    info = api["info"]
+    return Template((files("s3dlm.server") / "docs.html").read_text(encoding="utf-8")).substitute(
+        title=escape(info["title"]),
+        version=escape(info["version"]),
+        summary=escape(info["summary"]),
+        address=escape(address),
+        key="" if model else " -H 'authorization: Bearer KEY'",
+        model=escape(json.dumps(model or "MODEL")),
+        operations="\n".join(operations),
+    )
+
+
+def _fields(schema: Mapping[str, Any]) -> str:
+    required, properties = schema.get("required", ()), schema["properties"]
+    rows = "".join(
+        f"<tr><td><code>{escape(name)}</code>{' required' if name in required else ''}</td>"
+        f"<td>{escape(_kind(described))}</td><td>{escape(described.get('description', ''))}</td></tr>"
+        for name, described in sorted(properties.items(), key=lambda pair: pair[0] not in required)
+    )
+    return f"<details><summary>{len(properties)} fields</summary><table>{rows}</table></details>"
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """What may be given, in a few words."""
+    if "anyOf" in schema:
+        parts = [_kind(part) for part in schema["anyOf"] if part.get("type") != "null"]
+        return " or ".join(dict.fromkeys(filter(None, parts)))
+    if "enum" in schema:
+        return ", ".join(str(value) for value in schema["enum"] if value is not None)
+    kinds = schema.get("type", schema.get("$ref", "").rpartition("/")[2])
+    words = " or ".join(k for k in kinds if k != "null") if isinstance(kinds, list) else kinds
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is None:
+        return str(words)
+    return f"{words} from {low:g} {'up' if high is None else f'to {high:g}'}"

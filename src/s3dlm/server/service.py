@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,19 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm import tasks
-from s3dlm.inputs import find_entry_points
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.inputs import find_entry_points, read_json_lines
 from s3dlm.models.base import Model
 from s3dlm.server import declared
 from s3dlm.server.limits import Limits
-from s3dlm.server.recorded import Recorded
 from s3dlm.server.reporting import Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.settings import Settings
 from s3dlm.tasks.problems import GENERATORS, problems
 from s3dlm.verifier import Verifier, as_verifier
 from s3dlm.verifier.lookup import GROUP
+from s3dlm.viewer.page import for_page
 
 EXAMPLES_PER_TASK = 3
+LONGEST_HEADER = 1 << 20  # bytes of a trace's first line
 GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
     (
         "gsm8k",
@@ -31,6 +35,82 @@ GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
     ("math500", "What is the remainder when 7^100 is divided by 5?"),
     ("countdown", "Target: 45 Numbers: 8, 7, 11"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The traces that `s3dlm eval --traces` wrote into some folders, in a table of names: no request
+    is a path."""
+
+    folders: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise SettingsError(
+                    f"--runs {folder} is not a folder; give one that `s3dlm eval --traces` wrote"
+                )
+
+    def files(self) -> dict[str, Path]:
+        """Every trace there is now, by the name under which it is offered."""
+        return {
+            f"{folder.resolve().name}/{path.stem}": path
+            for folder in self.folders
+            for path in sorted((folder / "traces").glob("*.jsonl"))
+        }
+
+    def listing(self) -> list[dict[str, Any]]:
+        """What is known of every trace before it is opened: run by run, and in each by task, problem
+        and method, in the run's order. Damaged ones are left out."""
+        conditions = {folder: _conditions(folder) for folder in self.folders}
+        runs, rows = list(conditions), []
+        for name, path in self.files().items():
+            run = path.parents[1]
+            spec, _, sample = path.stem.partition("-")
+            # A trace that the manifest does not know comes last, under its method.
+            task_place, place, label = conditions[run].get(spec, (math.inf, 0, None))
+            try:
+                _, header = next(read_json_lines(path, longest=LONGEST_HEADER))
+                row = {
+                    "id": name,
+                    "run": name.partition("/")[0],
+                    "sample": sample,
+                    "task": header["task"],
+                    "method": header["settings"]["method"],
+                    "label": label or header["settings"]["method"],
+                    "question": header["question"],
+                    "correct": header.get("correct"),
+                }
+            except (RecordError, StopIteration, KeyError, TypeError):
+                continue
+            rows.append(((runs.index(run), task_place, sample, place), row))
+        return [row for _, row in sorted(rows, key=lambda placed: placed[0])]
+
+    def trace(self, name: str) -> bytes | None:
+        """A trace for the page; None if there is none of this name, or it is damaged."""
+        path = self.files().get(name)
+        if path is None:
+            return None
+        spec = path.stem.partition("-")[0]
+        _, _, label = _conditions(path.parents[1]).get(spec, (0, 0, None))
+        try:
+            return for_page(path.read_bytes(), **({} if label is None else {"label": label}))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def _conditions(folder: Path) -> dict[str, tuple[float, int, str | None]]:
+    """The places of the task and of the condition in a run's order, and the label, by the spec in the
+    names of traces; empty if the manifest cannot be read."""
+    try:
+        rows = json.loads((folder / "manifest.json").read_bytes())["conditions"]
+        tasks = list(dict.fromkeys(row["task"] for row in rows))
+        return {
+            row["spec"]: (tasks.index(row["task"]), place, row["label"])
+            for place, row in enumerate(rows)
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +198,7 @@ def build(
         # Clients need not know the machine's paths.
         name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
         aliases=aliases or {},
-        recorded=Recorded.of(runs),
+        recorded=Recorded(tuple(runs)),
         method=method,
         given=given,
         limits=limits,
