@@ -9,9 +9,9 @@ from dataclasses import replace
 import torch
 
 import s3dlm
+from s3dlm import tasks
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.transformer import Transformer, TransformerConfig
-from s3dlm.tasks.problems import problems
 
 TASKS = ("arithmetic", "countdown", "sudoku", "choice")
 WIDE_VOCABULARY = 126_464  # LLaDA-8B's
@@ -71,7 +71,8 @@ def _random(name: str, config: TransformerConfig, dtype: torch.dtype) -> Model:
 
 @functools.cache
 def questions(task: str) -> list[str]:
-    return [one.question for one in problems(task, "test", 32, 0)]
+    samples = tasks.load(tasks.get(task), prompt_style="tiny", limit=32).samples
+    return [sample.question for sample in samples]
 
 
 def question_of(model: Model, index: int) -> tuple[str | None, str]:

@@ -12,11 +12,10 @@ from typing import Any
 import s3dlm
 from benchmarks.models import TASKS
 from benchmarks.run import TINY
-from s3dlm import answers
+from s3dlm import answers, tasks
 from s3dlm.evaluation.statistics import mcnemar
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
-from s3dlm.tasks.problems import problems
 
 
 def counted(model: Model) -> list[int]:
@@ -33,13 +32,12 @@ def counted(model: Model) -> list[int]:
 
 
 def right(model: Model, task: str, count: int, settings: Settings) -> list[bool]:
-    found = problems(task, "test", count, 0)
-    results = s3dlm.generate_batch(
-        model, [one.question for one in found], task=task, settings=settings
-    )
+    samples = tasks.load(tasks.get(task), prompt_style="tiny", limit=count).samples
+    questions = [sample.question for sample in samples]
+    results = s3dlm.generate_batch(model, questions, task=task, settings=settings)
     return [
-        answers.grade(task, result.text, one.gold, question=one.question) == 1.0
-        for one, result in zip(found, results, strict=True)
+        answers.grade(task, result.text, sample.gold, question=sample.question) == 1.0
+        for sample, result in zip(samples, results, strict=True)
     ]
 
 

@@ -414,7 +414,7 @@ def test_an_unknown_name_is_answered_with_a_hint(name: str, hint: str) -> None:
 
 def test_tiny_without_weights_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "TINY", tmp_path)
-    with pytest.raises(ModelError, match=r"tools/train_tiny\.py"):
+    with pytest.raises(ModelError, match=r"tools/tiny/train\.py"):
         load("tiny")
 
 

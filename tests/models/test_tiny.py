@@ -17,7 +17,7 @@ from s3dlm.evaluation.manifest import fingerprint
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 from s3dlm.tasks import data
-from s3dlm.tasks.problems import problems
+from tools.tiny.problems import problems
 
 FOLDER = Path(s3dlm.__file__).parent / "models" / "tiny"
 RECORD = json.loads((FOLDER / "accuracy.json").read_text())
@@ -101,7 +101,7 @@ def test_loading_does_not_import_the_compiler() -> None:
 
 
 def test_its_calibration_was_fitted_on_these_weights(tiny: Model) -> None:
-    """After a change of the weights: python tools/calibrate_tiny.py."""
+    """After a change of the weights: python -m tools.tiny.calibrate."""
     assert tiny.calibrations.fingerprint == fingerprint(tiny)
     assert {fit.task for fit in tiny.calibrations.fits} == set(tiny.defaults.tasks)
     found = s3dlm.generate(tiny, "Target: 15 Numbers: 10, 1, 6", task="countdown")

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import pytest
 
 import s3dlm
+from s3dlm import tasks
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Model
-from s3dlm.tasks.problems import problems
 from tests.server.live import serving
 
 # Short canvases leave a processor waiting, so that batching saves most. With the default settings a
@@ -43,7 +43,8 @@ def timed(work: Callable[[], list[str]]) -> tuple[float, list[str]]:
 def test_sixteen_at_once_share_forward_passes(
     tiny: Model, name: str, settings: dict[str, object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompts = [problem.question for problem in problems("countdown", "test", 16)]
+    samples = tasks.load(tasks.get("countdown"), prompt_style="tiny", limit=16).samples
+    prompts = [sample.question for sample in samples]
     with (
         serving(tiny, defaults=settings) as live,
         live.http() as http,

@@ -109,7 +109,7 @@ def test_helpers_of_the_prompt_are_there_for_the_tests(index: int) -> None:
 
 
 def test_mbpp_shows_one_test_and_hides_the_others() -> None:
-    parsed = code.parse_mbpp(ROW, 0)
+    parsed = code.parse_mbpp(ROW)
     assert parsed is not None
     question, gold = parsed
     assert question == (
@@ -117,18 +117,18 @@ def test_mbpp_shows_one_test_and_hides_the_others() -> None:
         "assert rev([1, 2]) == [2, 1]"
     )
     assert gold == {"setup": "", "tests": "\n".join(ROW["test_list"]) + "\n", "remote": ["rev"]}  # type: ignore[arg-type]
-    assert code.parse_mbpp(ROW | {"task_id": 5}, 0) is None  # another split
+    assert code.parse_mbpp(ROW | {"task_id": 5}) is None  # another split
     assert required(question).name == "rev"
 
 
 def test_tests_that_use_the_programs_classes_name_them() -> None:
-    parsed = code.parse_mbpp(NODES, 0)
+    parsed = code.parse_mbpp(NODES)
     assert parsed is not None
     assert parsed[1]["remote"] == ["Node", "total"]  # type: ignore[index]
-    with pytest.raises(RecordError, match="are not Python"):
-        code.parse_mbpp(ROW | {"test_list": ["assert ("]}, 0)
-    with pytest.raises(RecordError, match="row 4 has no tests"):
-        code.parse_mbpp(ROW | {"test_list": []}, 3)
+    with pytest.raises(ValueError, match="are not Python"):
+        code.parse_mbpp(ROW | {"test_list": ["assert ("]})
+    with pytest.raises(ValueError, match="has no tests"):
+        code.parse_mbpp(ROW | {"test_list": []})
 
 
 @needs_sandbox
@@ -148,7 +148,7 @@ def test_tests_that_use_the_programs_classes_name_them() -> None:
     ],
 )
 def test_mbpp_is_graded_by_its_tests(row: dict[str, object], text: str, right: bool) -> None:
-    parsed = code.parse_mbpp(row, 0)
+    parsed = code.parse_mbpp(row)
     assert parsed is not None
     question, gold = parsed
     for grading in answers.GRADINGS:

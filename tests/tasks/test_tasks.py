@@ -97,13 +97,32 @@ def test_gold_answers_grade_themselves(name: str) -> None:
 @pytest.mark.parametrize("name", ["arithmetic", "countdown", "sudoku", "choice", "chain"])
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_generated_problems_are_answered_right_by_their_own_response(name: str, split: str) -> None:
-    from s3dlm.tasks.problems import problems
+    from tools.tiny.problems import problems
 
     task = tasks.get(name)
     loaded = tasks.load(task, prompt_style="tiny", split=split, limit=20)
     for sample, problem in zip(loaded.samples, problems(name, split, 20, 0), strict=True):
         assert sample.question == problem.question
         assert answers.grade(task.answer, problem.response, sample.gold, "fixed", sample.question)
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "countdown", "sudoku", "choice", "chain"])
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_bundled_problems_are_the_generators(name: str, split: str) -> None:
+    from tools.tiny.problems.__main__ import bundled
+
+    loaded = tasks.load(tasks.get(name), prompt_style="tiny", split=split, limit=40)
+    for sample, row in zip(loaded.samples, bundled(name, split, 40), strict=True):
+        assert (sample.question, sample.gold) == (row["question"], row["gold"])
+        assert sample.group == row.get("group", "")
+
+
+def test_more_problems_or_another_split_than_ship_are_refused() -> None:
+    countdown = tasks.get("countdown")
+    with pytest.raises(SettingsError, match=r"limit=1000 is more than the \d+ test problems"):
+        tasks.load(countdown, prompt_style="tiny", limit=1000)
+    with pytest.raises(SettingsError, match="split='train' is unknown; choose one of: test, val"):
+        tasks.load(countdown, prompt_style="tiny", split="train")
 
 
 def test_a_higher_limit_keeps_the_first_problems() -> None:
@@ -115,7 +134,7 @@ def test_a_higher_limit_keeps_the_first_problems() -> None:
 
 def test_gsm8k_gold_is_a_number() -> None:
     row = {"question": "?", "answer": "so it is <<1=1>>.\n#### $-1,234.5"}
-    assert benchmarks.parse_gsm8k(row, 0) == ("?", -1234.5)
+    assert benchmarks.parse_gsm8k(row) == ("?", -1234.5)
 
 
 def test_numeric_labels_become_letters() -> None:
@@ -124,7 +143,7 @@ def test_numeric_labels_become_letters() -> None:
         "choices": {"text": ["x", "y", "z"], "label": ["1", "2", "3"]},
         "answerKey": "2",
     }
-    question, gold = benchmarks.parse_arc(row, 0)
+    question, gold = benchmarks.parse_arc(row)
     assert gold == "B"
     assert question == "Which?\n\nOptions:\nA. x\nB. y\nC. z\n\nChoose ONE letter."
 
@@ -145,19 +164,19 @@ def test_truthfulqa_variants_differ_in_their_options() -> None:
         "Best Answer": "yes",
         "Incorrect Answers": "; ".join(f"no{i}" for i in range(12)),
     }
-    full, gold = benchmarks.parse_truthfulqa(row, 0)
-    four = benchmarks.parse_truthfulqa_mc(row, 0)
+    full, gold = benchmarks.parse_truthfulqa(row)
+    four = benchmarks.parse_truthfulqa_mc(row)
     assert "H. " in full
     assert "I. " not in full
     assert f"{gold}. yes" in full
     assert four is not None
     assert "D. " in four[0]
     assert "E. " not in four[0]
-    assert benchmarks.parse_truthfulqa_mc(row | {"Incorrect Answers": "no; never"}, 0) is None
+    assert benchmarks.parse_truthfulqa_mc(row | {"Incorrect Answers": "no; never"}) is None
 
 
 def test_sudoku_dots_are_empty_cells() -> None:
-    question, gold = benchmarks.parse_sudoku({"question": "1..4", "answer": "1234"}, 0)
+    question, gold = benchmarks.parse_sudoku({"question": "1..4", "answer": "1234"})
     assert "1004" in question
     assert gold == "1234"
 
@@ -189,7 +208,7 @@ def test_a_users_own_file_is_a_task(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"write FILE\.jsonl:TASK"):
         tasks.get(str(path))
     path.write_text('{"question": "1 + 1?"}\n')
-    with pytest.raises(RecordError, match="row 1 has the fields question"):
+    with pytest.raises(RecordError, match=r"row 1 is not.*it has the fields question"):
         tasks.load(task)
     path.write_text('{"question": \n')
     with pytest.raises(RecordError, match="line 1, cannot be read"):
@@ -220,5 +239,5 @@ def test_recommended_settings_are_settings() -> None:
 
 
 def test_tasks_need_no_torch() -> None:
-    code = "import sys, s3dlm.tasks, s3dlm.tasks.problems; sys.exit('torch' in sys.modules)"
+    code = "import sys, s3dlm.tasks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

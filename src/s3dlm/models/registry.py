@@ -269,7 +269,7 @@ def _tiny() -> Path:
     if not (TINY / "model.safetensors").is_file():
         raise ModelError(
             "this installation of s3dlm lacks the weights of 'tiny'; reinstall the package, "
-            "or train them with tools/train_tiny.py"
+            "or train them with tools/tiny/train.py"
         )
     return TINY
 

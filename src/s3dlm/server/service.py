@@ -20,7 +20,6 @@ from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.settings import Settings
-from s3dlm.tasks.problems import GENERATORS, problems
 from s3dlm.verifier import Verifier, as_verifier
 from s3dlm.verifier.lookup import GROUP
 from s3dlm.viewer.page import for_page
@@ -218,13 +217,15 @@ def build(
 
 @cache
 def examples(names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Problems to try: for each generated task among a model's own, some of the test split."""
-    own = [task for task in names if task in GENERATORS]
+    """Problems to try: for each bundled task among a model's own, some of the test split."""
+    own = [name for name in names if tasks.get(name).bundled]
     if not own:
         return [{"task": task, "prompt": prompt} for task, prompt in GENERAL_EXAMPLES]
-    drawn = [problems(task, "test", EXAMPLES_PER_TASK) for task in own]
+    loaded = [
+        tasks.load(tasks.get(name), prompt_style="tiny", limit=EXAMPLES_PER_TASK) for name in own
+    ]
     return [  # one of each task first, so that the row shows every task
-        {"task": problem.task, "prompt": problem.question}
-        for row in zip(*drawn, strict=True)
-        for problem in row
+        {"task": name, "prompt": sample.question}
+        for row in zip(*(some.samples for some in loaded), strict=True)
+        for name, sample in zip(own, row, strict=True)
     ]

@@ -7,9 +7,9 @@ from pathlib import Path
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
-from s3dlm.tasks.benchmarks import TASKS
-from s3dlm.tasks.code import TASKS as CODE_TASKS
-from s3dlm.tasks.data import Loaded, from_file, load, require_file
+from s3dlm.tasks.benchmarks import BENCHMARKS
+from s3dlm.tasks.code import CODE_BENCHMARKS
+from s3dlm.tasks.data import Loaded, load, require_file, task_of_file
 
 __all__ = [
     "PROMPT_STYLES",
@@ -25,7 +25,7 @@ __all__ = [
 
 GROUP = "s3dlm.tasks"  # the entry-point group through which other packages add tasks
 
-_BUILT_IN = {task.name: task for task in (*TASKS, *CODE_TASKS)}
+_BUILT_IN = {task.name: task for task in (*BENCHMARKS, *CODE_BENCHMARKS)}
 
 
 def names() -> list[str]:
@@ -38,7 +38,7 @@ def get(name: str) -> Task:
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     if ".jsonl" in name:
-        return from_file(name)
+        return task_of_file(name)
     installed = find_entry_points(GROUP)
     if name in installed:
         return load_entry_point(installed[name], Task)

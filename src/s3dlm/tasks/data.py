@@ -1,4 +1,4 @@
-"""Problems of a task: from a folder the user names, from the hub, or generated from a seed.
+"""Problems of a task: from a folder the user names, from the hub, or bundled with the package.
 
 Loading prints nothing. It returns the problems with a line that says where they come from, and it
 refuses a benchmark whose number of problems is not the published one.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from s3dlm.errors import MissingExtraError, RecordError, SettingsError
+from s3dlm.errors import MissingExtraError, RecordError, SettingsError, unknown_name
 from s3dlm.inputs import read_json_lines
-from s3dlm.tasks.base import Row, Sample, Source, Task
-from s3dlm.tasks.benchmarks import countdown_gold
+from s3dlm.tasks.base import DataRow, DataSource, Sample, Task
 
+BUNDLED = Path(__file__).parent / "problems.jsonl.gz"  # tools/tiny/problems writes it
+BUNDLED_LIMIT = 500  # problems where no limit is given
 D1_SEED = 42
-GENERATED_SEED = 0  # evaluation always uses the same generated problems, in the same order
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +40,51 @@ def load(
     split: str = "test",
     limit: int | None = None,
 ) -> Loaded:
-    """The first `limit` problems of a task; the style "tiny" uses generated ones where they exist."""
+    """The first `limit` problems of a task; the style "tiny" uses bundled ones where they exist."""
     if limit is not None and limit < 1:
         raise SettingsError(f"limit={limit} is not allowed; give a whole number from 1 up")
-    if task.generated and (prompt_style == "tiny" or task.source is None):
-        return _generated(task, split, limit)
+    if task.bundled and (prompt_style == "tiny" or task.source is None):
+        return _load_bundled(task.name, split, BUNDLED_LIMIT if limit is None else limit)
     if split != "test":
         raise SettingsError(f"task={task.name!r} has no split {split!r}; only 'test' is published")
     if task.source is None:
         raise SettingsError(
             f"task={task.name!r} has no problems: it has neither a file nor a data set"
         )
-    return _published(task, task.source, data, limit)
+    return _load_published(task, task.source, data, limit)
 
 
-def _generated(task: Task, split: str, limit: int | None) -> Loaded:
-    from s3dlm.tasks.problems import problems
+def _load_bundled(task: str, split: str, limit: int) -> Loaded:
+    problems = _bundled_problems()
+    if (task, split) not in problems:
+        splits = [name for owner, name in problems if owner == task]
+        raise SettingsError(unknown_name("split", split, splits))
+    samples = problems[task, split]
+    if limit > len(samples):
+        raise SettingsError(
+            f"limit={limit} is more than the {len(samples)} {split} problems of task={task!r} that "
+            "ship with the package; give fewer, or a file of your own as FILE.jsonl:TASK"
+        )
+    return Loaded(tuple(samples[:limit]), f"generated, {split} split, seed 0", limit)
 
-    count = 500 if limit is None else limit
-    made = problems(task.name, split, count, GENERATED_SEED)
-    gold: Callable[[str], object] = countdown_gold if task.name == "countdown" else str
-    samples = tuple(
-        Sample(f"{task.name}-{split}-{i:04d}", p.question, gold(p.gold), p.group)
-        for i, p in enumerate(made)
-    )
-    return Loaded(samples, f"generated, {split} split, seed {GENERATED_SEED}", len(samples))
+
+@functools.cache
+def _bundled_problems() -> dict[tuple[str, str], list[Sample]]:
+    """By task and split, in the order in which every evaluation uses them."""
+    problems: dict[tuple[str, str], list[Sample]] = {}
+    for _, row in read_json_lines(BUNDLED, remedy="reinstall the package"):
+        task, split = row.pop("task"), row.pop("split")
+        samples = problems.setdefault((task, split), [])
+        samples.append(Sample(f"{task}-{split}-{len(samples):04d}", **row))
+    return problems
 
 
-def _published(task: Task, source: Source, data: Path | None, limit: int | None) -> Loaded:
-    rows, origin = _rows(task.name, source, data)
+def _load_published(task: Task, source: DataSource, data: Path | None, limit: int | None) -> Loaded:
+    rows, origin = _rows(task, source, data)
     samples = []
     for index, row in enumerate(rows):
         try:
-            parsed = source.parse(row, index)
+            parsed = source.parse(row)
         except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise RecordError(
                 f"{origin}, row {index + 1} is not a problem of task={task.name!r} "
@@ -80,7 +92,13 @@ def _published(task: Task, source: Source, data: Path | None, limit: int | None)
             ) from error
         if parsed is not None:
             samples.append(Sample(f"{task.name}-{index:04d}", *parsed))
-    _check(task.name, source.count, len(samples), origin)
+    if not samples:
+        raise RecordError(f"{origin} holds no problem for task={task.name!r}")
+    if source.count not in (None, len(samples)):
+        raise RecordError(
+            f"{origin} gives {len(samples)} problems for task={task.name!r}, but the published set "
+            f"has {source.count}; use the full file, or define a task of your own: FILE.jsonl:TASK"
+        )
     if source.subset is not None and source.subset < len(samples):
         chosen = np.random.RandomState(D1_SEED).choice(len(samples), source.subset, replace=False)
         origin = f"{origin}, d1's {source.subset} of {len(samples)}"
@@ -88,33 +106,19 @@ def _published(task: Task, source: Source, data: Path | None, limit: int | None)
     return Loaded(tuple(samples[:limit]), origin, len(samples))
 
 
-def _check(name: str, expected: int | None, got: int, origin: str) -> None:
-    if got == 0:
-        raise RecordError(f"{origin} holds no problem for task={name!r}")
-    if expected is not None and got != expected:
+def require_file(task: Task) -> None:
+    """Refuse a task of `FILE.jsonl:TASK` whose file is not there."""
+    file = Path(task.source.files[0]) if task.source is not None else Path()
+    if file.is_absolute() and not file.is_file():
         raise RecordError(
-            f"{origin} gives {got} problems for task={name!r}, but the published set has "
-            f"{expected}; use the full file, or define a task of your own: FILE.jsonl:TASK"
+            f"{file} does not exist; task={task.name!r} reads its problems from there"
         )
 
 
-def require_file(task: Task) -> None:
-    """Refuse a task of `FILE.jsonl:TASK` whose file is not there."""
-    if task.source is not None:
-        _require_own_file(task.name, task.source)
-
-
-def _require_own_file(name: str, source: Source) -> None:
-    own = Path(source.files[0])
-    if own.is_absolute() and not own.is_file():
-        raise RecordError(f"{own} does not exist; task={name!r} reads its problems from there")
-
-
-def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], str]:
-    _require_own_file(name, source)
-    folder = data if data is not None else Path()
-    for file in source.files:
-        path = folder / file
+def _rows(task: Task, source: DataSource, data: Path | None) -> tuple[Iterator[DataRow], str]:
+    require_file(task)
+    for name in source.files:
+        path = (data or Path()) / name
         if (data is not None or path.is_absolute()) and path.is_file():
             return _read(path), path.name
     if source.package is not None:
@@ -122,63 +126,58 @@ def _rows(name: str, source: Source, data: Path | None) -> tuple[Iterator[Row], 
     if data is not None or source.hub is None:
         where = f"in {data}" if data is not None else "on the hub"
         raise RecordError(
-            f"task={name!r} has no data {where}; put {' or '.join(source.files)} into a folder "
-            "and give it with --data DIR"
+            f"task={task.name!r} has no data {where}; put {' or '.join(source.files)} into a "
+            "folder and give it with --data DIR"
         )
-    return _from_hub(name, source), f"hub {source.hub}"
+    remedy = f"go online, or put {source.files[0]} into a folder and name it with --data DIR"
+    return _from_hub(*source.hub, remedy), "hub {} ({}, {})".format(*source.hub)
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[DataRow]:
     if path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)
-        return
-    yield from (row for _, row in read_json_lines(path))
+    else:
+        yield from (row for _, row in read_json_lines(path))
 
 
-def _from_hub(name: str, source: Source) -> Iterator[Row]:
+def _from_hub(path: str, config: str, split: str, remedy: str) -> Iterator[DataRow]:
     try:
         import datasets
     except ImportError as error:
         raise MissingExtraError("datasets", "eval") from error
-    hub = source.hub
-    assert hub is not None
     try:
-        yield from datasets.load_dataset(hub.path, hub.config, split=hub.split)
+        yield from datasets.load_dataset(path, config, split=split)
     except (OSError, ConnectionError, ValueError) as error:
         raise RecordError(
-            f"task={name!r} could not be read from the hub ({hub}): {error}; go online, or put "
-            f"{source.files[0]} into a folder and name it with --data DIR"
+            f"{path} ({config}, {split}) could not be read from the hub: {error}; {remedy}"
         ) from error
 
 
-def _own_row(row: Row, index: int) -> tuple[str, object]:
-    gold = row.get("gold", row.get("answer"))
-    if "question" not in row or gold is None:
-        raise RecordError(
-            f"row {index + 1} has the fields {', '.join(sorted(row)) or 'none'}; a task needs "
-            "'question' and 'gold' (or 'answer') in every row"
-        )
-    return str(row["question"]), gold
-
-
 @functools.cache
-def from_file(spec: str) -> Task:
-    """A user's own task, `FILE.jsonl:TASK[:ANSWER]`, scored like another task; the kind of answer is that task's, too.
+def task_of_file(spec: str) -> Task:
+    """A user's own task, `FILE.jsonl:TASK[:ANSWER]`, scored and by default graded like TASK.
 
     Each line is `{"question": …, "gold": …}`; "answer" is read where "gold" is missing.
     """
     path, _, names = spec.partition(".jsonl:")
-    if not names and not Path(spec).is_file():
-        raise SettingsError(
-            f"task={spec!r}: the file does not exist; name one that does, as FILE.jsonl:TASK"
-        )
     if not names:
+        problem = "lacks the name of a similar task" if Path(spec).is_file() else "does not exist"
         raise SettingsError(
-            f"task={spec!r} is a file without the name of a similar task; write FILE.jsonl:TASK, "
-            "for example problems.jsonl:gsm8k"
+            f"task={spec!r}: the file {problem}; write FILE.jsonl:TASK, for example "
+            "problems.jsonl:gsm8k"
         )
     verifier, _, answer = names.partition(":")
     file = Path(f"{path}.jsonl").resolve()
-    source = Source(files=(str(file),), parse=_own_row)
+    source = DataSource(files=(str(file),), parse=_parse_own)
     return Task(file.stem, file.stem, verifier, answer or verifier, source=source)
+
+
+def _parse_own(row: DataRow) -> tuple[str, object]:
+    gold = row.get("gold", row.get("answer"))
+    if "question" not in row or gold is None:
+        raise ValueError(
+            f"it has the fields {', '.join(sorted(row)) or 'none'}; a task needs 'question' and "
+            "'gold' (or 'answer') in every row"
+        )
+    return str(row["question"]), gold

@@ -13,12 +13,12 @@ from itertools import islice
 
 import numpy as np
 import torch
-from tiny_drills import DRILLS, drills
-from tiny_tokenizer import END, MASK, chat
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from s3dlm.tasks.problems import Problem, stream
+from tools.tiny.drills import DRILLS, drills
+from tools.tiny.problems import Problem, stream
+from tools.tiny.tokenizer import END, MASK, chat
 
 WINDOW = 1536  # problems that are sorted by length together
 HONEST = {

@@ -10,23 +10,23 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-import tiny_tokenizer
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from tiny_data import Batch, Encoder, Feed
-from tiny_decode import Decoding, generate
-from tiny_grade import right
-from tiny_optimiser import optimisers
-from tiny_start import start
 from tokenizers import Tokenizer
 
 from s3dlm.models import llada
 from s3dlm.models.checkpoint import load_network
 from s3dlm.models.transformer import Transformer, TransformerConfig
-from s3dlm.tasks.problems import GENERATORS, problems, stream
+from tools.tiny.data import Batch, Encoder, Feed
+from tools.tiny.decode import Decoding, generate
+from tools.tiny.grade import right
+from tools.tiny.optimiser import optimisers
+from tools.tiny.problems import GENERATORS, problems, stream
+from tools.tiny.start import start
+from tools.tiny.tokenizer import SIZE, build, save
 
-SHIPPED = Path(__file__).parent.parent / "src" / "s3dlm" / "models" / "tiny"
+SHIPPED = Path(__file__).parents[2] / "src" / "s3dlm" / "models" / "tiny"
 GREEDY = {task: Decoding() for task in GENERATORS}
 GREEDY["chain"] = Decoding(gen_length=144, steps=72, block_length=144)
 MASK_ID = 1
@@ -41,7 +41,7 @@ def tokenizer_for(folder: Path) -> Tokenizer:
             for problem in islice(stream(task, "train", 0), 8000)
             for text in (problem.question, problem.response)
         ]
-        tiny_tokenizer.save(tiny_tokenizer.build(texts), folder)
+        save(build(texts), folder)
     return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
@@ -69,7 +69,7 @@ class Run:
         args.out.mkdir(parents=True, exist_ok=True)
         self.tokenizer = tokenizer_for(args.out)
         self.config = TransformerConfig(
-            vocabulary=tiny_tokenizer.SIZE,
+            vocabulary=SIZE,
             width=args.width,
             layers=args.layers,
             heads=args.heads,

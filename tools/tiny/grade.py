@@ -7,7 +7,7 @@ import operator
 import re
 from fractions import Fraction
 
-from s3dlm.tasks.problems import Problem
+from tools.tiny.problems import Problem
 
 _SIGNS = {
     ast.Add: operator.add,

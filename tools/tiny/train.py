@@ -1,8 +1,8 @@
 """Trains, continues and evaluates `tiny`, the masked diffusion model that ships with the package.
 
-python tools/train_tiny.py train --out RUN      start a run, or resume the one in RUN
-python tools/train_tiny.py export --out RUN     put RUN's averaged weights into the package
-python tools/train_tiny.py evaluate             measure them on test problems
+python -m tools.tiny.train train --out RUN      start a run, or resume the one in RUN
+python -m tools.tiny.train export --out RUN     put RUN's averaged weights into the package
+python -m tools.tiny.train evaluate             measure them on test problems
 """
 
 from __future__ import annotations
@@ -11,21 +11,18 @@ import argparse
 import json
 import math
 import shutil
-import sys
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
-from tiny_run import GREEDY, SHIPPED, Run, load, marks, tokenizer_for
 
 from s3dlm.models import family, llada
 from s3dlm.models.transformer import Transformer, TransformerConfig
-from s3dlm.tasks.problems import GENERATORS, problems
+from tools.tiny.problems import GENERATORS, problems
+from tools.tiny.run import GREEDY, SHIPPED, Run, load, marks, tokenizer_for
 
 END_ID = 0
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")

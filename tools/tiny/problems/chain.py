@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from s3dlm.tasks.problems.base import Problem, equation_key
+from tools.tiny.problems.base import Problem, equation_key
 
 LEAST_STEPS, MOST_STEPS = 2, 10
 LARGEST_VALUE = 99

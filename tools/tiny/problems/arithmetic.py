@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from s3dlm.tasks.problems.base import Problem, equation_key
+from tools.tiny.problems.base import Problem, equation_key
 
 LARGEST_VALUE = 99
 LARGEST_FACTOR = 9

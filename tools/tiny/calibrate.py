@@ -1,6 +1,6 @@
 """Fit p_correct of the bundled model and of LLaDA-8B-Instruct, and write docs/calibration.md's tables.
 
-    python tools/calibrate_tiny.py [--limit 120] [--test 60] [--out runs/calibrate]
+    python -m tools.tiny.calibrate [--limit 120] [--test 60] [--out runs/calibrate]
 
 Run it whenever the bundled weights change. Searches on the validation split of the generated tasks
 give the fit (`s3dlm calibrate`); searches on test problems, which no fit has seen, give the figures of
@@ -26,7 +26,7 @@ from s3dlm.models.calibrations import FILE, bundled, read_calibrations
 from s3dlm.models.defaults import TINY
 from s3dlm.models.registry import load
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "calibration.md"
 METHODS = ("baseline", "best_of_k", "s3", "best")
 MORE = 5  # times as many problems for `best`, which is cheap and seldom wrong

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from s3dlm.tasks.problems.base import Problem
+from tools.tiny.problems.base import Problem
 
 LETTERS = "ABCD"
 

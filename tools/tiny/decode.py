@@ -6,11 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import torch
-from tiny_tokenizer import END, MASK, chat
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from s3dlm.models.transformer import Transformer
+from tools.tiny.tokenizer import END, MASK, chat
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from itertools import islice, product
 import pytest
 
 from s3dlm.errors import SettingsError
-from s3dlm.tasks.problems import GENERATORS, Problem, problems, split_of, stream
-from s3dlm.tasks.problems.choice import KINDS, OPPOSITES
 from s3dlm.verifier import for_task
+from tools.tiny.problems import GENERATORS, Problem, problems, split_of, stream
+from tools.tiny.problems.choice import KINDS, OPPOSITES
 
 COUNT = 400
 EQUATION = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)")
@@ -118,7 +118,7 @@ def test_unknown_names_and_exhausted_pools_are_errors(monkeypatch: pytest.Monkey
         problems("soduku", "test", 1)
     with pytest.raises(SettingsError, match="split='tests' is unknown"):
         problems("sudoku", "tests", 1)
-    monkeypatch.setattr("s3dlm.tasks.problems._PATIENCE", 20)
+    monkeypatch.setattr("tools.tiny.problems._PATIENCE", 20)
     with pytest.raises(SettingsError, match="ask for fewer"):
         problems("countdown", "test", 100_000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from s3dlm.tasks.problems import Problem, chain, choice
+from tools.tiny.problems import Problem, chain, choice
 
 
 def equation_drills(rng: random.Random) -> Problem:

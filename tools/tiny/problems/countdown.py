@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from s3dlm.tasks.problems.base import Problem
+from tools.tiny.problems.base import Problem
 
 LARGEST_NUMBER = 15
 LARGEST_VALUE = 60

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from functools import lru_cache
 
-from s3dlm.tasks.problems.base import Problem
+from tools.tiny.problems.base import Problem
 
 # Fewer clues are harder; 4 is the least that can pin a grid down.
 CLUES = (4, 5, 6)

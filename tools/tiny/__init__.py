@@ -1,0 +1,1 @@
+"""How `tiny` was made: its problems, tokenizer, training and calibration."""
