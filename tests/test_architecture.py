@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "answers": {"errors", "sandbox"},
     "verifier": {"answers", "errors", "sandbox"},
     "tasks": {"errors"},
-    "models": {"errors"},
+    "models": {"errors", "verifier"},  # of the verifier only calibration.py: what a probability is
     "search": {"declare", "errors", "verifier"},
     "settings": {"declare", "diffusion", "errors", "search"},
     "result": {"search", "settings"},

@@ -22,7 +22,6 @@ from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.text import TextReader
 from s3dlm.errors import PromptError, SettingsError, short_repr
 from s3dlm.models.base import Model, Tokenizer, Turn
-from s3dlm.models.calibrations import Fit
 from s3dlm.models.packing import Rows, Sampling
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
@@ -34,7 +33,7 @@ from s3dlm.search.step import Step
 from s3dlm.search.trials import run_trials
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
-from s3dlm.verifier.calibration import AnswerCalibration
+from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
 Looks = tuple[Ints, Floats]  # clean canvases and the model's confidence in each
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
@@ -109,7 +108,7 @@ def prepare(model: Model, job: Job) -> Running:
     tokens = str(process.prompt.tolist()) + (job.infill or "")
     sample_id = tokens if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
-    calibration = None if fit is None else AnswerCalibration.from_dict(fit.weights)
+    calibration = None if fit is None else fit.weights
     search = run_trials(trials, scorer, settings.method, rng)
     return Running(job, search, scorer, trials[0], trials, calibration)
 

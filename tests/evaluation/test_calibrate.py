@@ -14,15 +14,20 @@ from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.evaluation import calibrate, probability, report, summary
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models import calibrations
-from s3dlm.models.calibrations import Calibrations, Fit, calibrations_in, read_calibrations
-from s3dlm.verifier.calibration import AnswerCalibration
+from s3dlm.verifier import calibration
+from s3dlm.verifier.calibration import (
+    AnswerCalibration,
+    Calibrations,
+    Fit,
+    calibrations_in,
+    read_calibrations,
+)
 from tests.evaluation.small_run import FAKE, small_model, small_plan, write_task
 from tests.fakes import fake_model
 
 calibrate_command.register(app)
 QUESTION = "Target: 22 Numbers: 6, 4, 12"
-WEIGHTS = {"intercept": -2.0, "score": 3.0, "agreement": 1.0, "confidence": 0.5}
+WEIGHTS = AnswerCalibration(intercept=-2.0, score=3.0, agreement=1.0, confidence=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +56,7 @@ def test_the_probability_is_the_curve_at_what_the_search_knows(method: str) -> N
 
         assert score is None
         score = for_task("countdown").score(QUESTION, result.text, result.confidence).total
-    curve = AnswerCalibration.from_dict(WEIGHTS)
-    assert result.p_correct == curve.p_correct(score, result.agreement, result.confidence)
+    assert result.p_correct == WEIGHTS.p_correct(score, result.agreement, result.confidence)
 
 
 def test_there_is_none_for_another_task_method_or_verifier() -> None:
@@ -88,8 +92,7 @@ def test_a_run_is_calibrated_and_its_file_read_back(run: Path, tmp_path: Path) -
         assert sum(one["count"] for one in fit["bins"]) == fit["answers"] == 72
     stored = read_calibrations(tmp_path / "c.json")
     assert stored.fingerprint == summary.read(run).manifest.fingerprint
-    for one in stored.fits:
-        AnswerCalibration.from_dict(one.weights)
+    assert len(stored.fits) == 2
     printed = CliRunner().invoke(app, ["calibrate", str(run), "--out", str(tmp_path / "c.json")])
     assert "Reliability" in printed.output
     assert "written to" in printed.output
@@ -145,7 +148,7 @@ def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> No
     assert "--model" in str(refused.exception)
     assert CliRunner().invoke(app, [*command, "--model", "nobody/nothing"]).exit_code == 0
     (fit,) = read_calibrations(tmp_path / "c.json").fits
-    assert fit.key == ("gsm8k", "baseline", "plus")
+    assert (fit.task, fit.method, fit.verifier) == ("gsm8k", "baseline", "plus")
     assert fit.answers == 60
 
 
@@ -162,8 +165,8 @@ def test_a_calibration_of_other_weights_is_not_used(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"first weights")
     fits = (Fit("countdown", "s3", "paper", WEIGHTS),)
-    made = Calibrations(fits, "abc", calibrations.signature(folder))
-    (folder / "calibration.json").write_text(made.to_text())
+    made = Calibrations(fits, "abc", calibration.signature(folder))
+    (folder / "calibration.json").write_text(calibrate.to_text(made))
     assert calibrations_in(folder) == made
     (folder / "model.safetensors").write_bytes(b"other weights")
     assert calibrations_in(folder) == Calibrations()

@@ -27,8 +27,8 @@ from s3dlm.evaluation import (
 )
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models.calibrations import Calibrations, Fit
 from s3dlm.models.defaults import Defaults
+from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
 from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
 
 LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     conditions = plan.unique([*main.conditions, *plan.as_sweep(more, 4)])
     whole = Plan(conditions, main.problems, main.seeds, traces=1)
     weights = {"intercept": -2.0, "score": 3.0, "agreement": 1.0, "confidence": 0.5}
-    sure = Calibrations((Fit(task, "s3", "paper", weights),))
+    sure = Calibrations((Fit(task, "s3", "paper", AnswerCalibration(**weights)),))
     evaluate(dataclasses.replace(small_model(), calibrations=sure), whole, place / "run")
     report.write(place / "run")
     return place / "run"

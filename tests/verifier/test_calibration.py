@@ -1,6 +1,6 @@
 """Probabilities: fits recover what is known, and the figures are what their definitions say."""
 
-import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,19 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3dlm.errors import SettingsError
+from s3dlm.errors import MissingExtraError, SettingsError
+from s3dlm.evaluation.statistics import accuracy_at_coverage, brier, reliability
 from s3dlm.verifier.calibration import (
-    Answer,
     AnswerCalibration,
+    GradedAnswer,
     Isotonic,
     Logistic,
-    accuracy_at_coverage,
-    brier,
     cross_fitted,
     fit_answers,
     fit_isotonic,
     fit_logistic,
-    reliability,
     sigmoid,
 )
 
@@ -34,7 +32,7 @@ def drawn(count=4000, seed=0):
         score, agreement, confidence = rng.random(3).tolist()
         chance = truth.p_correct(score, agreement, confidence)
         right = bool(rng.random() < chance)
-        answers.append(Answer(score, agreement, confidence, right, f"q{number // 2}"))
+        answers.append(GradedAnswer(score, agreement, confidence, right, f"q{number // 2}"))
         chances.append(chance)
     return answers, chances
 
@@ -44,7 +42,6 @@ def test_a_fit_recovers_the_chances_it_was_drawn_from():
     fitted = fit_answers(answers)
     found = [fitted.p_correct(a.score, a.agreement, a.confidence) for a in answers]
     assert np.abs(np.array(found) - np.array(chances)).max() < 0.08
-    assert AnswerCalibration.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
 
 
 def test_cross_fitted_probabilities_are_calibrated_on_questions_never_seen():
@@ -59,8 +56,7 @@ def test_cross_fitted_probabilities_are_calibrated_on_questions_never_seen():
 def test_no_answer_is_fitted_on_its_own_question():
     """Were it so, changing the verdicts of one question would change its own probability."""
     answers, _ = drawn(200)
-    changed = [Answer(a.score, a.agreement, a.confidence, not a.right, a.question)
-               if a.question == "q7" else a for a in answers]  # fmt: skip
+    changed = [replace(a, right=not a.right) if a.question == "q7" else a for a in answers]
     before, after = cross_fitted(answers), cross_fitted(changed)
     own = [at for at, a in enumerate(answers) if a.question == "q7"]
     assert [before[at] for at in own] == [after[at] for at in own]
@@ -68,7 +64,7 @@ def test_no_answer_is_fitted_on_its_own_question():
 
 
 def test_a_missing_confidence_counts_as_the_typical_one():
-    answers = [Answer(n / 40, 0.5, None, n > 20, str(n)) for n in range(40)]
+    answers = [GradedAnswer(n / 40, 0.5, None, n > 20, str(n)) for n in range(40)]
     fitted = fit_answers(answers)
     assert (fitted.confidence, fitted.agreement) == (0.0, 0.0)  # they never vary
     assert fitted.p_correct(0.9, 0.5) == fitted.p_correct(0.9, 0.5, fitted.typical_confidence)
@@ -101,8 +97,6 @@ def test_isotonic_levels_rise_and_keep_the_mean(outputs):
 def test_few_answers_are_refused_with_the_number_needed():
     with pytest.raises(SettingsError, match="at least 20"):
         fit_logistic([0.1, 0.9], [False, True])
-    with pytest.raises(SettingsError, match="not a calibration"):
-        AnswerCalibration.from_dict({"slope": 1})
 
 
 def test_separable_answers_give_finite_weights():
@@ -127,19 +121,36 @@ def test_definitions():
     assert (sigmoid(1e6), sigmoid(-1e6)) == (1.0, 0.0)
 
 
-def test_more_is_never_worse():
-    """Even if the few answers of a fit say so."""
+def test_fits_are_those_of_newtons_method():
+    """Weights of an earlier, independent implementation. More is never worse, even if the few answers
+    of a fit say so: a negative weight becomes 0."""
     answers, _ = drawn(400)
     odd = [replace(a, right=a.score > 0.5, agreement=1 - a.score) for a in answers]
-    fitted = fit_answers(odd)
-    assert fitted.score > 0
-    assert fitted.agreement == 0
-    wrong_way = fit_answers([replace(a, right=a.score < 0.5, agreement=0.5) for a in answers])
-    assert min(wrong_way.score, wrong_way.agreement, wrong_way.confidence) >= 0
+    wrong_way = [replace(a, right=a.score < 0.5, agreement=0.5) for a in answers]
+    for graded, expected in (
+        (answers, (-3.4401515, 2.3586555, 2.0777743, 0.8605238)),
+        (drawn(24, seed=3)[0], (-2.3432561, 1.7274188, 0.9841839, 0.691299)),
+        (odd, (-6.1056217, 12.3169048, 0.0, 0.085869)),
+        (wrong_way, (-0.3514827, 0.0, 0.0, 0.4178929)),
+    ):
+        fitted = fit_answers(graded)
+        weights = (fitted.intercept, fitted.score, fitted.agreement, fitted.confidence)
+        assert weights == pytest.approx(expected, abs=1e-6)
+    values = np.random.default_rng(1).normal(size=60)
+    right = np.random.default_rng(2).random(60) < 1 / (1 + np.exp(-2 * values))
+    curve = fit_logistic(values.tolist(), right.tolist())
+    assert (curve.slope, curve.intercept) == pytest.approx((2.3373333, -0.3629744), abs=1e-6)
+
+
+def test_a_calibration_is_applied_without_scipy_and_fitted_with_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    assert AnswerCalibration(-2.0, 3.0, 1.0, 0.5).p_correct(1.0, 1.0, 1.0) > 0.9
+    with pytest.raises(MissingExtraError, match=r"s3dlm\[report\]"):
+        fit_answers(drawn(40)[0])
 
 
 def test_a_text_without_an_answer_has_no_chance_and_does_not_bend_the_curve():
     answers, _ = drawn(400)
-    none = [Answer(0.9, 0.0, 0.9, False, f"none {n}", found=False) for n in range(100)]
+    none = [GradedAnswer(0.9, 0.0, 0.9, False, f"none {n}", answered=False) for n in range(100)]
     assert fit_answers([*answers, *none]) == fit_answers(answers)
     assert cross_fitted([*answers, *none])[-100:] == [0.0] * 100

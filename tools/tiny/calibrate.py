@@ -22,9 +22,9 @@ from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import evaluate
 from s3dlm.evaluation.tables import title_of
-from s3dlm.models.calibrations import FILE, bundled, read_calibrations
 from s3dlm.models.defaults import TINY
 from s3dlm.models.registry import load
+from s3dlm.verifier.calibration import FILE, bundled, read_calibrations
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "calibration.md"

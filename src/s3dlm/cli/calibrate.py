@@ -56,7 +56,7 @@ def _print_json(made: Sequence[Calibrated], skipped: Sequence[str], path: Path |
     import dataclasses
     import json
 
-    rows = [{**dataclasses.asdict(one.fit), **dataclasses.asdict(one.worth)} for one in made]
+    rows = [{**dataclasses.asdict(one.fit), **dataclasses.asdict(one.report)} for one in made]
     plain = {"fits": rows, "skipped": skipped, "file": None if path is None else str(path)}
     typer.echo(json.dumps(plain, ensure_ascii=False))
 

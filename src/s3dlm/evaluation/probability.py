@@ -1,6 +1,6 @@
 """How sure the answers of a run are, and whether they are right as often as that.
 
-What a record holds of its chosen answer becomes an `Answer` of verifier/calibration.py. If the model
+What a record holds of its chosen answer becomes a `GradedAnswer` of verifier/calibration.py. If the model
 was calibrated, its probabilities are in the records; else they are fitted here, each on the other
 questions of the run.
 """
@@ -14,10 +14,11 @@ from s3dlm import tasks
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.series import Table
+from s3dlm.evaluation.statistics import CalibrationReport
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, number, title_of
 from s3dlm.verifier import for_task
-from s3dlm.verifier.calibration import Answer, Certainty, certainty, measured
+from s3dlm.verifier.calibration import GradedAnswer
 from s3dlm.verifier.lookup import CODE
 
 FOR_UNSCORED = "plus"  # the verifier that judges the answers of methods that never score
@@ -32,7 +33,7 @@ class Sureness:
     by_model: bool  # by the model's calibration, or fitted on other questions of the run
     mean: float | None  # of the model's probabilities
     accuracy: float
-    worth: Certainty
+    worth: CalibrationReport
 
 
 def verifier_of(condition: Condition, unscored: str = FOR_UNSCORED) -> str | None:
@@ -46,7 +47,9 @@ def verifier_of(condition: Condition, unscored: str = FOR_UNSCORED) -> str | Non
     return None if tasks.get(condition.task).verifier == CODE else unscored
 
 
-def answers(run: Evaluation, condition: Condition, unscored: str = FOR_UNSCORED) -> list[Answer]:
+def answers(
+    run: Evaluation, condition: Condition, unscored: str = FOR_UNSCORED
+) -> list[GradedAnswer]:
     """The chosen answers of a condition, with their grades; empty where nothing can score them."""
     verifier = verifier_of(condition, unscored)
     if verifier is None:
@@ -55,7 +58,7 @@ def answers(run: Evaluation, condition: Condition, unscored: str = FOR_UNSCORED)
     return [_answer(r, condition, questions[r.sample], verifier) for r in run.records[condition]]
 
 
-def _answer(record: Record, condition: Condition, question: str, verifier: str) -> Answer:
+def _answer(record: Record, condition: Condition, question: str, verifier: str) -> GradedAnswer:
     chosen = next((one for one in record.survivors if one.text == record.text), None)
     confidence = record.chosen_confidence
     if confidence is None:  # a run of an older version
@@ -67,13 +70,13 @@ def _answer(record: Record, condition: Condition, question: str, verifier: str) 
         judge = for_task(tasks.get(condition.task).verifier, verifier)
         score = judge.score(question, record.text, confidence).total
     votes = sum(one.answer == record.answer for one in record.survivors)
-    return Answer(
+    return GradedAnswer(
         score=score,
         agreement=votes / len(record.survivors),
         confidence=confidence,
         right=record.correct == 1.0,
         question=question,
-        found=record.answer is not None,
+        answered=record.answer is not None,
     )
 
 
@@ -92,8 +95,8 @@ def _sureness(run: Evaluation, condition: Condition) -> Sureness | None:
     if records and len(chances) == len(records):
         share = sum(right) / len(right)
         mean = sum(chances) / len(chances)
-        return Sureness(condition, True, mean, share, measured(chances, right))
-    worth = certainty(answers(run, condition))
+        return Sureness(condition, True, mean, share, CalibrationReport.of(chances, right))
+    worth = CalibrationReport.cross_fitted(answers(run, condition))
     if worth is None:
         return None
     return Sureness(condition, False, None, sum(right) / len(right), worth)

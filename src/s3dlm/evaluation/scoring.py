@@ -25,10 +25,11 @@ from s3dlm.answers import (
 )
 from s3dlm.errors import RecordError, SettingsError, unknown_name
 from s3dlm.evaluation.scoring_report import Change, ComponentReport, Report, Section
+from s3dlm.evaluation.statistics import CalibrationReport, ReliabilityBin, reliability
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import Score, Verifier, as_verifier
 from s3dlm.verifier.base import ScoreFunction
-from s3dlm.verifier.calibration import Answer, Certainty, ReliabilityBin, certainty, reliability
+from s3dlm.verifier.calibration import GradedAnswer
 from s3dlm.verifier.ranking import Estimate, Resamples, auc, pair_accuracy
 
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
@@ -199,23 +200,23 @@ def _calibration(graded: list[_Judged], grading: str) -> list[ReliabilityBin]:
     return reliability([item.score.total for item in graded], right)
 
 
-def _certainty(graded: list[_Judged], task: str, grading: str) -> Certainty | None:
+def _certainty(graded: list[_Judged], task: str, grading: str) -> CalibrationReport | None:
     given = [extract(task, item.row.output, item.row.question) for item in graded]
     answers = [None if answer is None else normalise(task, answer) for answer in given]
     pairs = [(item.question, answer) for item, answer in zip(graded, answers, strict=True)]
     same, outputs = Counter(pairs), Counter(item.question for item in graded)
     known = [
-        Answer(
+        GradedAnswer(
             score=item.score.total,
             agreement=same[pair] / outputs[item.question] if pair[1] is not None else 0.0,
             confidence=item.row.confidence,
             right=item.grades[grading] == 1.0,
             question=item.row.question,
-            found=pair[1] is not None,
+            answered=pair[1] is not None,
         )
         for item, pair in zip(graded, pairs, strict=True)
     ]
-    return certainty(known)
+    return CalibrationReport.cross_fitted(known)
 
 
 def _changes(graded: list[_Judged], task: str) -> list[Change]:

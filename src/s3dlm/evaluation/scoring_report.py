@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from s3dlm.verifier.calibration import Certainty, ReliabilityBin
+from s3dlm.evaluation.statistics import CalibrationReport, ReliabilityBin
 from s3dlm.verifier.ranking import Estimate
 
 
@@ -64,7 +64,7 @@ class Report:
     skipped: int
     sections: list[Section]
     calibration: list[ReliabilityBin]  # of the total
-    certainty: Certainty | None  # None when there are too few graded outputs
+    certainty: CalibrationReport | None  # None when there are too few graded outputs
     changes: list[Change]
     warnings: list[str]
     notes: list[str]
@@ -137,7 +137,7 @@ def _bins(title: str, value: str, bins: list[ReliabilityBin]) -> Table:
     return table
 
 
-def _certainty(certainty: Certainty) -> Table:
+def _certainty(certainty: CalibrationReport) -> Table:
     table = _bins("p_correct, cross-fitted over questions", "p_correct", certainty.bins)
     surest = ", ".join(
         f"surest {share}: {100 * accuracy:.1f} %" for share, accuracy in certainty.coverage.items()

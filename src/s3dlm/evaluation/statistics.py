@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from s3dlm.errors import SettingsError
+from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
+
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
 
 
@@ -118,3 +121,80 @@ def expected_maximum(values: Sequence[float], k: int) -> float:
 def best_of_k_bound(values: Sequence[float], k: int) -> float:
     """The paper's bound on the best of k: mean + σ·√(2 ln k)."""
     return float(np.mean(values) + np.std(values) * math.sqrt(2 * math.log(k)))
+
+
+COVERAGES = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of the answers, surest first
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Answers whose probability lies in [low, high): what was promised, and what came."""
+
+    low: float
+    high: float
+    count: int
+    mean: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport:
+    """How far probabilities can be trusted."""
+
+    brier: float
+    brier_of_mean: float  # of saying the mean accuracy every time
+    coverage: dict[str, float]  # accuracy on the surest share of the answers, by that share
+    bins: list[ReliabilityBin]
+
+    @classmethod
+    def of(cls, probabilities: Sequence[float], right: Sequence[bool]) -> CalibrationReport:
+        return cls(
+            brier=brier(probabilities, right),
+            brier_of_mean=brier([sum(right) / len(right)] * len(right), right),
+            coverage={f"{k:.0%}": v for k, v in accuracy_at_coverage(probabilities, right).items()},
+            bins=reliability(probabilities, right),
+        )
+
+    @classmethod
+    def cross_fitted(cls, answers: Sequence[GradedAnswer]) -> CalibrationReport | None:
+        """Of probabilities that are fitted here; None when there are too few answers."""
+        try:
+            return cls.of(cross_fitted(answers), [answer.right for answer in answers])
+        except SettingsError:
+            return None
+
+
+def brier(probabilities: Sequence[float], right: Sequence[bool]) -> float:
+    """The mean squared distance between probability and truth: 0 is perfect, 0.25 says 1/2 always."""
+    return float(np.mean((np.asarray(probabilities) - np.asarray(right, dtype=np.float64)) ** 2))
+
+
+def reliability(
+    probabilities: Sequence[float], right: Sequence[bool], bins: int = 10
+) -> list[ReliabilityBin]:
+    """The reliability diagram as a table; empty bins are left out."""
+    values, truth = np.asarray(probabilities), np.asarray(right, dtype=np.float64)
+    inside = np.clip((np.clip(values, 0, 1) * bins).astype(int), 0, bins - 1)
+    return [
+        ReliabilityBin(
+            low=number / bins,
+            high=(number + 1) / bins,
+            count=int((inside == number).sum()),
+            mean=float(values[inside == number].mean()),
+            accuracy=float(truth[inside == number].mean()),
+        )
+        for number in np.unique(inside).tolist()
+    ]
+
+
+def accuracy_at_coverage(
+    probabilities: Sequence[float], right: Sequence[bool], coverages: Sequence[float] = COVERAGES
+) -> dict[float, float]:
+    """The accuracy on the surest share of answers, for each share; ties share their accuracy."""
+    values, index = np.unique(-np.asarray(probabilities, dtype=np.float64), return_inverse=True)
+    if not len(values):
+        return {}
+    counts = np.bincount(index)
+    rights = np.bincount(index, weights=np.asarray(right, dtype=np.float64))
+    truth = np.repeat(rights / counts, counts)  # from the surest answer down
+    return {share: float(truth[: max(1, round(share * len(truth)))].mean()) for share in coverages}

@@ -17,8 +17,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError
-from s3dlm.models.calibrations import Calibrations
 from s3dlm.models.defaults import Defaults
+from s3dlm.verifier.calibration import Calibrations
 
 if TYPE_CHECKING:  # listing models must not wait for torch
     import torch

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.models.base import Model
-from s3dlm.models.calibrations import calibrations_in
 from s3dlm.models.defaults import TINY, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
 from s3dlm.models.family import Family
 from s3dlm.models.folder import read_json
 from s3dlm.models.hub import cached_folder, find_folder, revision_of
 from s3dlm.models.mask import find_mask_id, mask_id_source
+from s3dlm.verifier.calibration import calibrations_in
 
 if TYPE_CHECKING:
     import torch

@@ -1,27 +1,37 @@
-"""From a score to a probability, and how far such probabilities can be trusted.
+"""From a score to a probability.
 
 A calibration is fitted on answers whose correctness is known. `Logistic` needs few of them and stays
 smooth; `Isotonic` only assumes that a higher score is never worse. `fit_answers` combines what a
 search knows about its chosen answer (score, agreement among survivors, confidence) into one
-probability. Brier score, reliability bins and accuracy at coverage say what the result is worth.
-Pure numpy: nothing here knows models or searches.
+probability, `Result.p_correct`. Applying a calibration needs no scipy, fitting one does. How far
+probabilities can be trusted is measured in evaluation/statistics.py.
+
+A model's calibrations are in `calibration.json` beside its weights, where `s3dlm calibrate` writes
+them; for a few models the package has the file itself. They belong to the weights: if these are not
+the ones of the fit, they are not used.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.errors import SettingsError
+from s3dlm.errors import MissingExtraError, ModelError, SettingsError
 
+FILE = "calibration.json"
+BUNDLED = Path(__file__).parent / "calibrated"  # for models whose weights are elsewhere
 ENOUGH = 20  # a fit on fewer answers, or on fewer than two right and two wrong ones, says nothing
-
+FOLDS = 5
+_READ = 2**20  # bytes of each end of a weight file; training changes all of them
 
 Calibration = Callable[[float], float]
 """Maps a raw score to a probability."""
@@ -52,18 +62,6 @@ class Isotonic:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a search knows about the answer it chose, and whether it was right."""
-
-    score: float
-    agreement: float  # the share of survivors that gave this answer
-    confidence: float | None = None
-    right: bool | None = None
-    question: str = ""
-    found: bool = True  # False: the text has no answer, so its probability is 0
-
-
-@dataclass(frozen=True, slots=True)
 class AnswerCalibration:
     """The probability that a chosen answer is right: logistic in score, agreement and confidence."""
 
@@ -76,215 +74,192 @@ class AnswerCalibration:
     def p_correct(self, score: float, agreement: float, confidence: float | None = None) -> float:
         """The probability for one answer."""
         sure = self.typical_confidence if confidence is None else confidence
-        return sigmoid(
-            self.intercept
-            + self.score * score
-            + self.agreement * agreement
-            + self.confidence * sure
-        )
-
-    def to_dict(self) -> dict[str, float]:
-        """As data that `json.dumps` takes."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> AnswerCalibration:
-        """Read back what `to_dict` gave."""
-        try:
-            return cls(**{name: float(value) for name, value in data.items()})
-        except (TypeError, ValueError) as error:
-            raise SettingsError(f"this is not a calibration: {error}; fit one anew") from error
+        logit = self.intercept + self.score * score + self.agreement * agreement
+        return sigmoid(logit + self.confidence * sure)
 
 
 @dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Answers whose probability lies in [low, high): what was promised, and what came."""
+class Fit:
+    """The calibration of one method on one task, and what it was worth on questions it never saw."""
 
-    low: float
-    high: float
-    count: int
-    mean: float
-    accuracy: float
+    task: str
+    method: str
+    verifier: str  # whose score it reads
+    weights: AnswerCalibration
+    questions: int = 0
+    answers: int = 0
+    accuracy: float = 0.0
+    brier: float = 0.0  # cross-fitted over questions
 
 
 @dataclass(frozen=True, slots=True)
-class Certainty:
-    """How far p_correct can be trusted, on answers that it was not fitted on."""
+class Calibrations:
+    """All fits of one model."""
 
-    brier: float
-    brier_of_mean: float  # of saying the mean accuracy every time
-    coverage: dict[str, float]  # accuracy on the surest share of the answers, by that share
-    bins: list[ReliabilityBin]
+    fits: tuple[Fit, ...] = ()
+    fingerprint: str | None = None  # of the weights, as an evaluation computes it
+    signature: str | None = None  # of the weight files, cheap enough for every load
+
+    def find(self, task: str | None, method: str, verifier: str | None) -> Fit | None:
+        """The fit for a task and method whose scores are this verifier's; None: any verifier's."""
+        for fit in self.fits:
+            if (fit.task, fit.method) == (task, method) and verifier in (None, fit.verifier):
+                return fit
+        return None
+
+
+def read_calibrations(path: Path) -> Calibrations:
+    """A calibration file; none is an empty one."""
+    if not path.is_file():
+        return Calibrations()
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        fits = []
+        for row in data["fits"]:
+            weights = {name: float(value) for name, value in row["weights"].items()}
+            fits.append(Fit(**{**row, "weights": AnswerCalibration(**weights)}))
+        return Calibrations(tuple(fits), data.get("fingerprint"), data.get("signature"))
+    except (OSError, TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ModelError(
+            f"{path} is not a calibration ({type(error).__name__}: {error}); remove it, or write "
+            "it again with `s3dlm calibrate`"
+        ) from error
+
+
+def calibrations_in(folder: Path, name: str = "") -> Calibrations:
+    """The calibrations of a checkpoint folder, else the bundled ones of a model's name. Those of a
+    folder whose weights have changed since are left out."""
+    if not (folder / FILE).is_file():
+        return read_calibrations(bundled(name))
+    calibrations = read_calibrations(folder / FILE)
+    unchanged = calibrations.signature in (None, signature(folder))
+    return calibrations if unchanged else Calibrations()
+
+
+def bundled(name: str) -> Path:
+    """Where the package keeps the calibration of a model of the hub, if it has one."""
+    return BUNDLED / f"{name.replace('/', '--')}.json"
+
+
+def signature(folder: Path) -> str | None:
+    """A hash of both ends of every weight file; None where there is none."""
+    digest, files = hashlib.sha256(), sorted(folder.glob("*.safetensors"))
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_READ))
+            file.seek(max(0, size - _READ))
+            digest.update(file.read(_READ))
+    return digest.hexdigest()[:16] if files else None
 
 
 def sigmoid(value: float) -> float:
     """1 / (1 + exp(−value)), for any size of value."""
-    if value >= 0:
-        return 1 / (1 + math.exp(-value))
-    small = math.exp(value)
-    return small / (1 + small)
+    small = math.exp(-abs(value))
+    return 1 / (1 + small) if value >= 0 else small / (1 + small)
+
+
+@dataclass(frozen=True, slots=True)
+class GradedAnswer:
+    """What a search knows about the answer it chose, and whether it was right."""
+
+    score: float
+    agreement: float  # the share of survivors that gave this answer
+    confidence: float | None
+    right: bool
+    question: str
+    answered: bool = True  # False: the text has no answer, so its probability is 0
 
 
 def fit_logistic(values: Sequence[float], right: Sequence[bool]) -> Logistic:
     """The logistic curve that fits raw scores to what was right."""
-    _check(right)
-    slope, intercept = _logistic(np.asarray(values, dtype=np.float64)[:, None], right)
+    slope, intercept = _fit(np.asarray(values, dtype=np.float64)[:, None], right, lowest=None)
     return Logistic(float(slope), float(intercept))
 
 
 def fit_isotonic(values: Sequence[float], right: Sequence[bool]) -> Isotonic:
-    """The rising staircase nearest to what was right: pool neighbours until none falls."""
-    _check(right)
-    blocks: list[list[float]] = []  # threshold, sum of rights, count
-    for value, good in sorted(zip(values, right, strict=True)):
-        if blocks and blocks[-1][0] == value:
-            blocks[-1][1] += good
-            blocks[-1][2] += 1
-        else:
-            blocks.append([value, float(good), 1.0])
-    merged: list[list[float]] = []
-    for block in blocks:
-        merged.append(block)
-        while len(merged) > 1 and merged[-2][1] * merged[-1][2] >= merged[-1][1] * merged[-2][2]:
-            _, rights, count = merged.pop()
-            merged[-1][1] += rights
-            merged[-1][2] += count
-    return Isotonic(tuple(b[0] for b in merged), tuple(b[1] / b[2] for b in merged))
+    """The rising staircase nearest to what was right."""
+    _check_enough(right)
+    points, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    shares = np.bincount(index, weights=np.asarray(right, dtype=np.float64)) / counts
+    fitted = _optimize().isotonic_regression(shares, weights=counts)
+    starts = fitted.blocks[:-1]
+    return Isotonic(tuple(points[starts].tolist()), tuple(fitted.x[starts].tolist()))
 
 
-def fit_answers(answers: Iterable[Answer]) -> AnswerCalibration:
-    """The calibration of chosen answers; those without a verdict or without an answer are left out."""
-    known = [answer for answer in answers if answer.right is not None and answer.found]
-    right = [bool(answer.right) for answer in known]
-    _check(right)
-    given = [answer.confidence for answer in known if answer.confidence is not None]
+def fit_answers(answers: Iterable[GradedAnswer]) -> AnswerCalibration:
+    """The calibration of chosen answers; texts without an answer are left out. More of a feature is
+    never worse: with few answers, a negative weight is chance."""
+    answered = [answer for answer in answers if answer.answered]
+    given = [answer.confidence for answer in answered if answer.confidence is not None]
     typical = float(np.mean(given)) if given else 0.5
-    features = np.array(
-        [(a.score, a.agreement, typical if a.confidence is None else a.confidence) for a in known]
-    )
-    score, agreement, confidence, intercept = map(float, _rising(features, right))
+    features = [
+        (a.score, a.agreement, typical if a.confidence is None else a.confidence) for a in answered
+    ]
+    weights = _fit(np.array(features), [answer.right for answer in answered], lowest=0.0)
+    score, agreement, confidence, intercept = map(float, weights)
     return AnswerCalibration(intercept, score, agreement, confidence, typical)
 
 
-def cross_fitted(answers: Sequence[Answer], folds: int = 5) -> list[float]:
+def cross_fitted(answers: Sequence[GradedAnswer]) -> list[float]:
     """The probability of each answer by a calibration that never saw its question."""
-    known = [answer for answer in answers if answer.right is not None]
-    number = {question: at for at, question in enumerate(sorted({a.question for a in known}))}
-    made = [
-        fit_answers(a for a in known if number[a.question] % folds != fold) for fold in range(folds)
-    ]
+    questions = sorted({answer.question for answer in answers})
+    fold_of = {question: number % FOLDS for number, question in enumerate(questions)}
+    fits = [fit_answers(a for a in answers if fold_of[a.question] != f) for f in range(FOLDS)]
     return [
-        made[number[a.question] % folds].p_correct(a.score, a.agreement, a.confidence)
-        if a.found
-        else 0.0
-        for a in known
+        a.answered * fits[fold_of[a.question]].p_correct(a.score, a.agreement, a.confidence)
+        for a in answers
     ]
 
 
-def _rising(features: NDArray[np.float64], right: Sequence[bool]) -> NDArray[np.float64]:
-    """As `_logistic`, without negative weights: more of a feature is never worse. With few answers a
-    negative weight is chance, so the feature with the lowest one is left out until none is left."""
-    spread = features.std(axis=0)
-    weights, kept = np.zeros(features.shape[1] + 1), list(range(features.shape[1]))
-    while True:
-        found = _logistic(features[:, kept], right)
-        strength = found[:-1] * spread[kept]
-        if not kept or strength.min() >= 0:
-            weights[[*kept, -1]] = found
-            return weights
-        del kept[int(strength.argmin())]
-
-
-def _logistic(
-    features: NDArray[np.float64], right: Sequence[bool], penalty: float = 1e-2
+def _fit(
+    features: NDArray[np.float64], right: Sequence[bool], lowest: float | None
 ) -> NDArray[np.float64]:
-    """Newton's method on the log loss with a light L2 penalty; the last weight is the intercept.
-
-    Features are standardised, so that the penalty means the same for all; one that never varies
-    gets the weight 0.
-    """
+    """Logistic regression with a light L2 penalty and a bound on the weights; the last weight is the
+    intercept. Features are standardised, so that the penalty means the same for all; one that never
+    varies gets the weight 0."""
+    _check_enough(right)
     centre, spread = features.mean(axis=0), features.std(axis=0)
-    safe = np.where(spread > 0, spread, 1.0)
-    points = np.column_stack([(features - centre) / safe, np.ones(len(features))])
+    scale = np.where(spread > 0, spread, 1.0)
+    points = np.column_stack([(features - centre) / scale, np.ones(len(features))])
     truth = np.asarray(right, dtype=np.float64)
-    ridge = np.diag([penalty * len(truth)] * features.shape[1] + [1e-9])
-    weights = np.zeros(points.shape[1])
-    for _ in range(50):
-        chance = 1 / (1 + np.exp(-np.clip(points @ weights, -30, 30)))
-        gradient = points.T @ (chance - truth) + ridge @ weights
-        curvature = (points * (chance * (1 - chance))[:, None]).T @ points + ridge
-        step = np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), gradient)
-        weights = weights - step
-        if np.abs(step).max() < 1e-10:
-            break
-    slopes = weights[:-1] / safe
+    ridge = np.append(np.full(features.shape[1], 1e-2), 1e-9)
+
+    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        logits = points @ weights
+        residual = (1 + np.tanh(logits / 2)) / 2 - truth
+        value = np.mean(np.logaddexp(0, logits) - truth * logits) + ridge @ weights**2 / 2
+        return float(value), points.T @ residual / len(truth) + ridge * weights
+
+    weights = (
+        _optimize()
+        .minimize(
+            loss,
+            np.zeros(points.shape[1]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(lowest, None)] * features.shape[1] + [(None, None)],
+            options={"ftol": 0.0, "gtol": 1e-10, "maxiter": 1000},
+        )
+        .x
+    )
+    slopes = weights[:-1] / scale
     return np.append(slopes, weights[-1] - slopes @ centre)
 
 
-def _check(right: Sequence[bool]) -> None:
+def _optimize() -> Any:
+    try:
+        from scipy import optimize
+    except ImportError as error:
+        raise MissingExtraError("scipy", "report") from error
+    return optimize
+
+
+def _check_enough(right: Sequence[bool]) -> None:
     good = sum(map(bool, right))
     if len(right) < ENOUGH or min(good, len(right) - good) < 2:
         raise SettingsError(
             f"{len(right)} answers, {good} of them right, are too few to fit a calibration; give at "
             f"least {ENOUGH}, with two right and two wrong ones among them"
         )
-
-
-def brier(probabilities: Sequence[float], right: Sequence[bool]) -> float:
-    """The mean squared distance between probability and truth: 0 is perfect, 0.25 says 1/2 always."""
-    return float(np.mean((np.asarray(probabilities) - np.asarray(right, dtype=np.float64)) ** 2))
-
-
-def reliability(
-    probabilities: Sequence[float], right: Sequence[bool], bins: int = 10
-) -> list[ReliabilityBin]:
-    """The reliability diagram as a table; empty bins are left out."""
-    groups: dict[int, list[tuple[float, bool]]] = {}
-    for value, good in zip(probabilities, right, strict=True):
-        inside = min(max(value, 0.0), 1.0)
-        groups.setdefault(min(int(inside * bins), bins - 1), []).append((value, good))
-    return [
-        ReliabilityBin(
-            low=number / bins,
-            high=(number + 1) / bins,
-            count=len(items),
-            mean=sum(value for value, _ in items) / len(items),
-            accuracy=sum(good for _, good in items) / len(items),
-        )
-        for number, items in sorted(groups.items())
-    ]
-
-
-def accuracy_at_coverage(
-    probabilities: Sequence[float],
-    right: Sequence[bool],
-    coverages: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0),
-) -> dict[float, float]:
-    """The accuracy on the surest share of answers, for each share; ties share their accuracy."""
-    order = np.argsort(-np.asarray(probabilities, dtype=np.float64), kind="stable")
-    values, truth = np.asarray(probabilities)[order], np.asarray(right, dtype=np.float64)[order]
-    if not len(values):
-        return {}
-    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-    counts = np.diff(np.r_[starts, len(values)])
-    truth = np.repeat(np.add.reduceat(truth, starts) / counts, counts)
-    return {share: float(truth[: max(1, round(share * len(truth)))].mean()) for share in coverages}
-
-
-def certainty(answers: Sequence[Answer]) -> Certainty | None:
-    """What cross-fitted probabilities of answers are worth; None when there are too few to fit."""
-    right = [bool(answer.right) for answer in answers if answer.right is not None]
-    try:
-        return measured(cross_fitted(answers), right)
-    except SettingsError:
-        return None
-
-
-def measured(chances: Sequence[float], right: Sequence[bool]) -> Certainty:
-    """What given probabilities are worth."""
-    return Certainty(
-        brier(chances, right),
-        brier([sum(right) / len(right)] * len(right), right),
-        {f"{share:.0%}": value for share, value in accuracy_at_coverage(chances, right).items()},
-        reliability(chances, right),
-    )
