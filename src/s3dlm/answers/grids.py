@@ -13,7 +13,7 @@ ORDERS = {n**4: n for n in (2, 3, 4)}
 
 _RUN = re.compile(r"[0-9.]{16,}")
 _LONG_RUN = re.compile(r"[0-9A-Ga-g.]{256,}")
-_ROW = re.compile(r"^[\s|]*((?:[0-9.][\s|,]*){4,9})$", re.MULTILINE)
+_ROW = re.compile(r"^(?:[^\S\n]|\|)*+((?:[0-9.][\s|,]*){4,9})$", re.MULTILINE)
 
 
 @lru_cache(maxsize=256)

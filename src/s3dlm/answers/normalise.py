@@ -39,7 +39,7 @@ def normalise(kind_or_task: str, answer: str) -> str:
 def number_in(answer: str) -> Fraction | None:
     """The number an answer states: the whole of it, or after its last `=`, or its first numeral."""
     text = _tidy(answer)
-    value = _value(text, _UNITS)
+    value = _value(text, _UNITS.fullmatch)
     if value is None and "=" in text:
         value = number_in(text.rpartition("=")[2])
     if value is None and (first := NUMBER.search(text)):
@@ -54,12 +54,12 @@ def _number(answer: str) -> str:
 
 def _math(answer: str) -> str:
     text = _tidy(answer)
-    value = _value(text, _MATH_UNITS)
+    value = _value(text, _MATH_UNITS.fullmatch)
     if value is not None:
         return str(value)
     text = re.sub(r"\s+", "", text)
     text = _ASSIGNED.sub("", text, count=1) if _ASSIGNED.match(text) else text
-    value = _value(text, _MATH_UNITS)
+    value = _value(text, _MATH_UNITS.fullmatch)
     if value is not None:
         return str(value)
     return text.lower() if len(text) > 1 and text.isalpha() else text
@@ -98,14 +98,14 @@ def _spell_frac(match: re.Match[str]) -> str:
     return f"\\frac{{{match[1]}}}" + (f"{{{match[2]}}}" if match[2] else "")
 
 
-def _value(text: str, with_units: re.Pattern[str]) -> Fraction | None:
+def _value(text: str, with_units: Callable[[str], re.Match[str] | None]) -> Fraction | None:
     """The exact value of a numeral, fraction or mixed number, with or without a unit behind it."""
     text = text.strip()
     if (value := to_fraction(text)) is not None:
         return value
     if mixed := _MIXED.fullmatch(text):
         return _mixed(mixed)
-    units = with_units.fullmatch(text)
+    units = with_units(text)
     return to_fraction(units[1]) if units else None
 
 

@@ -24,7 +24,6 @@ _DOCTEST = re.compile(r"^[ \t]*+>>> ([^\n]+)\n((?:[ \t]*+(?!>>>)\S[^\n]*+\n?)*+)
 _BECOMES = re.compile(
     r"\s*(?:#\s*)?(?:===?>?|=>|-+>|=|➞|→|returns?|should return|# ?=>)\s*(\S[^\n]*)", re.IGNORECASE
 )
-_TRAILING = re.compile(r"\s*(?:\.|;|,|#.*|\(.*\))?\s*$")
 _MODULE_WORDS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 
 
@@ -118,13 +117,24 @@ def _example(expression: str, expected: str, name: str) -> Example | None:
 def _literal(text: str) -> tuple[Json] | None:
     """The value of a literal, in a tuple so that None is a value; trailing words are cut."""
     text = text.strip()[:2000]
-    for candidate in (text, _TRAILING.sub("", text)):
+    for candidate in (text, _without_remark(text)):
         candidate = _MODULE_WORDS.get(candidate, candidate)
         try:
             return (encode(ast.literal_eval(candidate)),)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return None
+
+
+def _without_remark(text: str) -> str:
+    """The text without a last dot, comma or semicolon, a last comment, or a last bracket."""
+    line = text.rfind("\n") + 1
+    starts = [text.find("#", line)]
+    if text.endswith(")"):
+        starts.append(text.find("(", line))
+    if text.endswith((".", ";", ",")):
+        starts.append(len(text) - 1)
+    return text[: min((start for start in starts if start >= 0), default=len(text))].rstrip()
 
 
 @lru_cache(maxsize=1024)

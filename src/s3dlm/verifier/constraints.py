@@ -23,10 +23,11 @@ CHOICE_KEYWORDS = (
 )  # fmt: skip
 
 _TARGET = re.compile(
-    r"target(?:\s+number)?\s*(?:is|of|=|:)?\s*(-?[0-9]{1,15}(?:\.[0-9]{1,6})?)", re.I
+    r"target(?:\s++number)?+\s*+(?:(?:is|of|=|:)\s*+)?+(-?[0-9]{1,15}(?:\.[0-9]{1,6})?)", re.I
 )
 _POOL = re.compile(
-    r"numbers\s*(?:are|is|=|:)?\s*[\[(]?\s*([0-9]{1,15}(?:(?:\s*,\s*|\s+)[0-9]{1,15})*)", re.I
+    r"numbers\s*+(?:(?:are|is|=|:)\s*+)?+(?:[\[(]\s*+)?+([0-9]{1,15}(?:(?:\s*+,\s*+|\s++)[0-9]{1,15})*)",
+    re.I,
 )
 _LETTER = re.compile(r"(?<![A-Za-z0-9'’])[A-H](?![A-Za-z0-9'’])")
 
