@@ -42,7 +42,6 @@ ALLOWED: dict[str, set[str]] = {
     "estimate": {*CORE, "diffusion", "evaluation"},
     "viewer": {"answers", "errors", "trace"},
     "integrations": {*ENGINE, "answers", "estimate", "evaluation", "tasks", "verifier"},
-    "lm_eval": {"errors", "integrations"},
     "evaluation": {
         *ENGINE,
         "answers",

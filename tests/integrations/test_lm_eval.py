@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import warnings
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +23,7 @@ from tests.integrations.stand_in import provide
 pytest.importorskip("lm_eval")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the harness and its packages have habits of their own
-    from s3dlm.integrations.lm_eval import S3dlmLM, _limited, _until
-from s3dlm.lm_eval import TASKS
+    from s3dlm.integrations.lm_eval import KNOWN_TASKS, TASKS, S3dlmLM, _limited, _until, main
 
 SMALL = {"particles": 2, "branching": 2, "gen_length": 64, "steps": 4}
 
@@ -89,7 +89,7 @@ def test_the_verifier_sees_the_question_without_the_examples(lm: S3dlmLM) -> Non
 
 
 def test_unknown_arguments_are_named() -> None:
-    with pytest.raises(SettingsError, match=r"model_args='particels' is unknown.*'particles'"):
+    with pytest.raises(SettingsError, match=r"'particels' is unknown.*'particles'"):
         S3dlmLM(load(), particels=4)
 
 
@@ -154,8 +154,6 @@ def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """The command line in this process."""
     import lm_eval.tasks
 
-    from s3dlm.lm_eval import main
-
     monkeypatch.setattr(sys, "argv", ["lm_eval", *arguments])
     monkeypatch.setattr(lm_eval.tasks, "TaskManager", lm_eval.tasks.TaskManager)  # put back later
     # Describing the machine means a list of all packages, which takes longer than the run.
@@ -169,8 +167,8 @@ def test_the_command_line_of_the_harness(
 ) -> None:
     from s3dlm.models import registry
 
-    plugin = SimpleNamespace(load=lambda: load, dist=None, value="")
-    monkeypatch.setattr(registry, "_registered", lambda: {"fake": plugin})
+    plugin = EntryPoint("fake", "tests.integrations.plugin:load", "s3dlm.models")
+    monkeypatch.setattr(registry, "find_entry_points", lambda _: {"fake": plugin})
     run_here(monkeypatch, command(tmp_path))
     check(tmp_path, capsys.readouterr().out)
 
@@ -182,7 +180,7 @@ def test_the_command_of_the_page(
     provide(monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^python -m s3dlm\.lm_eval (.*)$", page, re.MULTILINE)
+    (line,) = re.findall(r"^python -m s3dlm\.integrations\.lm_eval (.*)$", page, re.MULTILINE)
     run_here(monkeypatch, shlex.split(line))
     printed = capsys.readouterr().out
     for task in ("s3dlm_countdown", "s3dlm_choice_letters"):
@@ -192,7 +190,7 @@ def test_the_command_of_the_page(
 @pytest.mark.slow  # a new process imports the harness, and the harness lists every package
 def test_the_command_line_of_the_harness_in_a_process(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "s3dlm.lm_eval", *command(tmp_path)],
+        [sys.executable, "-m", "s3dlm.integrations.lm_eval", *command(tmp_path)],
         capture_output=True, text=True, check=False, cwd=ROOT, timeout=280,
         env=environment(tmp_path / "plugin"),
     )  # fmt: skip
@@ -213,6 +211,7 @@ def test_every_shipped_task_names_one_of_ours() -> None:
     assert {"arithmetic", "countdown", "sudoku", "choice", "truthfulqa"} <= {
         file.stem.removeprefix("s3dlm_") for file in files
     }
+    assert {tasks.get(name).name for name in KNOWN_TASKS.values()} == {*KNOWN_TASKS.values()}
     for file in files:
         config = yaml.load(file.read_text(), Loader)
         assert config["task"] == file.stem
@@ -220,7 +219,10 @@ def test_every_shipped_task_names_one_of_ours() -> None:
 
 
 def test_without_the_harness_it_is_one_line() -> None:
-    code = "import sys; sys.modules['lm_eval'] = None\nfrom s3dlm.lm_eval import main\nmain()"
+    code = (
+        "import runpy, sys; sys.modules['lm_eval'] = None\n"
+        "runpy.run_module('s3dlm.integrations.lm_eval', run_name='__main__')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "s3dlm: lm-eval is not installed; run: pip install 's3dlm[eval]'\n"

@@ -1,4 +1,4 @@
-"""The commands `estimate` and `export-generate`: parse, call, print."""
+"""The command `estimate`: parse, call, print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands to the package's command line."""
     app.command("estimate")(estimate_command)
-    app.command("export-generate")(export_command)
 
 
 @with_settings
@@ -114,19 +113,3 @@ def _time(seconds: float) -> str:
     if seconds >= 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-
-
-def export_command(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder to write `custom_generate/generate.py` to.")
-    ],
-) -> None:
-    """Write a folder with which `model.generate` of transformers runs a search.
-
-    s3dlm export-generate search
-
-    model.generate(ids, custom_generate="search", trust_remote_code=True, tokenizer=tokenizer)
-    """
-    from s3dlm.integrations.export import export
-
-    typer.echo(export(folder))

@@ -1,13 +1,16 @@
 """The search behind `model.generate(..., custom_generate=FOLDER)` of transformers.
 
 Token ids in, token ids out, in transformers' own output class, with its streamers.
-`s3dlm export-generate FOLDER` writes the few lines that transformers loads; they call `generate` here.
+`python -m s3dlm.integrations.custom_generate FOLDER` writes the few lines that transformers loads; they
+call `generate` here.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,12 +18,12 @@ from torch import Tensor
 from transformers.generation import GenerateDecoderOnlyOutput
 
 from s3dlm import engine
-from s3dlm.errors import ModelError, PromptError, SettingsError, unknown_name
+from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.hf import LogitsModel
 from s3dlm.search.step import Step
-from s3dlm.settings import Settings, declarations
+from s3dlm.settings import Settings
 
 # Arguments of transformers that do not apply to a search: refused, or ignored without harm.
 UNUSED = frozenset(
@@ -29,6 +32,7 @@ UNUSED = frozenset(
         "negative_prompt_ids", "negative_prompt_attention_mask",
     }
 )  # fmt: skip
+CONTEXTS = ("max_position_embeddings", "max_sequence_length", "n_positions")
 HARMLESS = frozenset({"synced_gpus", "do_sample", "use_cache", "pad_token_id"})
 
 
@@ -87,12 +91,12 @@ def generate(
     streamer: Any = None,
     return_dict_in_generate: bool | None = None,
     max_rows: int = 64,
-    **others: Any,
+    **kwargs: Any,
 ) -> Tensor | SearchOutput:
     """Search for the answer to every prompt; settings of the search are keyword arguments."""
     ids = _input_ids(inputs, input_ids)
     length = max_new_tokens or getattr(generation_config, "max_new_tokens", 0)
-    settings = _settings(model, task, others, length)
+    settings = _settings(model, task, kwargs, length)
     if tokenizer is None:
         raise SettingsError("the verifier reads text: pass tokenizer=… to generate")
     if eos_token_id is None:
@@ -102,8 +106,9 @@ def generate(
     jobs = [engine.Job(text, task, settings, verifier=verifier) for text in prompts]
     canvas, results = _drain(wrapped, jobs, ids, streamer, max_rows)
     sequences = torch.cat([ids, canvas.to(ids.device)], dim=1)
-    wanted = getattr(generation_config, "return_dict_in_generate", False)
-    if return_dict_in_generate if return_dict_in_generate is not None else wanted:
+    if return_dict_in_generate is None:
+        return_dict_in_generate = getattr(generation_config, "return_dict_in_generate", False)
+    if return_dict_in_generate:
         return SearchOutput(sequences=sequences, results=tuple(results))
     return sequences
 
@@ -117,9 +122,8 @@ def as_model(
 ) -> Model:
     """A model of transformers as one of ours; prompts of one length are batched without padding."""
     config = model.config
-    mask = mask_token_id
-    mask = getattr(config, "mask_token_id", None) if mask is None else mask
-    mask = getattr(tokenizer, "mask_token_id", None) if mask is None else mask
+    named = [getattr(part, "mask_token_id", None) for part in (config, tokenizer)]
+    mask = next((token for token in (mask_token_id, *named) if token is not None), None)
     if mask is None:
         raise ModelError(
             f"{type(model).__name__} has no mask token, so it is not a masked diffusion model; if "
@@ -129,25 +133,16 @@ def as_model(
 
     def logits(tokens: Tensor) -> Tensor:
         output = model(tokens)
-        found: Tensor = output.logits if hasattr(output, "logits") else output[0]
+        values: Tensor = output.logits if hasattr(output, "logits") else output[0]
         # Dream predicts the token at the next position.
-        return torch.cat((found[:, :1], found[:, :-1]), dim=1) if shift else found
+        return torch.cat((values[:, :1], values[:, :-1]), dim=1) if shift else values
 
-    denoiser = LogitsModel(logits, int(mask), int(config.vocab_size), _context(config))
-    denoiser.device = model.device
+    sizes = [getattr(config, name, None) for name in CONTEXTS]
+    context = next((size for size in sizes if isinstance(size, int)), 2048)
+    denoiser = LogitsModel(logits, int(mask), int(config.vocab_size), context, model.device)
     ends = {eos_token_id} if isinstance(eos_token_id, int) else {*(eos_token_id or ())}
-    bare = Defaults(
-        prompt_style="tiny"
-    )  # the prompt style that adds nothing: these prompts are complete
+    bare = Defaults(prompt_style="tiny")  # which adds nothing: these prompts are complete
     return Model(type(model).__name__, denoiser, IdsTokenizer(tokenizer), frozenset(ends), bare)
-
-
-def _context(config: Any) -> int:
-    for name in ("max_position_embeddings", "max_sequence_length", "n_positions"):
-        value = getattr(config, name, None)
-        if isinstance(value, int):
-            return value
-    return 2048
 
 
 def _input_ids(inputs: Tensor | None, input_ids: Tensor | None) -> Tensor:
@@ -164,28 +159,20 @@ def _rows(ids: Tensor, mask: Tensor | None) -> Iterator[list[int]]:
 
 
 def _settings(
-    model: Any, task: str | None, others: Mapping[str, Any], length: int | None
+    model: Any, task: str | None, kwargs: Mapping[str, Any], length: int | None
 ) -> Settings:
     """Settings by name over what the checkpoint recommends; `max_new_tokens` alone means the
     paper's two tokens per step."""
-    fields = {"method", *declarations()}
-    given: dict[str, Any] = {}
-    for name, value in others.items():
-        if name in fields:
-            given[name] = value
-        elif name in UNUSED and value is not None:
+    for name in UNUSED & kwargs.keys():
+        if kwargs[name] is not None:
             raise SettingsError(f"{name} is not supported by a search; leave it out")
-        elif name not in UNUSED | HARMLESS:
-            raise SettingsError(unknown_name("generate's argument", name, fields))
-    if length and "gen_length" not in given:
-        given = {"gen_length": length, **_pace(length, given), **given}
+    overrides = {k: v for k, v in kwargs.items() if k not in UNUSED | HARMLESS}
+    if length and "gen_length" not in overrides:
+        block = int(overrides.get("block_length", min(64, length)))
+        steps = max(length // 2, -(-length // block))
+        overrides = {"gen_length": length, "block_length": block, "steps": steps, **overrides}
     defaults = defaults_of(str(getattr(model.config, "_name_or_path", "")))
-    return Settings.recommended(defaults, given.pop("method", "s3"), task, **given)
-
-
-def _pace(length: int, given: Mapping[str, Any]) -> dict[str, int]:
-    block = int(given.get("block_length", min(64, length)))
-    return {"block_length": block, "steps": max(length // 2, -(-length // block))}
+    return Settings.recommended(defaults, overrides.pop("method", "s3"), task, **overrides)
 
 
 def _drain(
@@ -195,7 +182,7 @@ def _drain(
     if streamer is not None:
         streamer.put(ids.cpu())
     last: dict[int, Step] = {}
-    found: dict[int, tuple[Tensor, engine.Result]] = {}
+    done: dict[int, tuple[Tensor, engine.Result]] = {}
     for index, event in engine.run(model, jobs, max_rows=max_rows):
         if isinstance(event, Step):
             last[index] = event
@@ -203,12 +190,12 @@ def _drain(
                 streamer.put_draft(value=_draft(event, model.end_ids))
         else:
             length = jobs[index].settings.gen_length
-            found[index] = _chosen(model, last.pop(index), event)[:length], event
-    canvas = torch.stack([found[index][0] for index in range(len(jobs))])
+            done[index] = _chosen(model, last.pop(index), event)[:length], event
+    canvas = torch.stack([done[index][0] for index in range(len(jobs))])
     if streamer is not None:
         streamer.put(canvas)
         streamer.end()
-    return canvas, [found[index][1] for index in range(len(jobs))]
+    return canvas, [done[index][1] for index in range(len(jobs))]
 
 
 def _draft(step: Step, ends: frozenset[int]) -> Tensor:
@@ -228,3 +215,32 @@ def _chosen(model: Model, step: Step, result: engine.Result) -> Tensor:
     ids = model.tokenizer.encode(result.text)[:length]
     fill = min(model.end_ids, default=model.denoiser.mask_id)
     return torch.tensor(ids + [fill] * (length - len(ids)), dtype=torch.int64)
+
+
+STUB = '''\
+"""Search at inference time for masked diffusion models; the code is in the package s3dlm.
+
+    model.generate(ids, custom_generate=FOLDER, trust_remote_code=True, tokenizer=tokenizer)
+"""
+
+from s3dlm.integrations.custom_generate import generate as _generate
+
+
+def generate(model, **arguments):
+    return _generate(model, **arguments)
+'''
+
+
+def export(folder: Path) -> Path:
+    """Write the folder that `custom_generate` takes; returns the file with the function."""
+    path = folder / "custom_generate" / "generate.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name("requirements.txt").write_text("s3dlm\n", encoding="utf-8")
+    path.write_text(STUB, encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m s3dlm.integrations.custom_generate FOLDER")
+    print(export(Path(sys.argv[1])))

@@ -1,4 +1,9 @@
-"""Our models as a model of lm-evaluation-harness, so that its tasks and tables work with a search.
+"""A model of lm-evaluation-harness, so that its tasks and tables work with a search.
+
+    python -m s3dlm.integrations.lm_eval run --model s3dlm --model_args model=tiny --tasks s3dlm_choice
+
+The harness has no plugins; importing this module registers the model. `run`, `ls`, `validate` and all
+their options are the harness's own.
 
 Texts come from the engine, batched; likelihoods from the Monte Carlo bound (likelihood.py). Of a
 request's options, stop strings, the limit on new tokens and the chat template are applied. Decoding
@@ -9,50 +14,55 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from s3dlm import engine, tasks
-from s3dlm.errors import MissingExtraError, SettingsError, unknown_name
+from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 from s3dlm.integrations import likelihood
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
-from s3dlm.settings import Settings, declarations, only_used
-from s3dlm.verifier import Score, Verifier, WrappedVerifier, as_verifier, for_task
+from s3dlm.models.registry import load
+from s3dlm.settings import Settings, only_used
+from s3dlm.verifier import Verifier, as_verifier, for_task
+from s3dlm.verifier.base import Score, WrappedVerifier
 
 try:
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model
+    from tqdm import tqdm  # type: ignore[import-untyped]
 except ImportError as error:
+    if __name__ == "__main__":
+        print(f"s3dlm: {MissingExtraError('lm-eval', 'eval')}", file=sys.stderr)
+        sys.exit(2)
     raise MissingExtraError("lm-eval", "eval") from error
 
 log = logging.getLogger("lm_eval.s3dlm")  # the harness shows loggers below its own name
 
+TASKS = Path(__file__).parent / "lm_eval_tasks"
+PREFIX = "s3dlm_"  # of our bundled tasks
 # Our task for a task of the harness: sets verifier and answer format; others are general text.
 KNOWN_TASKS = {
     "gsm8k": "gsm8k", "gsm8k_cot": "gsm8k", "gsm8k_cot_zeroshot": "gsm8k",
     "gsm8k_platinum": "gsm8k", "minerva_math500": "math500", "hendrycks_math500": "math500",
-    "arc_challenge_chat": "arc", "aime24": "aime24",
+    "arc_challenge_chat": "arc", "aime": "aime", "aime24": "aime", "aime25": "aime",
 }  # fmt: skip
-OWN = "s3dlm_"  # prefix of our bundled tasks
 QUESTION_FIELDS = ("question", "problem", "query", "input")
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class RenderedTokenizer(Tokenizer):
     """A tokenizer for prompts to which the chat template was already applied."""
 
-    inner: Any
-
-    def encode(self, text: str) -> list[int]:
-        ids: list[int] = self.inner.encode(text)
-        return ids
-
-    def decode(self, ids: Sequence[int]) -> str:
-        text: str = self.inner.decode(ids)
-        return text
+    def __init__(self, inner: Tokenizer) -> None:
+        self.inner = inner
+        self.encode, self.decode = inner.encode, inner.decode  # type: ignore[method-assign]
 
     def chat(self, user: str, prefill: str = "") -> list[int]:
         return self.encode(user + prefill)
@@ -93,14 +103,17 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         defaults = defaults_of(model) if isinstance(model, str) else model.defaults
-        self.settings = _settings(defaults, settings)
+        self.settings = Settings.recommended(defaults, **settings)
+        self.children = self.settings.method.size * self.settings.method.children  # per step
         self.given_task, self.given_verifier = task, verifier
         self.mc_samples, self.check_greedy = int(mc_samples), bool(check_greedy)
-        self.max_rows = _max_rows(batch_size, self.settings, int(max_rows))
-        self.model = _load(model, _device(device), dtype, trust_remote_code)
-        rendered = RenderedTokenizer(self.model.tokenizer)
+        prompts = int(batch_size or 1) if str(batch_size).isdigit() else 1  # else "auto"
+        self.max_rows = prompts * self.children if prompts > 1 else int(max_rows)
+        self.model = _load(model, device, dtype, trust_remote_code)
         self.rendered = dataclasses.replace(
-            self.model, tokenizer=rendered, defaults=Defaults(prompt_style="tiny")
+            self.model,
+            tokenizer=RenderedTokenizer(self.model.tokenizer),
+            defaults=Defaults(prompt_style="tiny"),
         )
         self._templated = False
 
@@ -125,11 +138,9 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def batch_size(self) -> int:
-        return max(1, self.max_rows // _children(self.settings))
+        return max(1, self.max_rows // self.children)
 
-    def tok_encode(
-        self, string: str, add_special_tokens: bool | None = None, **_: Any
-    ) -> list[int]:
+    def tok_encode(self, string: str, **_: Any) -> list[int]:
         return self.model.tokenizer.encode(string)
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
@@ -157,18 +168,21 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """One search per request, batched; each result is cached when it is done."""
-        self._warn_if_bare()
-        found: list[str] = [""] * len(requests)
-        bar = _progress(len(requests), disable_tqdm)
-        for index, event in engine.run(self.rendered, self._jobs(requests), max_rows=self.max_rows):
-            if not isinstance(event, engine.Result):
-                continue
-            context, options = requests[index].args
-            found[index] = _until(event.text, options.get("until"))
-            self.cache_hook.add_partial("generate_until", (context, options), found[index])
-            bar.update(1)
-        bar.close()
-        return found
+        if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:
+            log.warning(
+                "%s was trained on conversations; without --apply_chat_template it reads bare text",
+                self.model.name,
+            )
+        texts: list[str] = [""] * len(requests)
+        with _progress(len(requests), disable_tqdm) as bar:
+            jobs = self._jobs(requests)
+            for index, event in engine.run(self.rendered, jobs, max_rows=self.max_rows):
+                if isinstance(event, engine.Result):
+                    context, options = requests[index].args
+                    texts[index] = _until(event.text, options.get("until"))
+                    self.cache_hook.add_partial("generate_until", (context, options), texts[index])
+                    bar.update(1)
+        return texts
 
     def _jobs(self, requests: Sequence[Any]) -> Iterator[engine.Job]:
         seen: collections.Counter[str] = collections.Counter()
@@ -176,7 +190,10 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
             context, options = request.args
             repeat = seen[context]
             seen[context] += 1
-            task = self._task(request.task_name)
+            name, task = request.task_name or "", self.given_task
+            if task is None:
+                ours = name.startswith(PREFIX)
+                task = name.removeprefix(PREFIX) if ours else KNOWN_TASKS.get(name)
             yield engine.Job(
                 question=context,
                 task=task,
@@ -186,107 +203,60 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
                 verifier=AskedVerifier(self._verifier(task), _question(request, context)),
             )
 
-    def _task(self, name: str | None) -> str | None:
-        if self.given_task is not None:
-            return self.given_task
-        name = name or ""
-        return name.removeprefix(OWN) if name.startswith(OWN) else KNOWN_TASKS.get(name)
-
     def _verifier(self, task: str | None) -> Verifier:
         if self.given_verifier is not None:
             return as_verifier(self.given_verifier)
         weights = tasks.get(task).verifier if task is not None else "general"
         return for_task(weights, self.settings.method.verifier)
 
-    def _warn_if_bare(self) -> None:
-        if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:
-            log.warning(
-                "%s was trained on conversations; without --apply_chat_template it reads bare text",
-                self.model.name,
-            )
-
     # Likelihoods
 
     def _loglikelihood_tokens(
         self, requests: list[Any], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
-        found = []
-        bar = _progress(len(requests), disable_tqdm)
-        for asked, context, continuation in requests:
-            value = self._likelihood(context, continuation)
-            greedy = self.check_greedy and likelihood.is_greedy(self.model, context, continuation)
-            found.append((value, greedy))
-            self.cache_hook.add_partial("loglikelihood", asked, found[-1])
-            bar.update(1)
-        bar.close()
-        return found
+        values = []
+        with _progress(len(requests), disable_tqdm) as bar:
+            for request, context, text in requests:
+                value = self._likelihood(context, text)
+                greedy = self.check_greedy and likelihood.is_greedy(self.model, context, text)
+                values.append((value, greedy))
+                self.cache_hook.add_partial("loglikelihood", request, values[-1])
+                bar.update(1)
+        return values
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """Whole texts, in independent windows of the model's context."""
-        found = []
+        values = []
         for request in requests:
             (text,) = request.args
             ids, width = self.model.tokenizer.encode(text), self.max_length
             windows = [ids[first : first + width] for first in range(0, len(ids), width)]
-            found.append(sum(self._likelihood([], window) for window in windows))
-            self.cache_hook.add_partial("loglikelihood_rolling", (text,), found[-1])
-        return found
+            values.append(sum(self._likelihood([], window) for window in windows))
+            self.cache_hook.add_partial("loglikelihood_rolling", (text,), values[-1])
+        return values
 
-    def _likelihood(self, context: Sequence[int], continuation: Sequence[int]) -> float:
-        return likelihood.log_likelihood(
-            self.model, context, continuation, samples=self.mc_samples, seed=self.settings.seed
-        )
-
-
-def _settings(defaults: Defaults, given: Mapping[str, Any]) -> Settings:
-    fields = {"method", *declarations()}
-    others = {"model", "task", "verifier", "mc_samples", "check_greedy", "max_rows", "dtype"}
-    for key in given:
-        if key not in fields:
-            raise SettingsError(unknown_name("model_args", key, fields | others))
-    return Settings.recommended(defaults, **given)
-
-
-def _max_rows(batch_size: int | str | None, settings: Settings, default: int) -> int:
-    """A batch size above 1 counts prompts; results do not depend on it."""
-    text = str(batch_size or "")
-    prompts = int(text) if text.isdigit() else 1
-    return prompts * _children(settings) if prompts > 1 else default
-
-
-def _children(settings: Settings) -> int:
-    """Canvases per step."""
-    return settings.method.size * settings.method.children
-
-
-def _device(name: str | None) -> str | None:
-    """The harness passes cuda:0 by default; a machine without one uses its CPU."""
-    import torch
-
-    if name == "cuda:0" and not torch.cuda.is_available():
-        return "cpu"
-    return name
+    def _likelihood(self, context: Sequence[int], text: Sequence[int]) -> float:
+        samples, seed = self.mc_samples, self.settings.seed
+        return likelihood.log_likelihood(self.model, context, text, samples=samples, seed=seed)
 
 
 def _load(model: str | Model, device: str | None, dtype: str | None, trusted: bool) -> Model:
-    from s3dlm.models.registry import load
-
     if isinstance(model, Model):
         return model
+    if device == "cuda:0" and not torch.cuda.is_available():
+        device = "cpu"  # the harness passes cuda:0 by default
     return load(model, device=device, dtype=dtype, trust_remote_code=trusted, progress=False)
 
 
 def _plain_chat(model: Model, history: list[dict[str, str]]) -> str:
     """For tokenizers without a template: one user turn and the start of the assistant's."""
-    user, *rest = history
-    if user["role"] != "user" or len(rest) > 1 or any(one["role"] != "assistant" for one in rest):
+    roles = [turn["role"] for turn in history]
+    if roles not in (["user"], ["user", "assistant"]):
         raise SettingsError(
-            f"{model.name} has no chat template for the turns "
-            f"{', '.join(one['role'] for one in history)}; it supports one user turn: leave out "
-            "--system_instruction and use --fewshot_as_multiturn false"
+            f"{model.name} has no chat template for the turns {', '.join(roles)}; it supports one "
+            "user turn: leave out --system_instruction and use --fewshot_as_multiturn false"
         )
-    prefill = rest[0]["content"] if rest else ""
-    return model.tokenizer.decode(model.tokenizer.chat(user["content"], prefill))
+    return model.tokenizer.decode(model.tokenizer.chat(*(turn["content"] for turn in history)))
 
 
 def _question(request: Any, context: str) -> str:
@@ -305,9 +275,12 @@ def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
     if limit is None or limit >= settings.gen_length:
         return settings
     block = min(settings.block_length, limit)
-    pace = -(-settings.steps * limit // settings.gen_length)
-    steps = max(pace, -(-limit // block))
-    sizes = {"gen_length": limit, "block_length": block, "steps": steps}
+    same_pace = -(-settings.steps * limit // settings.gen_length)
+    sizes = {
+        "gen_length": limit,
+        "block_length": block,
+        "steps": max(same_pace, -(-limit // block)),
+    }
     return settings.replace(**only_used(settings.method, sizes, reveal=settings.reveal))
 
 
@@ -319,6 +292,33 @@ def _until(text: str, stops: str | Sequence[str] | None) -> str:
 
 
 def _progress(total: int, disabled: bool) -> Any:
-    from tqdm import tqdm  # type: ignore[import-untyped]
-
     return tqdm(total=total, desc="s3dlm", disable=disabled or total < 2)
+
+
+def main() -> None:
+    """The harness's command line with our tasks."""
+    import lm_eval.tasks
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.utils import setup_logging
+
+    setup_logging()
+    command = HarnessCLI()
+    arguments = command.parse_args()
+    if hasattr(arguments, "include_path"):
+        given = [arguments.include_path] if arguments.include_path else []
+        arguments.include_path = [str(TASKS), *given]
+    requested = getattr(arguments, "tasks", None) or ()
+    names = ",".join([requested] if isinstance(requested, str) else map(str, requested)).split(",")
+    if all((TASKS / f"{name}.yaml").is_file() for name in names):
+        # Reading the harness's thousands of task files takes longer than a small run.
+        ours_only = functools.partial(lm_eval.tasks.TaskManager, include_defaults=False)
+        lm_eval.tasks.TaskManager = ours_only
+    try:
+        command.execute(arguments)
+    except S3dlmError as error:
+        print(f"s3dlm: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
