@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from s3dlm.models.base import Denoiser, Model
-from s3dlm.models.transformer import LENGTH_MULTIPLE, Transformer
+from s3dlm.models.layers import LENGTH_MULTIPLE
+from s3dlm.models.transformer import Transformer
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Writes a random checkpoint with LLaDA-8B's config (16 GB in six shards), loads i
 of `s3` on it, prints load time, peak memory and time per step, and deletes it. The answer is noise;
 what this shows is that loading, memory and a search hold at full size.
 
-    python tools/full_size.py --folder /somewhere/with/18/GB
+    python -m tools.full_size --folder /somewhere/with/18/GB
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import torch
 from safetensors.torch import save_file
 
 import s3dlm
-from s3dlm.models import llada, registry
-from s3dlm.models.config import TransformerConfig
-from s3dlm.models.family import layout
+from s3dlm.models import registry
+from s3dlm.models.checkpoint import layout
+from s3dlm.models.families import LLADA_NAMES
+from s3dlm.models.family import TransformerConfig
 from s3dlm.models.transformer import Transformer
+from tools.llada_config import llada_config
 
 GIB = 2**30
 SHARDS = 6
@@ -46,8 +48,8 @@ def write_checkpoint(folder: Path, shape: TransformerConfig) -> int:
     described = json.loads((folder / "tokenizer_config.json").read_text())
     described.pop("mask_token", None)  # LLaDA's mask is not among the ids of `tiny`
     (folder / "tokenizer_config.json").write_text(json.dumps(described))
-    (folder / "config.json").write_text(json.dumps(llada.write(shape, end_id=126081)))
-    slots, noise = layout(shape, llada.NAMES), _noise()
+    (folder / "config.json").write_text(json.dumps(llada_config(shape, end_id=126081)))
+    slots, noise = layout(shape, LLADA_NAMES), _noise()
     names, where, total = list(slots), {}, 0
     for shard in range(SHARDS):
         file = f"model-{shard + 1:05}-of-{SHARDS:05}.safetensors"
@@ -120,7 +122,7 @@ def main() -> None:
         print(json.dumps(measure(options.measure, options.steps), indent=2))
         return
     shape = config(options.layers)
-    slots = layout(shape, llada.NAMES).values()
+    slots = layout(shape, LLADA_NAMES).values()
     need = 2 * sum(torch.Size(slot.shape).numel() for slot in slots)
     free = shutil.disk_usage(options.folder or tempfile.gettempdir()).free
     if free < 1.1 * need:

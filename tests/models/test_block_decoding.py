@@ -18,8 +18,8 @@ from torch import Tensor
 import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.models.base import Model
+from s3dlm.models.cache import RowCache
 from s3dlm.models.registry import load
-from s3dlm.models.row_cache import RowCache
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
 from s3dlm.search.methods import METHODS

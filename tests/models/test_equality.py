@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from s3dlm.models import families, llada
-from s3dlm.models.checkpoint import load_network
-from s3dlm.models.family import export
+from s3dlm.models import families
+from s3dlm.models.checkpoint import export, load_network
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tests.models.checkpoints import (
     DREAM,
@@ -22,10 +21,10 @@ from tests.models.checkpoints import (
 )
 
 CASES = {
-    "llada": (LLADA, llada_tensors, llada.FAMILY),
-    "llada, grouped": (LLADA | {"n_kv_heads": 2}, llada_tensors, llada.FAMILY),
-    "llada, bias": (LLADA | {"include_qkv_bias": True}, llada_tensors, llada.FAMILY),
-    "llada, tied": (LLADA | {"weight_tying": True}, llada_tensors, llada.FAMILY),
+    "llada": (LLADA, llada_tensors, families.LLADA),
+    "llada, grouped": (LLADA | {"n_kv_heads": 2}, llada_tensors, families.LLADA),
+    "llada, bias": (LLADA | {"include_qkv_bias": True}, llada_tensors, families.LLADA),
+    "llada, tied": (LLADA | {"weight_tying": True}, llada_tensors, families.LLADA),
     "dream": (DREAM, dream_tensors, families.DREAM),
     "dream, one key head": (DREAM | {"num_key_value_heads": 1}, dream_tensors, families.DREAM),
     "dream, tied": (DREAM | {"tie_word_embeddings": True}, dream_tensors, families.DREAM),

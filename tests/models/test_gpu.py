@@ -16,8 +16,8 @@ import s3dlm
 from s3dlm import engine
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Model
-from s3dlm.models.config import Experts
 from s3dlm.models.device import logits_room
+from s3dlm.models.family import Experts
 from s3dlm.models.forward import Forward, Prediction, Rows, Sampling
 from s3dlm.models.hf import TransformersModel
 from s3dlm.models.transformer import Transformer, TransformerConfig, check_attention

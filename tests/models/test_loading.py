@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 
 from s3dlm.cli import main as cli
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models import checkpoint, llada, registry
+from s3dlm.evaluation.manifest import fingerprint
+from s3dlm.models import checkpoint, families, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer
-from s3dlm.models.checkpoint import fingerprint
-from s3dlm.models.family import export
+from s3dlm.models.checkpoint import export
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tests.fakes import ByteTokenizer
@@ -38,6 +38,7 @@ from tests.models.checkpoints import (
     reference_logits,
     write_folder,
 )
+from tools.llada_config import llada_config
 
 ROW = [3, 1, 4, 259, 259, 9, 2, 6]
 
@@ -87,7 +88,7 @@ def test_half_precision_weights_load_into_the_chosen_dtype(
     network = load(str(folder)).denoiser
     assert isinstance(network, Transformer)
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
-    back = export(network, llada.NAMES)
+    back = export(network, families.LLADA_NAMES)
     assert all(torch.equal(back[name], tensors[name].float()) for name in tensors)
     other = load(str(folder), dtype="bfloat16").denoiser
     assert isinstance(other, Transformer)
@@ -126,8 +127,8 @@ def test_a_config_we_write_is_read_back_as_it_was() -> None:
         vocabulary=512, width=96, layers=5, heads=6, hidden=200, mask_id=7, context=300,
         key_value_heads=3, rope_theta=123.0, norm_epsilon=1e-6, qkv_bias=True, tied=True,
     )  # fmt: skip
-    stored = json.loads(json.dumps(llada.write(config, end_id=2)))
-    assert llada.read(stored, llada.FAMILY, stored["mask_token_id"]) == config
+    stored = json.loads(json.dumps(llada_config(config, end_id=2)))
+    assert families.read_llada(stored, families.LLADA, stored["mask_token_id"]) == config
 
 
 # The tokenizer
@@ -314,18 +315,16 @@ def test_every_number_of_a_config_may_be_hostile(folder: Path) -> None:
 
 
 def test_a_fingerprint_covers_every_value_of_every_tensor(folder: Path) -> None:
-    network = load(str(folder)).denoiser
-    assert isinstance(network, Transformer)
-    original = fingerprint(network.state_dict().items())
-    assert fingerprint(load(str(folder)).denoiser.state_dict().items()) == original  # type: ignore[attr-defined]
-    for name, tensor in network.state_dict().items():
+    model = load(str(folder))
+    original = fingerprint(model)
+    assert fingerprint(load(str(folder))) == original
+    assert fingerprint(load(str(folder), dtype="bfloat16")) != original
+    for name, tensor in model.denoiser.tensors():
         flat = tensor.view(-1)
         middle = len(flat) // 2
         flat[middle] += 1.0
-        assert fingerprint(network.state_dict().items()) != original, name
+        assert fingerprint(model) != original, name
         flat[middle] -= 1.0
-    other = {name: tensor.bfloat16() for name, tensor in network.state_dict().items()}
-    assert fingerprint(other.items()) != original
 
 
 def fill_cache(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

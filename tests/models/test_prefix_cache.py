@@ -10,7 +10,7 @@ import torch
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from s3dlm.models import prefix
+from s3dlm.models import cache
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.transformer import Transformer, TransformerConfig
@@ -169,7 +169,7 @@ def test_neither_small_batches_nor_a_full_cache_make_company_matter(
         return [plain(results[index]) for index in range(len(jobs))]
 
     assert found(max_tokens=200) == found()
-    monkeypatch.setattr(prefix, "SEARCH_BYTES", 3 * network(None, cache=True).config.layers << 13)
+    monkeypatch.setattr(cache, "SEARCH_BYTES", 3 * network(None, cache=True).config.layers << 13)
     assert found(max_tokens=200) == found()
 
 

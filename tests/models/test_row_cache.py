@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import s3dlm
-from s3dlm.models.row_cache import RowCache
+from s3dlm.models.cache import RowCache
 from s3dlm.settings import Settings
 
 QUESTIONS = [

@@ -15,8 +15,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from s3dlm.models import llada
 from s3dlm.models.checkpoint import load_network
+from s3dlm.models.families import LLADA
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tools.tiny.data import Batch, Encoder, Feed
 from tools.tiny.decode import Decoding, generate
@@ -46,7 +46,7 @@ def tokenizer_for(folder: Path) -> Tokenizer:
 
 
 def load(folder: Path) -> Transformer:
-    network = load_network(folder, llada.FAMILY, device=torch.device("cpu"), dtype=torch.float32)
+    network = load_network(folder, LLADA, device=torch.device("cpu"), dtype=torch.float32)
     return network.eval()
 
 

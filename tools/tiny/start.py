@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from s3dlm.models.block import Block, rope_cos_sin, rotate
-from s3dlm.models.config import TransformerConfig
+from s3dlm.models.family import TransformerConfig
+from s3dlm.models.layers import Block, rope_cos_sin, rotate
 from s3dlm.models.transformer import Transformer
 
 OFFSETS = (-1, 1, -2, 2)

@@ -19,8 +19,10 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
-from s3dlm.models import family, llada
+from s3dlm.models.checkpoint import export
+from s3dlm.models.families import LLADA_NAMES
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from tools.llada_config import llada_config
 from tools.tiny.problems import GENERATORS, problems
 from tools.tiny.run import GREEDY, SHIPPED, Run, load, marks, tokenizer_for
 
@@ -81,12 +83,12 @@ def export_run(out: Path, to: Path) -> None:
     state = torch.load(out / "checkpoint.pt", weights_only=True)
     model = Transformer(TransformerConfig(**state["config"]))
     model.load_state_dict(state["mean"])
-    tensors = {name: value.half() for name, value in family.export(model, llada.NAMES).items()}
+    tensors = {name: value.half() for name, value in export(model, LLADA_NAMES).items()}
     to.mkdir(parents=True, exist_ok=True)
     weights = to / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})
     weights.chmod(0o644)
-    config = llada.write(model.config, END_ID)
+    config = llada_config(model.config, END_ID)
     (to / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     for name in TOKENIZER_FILES:
         shutil.copyfile(out / name, to / name)

@@ -141,7 +141,7 @@ def _folder_of(name: str) -> Path | None:
         return TINY
     if Path(name).is_dir():
         return Path(name)
-    from s3dlm.models.hub import HUB_ID, cached_folder
+    from s3dlm.models.folder import HUB_ID, cached_folder
 
     return cached_folder(name) if HUB_ID.fullmatch(name) else None
 

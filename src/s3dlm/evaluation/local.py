@@ -24,7 +24,7 @@ from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Candidate, Failure, Record, to_line, write_atomic
 from s3dlm.evaluation.run import Chunk, WorkItem
 from s3dlm.models.base import Model
-from s3dlm.models.row_cache import RowCache
+from s3dlm.models.cache import RowCache
 from s3dlm.search.step import Step
 from s3dlm.tasks import Sample
 from s3dlm.trace import TraceEncoder

@@ -5,14 +5,17 @@ headers before the network is built or a byte of weights is read, so a wrong che
 and the error names all that is wrong with it. The network is built without memory, and each tensor
 goes straight to its place on the device, a few rows at a time: the host holds little more than the
 network.
+
+The network stacks query, key and value (and both halves of SwiGLU) into one matrix each, so a stored
+tensor goes to a *slot*: some rows of one parameter.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +26,96 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from s3dlm.errors import ModelError
-from s3dlm.models.config import TransformerConfig
-from s3dlm.models.family import Family, Slot, layout, tensor_count
+from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.mask import stated_mask_id
 from s3dlm.models.transformer import Transformer, check_attention
 
 QUIET_BELOW = 256 * 2**20  # bytes; smaller models load before a progress bar can be read
-PIECE_BYTES = 256 * 2**20  # of weights that the host holds beside the network
+PIECE_BYTES = 128 * 2**20  # of weights; the host holds at most two pieces beside the network
 LISTED = 5  # how many tensors an error names
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a stored tensor goes: rows `start`.. of a parameter, or of one expert's part of it."""
+
+    parameter: str
+    shape: tuple[int, ...]
+    start: int = 0
+    expert: int | None = None
+
+    def of(self, state: Mapping[str, Tensor]) -> Tensor:
+        whole = state[self.parameter]
+        part = whole if self.expert is None else whole[self.expert]
+        return part[self.start : self.start + self.shape[0]]
+
+
+def layout(config: TransformerConfig, names: TensorNames) -> dict[str, Slot]:
+    """Every tensor a checkpoint must hold, by its stored name."""
+    matrix = (config.vocabulary, config.width)
+    slots = {
+        names.embedding: Slot("embedding.weight", matrix),
+        names.norm: Slot("norm", (config.width,)),
+    }
+    if not config.tied:
+        slots[names.output] = Slot("output.weight", matrix)
+    for index in range(config.layers):
+        prefix = names.block.format(index=index)
+        for name, slot in _block_layout(config, names, index).items():
+            slots[prefix + name] = replace(slot, parameter=f"blocks.{index}.{slot.parameter}")
+    return slots
+
+
+def _block_layout(config: TransformerConfig, names: TensorNames, index: int) -> dict[str, Slot]:
+    width, size = config.width, config.head_size
+    queries, keys = config.heads * size, config.kv_heads * size
+    slots = {
+        names.attention_norm: Slot("attention_norm", (width,)),
+        names.out: Slot("out.weight", (width, queries)),
+        names.feed_norm: Slot("feed_norm", (width,)),
+    }
+    if config.qk_norm:
+        slots[names.query_norm] = Slot("query_norm", (size,))
+        slots[names.key_norm] = Slot("key_norm", (size,))
+    parts = (queries, keys, keys) if len(names.qkv) == 3 else (queries + 2 * keys,)
+    start = 0
+    for name, rows in zip(names.qkv, parts, strict=True):
+        slots[f"{name}.weight"] = Slot("qkv.weight", (rows, width), start)
+        if config.qkv_bias:
+            slots[f"{name}.bias"] = Slot("qkv.bias", (rows,), start)
+        start += rows
+
+    def feed(
+        names: Sequence[str], gate_up: str, down: str, hidden: int, expert: int | None
+    ) -> None:
+        slots[names[0]] = Slot(gate_up, (hidden, width), 0, expert)
+        slots[names[1]] = Slot(gate_up, (hidden, width), hidden, expert)
+        slots[names[2]] = Slot(down, (width, hidden), 0, expert)
+
+    def projections(prefix: str) -> list[str]:
+        return [f"{prefix}{name}_proj.weight" for name in ("gate", "up", "down")]
+
+    experts = config.experts_of(index)
+    if experts is None:
+        feed(names.feed, "gate_up.weight", "down.weight", config.hidden, None)
+        return slots
+    slots[names.router] = Slot("mixture.router", (experts.count, width))
+    if experts.sigmoid:
+        slots[names.router_bias] = Slot("mixture.router_bias", (experts.count,))
+    for expert in range(experts.count):
+        stored = projections(names.expert.format(expert=expert))
+        feed(stored, "mixture.gate_up", "mixture.down", experts.hidden, expert)
+    if experts.shared:
+        stored, shared = projections(names.shared), experts.shared
+        feed(stored, "mixture.shared_gate_up", "mixture.shared_down", shared, None)
+    return slots
+
+
+def export(network: Transformer, names: TensorNames) -> dict[str, Tensor]:
+    """The network's weights under the family's own names, as a checkpoint stores them."""
+    state = network.state_dict()
+    slots = layout(network.config, names)
+    return {name: slot.of(state).contiguous() for name, slot in slots.items()}
 
 
 def load_network(
@@ -48,7 +132,8 @@ def load_network(
     """The network of a folder, its weights on the device, ready to predict; `block` overrules the
     size of its causal blocks, and 0 means none."""
     stated = read_json(folder / "config.json")
-    mask_id = stated_mask_id(stated, family) if mask_id is None else mask_id
+    if mask_id is None:
+        mask_id = find_mask_id(stated, family.name, None, family, None)
     config = family.read(stated, family, mask_id)
     if block is not None:
         config = replace(config, causal_block=block or None)
@@ -65,38 +150,19 @@ def load_network(
 def _checked_layout(
     folder: Path, config: TransformerConfig, family: Family, files: list[Path]
 ) -> dict[str, Slot]:
-    stored = dict(_headers(files))
-    if tensor_count(config) > 4 * len(stored) + 1000:  # naming them all could take minutes
-        raise ModelError(
-            f"the weights in {folder} do not fit its config.json, which describes about "
-            f"{tensor_count(config)} tensors; the files hold {len(stored)}"
-        )
-    slots = layout(config, family.names)
-    _check(folder, slots, stored, {family.names.output} if config.tied else set())
-    return slots
-
-
-def _headers(files: list[Path]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The slots of a checkpoint, or an error that names everything that does not fit."""
+    stored: dict[str, tuple[int, ...]] = {}
     for path in files:
         with _open(path) as file:
-            for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
-                yield name, tuple(file.get_slice(name).get_shape())
-
-
-def _open(path: Path) -> Any:
-    try:
-        return safe_open(path, framework="pt", device="cpu")
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is not a readable safetensors file: {error}") from error
-
-
-def _check(
-    folder: Path,
-    slots: Mapping[str, Slot],
-    stored: Mapping[str, tuple[int, ...]],
-    spare: set[str],
-) -> None:
-    """Report at once everything that does not fit."""
+            stored |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    expected = config.layers * (9 + (3 * config.experts.count if config.experts else 0))
+    if expected > 4 * len(stored) + 1000:  # naming them all could take minutes
+        raise ModelError(
+            f"the weights in {folder} do not fit its config.json, which describes about "
+            f"{expected} tensors; the files hold {len(stored)}"
+        )
+    slots = layout(config, family.names)
+    spare = {family.names.output} if config.tied else set()
     faults = {
         "missing": [name for name in slots if name not in stored],
         "unexpected": [
@@ -110,14 +176,21 @@ def _check(
             if name in stored and stored[name] != slot.shape
         ],
     }
-    found = [f"{len(names)} {what}: {_few(names)}" for what, names in faults.items() if names]
-    if found:
-        raise ModelError(f"the weights in {folder} do not fit its config.json; " + "; ".join(found))
+    told = []
+    for fault, names in faults.items():
+        more = f", … and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        if names:
+            told.append(f"{len(names)} {fault}: {', '.join(names[:LISTED])}{more}")
+    if told:
+        raise ModelError(f"the weights in {folder} do not fit its config.json; " + "; ".join(told))
+    return slots
 
 
-def _few(names: list[str]) -> str:
-    more = f", … and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt", device="cpu")
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {error}") from error
 
 
 def _fill(
@@ -149,41 +222,17 @@ def _pieces(files: list[Path], slots: Mapping[str, Slot]) -> Iterator[tuple[str,
     """Rows of stored tensors: (name, first row, rows). A file is opened anew after every
     `PIECE_BYTES`, because all that was read of an open one counts as memory in use."""
     for path in files:
+        pieces: deque[tuple[str, int, int]] = deque()
         with _open(path) as file:
-            names = [name for name in file.keys() if name in slots]  # noqa: SIM118
-        for group in _row_groups(names, slots):
+            for name in (name for name in file.keys() if name in slots):  # noqa: SIM118
+                rows, *rest = slots[name].shape
+                size = max(1, PIECE_BYTES // (4 * math.prod(rest)))
+                pieces += [(name, first, min(rows, first + size)) for first in range(0, rows, size)]
+        while pieces:
             with _open(path) as file:
-                for name, first, last in group:
-                    yield name, first, file.get_slice(name)[first:last]
-
-
-def _row_groups(
-    names: list[str], slots: Mapping[str, Slot]
-) -> Iterator[list[tuple[str, int, int]]]:
-    """All rows of all tensors, in groups of about `PIECE_BYTES` each."""
-    group: list[tuple[str, int, int]] = []
-    room = PIECE_BYTES
-    for name in names:
-        rows, *rest = slots[name].shape
-        row_bytes = 4 * math.prod(rest)  # at most: few checkpoints are in float32
-        first = 0
-        while first < rows:
-            last = min(rows, first + max(1, room // row_bytes))
-            group.append((name, first, last))
-            room -= (last - first) * row_bytes
-            first = last
-            if room <= 0 or room < row_bytes:
-                yield group
-                group, room = [], PIECE_BYTES
-    if group:
-        yield group
-
-
-def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """A hash of every byte of every tensor, with names, shapes and dtypes."""
-    digest = hashlib.sha256()
-    for name, tensor in tensors:
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:12]
+                read = 0
+                while pieces and read < PIECE_BYTES:
+                    name, first, last = pieces.popleft()
+                    tensor = file.get_slice(name)[first:last]
+                    read += tensor.nbytes
+                    yield name, first, tensor

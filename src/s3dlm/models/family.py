@@ -1,25 +1,142 @@
-"""What sets one family of models apart: numbers in config.json and names of tensors.
+"""What sets one family of models apart: the shape of its network, names of tensors, the mask id.
 
-A family is a row of data (families.py). The network stacks query, key and value (and both halves of
-SwiGLU) into one matrix each, so a stored tensor goes to a *slot*: some rows of one parameter.
+Plain data, free of torch: families and their limits can be listed at once, and a hostile config.json
+is refused before any memory is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models.config import Experts, TransformerConfig, short
+from s3dlm.errors import ModelError, SettingsError, short_repr
 
-if TYPE_CHECKING:  # families are listed without waiting for torch
-    from torch import Tensor
-
-    from s3dlm.models.transformer import Transformer
+Config: TypeAlias = Mapping[str, Any]  # the contents of config.json
 
 LARGEST = 1e30  # no number of a config.json is larger
-Config: TypeAlias = Mapping[str, Any]  # the contents of config.json
+
+# Larger than any published model, small enough that a product of two cannot exhaust a machine
+# before the shapes have been compared with the weight files.
+LIMITS = {
+    "vocabulary": 2_000_000,
+    "text_vocabulary": 2_000_000,
+    "width": 65_536,
+    "layers": 512,
+    "heads": 1024,
+    "key_value_heads": 1024,
+    "head_width": 4096,
+    "rope_width": 4096,
+    "hidden": 1_000_000,
+    "context": 4_194_304,
+    "causal_block": 4_194_304,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts in place of the feed-forward layer."""
+
+    count: int
+    chosen: int  # experts per token
+    hidden: int  # inner width of each expert
+    shared: int = 0  # inner width of the expert that every token uses; 0: none
+    first_layer: int = 0  # layers before it are dense
+    sigmoid: bool = False  # router: sigmoid with a bias used for choosing only, else softmax
+    groups: int = 1  # experts compete in groups, of which the best are kept
+    kept_groups: int = 1
+    renormalised: bool = False  # whether the weights of the chosen experts add up to one
+    scale: float = 1.0  # of the routed experts' sum
+
+    def __post_init__(self) -> None:
+        _check_whole("count", self.count, 4096)
+        _check_whole("groups", self.groups, self.count)
+        _check_whole("kept_groups", self.kept_groups, self.groups)
+        _check_whole("hidden", self.hidden, LIMITS["hidden"])
+        _check_whole("shared", self.shared, LIMITS["hidden"], least=0)
+        _check_whole("first_layer", self.first_layer, LIMITS["layers"], least=0)
+        _check_number("scale", self.scale)
+        members = self.count // self.groups
+        if self.count % self.groups or (self.groups > 1 and members < 2):
+            raise ModelError(
+                f"{self.count} experts cannot form {self.groups} equal groups of two or more"
+            )
+        _check_whole("chosen", self.chosen, members * self.kept_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerConfig:
+    """The shape of a network; two configs that are equal hold the same tensors."""
+
+    vocabulary: int  # rows of the embedding, and logits per position
+    width: int
+    layers: int
+    heads: int
+    hidden: int  # inner width of SwiGLU
+    mask_id: int
+    context: int
+    key_value_heads: int | None = None  # None: as many as heads
+    head_width: int | None = None  # None: width / heads
+    rope_theta: float = 10_000.0
+    rope_width: int | None = None  # leading part of each head that is rotated; None: all of it
+    norm_epsilon: float = 1e-5
+    qkv_bias: bool = False
+    qk_norm: bool = False  # RMSNorm on each head's query and key
+    tied: bool = False  # the head is the embedding
+    causal_block: int | None = None  # a position sees its own block of this size and earlier ones
+    shift: bool = False  # position i is predicted by the features of position i − 1
+    experts: Experts | None = None
+    text_vocabulary: int | None = None  # ids from here on are no text and are never predicted
+
+    def __post_init__(self) -> None:
+        for name, most in LIMITS.items():
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name), most)
+        _check_whole("mask_id", self.mask_id, self.vocabulary - 1, least=0)
+        _check_number("rope_theta", self.rope_theta)
+        _check_number("norm_epsilon", self.norm_epsilon)
+        if self.head_width is None and self.width % self.heads:
+            raise ModelError(f"width={self.width} is not a multiple of heads={self.heads}")
+        if self.heads % self.kv_heads:
+            raise ModelError(
+                f"heads={self.heads} is not a multiple of key_value_heads={self.kv_heads}"
+            )
+        if self.rotated % 2 or self.rotated > self.head_size:
+            raise ModelError(
+                f"{self.rotated} of {self.head_size} positions of a head are rotated; rotary "
+                "positions come in pairs, so this must be even and fit the head"
+            )
+
+    @property
+    def kv_heads(self) -> int:
+        return self.heads if self.key_value_heads is None else self.key_value_heads
+
+    @property
+    def head_size(self) -> int:
+        return self.width // self.heads if self.head_width is None else self.head_width
+
+    @property
+    def rotated(self) -> int:
+        return self.head_size if self.rope_width is None else self.rope_width
+
+    def experts_of(self, layer: int) -> Experts | None:
+        """The mixture of a layer; None: it is dense."""
+        experts = self.experts
+        return None if experts is None or layer < experts.first_layer else experts
+
+
+def _check_whole(name: str, value: object, most: int, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ModelError(
+            f"the network's {name}={short_repr(value)} must be a whole number from {least} to {most}"
+        )
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LARGEST:
+        raise ModelError(
+            f"the network's {name}={short_repr(value)} must be a number from 0 to {LARGEST:g}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +148,10 @@ class TensorNames:
     output: str
     block: str  # with {index}
     attention_norm: str
-    query: str  # this and the next two: without .weight or .bias
-    key: str
-    value: str
+    qkv: tuple[str, ...]  # query, key and value, or one tensor of all; without .weight or .bias
     out: str
     feed_norm: str
-    gate: str
-    up: str
-    down: str
-    fused: str | None = None  # query, key and value in one tensor, in place of the three above
+    feed: tuple[str, str, str]  # gate, up and down
     query_norm: str = "q_norm.weight"
     key_norm: str = "k_norm.weight"
     router: str = "mlp.gate.weight"
@@ -70,165 +182,96 @@ class Family:
     sampler: str = "LLaDA's"  # whose greedy decoding ours equals, on small random networks
     checked: bool = True  # False: tensor names were never seen in a published checkpoint
 
-    @property
-    def attention(self) -> str:
-        return "bidirectional" if self.block is None else f"block-causal, {self.block}"
+
+_REQUIRED = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Where a stored tensor goes: rows `start`.. of a parameter, or of one expert's part of it."""
-
-    parameter: str
-    shape: tuple[int, ...]
-    start: int = 0
-    expert: int | None = None
-
-    def of(self, state: Mapping[str, Tensor]) -> Tensor:
-        whole = state[self.parameter]
-        part = whole if self.expert is None else whole[self.expert]
-        return part[self.start : self.start + self.shape[0]]
-
-
-def layout(config: TransformerConfig, names: TensorNames) -> dict[str, Slot]:
-    """Every tensor a checkpoint must hold, by its stored name."""
-    matrix = (config.vocabulary, config.width)
-    slots = {
-        names.embedding: Slot("embedding.weight", matrix),
-        names.norm: Slot("norm", (config.width,)),
-    }
-    if not config.tied:
-        slots[names.output] = Slot("output.weight", matrix)
-    for index in range(config.layers):
-        prefix = names.block.format(index=index)
-        for name, slot in _block(config, names, index):
-            parameter = f"blocks.{index}.{slot.parameter}"
-            slots[prefix + name] = Slot(parameter, slot.shape, slot.start, slot.expert)
-    return slots
-
-
-def tensor_count(config: TransformerConfig) -> int:
-    """About how many tensors `layout` names, without naming them."""
-    experts = 0 if config.experts is None else 3 * config.experts.count
-    return config.layers * (9 + experts)
-
-
-def _block(config: TransformerConfig, names: TensorNames, index: int) -> Iterator[tuple[str, Slot]]:
-    width = config.width
-    yield names.attention_norm, Slot("attention_norm", (width,))
-    yield from _attention(config, names)
-    yield names.out, Slot("out.weight", (width, config.heads * config.head_size))
-    yield names.feed_norm, Slot("feed_norm", (width,))
-    if config.experts is not None and config.is_mixture(index):
-        yield from _mixture(config.experts, width, names)
-    else:
-        parts = (names.gate, names.up, names.down)
-        yield from _feed(parts, "gate_up.weight", "down.weight", config.hidden, width)
-
-
-def _attention(config: TransformerConfig, names: TensorNames) -> Iterator[tuple[str, Slot]]:
-    queries, keys = config.heads * config.head_size, config.kv_heads * config.head_size
-    parts = [
-        (names.query, queries, 0),
-        (names.key, keys, queries),
-        (names.value, keys, queries + keys),
-    ]
-    if names.fused is not None:
-        parts = [(names.fused, queries + 2 * keys, 0)]
-    for name, size, start in parts:
-        yield f"{name}.weight", Slot("qkv.weight", (size, config.width), start)
-        if config.qkv_bias:
-            yield f"{name}.bias", Slot("qkv.bias", (size,), start)
-    if config.qk_norm:
-        yield names.query_norm, Slot("query_norm", (config.head_size,))
-        yield names.key_norm, Slot("key_norm", (config.head_size,))
-
-
-def _mixture(experts: Experts, width: int, names: TensorNames) -> Iterator[tuple[str, Slot]]:
-    yield names.router, Slot("mixture.router", (experts.count, width))
-    if experts.sigmoid:
-        yield names.router_bias, Slot("mixture.router_bias", (experts.count,))
-    for expert in range(experts.count):
-        prefix = names.expert.format(expert=expert)
-        parts = _projections(prefix)
-        yield from _feed(
-            parts, "mixture.gate_up", "mixture.down", experts.hidden, width, expert=expert
-        )
-    if experts.shared:
-        parts = _projections(names.shared)
-        inner = ("mixture.shared_gate_up", "mixture.shared_down")
-        yield from _feed(parts, *inner, experts.shared, width)
-
-
-def _projections(prefix: str) -> tuple[str, str, str]:
-    gate, up, down = (f"{prefix}{name}_proj.weight" for name in ("gate", "up", "down"))
-    return gate, up, down
-
-
-def _feed(
-    names: tuple[str, str, str],
-    gate_up: str,
-    down: str,
-    hidden: int,
-    width: int,
-    expert: int | None = None,
-) -> Iterator[tuple[str, Slot]]:
-    yield names[0], Slot(gate_up, (hidden, width), expert=expert)
-    yield names[1], Slot(gate_up, (hidden, width), start=hidden, expert=expert)
-    yield names[2], Slot(down, (width, hidden), expert=expert)
-
-
-def export(network: Transformer, names: TensorNames) -> dict[str, Tensor]:
-    """The network's weights under the family's own names, as a checkpoint stores them."""
-    state = network.state_dict()
-    slots = layout(network.config, names)
-    return {name: slot.of(state).contiguous() for name, slot in slots.items()}
-
-
-def build_config(**numbers: Any) -> TransformerConfig:
-    """A config whose numbers come from a file: what is wrong with them is the model's fault."""
-    try:
-        return TransformerConfig(**numbers)
-    except SettingsError as error:
-        raise ModelError(f"config.json does not describe a network: {error}") from error
-
-
-def build_experts(**numbers: Any) -> Experts:
-    try:
-        return Experts(**numbers)
-    except SettingsError as error:
-        raise ModelError(f"config.json does not describe a mixture of experts: {error}") from error
-
-
-def required(config: Config, key: str, kind: type = int) -> Any:
-    """A number that config.json must have; integers beyond any float are none."""
-    value: Any = config.get(key)
+def number(config: Config, *names: str, default: Any = _REQUIRED, kind: type = int) -> Any:
+    """The first of these numbers that config.json states; null counts as absent."""
+    name = next((name for name in names if config.get(name) is not None), names[0])
+    value: Any = config.get(name)
+    if value is None and default is not _REQUIRED:
+        return default
     usable = isinstance(value, (kind, int)) and not isinstance(value, bool)
     if not usable or (kind is float and not -LARGEST < value < LARGEST):
-        raise ModelError(f"config.json needs a number {key!r}; it has {short(value)}")
-    return value
+        raise ModelError(f"config.json needs a number {name!r}; it has {short_repr(value)}")
+    return kind(value)
 
 
-def optional(config: Config, key: str, default: Any, kind: type = int) -> Any:
-    """A number that config.json may have; null counts as absent."""
-    return default if config.get(key) is None else required(config, key, kind)
-
-
-def flag(config: Config, key: str, default: bool = False) -> bool:
-    """A truth value that config.json may have."""
-    value = config.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise ModelError(f"config.json needs true or false as {key!r}; it has {short(value)}")
-    return default if value is None else value
+def flag(config: Config, *names: str, default: bool = False) -> bool:
+    """The first of these truth values that config.json states."""
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, bool):
+            return value
+        if value is not None:
+            raise ModelError(
+                f"config.json needs true or false as {name!r}; it has {short_repr(value)}"
+            )
+    return default
 
 
 def refuse_unless(config: Config, family: str, allowed: Mapping[str, tuple[Any, ...]]) -> None:
     """Name every option that our network does not have; an absent key means its usual value."""
-    wrong = {
-        key: config[key] for key in allowed if key in config and config[key] not in allowed[key]
-    }
+    wrong = [
+        f"{key}={short_repr(config[key])} (supported: {values[0]!r})"
+        for key, values in allowed.items()
+        if key in config and config[key] not in values
+    ]
     if wrong:
-        stated = ", ".join(
-            f"{key}={short(value)} (supported: {allowed[key][0]!r})" for key, value in wrong.items()
+        raise ModelError(
+            f"the native network does not support this {family} config: {', '.join(wrong)}"
         )
-        raise ModelError(f"the native network does not support this {family} config: {stated}")
+
+
+def find_mask_id(
+    config: Config, name: str, tokenizer: Any, family: Family | None, given: int | None
+) -> int:
+    """Which id stands for "not yet known": from config.json, else the tokenizer (one of transformers),
+    else what is known of the family, else `given`.
+
+    A wrong mask id gives fluent nonsense, so an unknown one is an error. A given id that contradicts
+    the model's own files is refused; one that contradicts our table wins.
+    """
+    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 0):
+        raise SettingsError(f"mask_id={given!r} must be a token id, 0 or above")
+    for source, stated in (
+        ("config.json", _mask_of_config(config)),
+        ("the tokenizer", _mask_of_tokenizer(tokenizer, family)),
+    ):
+        if stated is not None and given not in (None, stated):
+            raise SettingsError(
+                f"mask_id={given} contradicts {source} of {name}, which states {stated}; leave "
+                "mask_id out"
+            )
+        if stated is not None:
+            return stated
+    in_table = family.mask_id if family else None
+    mask_id = in_table if given is None else given
+    if mask_id is None:
+        raise ModelError(
+            f"neither config.json nor the tokenizer of {name} states a mask token; if it is a "
+            "masked diffusion model, pass mask_id=… (--mask-id)"
+        )
+    return mask_id
+
+
+def _mask_of_config(config: Config) -> int | None:
+    for field in ("mask_token_id", "mask_id"):
+        value = config.get(field)
+        if isinstance(value, bool) or (value is not None and not isinstance(value, int)):
+            raise ModelError(
+                f"config.json needs a token id as {field!r}; it has {short_repr(value)}"
+            )
+        if value is not None:
+            return value
+    return None
+
+
+def _mask_of_tokenizer(tokenizer: Any, family: Family | None) -> int | None:
+    if tokenizer is None:
+        return None
+    if tokenizer.mask_token_id is not None:
+        return int(tokenizer.mask_token_id)
+    vocabulary, texts = tokenizer.get_vocab(), family.mask_tokens if family else ()
+    return next((vocabulary[text] for text in texts if text in vocabulary), None)

@@ -1,29 +1,110 @@
-"""What a model folder must hold, checked without opening a single weight.
+"""From a name to a model's folder, on this disk or in the Hugging Face hub's cache, and what it holds.
 
-Kept free of torch, so that listing what is on disk stays instant. Weights are safetensors: a pickle
-runs code when it is opened, and is refused.
+What is complete in the cache is used without asking the network; HF_HOME and HF_HUB_OFFLINE mean
+what they mean everywhere. Only weights in safetensors, configs and tokenizer files are fetched: a
+pickle runs code when it is opened, and is refused. Nothing here opens weights or needs torch, so that
+listing what is on disk stays instant.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from s3dlm.errors import ModelError
+from s3dlm.errors import ModelError, SettingsError
 
 INDEX = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 LARGEST_JSON = 64 * 2**20  # bytes; the index of a 1 T model has fewer
+FETCHED = ("*.safetensors", "*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.jinja")
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise ModelError(f"{path.parent} has no {path.name}, so it is not a model folder")
+def find_folder(name: str, revision: str | None = None, *, code: bool = False) -> Path:
+    """The folder a name stands for; `code` also fetches the repository's own Python files.
+
+    `revision`, or what follows an @ in the name, pins a commit, tag or branch of the hub; a folder
+    on disk has none.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if revision is not None:
+            raise SettingsError(f"revision={revision!r} is for hub models; {name} is a folder")
+        return folder
+    if revision is None and "@" in name:
+        name, _, revision = name.partition("@")
+    if HUB_ID.fullmatch(name) and not name.startswith("."):
+        cached = cached_folder(name, revision)
+        if cached and (not code or any(cached.glob("*.py"))):
+            return cached
+        return _download(name, revision, (*FETCHED, "*.py") if code else FETCHED)
+    raise ModelError(
+        f"{name!r} is neither an existing folder nor a hub id such as GSAI-ML/LLaDA-8B-Instruct; "
+        "`s3dlm models` lists the known names"
+    )
+
+
+def revision_of(folder: Path) -> str | None:
+    """The commit that a folder of the hub's cache holds."""
+    return folder.name if folder.parent.name == "snapshots" else None
+
+
+def cached_folder(name: str, revision: str | None = None) -> Path | None:
+    """The cached snapshot of a hub id, if all of its weights are there."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, revision=revision, local_files_only=True))
+        shards(folder)
+    except (LocalEntryNotFoundError, ModelError):
+        return None
+    return folder if (folder / "config.json").is_file() else None
+
+
+def _download(name: str, revision: str | None, files: tuple[str, ...]) -> Path:
+    from huggingface_hub import constants, errors, snapshot_download
+
+    at = "" if revision is None else f" at revision {revision}"
+    if constants.HF_HUB_OFFLINE:
+        raise ModelError(
+            f"{name}{at} is not in the hub's cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE "
+            f"is set; unset it, or fetch the model on a machine with a network: hf download {name}"
+        )
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
+    except errors.GatedRepoError as error:
+        raise ModelError(
+            f"{name} is gated; accept its licence on the hub, then: hf auth login"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise ModelError(f"the hub has no revision {revision!r} of {name}") from error
+    except errors.RepositoryNotFoundError as error:
+        raise ModelError(
+            f"the hub has no model {name}, or it is private (then: hf auth login)"
+        ) from error
+    except (errors.LocalEntryNotFoundError, OSError) as error:
+        raise ModelError(
+            f"{name} is not cached and the hub cannot be reached; check the network, or put a copy "
+            f"in the cache ({constants.HF_HUB_CACHE}), or pass a local folder"
+        ) from error
+
+
+def check_file(path: Path, largest: int) -> None:
+    """Refuse what is no file of a sensible size, before anything tries to read it."""
     if not path.is_file():
         raise ModelError(f"{path} is not a regular file")
-    if path.stat().st_size > LARGEST_JSON:
-        raise ModelError(f"{path} has {path.stat().st_size} bytes; at most {LARGEST_JSON} are read")
+    if path.stat().st_size > largest:
+        raise ModelError(f"{path} has {path.stat().st_size} bytes; at most {largest} are read")
+
+
+def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
+    """The JSON object in a file of a model folder."""
+    if not path.exists():
+        raise ModelError(f"{path.parent} has no {path.name}, so it is not a model folder")
+    check_file(path, largest)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

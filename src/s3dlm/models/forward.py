@@ -21,12 +21,12 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
+from s3dlm.models.cache import PrefixCache
 from s3dlm.models.device import Clock, free_memory, logits_room, to_host
 from s3dlm.models.packing import LENGTH_MULTIPLE, Part, Place, batches, groups, halves, rows_of
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
 from s3dlm.models.packing import Sampling as Sampling
-from s3dlm.models.prefix import PrefixCache
 from s3dlm.models.sampling import Shifted, restrict, shift
 
 CACHE_BYTES = 1 << 20  # of logits read together on CPU

@@ -17,9 +17,8 @@ from torch import Tensor
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.families import FAMILIES
-from s3dlm.models.family import Config
+from s3dlm.models.family import Config, find_mask_id
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.mask import find_mask_id
 from s3dlm.models.tokenizer import MASKED_LM_CHAT, TextTokenizer, load_tokenizer
 
 ATTENTION = {None: None, "auto": None, "math": "eager", "eager": "eager", "sdpa": "sdpa"}
@@ -112,7 +111,7 @@ def load_with_transformers(
     refuse_unknown(name, config, trust_remote_code)
     shards(folder)  # refuses pickles
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    mask_id = find_mask_id(config, name, tokenizer=tokenizer.inner, family=None, given=mask_id)
+    mask_id = find_mask_id(config, name, tokenizer.inner, None, mask_id)
     options: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
     if ATTENTION[attention] is not None:
         options["attn_implementation"] = ATTENTION[attention]

@@ -17,16 +17,16 @@ from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import TINY, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
-from s3dlm.models.family import Family
-from s3dlm.models.folder import read_json
-from s3dlm.models.hub import cached_folder, find_folder, revision_of
-from s3dlm.models.mask import find_mask_id, mask_id_source
+from s3dlm.models.family import find_mask_id
+from s3dlm.models.folder import cached_folder, find_folder, read_json, revision_of
 from s3dlm.verifier.calibration import calibrations_in
 
 if TYPE_CHECKING:
     import torch
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
+# By name, so that what `transformers` runs is imported only where it is needed.
+NOT_NATIVE = EntryPoint("transformers", "s3dlm.models.hf:load_with_transformers", ENTRY_POINTS)
 BD3LM_BLOCK = 32
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -85,18 +85,22 @@ class FamilyRow:
 
 def families() -> list[FamilyRow]:
     """Every supported family; of the native ones, only weights of `tiny` have been run."""
-    rows = [
-        FamilyRow(
-            family.name,
-            family.model_types,
-            family.attention,
-            mask_id_source(family),
-            "native",
-            _proven(family),
-            family.examples,
+    rows = []
+    for family in FAMILIES:
+        attention = "bidirectional" if family.block is None else f"block-causal, {family.block}"
+        table = "" if family.mask_id is None else f", else {family.mask_id}"
+        assumed = "" if family.checked else "; tensor names are assumed"
+        rows.append(
+            FamilyRow(
+                family.name,
+                family.model_types,
+                attention,
+                f"config.json, else tokenizer{table}",
+                "native",
+                f"logits: {family.parity}; greedy decoding: {family.sampler}{assumed}",
+                family.examples,
+            )
         )
-        for family in FAMILIES
-    ]
     masked = FamilyRow(
         "masked language models",
         ("bert", "roberta", "modernbert", "…"),
@@ -109,18 +113,24 @@ def families() -> list[FamilyRow]:
     return [*rows, masked]
 
 
-def _proven(family: Family) -> str:
-    assumed = "" if family.checked else "; tensor names are assumed"
-    return f"logits: {family.parity}; greedy decoding: {family.sampler}{assumed}"
-
-
 def known() -> list[Known]:
     """The known models, what others have registered, and which of them are on this disk."""
-    rows = [_with_cache(row) for row in KNOWN.values()]
+    rows = []
+    for row in KNOWN.values():
+        folder = TINY if row.name == "tiny" else cached_folder(row.name)
+        revision = None if folder is None else revision_of(folder)
+        rows.append(replace(row, cached=folder is not None, revision=revision))
     for name, entry in find_entry_points(ENTRY_POINTS).items():
         package = entry.dist.name if entry.dist else entry.value
         rows.append(Known(name, "", "", f"from {package}", support="plugin", cached=True))
     return rows
+
+
+def check_name(name: str) -> None:
+    """Refuse what can name no model, before anything is read or loaded."""
+    names = [*KNOWN, *find_entry_points(ENTRY_POINTS)]
+    if name not in names and "/" not in name and not Path(name).is_dir():
+        raise ModelError(unknown_name("model", name, names) + "; or a folder, or a hub id")
 
 
 def load(
@@ -147,131 +157,101 @@ def load(
     files do not state it. `block` makes a model block-causal with blocks of this size (bd3lm
     checkpoints of A2D do not state theirs); 0 makes it bidirectional.
     """
-    options = _Options(device, dtype, attention, trust_remote_code, progress, mask_id, block)
-    model = _load(name, options, revision)
-    if prefix_cache is not None or compile:
-        _set_prefix_cache(model, prefix_cache, compile)
-    return _compiled(model) if compile else model
-
-
-def check_name(name: str) -> None:
-    """Refuse what can name no model, before anything is read or loaded."""
-    known = [*KNOWN, *find_entry_points(ENTRY_POINTS)]
-    if name not in known and "/" not in name and not Path(name).is_dir():
-        raise ModelError(unknown_name("model", name, known) + "; or a folder, or a hub id")
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    device: str | None
-    dtype: str | None
-    attention: str | None
-    trusted: bool
-    progress: bool
-    mask_id: int | None
-    block: int | None
-
-
-def _set_prefix_cache(model: Model, wanted: bool | None, compile: bool) -> None:
-    network = model.denoiser
-    if wanted and (compile or network.prefix_cache is None):
-        raise SettingsError(
-            f"prefix_cache=True is not supported for {model.name!r} with compile={compile}; it "
-            "works with native models that are not compiled: leave one of the two out"
-        )
-    if network.prefix_cache is not None:
-        network.prefix_cache = bool(wanted)
-
-
-def _compiled(model: Model) -> Model:
-    import torch
-
-    network: Any = model.denoiser
-    network.encode = torch.compile(network.encode, dynamic=True)
-    return model
-
-
-def _load(name: str, options: _Options, revision: str | None) -> Model:
     check_name(name)
     plugins = find_entry_points(ENTRY_POINTS)
     if name in plugins and name not in KNOWN:
-        return _from_plugin(name, plugins[name], options.device, options.dtype)
-    if name == "tiny":
-        return _load_folder(name, _tiny(), options)
-    folder = find_folder(name, revision=revision, code=options.trusted)
-    return _load_folder(name, folder, options)
+        model = _from_plugin(name, plugins[name], device, dtype)
+    else:
+        folder = TINY if name == "tiny" else find_folder(name, revision, code=trust_remote_code)
+        if name == "tiny" and not (TINY / "model.safetensors").is_file():
+            raise ModelError(
+                "this installation of s3dlm lacks the weights of 'tiny'; reinstall the package, "
+                "or train them with tools/tiny/train.py"
+            )
+        model = _from_folder(
+            name,
+            folder,
+            _device(device),
+            dtype,
+            attention=attention,
+            trusted=trust_remote_code,
+            progress=progress,
+            mask_id=mask_id,
+            block=block,
+        )
+    network: Any = model.denoiser
+    if prefix_cache and (compile or network.prefix_cache is None):
+        raise SettingsError(
+            f"prefix_cache=True is not supported for {name!r} with compile={compile}; it works "
+            "with native models that are not compiled: leave one of the two out"
+        )
+    if network.prefix_cache is not None and (prefix_cache is not None or compile):
+        network.prefix_cache = bool(prefix_cache)
+    if compile:
+        import torch
+
+        network.encode = torch.compile(network.encode, dynamic=True)
+    return model
 
 
-def _load_folder(name: str, folder: Path, options: _Options) -> Model:
-    family = find_family(read_json(folder / "config.json"))
-    device = _device(options.device)
-    dtype = _dtype(options.dtype, device)
+def _from_plugin(name: str, entry: EntryPoint, device: str | None, dtype: str | None) -> Model:
+    factory: Any = load_entry_point(entry, object)
+    model = factory(device=device, dtype=dtype)
+    if not isinstance(model, Model):
+        raise ModelError(f"the plugin for {name!r} returned a {type(model).__name__}, not a Model")
+    return model
+
+
+def _from_folder(
+    name: str,
+    folder: Path,
+    device: torch.device,
+    dtype_name: str | None,
+    *,
+    attention: str | None,
+    trusted: bool,
+    progress: bool,
+    mask_id: int | None,
+    block: int | None,
+) -> Model:
+    config, dtype = read_json(folder / "config.json"), _dtype(dtype_name, device)
+    family = find_family(config)
     if family is None:
-        from s3dlm.models.hf import load_with_transformers
-
-        model = load_with_transformers(
+        loader: Any = load_entry_point(NOT_NATIVE, object)
+        model: Model = loader(
             name,
             folder,
             device=device,
             dtype=dtype,
-            attention=options.attention,
-            trust_remote_code=options.trusted,
-            mask_id=options.mask_id,
+            attention=attention,
+            trust_remote_code=trusted,
+            mask_id=mask_id,
         )
     else:
-        model = _load_native(name, folder, family, device, dtype, options)
+        from s3dlm.models.checkpoint import load_network
+        from s3dlm.models.tokenizer import load_tokenizer
+
+        if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
+            block = BD3LM_BLOCK  # no file states it: these are told by their names alone
+        tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
+        network = load_network(
+            folder,
+            family,
+            device=device,
+            dtype=dtype,
+            mask_id=find_mask_id(config, name, tokenizer.inner, family, mask_id),
+            block=block,
+            attention=attention or "auto",
+            progress=progress,
+        )
+        ends = tokenizer.end_ids(config.get("eos_token_id"), family.end_tokens)
+        model = Model(name, network, tokenizer, ends)
     return replace(
         model,
         defaults=defaults_in(folder),
         revision=revision_of(folder),
         calibrations=calibrations_in(folder, name.partition("@")[0]),
     )
-
-
-def _load_native(
-    name: str,
-    folder: Path,
-    family: Family,
-    device: torch.device,
-    dtype: torch.dtype,
-    options: _Options,
-) -> Model:
-    from s3dlm.models.checkpoint import load_network
-    from s3dlm.models.tokenizer import load_tokenizer
-
-    config = read_json(folder / "config.json")
-    tokenizer = load_tokenizer(folder, trust_remote_code=options.trusted)
-    mask_id = find_mask_id(
-        config, name, tokenizer=tokenizer.inner, family=family, given=options.mask_id
-    )
-    network = load_network(
-        folder,
-        family,
-        device=device,
-        dtype=dtype,
-        mask_id=mask_id,
-        block=_block(name, family, options.block),
-        attention=options.attention or "auto",
-        progress=options.progress,
-    )
-    ends = tokenizer.end_ids(config.get("eos_token_id"), family.end_tokens)
-    return Model(name, network, tokenizer, ends)
-
-
-def _block(name: str, family: Family, given: int | None) -> int | None:
-    """Blocks that no file states: A2D's bd3lm checkpoints are told by their names alone."""
-    if given is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
-        return BD3LM_BLOCK
-    return given
-
-
-def _tiny() -> Path:
-    if not (TINY / "model.safetensors").is_file():
-        raise ModelError(
-            "this installation of s3dlm lacks the weights of 'tiny'; reinstall the package, "
-            "or train them with tools/tiny/train.py"
-        )
-    return TINY
 
 
 def _device(name: str | None) -> torch.device:
@@ -296,22 +276,5 @@ def _dtype(name: str | None, device: torch.device) -> torch.dtype:
     short = str(name).removeprefix("torch.")
     if short not in DTYPES:
         raise SettingsError(unknown_name("dtype", name, DTYPES))
-    kind: torch.dtype = getattr(torch, short)
-    return kind
-
-
-def _with_cache(row: Known) -> Known:
-    if row.name == "tiny":
-        return replace(row, cached=(TINY / "model.safetensors").is_file())
-    folder = cached_folder(row.name)
-    if folder is None:
-        return row
-    return replace(row, cached=True, revision=revision_of(folder))
-
-
-def _from_plugin(name: str, entry: EntryPoint, device: str | None, dtype: str | None) -> Model:
-    factory: Any = load_entry_point(entry, object)
-    model = factory(device=device, dtype=dtype)
-    if not isinstance(model, Model):
-        raise ModelError(f"the plugin for {name!r} returned a {type(model).__name__}, not a Model")
-    return model
+    dtype: torch.dtype = getattr(torch, short)
+    return dtype

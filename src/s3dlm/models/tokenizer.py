@@ -7,14 +7,13 @@ since what `apply_chat_template` returns otherwise changed between transformers 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from s3dlm.errors import ModelError, PromptError
+from s3dlm.errors import ModelError, PromptError, short_repr
 from s3dlm.models.base import Tokenizer, Turn, quoted
-from s3dlm.models.config import short
+from s3dlm.models.folder import check_file, read_json
 
 LARGEST = 256 * 2**20  # bytes of a tokenizer file
 
@@ -76,7 +75,9 @@ class TextTokenizer(Tokenizer):
         ids: list[Any] = stated if isinstance(stated, list) else [] if stated is None else [stated]
         for value in ids:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ModelError(f"config.json: eos_token_id={short(stated)} is not a token id")
+                raise ModelError(
+                    f"config.json: eos_token_id={short_repr(stated)} is not a token id"
+                )
         known = self.inner.get_vocab()
         own = self.inner.eos_token_id
         own = self.inner.sep_token_id if own is None else own
@@ -86,16 +87,20 @@ class TextTokenizer(Tokenizer):
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextTokenizer:
     """The tokenizer of a model folder, from its data files alone unless its code is trusted."""
-    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"):
-        _check_file(folder / name)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json"):
+        if (folder / name).exists():
+            read_json(folder / name, LARGEST)
+    if (folder / "merges.txt").exists():
+        check_file(folder / "merges.txt", LARGEST)
     try:
         inner = _load(folder, trust_remote_code)
-    except Exception as error:  # transformers raises whatever it stumbles over in a broken file
-        raise ModelError(f"the tokenizer in {folder} cannot be read: {_line(error)}") from error
-    except BaseException as error:  # a panic of the Rust library is none of Python's exceptions
-        if type(error).__name__ != "PanicException":
-            raise
-        raise ModelError(f"the tokenizer in {folder} cannot be read: {_line(error)}") from None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except (
+        BaseException
+    ) as error:  # a broken file raises anything, also a panic of the Rust library
+        line = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise ModelError(f"the tokenizer in {folder} cannot be read: {line}") from error
     if inner is None:
         raise ModelError(f"{folder} has no tokenizer.json, nor vocab.json with merges.txt")
     return TextTokenizer(inner)
@@ -113,26 +118,3 @@ def _load(folder: Path, trusted: bool) -> Any:
     if trusted:
         return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     return None
-
-
-def _check_file(path: Path) -> None:
-    """Refuse what cannot be a tokenizer file before a library tries to read it."""
-    if not path.exists():
-        return
-    if not path.is_file():
-        raise ModelError(f"{path} is not a regular file")
-    if path.stat().st_size > LARGEST:
-        raise ModelError(f"{path} has {path.stat().st_size} bytes; at most {LARGEST} are read")
-    if path.suffix == ".json":
-        try:
-            value = json.loads(path.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise ModelError(f"{path} cannot be read as JSON: {_line(error)}") from None
-        if not isinstance(value, dict):
-            raise ModelError(f"{path} must hold a JSON object, not a {type(value).__name__}")
-
-
-def _line(error: BaseException) -> str:
-    """The first line of a message, for one clear line of ours."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,8 +24,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Denoiser
-from s3dlm.models.block import Block, KeysValues, Mask, Rope, rms_norm, rope_cos_sin
-from s3dlm.models.config import TransformerConfig as TransformerConfig
+from s3dlm.models.family import TransformerConfig as TransformerConfig
+from s3dlm.models.layers import (
+    LENGTH_MULTIPLE,
+    Block,
+    KeysValues,
+    Mask,
+    Rope,
+    rms_norm,
+    rope_cos_sin,
+)
 
 BACKENDS: dict[str, SDPBackend | None] = {
     "auto": None,  # PyTorch chooses
@@ -34,13 +42,6 @@ BACKENDS: dict[str, SDPBackend | None] = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-
-# A row's features must not depend on the other rows of its batch: a search that is batched
-# differently would else find another answer. On CPU a row's bits were seen to change with its
-# padding only when its length was no multiple of 16 (probably where vectors end), and with the batch
-# only when matrices had fewer than 16 rows. So lengths are padded to a multiple here;
-# tests/models/test_batch_invariance.py says how far this carries.
-LENGTH_MULTIPLE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ class Transformer(nn.Module, Denoiser):
         rows, padded = tokens.shape
         rope, mask = self.rope(padded, tokens.device, past), self.mask(keys, padded, past)
         x = F.embedding(tokens.reshape(-1), self.embedding.weight)
-        with self.backend():
+        backend = BACKENDS[self.attention]
+        with nullcontext() if backend is None else sdpa_kernel(backend):
             for index, block in enumerate(self.blocks):
                 before = None if past is None else past.layers[index]
                 x = block(x, (rows, padded), rope, mask, before, keep)
@@ -180,26 +182,19 @@ class Transformer(nn.Module, Denoiser):
                 else:
                     parameter.normal_(0.0, 0.02, generator=generator)
 
-    def backend(self) -> AbstractContextManager[None]:
-        choice = BACKENDS[self.attention]
-        return nullcontext() if choice is None else sdpa_kernel(choice)
-
     def rope(self, length: int, device: torch.device, past: Past | None) -> Rope:
-        """Rotary factors of the next `length` positions of each row."""
-        if past is None:
-            return self._first_rope(length, device)
-        cos, sin = self._first_rope(past.layers.shape[4] + length, device)
-        places = past.lengths[:, None] + torch.arange(length, device=device)
-        return cos[places], sin[places]
-
-    def _first_rope(self, length: int, device: torch.device) -> Rope:
-        """Those of the first `length` positions, kept between calls in float32."""
+        """Rotary factors of the next `length` positions of each row; those of the first positions
+        are kept between calls in float32."""
+        last = length if past is None else past.layers.shape[4] + length
         kept = self._rope
-        if kept is None or kept[0].shape[0] < length or kept[0].device != device:
+        if kept is None or kept[0].shape[0] < last or kept[0].device != device:
             with torch.inference_mode(False):  # training may follow, and inference tensors cannot
-                kept = rope_cos_sin(self.config, max(length, min(512, self.context)), device)
+                kept = rope_cos_sin(self.config, max(last, min(512, self.context)), device)
             self._rope = kept
-        return kept[0][:length], kept[1][:length]
+        if past is None:
+            return kept[0][:length], kept[1][:length]
+        places = past.lengths[:, None] + torch.arange(length, device=device)
+        return kept[0][places], kept[1][places]
 
 
 def shift_right(features: Tensor, before: Tensor | None = None) -> Tensor:
@@ -210,7 +205,12 @@ def shift_right(features: Tensor, before: Tensor | None = None) -> Tensor:
 
 
 def whole_vectors(tokens: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """On CPU, rows padded to a multiple of `LENGTH_MULTIPLE`; see there."""
+    """On CPU, rows padded to a multiple of `LENGTH_MULTIPLE`.
+
+    A row's features must not depend on the other rows of its batch: a search that is batched
+    differently would else find another answer. tests/models/test_batch_invariance.py says how far
+    this carries.
+    """
     missing = -tokens.shape[1] % LENGTH_MULTIPLE
     if not missing or tokens.device.type != "cpu":
         return tokens, keys
