@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes import fake_model
-from tests.server.live import Live, serving
-
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
+
+from tests.server.live import Live, serving
 
 
 @pytest.fixture(scope="session")
 def live() -> Iterator[Live]:
     """One server for all tests that leave it as they found it."""
-    with serving(fake_model()) as server:
+    with serving() as server:
         yield server

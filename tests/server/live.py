@@ -10,21 +10,34 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
+import pytest
 import uvicorn
 
+import s3dlm
 from s3dlm.models.base import Model
+from s3dlm.search.methods import find_method
 from s3dlm.server.app import create_app
+from s3dlm.server.reporting import JsonLines
 from s3dlm.server.run import bind_socket, server_config
+from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.service import Service
+from s3dlm.settings import Settings, only_used
+from tests.fakes import fake_model
 
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
+# One step of it is more than asyncio and the kernel take unread.
+LARGE = {"gen_length": 400, "steps": 200, "block_length": 400, "particles": 16, "branching": 2}
+JSON = {"content-type": "application/json"}
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+ASK: dict[str, Any] = {"model": "fake", "messages": [{"role": "user", "content": QUESTION}]}
 
 
 class PlainClient(openai.DefaultHttpxClient):
@@ -44,34 +57,120 @@ class Live:
 
     url: str
     service: Service
+    http: httpx.Client
+    pool: ThreadPoolExecutor
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self.service.scheduler
 
     def client(self, **options: Any) -> openai.OpenAI:
         options = {"api_key": "none", "max_retries": 0, "timeout": 120, **options}
         options.setdefault("http_client", PlainClient())
         return openai.OpenAI(base_url=f"{self.url}/v1", **options)
 
-    def http(self, **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=120, verify=False, **options)
+    def chat(self, **extra: Any) -> Any:
+        """The official client's answer to the question; what it does not know is an extra field."""
+        known = {"n", "seed", "stop", "stream", "temperature", "top_p", "model", "messages"}
+        known |= {"stream_options", "max_tokens", "max_completion_tokens", "logprobs"}
+        known |= {"response_format", "presence_penalty", "frequency_penalty", "user"}
+        own = {name: extra.pop(name) for name in [*extra] if name in known}
+        return self.client().chat.completions.create(**{**ASK, **own}, extra_body=extra)
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        # `json=` would refuse half of a character.
+        return self.http.post(path, content=json.dumps(body), headers=JSON)
+
+    def ask(self, prompt: str, **extra: Any) -> httpx.Response:
+        """A completion, as it was answered."""
+        return self.post("/v1/completions", **{"model": "fake", "prompt": prompt, **extra})
+
+    def later(self, prompt: str, **extra: Any) -> Future[httpx.Response]:
+        """A completion in a thread."""
+        return self.pool.submit(self.ask, prompt, **extra)
+
+    def lines(self, prompt: str = QUESTION, **extra: Any) -> list[str]:
+        """The trace of a search, line by line."""
+        answer = self.post("/v1/search", **{"prompt": prompt, "format": "jsonl", **extra})
+        assert answer.status_code == 200, answer.text
+        return answer.text.split("\n")[:-1]
 
     def wait_until_idle(self) -> None:
-        wait_for(lambda: self.service.scheduler.idle)
+        wait_for(lambda: self.scheduler.idle)
 
     def wait_for_queue(self, count: int) -> None:
         """Wait until so many searches are in the queue, all of them tokenised."""
-        waiting = self.service.scheduler
-        wait_for(lambda: [one.prepared is not None for one in waiting._waiting] == [True] * count)
+        wait_for(
+            lambda: [bool(each.prepared) for each in self.scheduler._waiting] == [True] * count
+        )
 
 
-def wait_for(condition: Any, seconds: float = 60) -> None:
+def code(answer: httpx.Response) -> tuple[int, str | None]:
+    """Status and code of an error, which must have OpenAI's shape."""
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return answer.status_code, error["code"]
+
+
+def alone(
+    prompt: str, *, task: str | None = None, verifier: Any = None, **own: Any
+) -> s3dlm.Result:
+    """What the library answers without a server, with the settings that the test server has."""
+    small = only_used(find_method(own.get("method", "s3")), SMALL)
+    settings = Settings.from_json({**small, **own})
+    return s3dlm.generate(fake_model(), prompt, task=task, settings=settings, verifier=verifier)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The lines of the log."""
+    return [json.loads(JsonLines().format(record)) for record in caplog.records]
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
 
 
+class Gate(threading.Event):
+    """Holds back the forward passes of a model until it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reached = threading.Event()
+
+    def wait_until_reached(self) -> None:
+        assert self._reached.wait(60)
+
+    def hold(self) -> None:
+        self._reached.set()
+        self.wait(60)
+
+
+def changed_model(before: Callable[[Any], None]) -> Model:
+    """A fake model that calls a function with the tokens before every forward pass."""
+    model = fake_model()
+    original = model.denoiser.encode
+
+    def encode(tokens: Any, *others: Any) -> Any:
+        before(tokens)
+        return original(tokens, *others)
+
+    model.denoiser.encode = encode  # type: ignore[method-assign]
+    return model
+
+
+def held_model() -> tuple[Model, Gate]:
+    """A fake model whose forward passes wait for the test."""
+    gate = Gate()
+    return changed_model(lambda tokens: gate.hold()), gate
+
+
 @contextlib.contextmanager
 def serving(
-    model: Model, *, send_buffer: int | None = None, **configuration: Any
+    model: Model | None = None, *, send_buffer: int | None = None, **configuration: Any
 ) -> Iterator[Live]:
     """Serve a model for the length of a with block.
 
@@ -80,7 +179,7 @@ def serving(
     with bind_socket("127.0.0.1", 0) as bound:
         if send_buffer is not None:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-        with serving_on(bound, model, **configuration) as live:
+        with serving_on(bound, model or fake_model(), **configuration) as live:
             yield live
 
 
@@ -91,24 +190,28 @@ def serving_on(bound: socket.socket, model: Model, **configuration: Any) -> Iter
     server = uvicorn.Server(server_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     try:
         wait_for(lambda: server.started)
-        yield Live(f"http://127.0.0.1:{bound.getsockname()[1]}", app.state.service)
+        with new_client(url) as http, ThreadPoolExecutor(64) as pool:
+            yield Live(url, app.state.service, http, pool)
     finally:
         server.should_exit = True
         thread.join(60)
         assert not thread.is_alive()
 
 
+def new_client(url: str, timeout: float = 120) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=timeout, verify=False)
+
+
 @contextlib.contextmanager
-def serve_process(
-    *arguments: str, script: str = "serve_fake.py"
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serve_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server in a process of its own, and its address."""
     here = Path(__file__)
     paths = [str(here.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, str(here.with_name(script)), *arguments],
+        [sys.executable, str(here.with_name("serve_fake.py")), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -125,17 +228,20 @@ def serve_process(
 
 
 @contextlib.contextmanager
-def raw_post(live: Live | str, path: str, body: dict[str, Any]) -> Iterator[socket.socket]:
+def raw_post(live: Live | str, path: str, **body: Any) -> Iterator[socket.socket]:
     """A request on a socket of its own, whose answer is not read unless the test does."""
-    url = live if isinstance(live, str) else live.url
     content = json.dumps(body).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\n\r\n"
-    )
-    with raw_connection(url) as client:
-        client.sendall(head.encode() + content)
+    with raw_connection(live if isinstance(live, str) else live.url) as client:
+        client.sendall(head(path, len(content)) + content)
         yield client
+
+
+def head(path: str, length: int) -> bytes:
+    """The head of a POST request."""
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
 
 
 def raw_connection(url: str) -> socket.socket:

@@ -15,18 +15,24 @@ from pathlib import Path
 import httpx
 import pytest
 
-import s3dlm
-from s3dlm.settings import Settings
-from tests.fakes import fake_model
-from tests.server.live import SMALL, raw_connection, raw_post, serve_process, wait_for
+from tests.server.live import (
+    JSON,
+    LARGE,
+    SMALL,
+    alone,
+    head,
+    new_client,
+    raw_connection,
+    raw_post,
+    serve_process,
+    wait_for,
+)
 
 KINDS = {  # of 200 requests
     "good": 80, "streamed": 30, "disconnects": 25, "malformed": 25, "oversized": 15, "slow": 15,
     "never reads": 10,
 }  # fmt: skip
-LARGE = {"gen_length": 400, "steps": 200, "block_length": 400, "particles": 16, "branching": 2}
 MORE_MEMORY = 250  # MB at most, with ten clients that never read
-HEADERS = {"content-type": "application/json"}
 
 
 class Chaos:
@@ -34,7 +40,7 @@ class Chaos:
 
     def __init__(self, address: str, stack: contextlib.ExitStack) -> None:
         self.address, self.stack = address, stack
-        self.http = stack.enter_context(httpx.Client(base_url=address, timeout=280))
+        self.http = stack.enter_context(new_client(address, timeout=280))
 
     def send(self, number: int, kind: str) -> tuple[int, str]:
         """Status and text of the answer; (0, "") if there is none to wait for."""
@@ -51,26 +57,22 @@ class Chaos:
             size = (900_000, 3_000_000)[number % 2]
             return self.post(json.dumps({**body, "prompt": "a" * size, "n": 16}))
         if kind == "disconnects":
-            with raw_post(self.address, "/v1/completions", {**body, **LARGE}):
+            with raw_post(self.address, "/v1/completions", **{**body, **LARGE}):
                 time.sleep(0.01 * (number % 5))
         elif kind == "slow":
             self.drip(json.dumps(body).encode())
         else:
-            path, ask = "/v1/search", {"prompt": prompt, **LARGE}
-            self.stack.enter_context(raw_post(self.address, path, ask))
+            self.stack.enter_context(raw_post(self.address, "/v1/search", prompt=prompt, **LARGE))
         return 0, ""
 
     def post(self, text: str) -> tuple[int, str]:
-        answer = self.http.post("/v1/completions", content=text.encode(), headers=HEADERS)
+        answer = self.http.post("/v1/completions", content=text.encode(), headers=JSON)
         return answer.status_code, answer.text
 
     def drip(self, content: bytes) -> None:
         """A body in small pieces, given up halfway."""
         with raw_connection(self.address) as client, contextlib.suppress(OSError):
-            client.sendall(
-                b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(content)
-            )
+            client.sendall(head("/v1/completions", len(content)))
             for byte in content[: len(content) // 2]:
                 client.sendall(bytes([byte]))
                 time.sleep(0.002)
@@ -115,13 +117,10 @@ def test_200_mixed_requests() -> None:
 
 
 def check(kinds: list[str], answers: list[tuple[int, str]]) -> None:
-    model = fake_model()
     for number, (kind, (status, text)) in enumerate(zip(kinds, answers, strict=True)):
         if kind in ("good", "streamed"):
-            own = Settings.from_json({**SMALL, "seed": number})
-            alone = s3dlm.generate(model, f"secret question {number}", settings=own)
             assert status == 200, text
-            assert received(kind, text) == alone.text
+            assert received(kind, text) == alone(f"secret question {number}", seed=number).text
         elif kind == "malformed":
             assert status == 400
         elif kind == "oversized":

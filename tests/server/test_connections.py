@@ -7,14 +7,16 @@ import re
 import signal
 import socket
 
-import httpx
 import pytest
 
 from s3dlm.server.limits import Limits, connection_limit
 from s3dlm.server.run import bind_socket
 from tests.fakes import fake_model
-from tests.server.held import held_model
 from tests.server.live import (
+    LARGE,
+    code,
+    held_model,
+    new_client,
     raw_connection,
     raw_post,
     serve_process,
@@ -25,8 +27,6 @@ from tests.server.live import (
 
 HALF = b"GET /health HTTP/1.1\r\nHost: local"
 WHOLE = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-# One step of it is more than asyncio and the kernel take unread.
-LARGE = {"gen_length": 400, "steps": 200, "block_length": 400, "particles": 16, "branching": 2}
 
 
 def is_cut(client: socket.socket) -> bool:
@@ -48,9 +48,9 @@ def was_cut(client: socket.socket) -> bool:
 
 def test_a_connection_without_a_request_is_cut() -> None:
     """New or after a request, silent or with half a header."""
-    limits = Limits(header_seconds=2, idle_seconds=2)
     silent: list[socket.socket] = []
-    with serving(fake_model(), limits=limits) as live, contextlib.ExitStack() as stack:
+    limits = Limits(header_seconds=2, idle_seconds=2)
+    with serving(limits=limits) as live, contextlib.ExitStack() as stack:
         for before in (b"", WHOLE):
             for sent in (b"", HALF):
                 client = stack.enter_context(raw_connection(live.url))
@@ -65,11 +65,10 @@ def test_a_connection_without_a_request_is_cut() -> None:
 
 
 def test_idle_connections_make_room_for_new_ones() -> None:
-    limits = Limits(connections=4)
-    with serving(fake_model(), limits=limits) as live, contextlib.ExitStack() as stack:
+    with serving(limits=Limits(connections=4)) as live, contextlib.ExitStack() as stack:
         idle = [stack.enter_context(raw_connection(live.url)) for _ in range(10)]
         for _ in range(3):
-            with live.http() as http:
+            with new_client(live.url) as http:
                 assert http.get("/health").status_code == 200
         assert is_cut(idle[0])
 
@@ -81,19 +80,19 @@ def test_connections_that_come_at_once_are_cut_to_the_limit() -> None:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         idle = [stack.enter_context(raw_connection(url)) for _ in range(20)]
         with serving_on(bound, fake_model(), limits=limits):
-            wait_for(lambda: sum(was_cut(one) for one in idle) == 12)
+            wait_for(lambda: sum(was_cut(client) for client in idle) == 12)
 
 
 def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
     model, gate = held_model()
     with (
         serving(model, limits=Limits(connections=2)) as live,
-        raw_post(live, "/v1/completions", {"model": "fake", "prompt": "x"}) as busy,
+        raw_post(live, "/v1/completions", model="fake", prompt="x") as busy,
         contextlib.ExitStack() as stack,
     ):
-        wait_for(lambda: live.service.scheduler.load["running"] == 1)
+        wait_for(lambda: live.scheduler.load["running"] == 1)
         idle = [stack.enter_context(raw_connection(live.url)) for _ in range(10)]
-        assert all(is_cut(one) for one in idle[:9])
+        assert all(is_cut(client) for client in idle[:9])
         gate.set()
         assert busy.recv(12) == b"HTTP/1.1 200"
 
@@ -114,13 +113,12 @@ def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
         with contextlib.ExitStack() as stack:
             idle = [stack.enter_context(raw_connection(address)) for _ in range(140)]
             # The kernel may hand over some of them late: wait until the server has seen them all.
-            wait_for(lambda: sum(was_cut(one) for one in idle) >= 140 - 16)
+            wait_for(lambda: sum(was_cut(client) for client in idle) >= 140 - 16)
+            body = {"model": "fake", "prompt": "x", "gen_length": 8, "steps": 2, "block_length": 8}
             for _ in range(5):
-                with httpx.Client(base_url=address, timeout=60, verify=False) as http:
+                with new_client(address) as http:
                     assert http.get("/health").status_code == 200
-                    body = {"model": "fake", "prompt": "x", "gen_length": 8, "steps": 2}
-                    answer = http.post("/v1/completions", json={**body, "block_length": 8})
-                    assert answer.status_code == 200
+                    assert http.post("/v1/completions", json=body).status_code == 200
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -133,24 +131,21 @@ def test_clients_that_never_read_cannot_keep_the_process_alive() -> None:
     options = ("--grace", "1", "--send-buffer", "4096", "--send-seconds", "1000")
     with serve_process(*options) as (process, address), contextlib.ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(raw_post(address, "/v1/search", {"prompt": "x", **LARGE}))
-        with httpx.Client(base_url=address, timeout=60, verify=False) as http:
-            wait_for(lambda: passes(http) >= 4)  # a step was sent, and others wait behind it
+            stack.enter_context(raw_post(address, "/v1/search", prompt="x", **LARGE))
+        with new_client(address) as http:
+            # A step was sent, and others wait behind it.
+            passes = re.compile(r"^s3dlm_forwards_total (\S+)$", re.M)
+            wait_for(lambda: float(passes.findall(http.get("/metrics").text)[0]) >= 4)
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=100)
     assert process.returncode == 0
 
 
-def passes(http: httpx.Client) -> float:
-    """Forward passes so far."""
-    return float(re.findall(r"^s3dlm_forwards_total (\S+)$", http.get("/metrics").text, re.M)[0])
-
-
 def test_the_process_ends_with_its_engine() -> None:
     with serve_process("--panic", "!") as (process, address):
-        with httpx.Client(base_url=address, timeout=60, verify=False) as http:
+        with new_client(address) as http:
             answer = http.post("/v1/completions", json={"model": "fake", "prompt": "now!"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_failed")
+        assert code(answer) == (503, "engine_failed")
         _, log = process.communicate(timeout=100)
     assert process.returncode == 1
     assert '"event": "engine failed"' in log

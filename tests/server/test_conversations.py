@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
-import openai
 import pytest
 
 import s3dlm
@@ -16,9 +16,8 @@ from s3dlm.models.base import Turn, quoted
 from s3dlm.models.tokenizer import TextTokenizer, load_tokenizer
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer, fake_model
-from tests.server.live import SMALL, Live, serving
+from tests.server.live import QUESTION, SMALL, Live, alone, code, serving
 
-QUESTION = "Target: 24 Numbers: 6, 4, 12"
 USER = {"role": "user", "content": QUESTION}
 SYSTEM = {"role": "system", "content": "Be brief."}
 
@@ -34,18 +33,21 @@ class TalkingTokenizer(ByteTokenizer):
         return self.encode("|".join(f"{one.role}:{one.text}" for one in turns) + f"\n{prefill}")
 
 
+Talking = tuple[Live, list[list[Turn]]]
+
+
 @pytest.fixture(scope="module")
-def talking() -> Iterator[tuple[Live, list[list[Turn]]]]:
+def talking() -> Iterator[Talking]:
     tokenizer = TalkingTokenizer()
     with serving(replace(fake_model(), tokenizer=tokenizer)) as live:
         yield live, tokenizer.seen
 
 
-def ask(live: Live, *messages: object, **extra: object) -> openai.types.chat.ChatCompletion:
-    return live.client().chat.completions.create(model="fake", messages=list(messages), **extra)  # type: ignore[call-overload,no-any-return]
+def ask(live: Live, *messages: object, **extra: object) -> Any:
+    return live.chat(messages=list(messages), **extra)
 
 
-def test_turns_keep_their_roles_and_order(talking: tuple[Live, list[list[Turn]]]) -> None:
+def test_turns_keep_their_roles_and_order(talking: Talking) -> None:
     live, seen = talking
     said = {"role": "assistant", "content": "(12 - 6) * 4"}
     more = {"role": "user", "content": [{"type": "text", "text": "Another "}, {"type": "text", "text": "way?"}]}  # fmt: skip
@@ -60,13 +62,12 @@ def test_turns_keep_their_roles_and_order(talking: tuple[Live, list[list[Turn]]]
     written = f"system:Be brief.|user:{QUESTION}|assistant:(12 - 6) * 4|user:Another way?\n"
     assert reply.usage.prompt_tokens == len(written)
     job = Job("Another way?", None, Settings.from_json(SMALL), earlier=tuple(seen[-1][:-1]))
-    (alone,) = [
-        event for _, event in run(live.service.model, [job]) if isinstance(event, s3dlm.Result)
-    ]
-    assert reply.choices[0].message.content == alone.text
+    *_, (_, result) = run(live.service.model, [job])
+    assert isinstance(result, s3dlm.Result)
+    assert reply.choices[0].message.content == result.text
 
 
-def test_an_answer_can_be_sent_back_as_it_came(talking: tuple[Live, list[list[Turn]]]) -> None:
+def test_an_answer_can_be_sent_back_as_it_came(talking: Talking) -> None:
     live, seen = talking
     first = ask(live, USER).choices[0].message
     ask(live, USER, first, {"role": "user", "content": "Sure?"})
@@ -76,26 +77,26 @@ def test_an_answer_can_be_sent_back_as_it_came(talking: tuple[Live, list[list[Tu
 
 
 def test_instructions_and_earlier_turns_stand_before_a_task(
-    talking: tuple[Live, list[list[Turn]]],
+    talking: Talking,
 ) -> None:
     live, seen = talking
-    ask(live, SYSTEM, USER, extra_body={"task": "countdown"})
+    ask(live, SYSTEM, USER, task="countdown")
     worded = s3dlm.tasks.get("countdown").render(QUESTION, "tiny").user
     assert seen[-1] == [Turn("system", "Be brief."), Turn("user", worded)]
 
 
-def test_one_message_is_a_plain_prompt(talking: tuple[Live, list[list[Turn]]]) -> None:
+def test_one_message_is_a_plain_prompt(talking: Talking) -> None:
     live, seen = talking
     before = len(seen)
     text = ask(live, USER).choices[0].message.content
-    assert text == s3dlm.generate(fake_model(), QUESTION, settings=Settings(**SMALL)).text
+    assert text == alone(QUESTION).text
     assert len(seen) == before
 
 
 def test_a_model_that_knows_one_turn_gets_a_transcript(live: Live) -> None:
     joined = {"role": "user", "content": f"Be brief.\n\n{QUESTION}"}
     usage = [ask(live, *messages).usage for messages in ((SYSTEM, USER), (joined,))]
-    assert usage[0].prompt_tokens == usage[1].prompt_tokens  # type: ignore[union-attr]
+    assert usage[0].prompt_tokens == usage[1].prompt_tokens
     turns = [Turn("system", "S"), Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")]
     assert quoted(turns) == "S\n\nUser: a\n\nAssistant: b\n\nUser: c"
 
@@ -112,14 +113,8 @@ def test_a_model_that_knows_one_turn_gets_a_transcript(live: Live) -> None:
     ],
 )
 def test_what_no_template_can_write(live: Live, messages: list[dict[str, object]]) -> None:
-    import json
-
-    content = json.dumps({"model": "fake", "messages": messages})
-    with live.http() as http:
-        answer = http.post(
-            "/v1/chat/completions", content=content, headers={"content-type": "application/json"}
-        )
-    assert answer.status_code == 400
+    answer = live.post("/v1/chat/completions", model="fake", messages=messages)
+    assert code(answer)[0] == 400
     assert "Traceback" not in answer.text
 
 

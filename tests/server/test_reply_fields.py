@@ -14,13 +14,10 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.server import service
 from s3dlm.server.app import create_app
-from s3dlm.settings import Settings
 from s3dlm.verifier.json_format import JsonFormat
 from tests.fakes import fake_model
-from tests.server.live import SMALL, Live, serving
+from tests.server.live import ASK, QUESTION, SMALL, Live, alone, serving
 
-QUESTION = "Target: 24 Numbers: 6, 4, 12"
-ASK = {"model": "fake", "messages": [{"role": "user", "content": QUESTION}]}
 OBJECTS = ('{"a": 1}', '{"b": 2}', "no json.")  # their mixtures are JSON now and then
 ALIASES = {"greedy": {"method": "baseline", "temperature": 0.0}, "wide": {"particles": 3}}
 
@@ -34,20 +31,13 @@ def writer() -> Iterator[Live]:
 
 @pytest.mark.parametrize("method", ["s3", "best", "baseline"])
 def test_logprobs_are_the_results_own(live: Live, method: str) -> None:
-    chat = live.client().chat.completions.create
-    choice = chat(**ASK, logprobs=True, seed=3, extra_body={"method": method}).choices[0]
-    used = {
-        n: v
-        for n, v in SMALL.items()
-        if method != "baseline" or n not in ("particles", "branching")
-    }
-    alone = s3dlm.generate(fake_model(), QUESTION, settings=Settings(method, seed=3, **used))
-    assert choice.logprobs is not None
-    content = choice.logprobs.content or []
-    assert "".join(one.token for one in content) == choice.message.content == alone.text
-    assert [one.logprob for one in content] == pytest.approx(alone.token_logprobs, abs=1e-6)
-    assert all(0 < math.exp(one.logprob) <= 1 for one in content)
-    assert chat(**ASK, seed=3, extra_body={"method": method}).choices[0].logprobs is None
+    choice = live.chat(logprobs=True, seed=3, method=method).choices[0]
+    expected, content = alone(QUESTION, method=method, seed=3), choice.logprobs.content
+    assert "".join(token.token for token in content) == choice.message.content == expected.text
+    logprobs = [token.logprob for token in content]
+    assert logprobs == pytest.approx(expected.token_logprobs, abs=1e-6)
+    assert all(0 < math.exp(logprob) <= 1 for logprob in logprobs)
+    assert live.chat(seed=3, method=method).choices[0].logprobs is None
 
 
 def test_logprobs_of_completions_have_offsets_and_end_at_a_stop(live: Live) -> None:
@@ -67,48 +57,41 @@ def test_logprobs_of_completions_have_offsets_and_end_at_a_stop(live: Live) -> N
 
 
 def test_a_stream_has_its_logprobs_at_the_end(live: Live) -> None:
-    chat = live.client().chat.completions.create
-    whole = chat(**ASK, logprobs=True).choices[0]
-    *_, last = chat(**ASK, logprobs=True, stream=True)
+    whole = live.chat(logprobs=True).choices[0]
+    *_, last = live.chat(logprobs=True, stream=True)
     assert last.choices[0].finish_reason == whole.finish_reason
-    assert last.choices[0].logprobs == openai.types.chat.chat_completion_chunk.ChoiceLogprobs(
-        **whole.logprobs.model_dump()
-    )
+    assert last.choices[0].logprobs.model_dump() == whole.logprobs.model_dump()
 
 
 def texts(server: Live, *, stream: bool, **body: object) -> list[str]:
     """The answers to some seeds that have one; the others must say that the form was not reached."""
-    found, ask = [], server.client().chat.completions.create
+    texts = []
     for seed in range(10):
         try:
-            reply = ask(**ASK, seed=seed, stream=stream, **body)
-            pieces = list(reply) if stream else []
+            reply = server.chat(seed=seed, stream=stream, temperature=1.0, **body)
+            pieces = [chunk.choices[0].delta.content or "" for chunk in reply] if stream else []
         except openai.APIError as error:
-            found.append(f"error {error.code}")
+            texts.append(f"error {error.code}")
             continue
-        joined = "".join(one.choices[0].delta.content or "" for one in pieces)
-        found.append(joined if stream else reply.choices[0].message.content)
-    return found
+        texts.append("".join(pieces) if stream else reply.choices[0].message.content)
+    return texts
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_wanted_form_is_reached_or_refused(writer: Live, stream: bool) -> None:
     """Whatever is answered has the form; what cannot be reached is an error, not another text."""
-    wanted = {"type": "json_object"}
-    found = texts(writer, stream=stream, response_format=wanted, temperature=1.0)
+    found = texts(writer, stream=stream, response_format={"type": "json_object"})
     reached = [text for text in found if text != "error format_not_reached"]
     assert reached
     assert all(isinstance(json.loads(text), dict) for text in reached)
-    free = texts(writer, stream=stream, temperature=1.0)
+    free = texts(writer, stream=stream)
     assert any(not JsonFormat({"type": "object"}).fits(text) for text in free)
 
 
 def test_a_schema_is_enforced(writer: Live) -> None:
     schema = {"type": "object", "required": ["b"], "properties": {"b": {"type": "integer"}}}
     wanted = {"type": "json_schema", "json_schema": {"name": "b", "schema": schema}}
-    found = texts(
-        writer, stream=False, response_format=wanted, temperature=1.0, extra_body={"particles": 8}
-    )
+    found = texts(writer, stream=False, response_format=wanted, particles=8)
     reached = [text for text in found if text != "error format_not_reached"]
     assert reached
     assert all(isinstance(json.loads(text)["b"], int) for text in reached)
@@ -134,8 +117,7 @@ def test_what_cannot_be_enforced_is_refused(
     writer: Live, extra: dict[str, object], words: str
 ) -> None:
     body = {**ASK, "response_format": {"type": "json_object"}, **extra}
-    with writer.http() as http:
-        answer = http.post("/v1/chat/completions", json=body)
+    answer = writer.post("/v1/chat/completions", **body)
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
 
@@ -144,23 +126,16 @@ def test_the_model_answers_to_every_alias(writer: Live) -> None:
     client = writer.client()
     assert [one.id for one in client.models.list()] == ["fake", "greedy", "wide"]
     assert client.models.retrieve("wide").id == "wide"
-    replies = {
-        name: client.chat.completions.create(**{**ASK, "model": name})
-        for name in ("greedy", "wide")
-    }
-    assert {name: reply.model for name, reply in replies.items()} == {
-        "greedy": "greedy",
-        "wide": "wide",
-    }
-    assert replies["wide"].choices[0].search["particles"] == 3
+    wide, greedy = writer.chat(model="wide"), writer.chat(model="greedy")
+    assert (wide.model, greedy.model) == ("wide", "greedy")
+    assert wide.choices[0].search["particles"] == 3
     # What a method does not use is not reported.
-    assert not {"particles", "branching"} & set(replies["greedy"].choices[0].search)
-    greedy = client.chat.completions.create(**ASK, temperature=0)
-    assert replies["greedy"].choices[0].message.content == greedy.choices[0].message.content
-    own = client.chat.completions.create(**{**ASK, "model": "wide"}, extra_body={"particles": 2})
-    assert own.choices[0].search["particles"] == 2
+    assert not {"particles", "branching"} & set(greedy.choices[0].search)
+    expected = writer.chat(temperature=0).choices[0].message.content
+    assert greedy.choices[0].message.content == expected
+    assert writer.chat(model="wide", particles=2).choices[0].search["particles"] == 2
     with pytest.raises(openai.NotFoundError, match="'fake', 'greedy', 'wide'"):
-        client.chat.completions.create(**{**ASK, "model": "gpt-4"})
+        writer.chat(model="gpt-4")
 
 
 def test_a_wrong_alias_is_refused_at_the_start() -> None:
@@ -169,9 +144,7 @@ def test_a_wrong_alias_is_refused_at_the_start() -> None:
 
 
 def test_version_and_docs(writer: Live) -> None:
-    with writer.http() as http:
-        version = http.get("/version").json()
-        page = http.get("/docs")
+    version, page = writer.http.get("/version").json(), writer.http.get("/docs")
     assert version["version"] == s3dlm.__version__
     assert version["models"] == ["fake", "greedy", "wide"]
     assert page.headers["content-type"].startswith("text/html")
@@ -185,27 +158,13 @@ def test_version_and_docs(writer: Live) -> None:
 
 
 def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
-    with live.http() as http:
-        schemas = http.get("/openapi.json").json()["components"]["schemas"]
-        for path, name, body in (
-            ("/v1/chat/completions", "Chat", ASK),
-            ("/v1/completions", "Text", {"model": "fake", "prompt": "x"}),
-        ):
-            reply = http.post(path, json=body).json()
-            (choice,) = reply["choices"]
-            assert set(choice) == set(schemas[f"{name}Choice"]["properties"])
-            assert set(choice["search"]) == set(schemas["SearchReport"]["properties"])
-            assert set(reply["usage"]) == set(schemas["Usage"]["properties"])
-
-
-def test_docs_need_no_key_and_version_does() -> None:
-    key = "a-key-of-16-letters"
-    with serving(fake_model(), defaults=SMALL, api_key=key) as closed, closed.http() as http:
-        page = http.get("/docs")
-        assert page.status_code == 200
-        assert "fake" not in page.text
-        assert "authorization: Bearer KEY" in page.text
-        assert http.get("/version").status_code == 401
+    schemas = live.http.get("/openapi.json").json()["components"]["schemas"]
+    chat, text = live.post("/v1/chat/completions", **ASK).json(), live.ask("x").json()
+    for reply, name in ((chat, "ChatChoice"), (text, "TextChoice")):
+        (choice,) = reply["choices"]
+        assert set(choice) == set(schemas[name]["properties"])
+        assert set(choice["search"]) == set(schemas["SearchReport"]["properties"])
+        assert set(reply["usage"]) == set(schemas["Usage"]["properties"])
 
 
 def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:

@@ -5,7 +5,6 @@ Passes are counted and asserted; seconds are only printed, since they depend on 
 
 from __future__ import annotations
 
-import concurrent.futures
 import time
 from collections.abc import Callable
 
@@ -45,20 +44,16 @@ def test_sixteen_at_once_share_forward_passes(
 ) -> None:
     samples = tasks.load(tasks.get("countdown"), prompt_style="tiny", limit=16).samples
     prompts = [sample.question for sample in samples]
-    with (
-        serving(tiny, defaults=settings) as live,
-        live.http() as http,
-        concurrent.futures.ThreadPoolExecutor(16) as pool,
-    ):
+    with serving(tiny, defaults=settings) as live:
 
         def ask(prompt: str) -> str:
-            body = {"model": "tiny", "prompt": prompt, "task": "countdown"}
-            return str(http.post("/v1/completions", json=body).json()["choices"][0]["text"])
+            answer = live.ask(prompt, model="tiny", task="countdown")
+            return str(answer.json()["choices"][0]["text"])
 
         passes = live.service.metrics.forwards._value
         one_by_one, alone = timed(lambda: [ask(prompt) for prompt in prompts])
         before = passes.get()
-        at_once, together = timed(lambda: list(pool.map(ask, prompts)))
+        at_once, together = timed(lambda: list(live.pool.map(ask, prompts)))
         fewer = before / (passes.get() - before)
     assert together == alone
     with capsys.disabled():
