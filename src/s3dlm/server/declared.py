@@ -17,7 +17,7 @@ from s3dlm.models.base import Model
 from s3dlm.search.methods import all_methods, find_method
 from s3dlm.search.select import SELECTIONS
 from s3dlm.settings import Settings
-from s3dlm.verifier.lookup import VERIFIERS
+from s3dlm.verifier import VERIFIERS
 
 __all__ = ["Declaration", "shown"]
 

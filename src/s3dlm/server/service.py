@@ -20,8 +20,7 @@ from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.settings import Settings
-from s3dlm.verifier import Verifier, as_verifier
-from s3dlm.verifier.lookup import GROUP
+from s3dlm.verifier import GROUP, Verifier, as_verifier
 from s3dlm.viewer.page import for_page
 
 EXAMPLES_PER_TASK = 3

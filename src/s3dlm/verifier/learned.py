@@ -1,68 +1,224 @@
-"""Learned verifiers by name: `reward:MODEL`, `prm:MODEL`, `likelihood:MODEL`, `judge:URL#MODEL`.
+"""Neural networks as verifiers: `reward:MODEL`, `prm:MODEL`, `likelihood:MODEL`.
 
-A calibration may follow: `reward:MODEL?slope=0.5&intercept=-1` maps the raw score x to
-1 / (1 + exp(−(0.5 x − 1))). Models are loaded when first named, once per process.
+A calibration may follow the name: `reward:MODEL?slope=0.5&intercept=-1` maps the raw score x to
+1 / (1 + exp(−(0.5 x − 1))). Process reward models follow the convention of TRL's PRM trainer: the
+steps of a text are separated by a mark (a line break), and the label at the end of a step says whether
+the step is right.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 from urllib.parse import parse_qsl
 
-from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.verifier.base import Verifier
+from s3dlm.answers.delimiters import strip_end_tokens
+from s3dlm.errors import SettingsError, VerifierError, unknown_name
+from s3dlm.verifier.base import Score, Verifier
+from s3dlm.verifier.calibration import Calibration, Logistic
 
-if TYPE_CHECKING:
-    from s3dlm.verifier.calibration import Logistic
+BATCH = 8
+MAX_TOKENS = 4096
+AUTO_CLASSES = {
+    "reward": "AutoModelForSequenceClassification",
+    "prm": "AutoModelForTokenClassification",
+    "likelihood": "AutoModelForCausalLM",
+}
+SUMMARIES: Mapping[str, Callable[[list[float]], float]] = {
+    "min": min,
+    "mean": fmean,
+    "last": lambda steps: steps[-1],
+}
+_STEP = re.compile(r"[^\n]*\S[^\n]*")
 
-KINDS = ("reward", "prm", "likelihood", "judge")
-SPELLINGS = ("reward:MODEL", "prm:MODEL", "likelihood:MODEL", "judge:URL#MODEL")
 
-
-def is_learned(name: str) -> bool:
-    """Whether a verifier's name has the form of a learned one."""
-    kind, colon, rest = name.partition(":")
-    return kind in KINDS and bool(colon) and bool(rest)
-
-
-@lru_cache(maxsize=8)
-def learned(name: str) -> Verifier:
-    """The learned verifier of a name; the same name gives the same one."""
+def split_name(name: str) -> tuple[str, str, Logistic | None]:
+    """The kind, the model and the calibration of a name `KIND:MODEL?slope=…&intercept=…`."""
     kind, _, rest = name.partition(":")
-    rest, _, options = rest.rpartition("?") if "?" in rest else (rest, "", "")
-    calibration = _calibration(name, options)
-    if kind == "judge":
-        from s3dlm.verifier.judge import EndpointJudge
-
-        url, _, model = rest.partition("#")
-        return EndpointJudge(url, model, calibration)
-    if kind == "reward":
-        from s3dlm.verifier.reward import RewardModel as Model
-    elif kind == "prm":
-        from s3dlm.verifier.process_reward import ProcessRewardModel as Model  # type: ignore[assignment]
-    else:
-        from s3dlm.verifier.likelihood import Likelihood as Model  # type: ignore[assignment]
-    made: Verifier = Model.load(rest, calibration=calibration)
-    return made
-
-
-def _calibration(name: str, options: str) -> Logistic | None:
-    from s3dlm.verifier.calibration import Logistic
-
-    if not options:
-        return None
-    given: dict[str, float] = {}
+    model, _, options = rest.rpartition("?") if "?" in rest else (rest, "", "")
+    allowed, calibration = ("slope", "intercept"), {}
     for key, value in parse_qsl(options, keep_blank_values=True):
-        if key not in ("slope", "intercept"):
-            raise SettingsError(
-                f"in {name!r}: {unknown_name('option', key, ('slope', 'intercept'))}"
-            )
+        if key not in allowed:
+            raise SettingsError(f"in {name!r}: {unknown_name('option', key, allowed)}")
         try:
-            given[key] = float(value)
+            calibration[key] = float(value)
         except ValueError:
-            given[key] = math.nan
-        if not math.isfinite(given[key]):
+            calibration[key] = math.nan
+        if not math.isfinite(calibration[key]):
             raise SettingsError(f"in {name!r}: {key}={value!r} is not a number")
-    return Logistic(**given)
+    return kind, model, Logistic(**calibration) if calibration else None
+
+
+def load(name: str) -> LearnedVerifier:
+    """The learned verifier of a name."""
+    kind, model, calibration = split_name(name)
+    return LearnedVerifier.load(kind, model, calibration=calibration)
+
+
+class LearnedVerifier(Verifier):
+    """A transformers model as a verifier; texts of similar length share a batch.
+
+    The kind says what the model judges. `reward`: the whole text; the stated calibration is the
+    sigmoid of the reward, with two labels the logit of label 1 minus that of label 0. `prm`: each line,
+    calibrated in the same way; the total is the weakest line, and lines below one half are suspicious.
+    `likelihood`: the mean log-probability per token; the stated calibration is its exponential, the
+    geometric mean of the token probabilities.
+    """
+
+    batched = True
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        model: Any,
+        tokenizer: Any,
+        calibration: Calibration | None = None,
+        *,
+        summary: str = "min",
+        separator: str = "\n",
+        batch_size: int = BATCH,
+    ) -> None:
+        if kind not in AUTO_CLASSES:
+            raise SettingsError(unknown_name("kind", kind, AUTO_CLASSES))
+        if summary not in SUMMARIES:
+            raise SettingsError(unknown_name("summary", summary, SUMMARIES))
+        if kind != "likelihood" and model.config.num_labels not in (1, 2):
+            raise VerifierError(
+                f"the model {name!r} has {model.config.num_labels} labels; {kind}:MODEL needs one "
+                "with 1 label (a reward) or 2 (bad, good)"
+            )
+        self.kind, self.name, self.model, self.tokenizer = kind, name, model.eval(), tokenizer
+        self.calibration = calibration or (math.exp if kind == "likelihood" else Logistic())
+        self.summary, self.separator, self.batch_size = summary, separator, batch_size
+        self._judge = {
+            "reward": self._judge_texts,
+            "prm": self._judge_steps,
+            "likelihood": self._judge_tokens,
+        }[kind]
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        if getattr(model.config, "pad_token_id", None) is None:
+            model.config.pad_token_id = tokenizer.pad_token_id
+
+    @classmethod
+    def load(cls, kind: str, name: str, **settings: Any) -> LearnedVerifier:
+        """A verifier around a model of the hub, a folder, or a GGUF file (`FOLDER/FILE.gguf`).
+
+        Code from the hub is never run.
+        """
+        import transformers
+
+        path, extra = name, {}
+        if name.endswith(".gguf"):
+            path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
+        try:
+            auto_class = getattr(transformers, AUTO_CLASSES[kind])
+            model = auto_class.from_pretrained(path, **extra)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **extra)
+        except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+            reason = str(error).strip().split("\n")[0][:300]
+            raise VerifierError(
+                f"the verifier model {name!r} cannot be loaded as {AUTO_CLASSES[kind]}: {reason}; "
+                "give the name of such a model on the hub, its folder, or a GGUF file (which needs "
+                "the packages gguf and accelerate)"
+            ) from error
+        return cls(kind, name, model, tokenizer, **settings)
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        """The score of one text."""
+        return self.score_batch([prompt], [text], [confidence])[0]
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        """One score per text, in order."""
+        order = sorted(range(len(texts)), key=lambda at: len(prompts[at]) + len(texts[at]))
+        scores: dict[int, Score] = {}
+        for start in range(0, len(order), self.batch_size):
+            chosen = order[start : start + self.batch_size]
+            prefixes = [self.prefix(prompts[at]) for at in chosen]
+            judged = self._judge(prefixes, [texts[at] for at in chosen])
+            scores |= dict(zip(chosen, judged, strict=True))
+        return [scores[at] for at in range(len(texts))]
+
+    def _judge_texts(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
+        """The calibrated reward of each text; the reward itself is the part `reward`."""
+        rows = [prefix + self.ids(text) for prefix, text in zip(prefixes, texts, strict=True)]
+        rewards = map(_margin, self.logits(rows).tolist())
+        return [Score(self.calibration(reward), {"reward": reward}) for reward in rewards]
+
+    def _judge_steps(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
+        """One summary of the steps, all summaries as parts, and the places of suspicious steps."""
+        rows, ends = [], []
+        for row, text in zip(prefixes, texts, strict=True):
+            places = []
+            for step in _STEP.finditer(text):
+                row = row + self.ids(step[0].strip() + self.separator)
+                places.append((len(row) - 1, step.span()))
+            rows.append(row)
+            ends.append(places)
+        scores = []
+        for row, places, logits in zip(rows, ends, self.logits(rows), strict=True):
+            cut = max(len(row) - len(logits), 0)  # tokens cut off at the front
+            steps = [
+                self.calibration(_margin(logits[max(at - cut, 0)].tolist())) for at, _ in places
+            ]
+            spans = tuple(span for (_, span), step in zip(places, steps, strict=True) if step < 0.5)
+            parts = {name: float(of(steps)) if steps else 0.0 for name, of in SUMMARIES.items()}
+            scores.append(Score(parts[self.summary], parts, spans))
+        return scores
+
+    def _judge_tokens(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
+        """The calibrated mean log-probability; itself it is the part `log_likelihood`."""
+        import torch
+
+        bodies = [self.ids(strip_end_tokens(text)) for text in texts]
+        rows = [prefix + body for prefix, body in zip(prefixes, bodies, strict=True)]
+        scores = []
+        for row, body, logits in zip(rows, bodies, self.logits(rows), strict=True):
+            length = min(len(row), len(logits))
+            body = body[-(length - 1) :] if length > 1 else []
+            if not body:
+                scores.append(Score(0.0, {"log_likelihood": -math.inf}))
+                continue
+            logp = torch.log_softmax(logits[length - len(body) - 1 : length - 1], dim=-1)
+            mean = logp[torch.arange(len(body)), torch.tensor(body)].mean().item()
+            scores.append(Score(min(self.calibration(mean), 1.0), {"log_likelihood": mean}))
+        return scores
+
+    def prefix(self, prompt: str) -> list[int]:
+        """The tokens of a prompt up to where the text begins, by the chat template if there is one."""
+        if getattr(self.tokenizer, "chat_template", None):
+            turns = [{"role": "user", "content": prompt}]
+            rendered = self.tokenizer.apply_chat_template(
+                turns, add_generation_prompt=True, tokenize=False
+            )
+            return self.ids(rendered)
+        return self.ids(prompt + "\n")
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text, without any that a tokenizer would add."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def logits(self, rows: list[list[int]]) -> Any:
+        """The model's logits for rows of tokens, padded on the right."""
+        import torch
+
+        rows = [row[-MAX_TOKENS:] or [self.tokenizer.pad_token_id] for row in rows]
+        width = max(map(len, rows))
+        padding = self.tokenizer.pad_token_id
+        ids = torch.tensor([row + [padding] * (width - len(row)) for row in rows])
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+        device = next(self.model.parameters()).device
+        with torch.inference_mode():
+            return self.model(ids.to(device), attention_mask=mask.to(device)).logits.float().cpu()
+
+
+def _margin(labels: list[float]) -> float:
+    """The logit of the only label, or that of label 1 minus that of label 0."""
+    return labels[0] if len(labels) == 1 else labels[1] - labels[0]
