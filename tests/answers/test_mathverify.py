@@ -40,25 +40,26 @@ def test_it_works_outside_the_main_thread(child):
 
 def test_the_child_is_started_once(child):
     child.equal("1", "1")
-    first = child._child.process.pid
+    first = child.process.pid
     child.equal("2", "2")
-    assert child._child.process.pid == first
+    assert child.process.pid == first
 
 
 def test_a_silent_child_is_ended_and_replaced(child, monkeypatch):
     child.equal("1", "1")
-    silent = child._child
-    monkeypatch.setattr(silent, "next_line", lambda seconds: None)  # as after waiting in vain
-    assert child.equal("x+1", "1+x") is False
-    assert silent.process.poll() is not None
+    silent = child.process
+    with monkeypatch.context() as patch:
+        patch.setattr(child, "next_line", lambda seconds: None)  # as after waiting in vain
+        assert child.equal("x+1", "1+x") is False
+    assert silent.poll() is not None
     assert child.equal("x+1", "1+x")
-    assert child._child.process.pid != silent.process.pid
+    assert child.process.pid != silent.pid
 
 
 def test_a_child_that_died_is_replaced(child):
     child.equal("1", "1")
-    child._child.process.kill()
-    child._child.process.wait()
+    child.process.kill()
+    child.process.wait()
     child.equal("x+1", "1+x")  # may be lost
     assert child.equal("x+1", "1+x")
 
@@ -86,7 +87,7 @@ def test_a_monstrous_formula_gets_its_three_seconds_and_no_more(formula):
     """Processor time of the child, not the clock on the wall: the machine may be busy."""
     verifier = MathVerify(seconds=200.0)  # the parent does not come to the rescue
     assert verifier.equal("x+1", "1+x")
-    process = verifier._child.process
+    process = verifier.process
     before = _processor_seconds(process.pid)
     used = []
     ended = threading.Event()
@@ -134,7 +135,7 @@ def test_the_child_has_its_limit_of_memory(child):
     import resource
 
     assert child.equal("x+1", "1+x")
-    limit = resource.prlimit(child._child.process.pid, resource.RLIMIT_AS)
+    limit = resource.prlimit(child.process.pid, resource.RLIMIT_AS)
     assert limit == (math_worker.MEMORY, math_worker.MEMORY)
 
 
@@ -146,7 +147,7 @@ def test_a_child_that_cannot_notice_ends_with_its_killed_parent():
         "from s3dlm.answers.mathverify import MathVerify\n"
         "verifier = MathVerify()\n"
         "verifier.equal('1', '1')\n"
-        "print(verifier._child.process.pid, flush=True)\n"
+        "print(verifier.process.pid, flush=True)\n"
         "time.sleep(300)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -177,21 +178,21 @@ def test_a_child_outlives_the_thread_that_asked_first():
     thread = threading.Thread(target=verifier.equal, args=("x+1", "1+x"))
     thread.start()
     thread.join()
-    pid = verifier._child.process.pid
+    pid = verifier.process.pid
     assert verifier.equal("x+1", "1+x")
-    assert verifier._child.process.pid == pid
+    assert verifier.process.pid == pid
     verifier.close()
 
 
 def test_an_inherited_copy_of_the_child_is_not_used(child, monkeypatch):
     child.equal("1", "1")
-    inherited = child._child
-    inherited.owner = -1  # as after a fork
+    inherited, thread = child.process, child._thread
+    monkeypatch.setattr(child, "owner", -1)  # as after a fork
     assert child.equal("x+1", "1+x")
-    assert child._child is not inherited
-    assert inherited.process.poll() is None  # its owner's to end
-    inherited.owner = child._child.owner
-    inherited.close()
+    assert child.process is not inherited
+    assert inherited.poll() is None  # its owner's to end
+    inherited.communicate()
+    thread.shutdown()
 
 
 def test_the_process_ends_without_a_word():
@@ -213,5 +214,5 @@ def test_the_process_ends_without_a_word():
 
 def test_without_math_verify_nothing_is_started(monkeypatch):
     monkeypatch.setattr(mathverify, "installed", lambda: False)
-    monkeypatch.setattr(mathverify, "_Child", None)
+    monkeypatch.setattr(mathverify, "_shared", None)
     assert mathverify.equal("x+1", "1+x") is False

@@ -4,9 +4,8 @@ No model code is needed here: this folder imports neither torch nor the rest of 
 """
 
 from s3dlm.answers.delimiters import strip_end_tokens
-from s3dlm.answers.extract import extract
+from s3dlm.answers.extract import KINDS, TASK_KINDS, extract, kind_of
 from s3dlm.answers.grade import GRADINGS, disagreement, gold_in_words, grade, notes
-from s3dlm.answers.kinds import KINDS, TASK_KINDS, kind_of
 from s3dlm.answers.normalise import normalise
 
 __all__ = [

@@ -59,7 +59,7 @@ def find_boxed(text: str) -> Found | None:
         if close >= 0:
             content = text[start + 6 : close].strip()
             if content not in _IDLE:
-                return Found(content, _before_backslashes(text, start), "boxed")
+                return Found(content, start - text.startswith("\\", start - 1), "boxed")
         end = start
     return None
 
@@ -69,10 +69,6 @@ def _find_fbox(text: str) -> Found | None:
     close = close_of_brace(text, start + 6) if start >= 0 else -1
     content = text[start + 6 : close].strip() if close >= 0 else ""
     return None if content in _IDLE else Found(content, start, "boxed")
-
-
-def _before_backslashes(text: str, at: int) -> int:
-    return at - 1 if at and text[at - 1] == "\\" else at
 
 
 def close_of_brace(text: str, at: int) -> int:

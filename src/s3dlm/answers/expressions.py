@@ -91,17 +91,6 @@ def parse_plain(text: str) -> Expression | None:
     """As `parse`, for a text whose operators are ASCII already."""
     if len(text) > MAX_LENGTH:
         return None
-    tokens = _tokens(text)
-    return from_tokens(tokens) if tokens else None
-
-
-def from_tokens(tokens: list[Token]) -> Expression | None:
-    """The expression of numbers and operator signs in the order written; None when they are none."""
-    postfix = _postfix(tokens)
-    return Expression(tuple(postfix)) if postfix else None
-
-
-def _tokens(text: str) -> list[Token] | None:
     tokens: list[Token] = []
     at, text = 0, text.rstrip()
     while at < len(text):
@@ -113,11 +102,12 @@ def _tokens(text: str) -> list[Token] | None:
             return None
         tokens.append(match[2] if value is None else value)
         at = match.end()
-    return tokens
+    return from_tokens(tokens) if tokens else None
 
 
-def _postfix(tokens: list[Token]) -> list[Token] | None:
-    """Shunting-yard; None when operators and operands do not alternate or brackets are uneven."""
+def from_tokens(tokens: list[Token]) -> Expression | None:
+    """The expression of numbers and operator signs in the order written, by the shunting-yard algorithm;
+    None when operators and operands do not alternate or brackets are uneven."""
     output: list[Token] = []
     waiting: list[str] = []
     want_operand = True
@@ -132,30 +122,22 @@ def _postfix(tokens: list[Token]) -> list[Token] | None:
                 return None
             waiting.append(token)
         elif token == ")":
-            if want_operand or not _close(output, waiting):
+            if want_operand or "(" not in waiting:
                 return None
+            while (operator := waiting.pop()) != "(":
+                output.append(operator)
         elif want_operand:
             if token != "-":
                 return None
             waiting.append("neg")
         else:
-            _make_room(output, waiting, token)
+            while waiting and _PRECEDENCE.get(waiting[-1], 0) >= _PRECEDENCE[token]:
+                output.append(waiting.pop())
             waiting.append(token)
             want_operand = True
     if want_operand or "(" in waiting:
         return None
-    return output + waiting[::-1]
-
-
-def _close(output: list[Token], waiting: list[str]) -> bool:
-    while waiting and waiting[-1] != "(":
-        output.append(waiting.pop())
-    return bool(waiting) and waiting.pop() == "("
-
-
-def _make_room(output: list[Token], waiting: list[str], operator: str) -> None:
-    while waiting and _PRECEDENCE.get(waiting[-1], 0) >= _PRECEDENCE[operator]:
-        output.append(waiting.pop())
+    return Expression((*output, *waiting[::-1]))
 
 
 def _apply(operator: str, left: float, right: float) -> float | None:
@@ -175,14 +157,10 @@ _Node = tuple[str, tuple[str, ...]]
 
 def _join(operator: str, left: _Node, right: _Node) -> _Node:
     """a+b+c and a*b*c become one sorted list each, whatever brackets were drawn inside."""
-    if operator in "+*":
-        terms = [t for node in (left, right) for t in _terms(operator, node)]
-        return operator, tuple(sorted(terms))
-    return operator, (f"{_bracket(left)}{operator}{_bracket(right)}",)
-
-
-def _terms(operator: str, node: _Node) -> tuple[str, ...]:
-    return node[1] if node[0] == operator else (_bracket(node),)
+    if operator not in "+*":
+        return operator, (f"{_bracket(left)}{operator}{_bracket(right)}",)
+    parts = [node[1] if node[0] == operator else (_bracket(node),) for node in (left, right)]
+    return operator, tuple(sorted(parts[0] + parts[1]))
 
 
 def _bracket(node: _Node) -> str:

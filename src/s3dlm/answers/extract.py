@@ -1,14 +1,48 @@
-"""From what a model wrote to the answer it gave, as written; None when it gave none."""
+"""From what a model wrote to the answer it gave, as written; None when it gave none.
+
+What sort of answer a task asks for is decided by one table for the whole folder, here.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal, get_args
 
 from s3dlm.answers import code, delimiters, expressions
 from s3dlm.answers.grids import ORDERS
-from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER
+from s3dlm.errors import SettingsError, unknown_name
+
+Kind = Literal["number", "math", "choice", "expression", "grid", "code", "text"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+TASK_KINDS: dict[str, Kind] = {
+    "gsm8k": "number",
+    "arithmetic": "number",
+    "chain": "number",
+    "math500": "math",
+    "aime": "math",
+    "arc": "choice",
+    "truthfulqa": "choice",
+    "truthfulqa_mc": "choice",
+    "choice": "choice",
+    "countdown": "expression",
+    "sudoku": "grid",
+    "sudoku9": "grid",
+    "general": "text",
+}
+
+_ALL: dict[str, Kind] = {**TASK_KINDS, **{kind: kind for kind in KINDS}}
+
+
+def kind_of(kind_or_task: str) -> Kind:
+    """The kind of answer a task asks for; a kind names itself."""
+    try:
+        return _ALL[kind_or_task]
+    except KeyError:
+        raise SettingsError(unknown_name("task", kind_or_task, _ALL)) from None
+
 
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
 _LONE_LETTER = re.compile(r"[\s(\[*{$]*(?:\\text\s*\{\s*\(?)?([A-Ha-h])[\s)\]*}$.,:]*", re.ASCII)
@@ -45,8 +79,10 @@ def _choice(text: str, question: str) -> str | None:
         letter = _letter_in(found.content) or _letter_of_option(found.content, question)
         if letter:
             return letter
-    named = _last(_NAMED_LETTER, text[-delimiters.MAX_ANSWER :])
-    return named or _letter_standing_last(text)
+    if named := _NAMED_LETTER.findall(text[-delimiters.MAX_ANSWER :]):
+        return str(named[-1])
+    lone = _LONE_LETTER.fullmatch(text[-40:].rpartition("\n")[2])  # the last line
+    return lone[1] if lone and lone[1].isupper() else None
 
 
 def _letter_in(content: str) -> str | None:
@@ -71,17 +107,6 @@ def options(question: str) -> list[tuple[str, str]]:
 
 def _bare(text: str) -> str:
     return re.sub(r"\\text|[^a-z0-9.]+", "", text.lower()).strip(".")
-
-
-def _last(pattern: re.Pattern[str], text: str) -> str | None:
-    matches = pattern.findall(text)
-    return str(matches[-1]) if matches else None
-
-
-def _letter_standing_last(text: str) -> str | None:
-    last_line = text[-40:].rpartition("\n")[2]
-    lone = _LONE_LETTER.fullmatch(last_line)
-    return lone[1] if lone and lone[1].isupper() else None
 
 
 def _expression(text: str, question: str) -> str | None:
@@ -131,15 +156,11 @@ def cells_in(content: str) -> str | None:
     return re.sub(r"[^0-9.]", "", max(runs, key=len)).replace(".", "0")
 
 
-def _whole(text: str, question: str) -> str | None:
-    return text or None
-
-
 _EXTRACTORS: dict[Kind, Callable[[str, str], str | None]] = {
     "number": _number,
     "math": _content,
     "choice": _choice,
     "expression": _expression,
     "grid": _grid,
-    "text": _whole,
+    "text": lambda text, question: text or None,
 }

@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from s3dlm.answers import code, d1, delimiters, expressions, mathverify
-from s3dlm.answers.extract import extract
+from s3dlm.answers.extract import Kind, extract, kind_of
 from s3dlm.answers.grids import is_solution
-from s3dlm.answers.kinds import Kind, kind_of
 from s3dlm.answers.normalise import normalise, number_in
 from s3dlm.answers.numbers import to_fraction
 from s3dlm.errors import SettingsError, unknown_name
@@ -203,29 +202,17 @@ def _pool(gold: object) -> tuple[list[int], float]:
 
 def _d1_number(text: str, gold: object, question: str) -> float:
     wanted = gold_number(gold)
-    return float(wanted is not None and d1.gsm8k_number(text) == float(wanted))
+    return wanted is not None and d1.gsm8k_number(text) == float(wanted)
 
 
 def _d1_math(text: str, gold: object, question: str) -> float:
-    return float(d1.is_equiv(d1.boxed_or_everything(text), str(gold)))
-
-
-def _d1_expression(text: str, gold: object, question: str) -> float:
-    return float(d1.countdown_right(text, *_pool(gold)))
+    return d1.is_equiv(d1.boxed_or_everything(text), str(gold))
 
 
 def _d1_grid(text: str, gold: object, question: str) -> float:
     """Without a puzzle in the question every cell counts as originally empty."""
     solution = normalise("grid", str(gold))
     return d1.sudoku_share(text, solution, d1.puzzle_in(question) or "0" * len(solution))
-
-
-def _d1_code(text: str, gold: object, question: str) -> float:
-    return float(_fixed_code(text, gold, question))
-
-
-def _d1_text(text: str, gold: object, question: str) -> float:
-    return float(_fixed_text(text, gold, question))
 
 
 _Grader = Callable[[str, object, str], float]
@@ -242,8 +229,8 @@ _D1: dict[Kind, _Grader] = {
     "number": _d1_number,
     "math": _d1_math,
     "choice": _d1_math,
-    "expression": _d1_expression,
+    "expression": lambda text, gold, question: d1.countdown_right(text, *_pool(gold)),
     "grid": _d1_grid,
-    "code": _d1_code,
-    "text": _d1_text,
+    "code": _fixed_code,
+    "text": _fixed_text,
 }

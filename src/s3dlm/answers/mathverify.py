@@ -10,10 +10,10 @@ import atexit
 import contextlib
 import json
 import os
-import queue
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,115 +29,80 @@ NOT_INSTALLED = (
 )
 
 
-class _Child:
-    """One running child and the thread that started it and reads its answers.
-
-    The child is killed when the thread that started it ends, so that must not be a caller's thread:
-    the reader lives exactly as long as the child.
-    """
-
-    def __init__(self) -> None:
-        self.owner = os.getpid()
-        self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        started: queue.SimpleQueue[subprocess.Popen[str] | OSError] = queue.SimpleQueue()
-        self.reader = threading.Thread(target=self._start_and_read, args=(started,), daemon=True)
-        self.reader.start()
-        process = started.get()
-        if isinstance(process, OSError):
-            raise process
-        self.process = process
-
-    def _start_and_read(self, started: queue.SimpleQueue[subprocess.Popen[str] | OSError]) -> None:
-        script = Path(__file__).with_name("math_worker.py")
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-u", str(script), str(self.owner)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                encoding="utf-8",
-            )
-        except OSError as error:
-            started.put(error)
-            return
-        started.put(process)
-        for line in process.stdout or ():
-            self.lines.put(line)
-        self.lines.put("")  # the child is gone
-
-    def started(self) -> bool:
-        return self.next_line(START_SECONDS) == "ready"
-
-    def ask(self, gold: str, answer: str, seconds: float) -> bool | None:
-        """True or False; None when the child did not answer in time or is gone."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(json.dumps([gold, answer]) + "\n")
-            self.process.stdin.flush()
-        except (OSError, ValueError):
-            return None
-        reply = self.next_line(seconds)
-        return reply if isinstance(reply, bool) else None
-
-    def next_line(self, seconds: float) -> object:
-        try:
-            line = self.lines.get(timeout=seconds)
-        except queue.Empty:
-            return None
-        return json.loads(line) if line else None
-
-    def close(self) -> None:
-        """End the child and its reader; a copy inherited by fork is left to its owner."""
-        if self.owner != os.getpid():
-            return
-        self.process.kill()
-        self.process.wait()
-        self.reader.join(timeout=5)
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
-
-
 class MathVerify:
-    """Answers `equal(gold, answer)`; starts, restarts and closes its child by itself."""
+    """Answers `equal(gold, answer)`; starts, restarts and closes its child process by itself."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
+        self.process: subprocess.Popen[str] | None = None
+        self.owner = 0
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._child: _Child | None = None
+        # The child dies with the thread that started it, so that must not be a caller's thread.
+        self._thread = ThreadPoolExecutor(1, "math-verify")
 
     def equal(self, gold: str, answer: str) -> bool:
         """Whether math-verify shows the two to be equal within the time limit."""
         if max(len(gold), len(answer)) > MAX_LENGTH:
             return False
         with self._lock:
-            child = self._running()
-            reply = child.ask(gold, answer, self._seconds) if child else None
+            if self.process is None or self.owner != os.getpid():  # not an inherited copy
+                self._start()
+            reply = self._ask([gold, answer])
             if reply is None:
                 self._close()
-            return bool(reply)
+            return reply is True
 
     def close(self) -> None:
         """End the child process, if there is one; the next question starts another."""
         with self._lock:
             self._close()
 
-    def _running(self) -> _Child | None:
-        if self._child is not None and self._child.owner == os.getpid():
-            return self._child
-        child = _Child()
-        if not child.started():
-            child.close()
+    def _start(self) -> None:
+        script = str(Path(__file__).with_name("math_worker.py"))
+        self.owner, self._thread = os.getpid(), ThreadPoolExecutor(1, "math-verify")
+        self.process = self._thread.submit(
+            subprocess.Popen,
+            [sys.executable, "-I", "-u", script, str(self.owner)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        ).result()
+        if self.next_line(START_SECONDS) != "ready":
+            self._close()
+
+    def _ask(self, question: list[str]) -> object:
+        """True or False; None when the child does not answer in time or is gone."""
+        if self.process is None or self.process.stdin is None:
             return None
-        self._child = child
-        return child
+        try:
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            return self.next_line(self._seconds)
+        except (OSError, ValueError):
+            return None
+
+    def next_line(self, seconds: float) -> object:
+        """What the child says next; None when it says nothing in time or is gone."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        try:
+            line = self._thread.submit(self.process.stdout.readline).result(seconds)
+        except TimeoutError:
+            return None
+        return json.loads(line) if line else None
 
     def _close(self) -> None:
-        if self._child is not None:
-            self._child.close()
-        self._child = None
+        if self.process is not None and self.owner == os.getpid():
+            self.process.kill()
+            self.process.wait()
+            self._thread.shutdown()
+            for pipe in (self.process.stdin, self.process.stdout):
+                with contextlib.suppress(OSError, ValueError):
+                    if pipe is not None:
+                        pipe.close()
+        self.process = None
 
 
 @lru_cache(maxsize=1)

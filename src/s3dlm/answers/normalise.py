@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from s3dlm.answers import code, expressions
-from s3dlm.answers.kinds import Kind, kind_of
+from s3dlm.answers.extract import Kind, kind_of
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_fraction
 
 _DROPPED = (

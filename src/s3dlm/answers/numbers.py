@@ -41,7 +41,7 @@ def to_fraction(numeral: str) -> Fraction | None:
         return None
     numeral = numeral.strip()
     if NUMBER.fullmatch(numeral):
-        return _exact(numeral)
+        return Fraction(numeral.replace(",", "")) if len(numeral) <= MAX_DIGITS else None
     if ratio := _RATIO.fullmatch(numeral):
         return _quotient("", ratio[1], ratio[2])
     if frac := _FRAC.fullmatch(numeral):
@@ -49,14 +49,8 @@ def to_fraction(numeral: str) -> Fraction | None:
     return None
 
 
-def _exact(numeral: str) -> Fraction | None:
-    if len(numeral) > MAX_DIGITS:
-        return None
-    return Fraction(numeral.replace(",", ""))
-
-
 def _quotient(sign: str, above: str, below: str) -> Fraction | None:
-    top, bottom = _exact(above), _exact(below)
+    top, bottom = to_fraction(above), to_fraction(below)
     if top is None or not bottom:
         return None
     return -top / bottom if sign else top / bottom
