@@ -1,6 +1,6 @@
 """Whatever a program does, it ends as failed, soon, and leaves nothing behind.
 
-Every program runs with all walls and again without each wall that another one stands in for, so that
+Every program runs with all mechanisms and again without each one that another stands in for, so that
 a machine that lacks one is tested, too.
 """
 
@@ -19,14 +19,17 @@ from pathlib import Path
 
 import pytest
 
-from s3dlm.sandbox import Limits, Sandbox, Verdict
+from s3dlm.sandbox import Sandbox, SandboxLimits, Verdict
 from tests.sandbox.hostile import LOOP, PROGRAMS
 
 # Programs that never end get little time; the others get plenty, so that a busy machine does not
 # turn what they really die of into "took too long". All who sleep do so for longer than SOON.
-IMPATIENT, PATIENT = Limits(seconds=0.25, memory_mb=256), Limits(seconds=100, memory_mb=256)
+IMPATIENT, PATIENT = (
+    SandboxLimits(seconds=0.25, memory_mb=256),
+    SandboxLimits(seconds=100, memory_mb=256),
+)
 SOON = 30
-MODES = {"all walls": (), "no namespaces": ("namespaces",), "no landlock": ("landlock",)}
+MODES = {"all mechanisms": (), "no namespaces": ("namespaces",), "no landlock": ("landlock",)}
 SECRET = "SECRET-4711"
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from s3dlm.errors import SandboxError, SettingsError
-from s3dlm.sandbox import Limits, Outcome, Sandbox, configure, shared
+from s3dlm.sandbox import CodeResult, Sandbox, SandboxLimits, configure, shared
 from s3dlm.sandbox.confine import MECHANISMS
 from s3dlm.sandbox.runner import PROTECTIONS, UNSAFE
 from s3dlm.sandbox.values import decode, encode, same
 
 # Nothing here takes long; a busy machine may.
-PATIENT = Limits(seconds=60)
+PATIENT = SandboxLimits(seconds=60)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def test_expressions_are_evaluated_in_order(sandbox: Sandbox) -> None:
         "import math\nseen = []\ndef f(x):\n    seen.append(x)\n    return math.sqrt(x), len(seen)"
     )
     values = sandbox.evaluate(source, ["f(4)", "f(9)", "f(-1)", "f(16)"])
-    assert values[0] == Outcome({"tuple": [2.0, 1]})
-    assert values[1] == Outcome({"tuple": [3.0, 2]})
+    assert values[0] == CodeResult({"tuple": [2.0, 1]})
+    assert values[1] == CodeResult({"tuple": [3.0, 2]})
     assert values[2].error == "ValueError: math domain error"
     assert values[2].line == 5
     assert values[3].ok
@@ -80,6 +80,12 @@ def test_a_program_that_does_not_load_has_no_values(sandbox: Sandbox) -> None:
     assert sandbox.evaluate("x = 1", []) == []
 
 
+@pytest.mark.parametrize("source", ["import os\nos._exit(0)", "import os\ndef f(): os._exit(0)"])
+def test_a_program_that_leaves_early_has_no_values(sandbox: Sandbox, source: str) -> None:
+    results = sandbox.evaluate(source, ["f()", "1"])
+    assert [result.error for result in results] == ["ended without an answer"] * 2
+
+
 def test_what_was_computed_before_the_time_ran_out_is_kept(sandbox: Sandbox) -> None:
     source = "import time\ndef f(x):\n    while x: time.sleep(1)\n    return x"
     outcomes = sandbox.evaluate(source, ["f(0)", "f(1)", "f(0)"], seconds=2.0)
@@ -87,7 +93,7 @@ def test_what_was_computed_before_the_time_ran_out_is_kept(sandbox: Sandbox) -> 
 
 
 def test_results_have_a_bound() -> None:
-    one = Sandbox(Limits(output_bytes=1000, seconds=60))
+    one = Sandbox(SandboxLimits(output_bytes=1000, seconds=60))
     if one.missing():
         pytest.skip("this machine does not offer all protections")
     outcomes = one.evaluate("", ["'x' * 400", "'x' * 400", "'x' * 400", "1"])
@@ -144,7 +150,7 @@ def test_draws_and_hashes_are_the_same_every_time(sandbox: Sandbox) -> None:
 
 
 def test_threads_can_share_a_sandbox(sandbox: Sandbox) -> None:
-    results: dict[int, list[Outcome]] = {}
+    results: dict[int, list[CodeResult]] = {}
 
     def run(number: int) -> None:
         results[number] = sandbox.evaluate(f"def f(): return {number}", ["f()"])
@@ -161,7 +167,7 @@ def test_a_launcher_that_was_killed_is_replaced(sandbox: Sandbox) -> None:
     killed = sandbox._running().process
     killed.kill()
     killed.wait()
-    assert sandbox.evaluate("", ["1 + 1"]) == [Outcome(2)]
+    assert sandbox.evaluate("", ["1 + 1"]) == [CodeResult(2)]
 
 
 def test_a_missing_protection_is_named_and_refused() -> None:
@@ -178,7 +184,7 @@ def test_a_missing_protection_is_named_and_refused() -> None:
 
 def test_the_risk_can_be_accepted() -> None:
     bare = Sandbox(PATIENT, without=MECHANISMS, allow_unprotected=True)
-    assert bare.evaluate("", ["1 + 1", "[0] * 10 ** 12"])[0] == Outcome(2)
+    assert bare.evaluate("", ["1 + 1", "[0] * 10 ** 12"])[0] == CodeResult(2)
     assert bare.evaluate("while True: pass", ["1"], seconds=0.3)[0].error == "took too long"
     bare.close()
 
@@ -196,7 +202,7 @@ def test_without_a_filter_the_namespace_still_ends_everything() -> None:
     if "namespaces" in one._running().off:
         pytest.skip("this machine has no namespaces")
     source = "import os, time\ndef f():\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(60)\n    return 1"
-    assert one.evaluate(source, ["f()"]) == [Outcome(1)]
+    assert one.evaluate(source, ["f()"]) == [CodeResult(1)]
     assert running(one) == []
     one.close()
 
@@ -217,8 +223,8 @@ def test_closing_ends_the_launcher(sandbox: Sandbox) -> None:
 
 def test_nothing_outlives_a_parent_that_is_killed(sandbox: Sandbox) -> None:
     code = (
-        "from s3dlm.sandbox import Limits, Sandbox\n"
-        "s = Sandbox(Limits(seconds=60))\n"
+        "from s3dlm.sandbox import SandboxLimits, Sandbox\n"
+        "s = Sandbox(SandboxLimits(seconds=60))\n"
         "print(s._running().process.pid, flush=True)\n"
         "s.evaluate('while True: pass', ['1'])\n"
     )
@@ -226,7 +232,7 @@ def test_nothing_outlives_a_parent_that_is_killed(sandbox: Sandbox) -> None:
     assert parent.stdout is not None
     launcher = Path(f"/proc/{parent.stdout.readline().strip()}")
     line = (launcher / "cmdline").read_bytes()
-    until(lambda: len(with_command_line(line)) >= 3)  # launcher, keeper and confined process
+    until(lambda: len(with_command_line(line)) >= 3)  # launcher, supervisor and confined process
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
@@ -284,4 +290,4 @@ def test_the_environment_can_accept_the_risk(value: str) -> None:
 )
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
     with pytest.raises(SettingsError, match="is not allowed"):
-        Limits(**limits)  # type: ignore[arg-type]
+        SandboxLimits(**limits)  # type: ignore[arg-type]

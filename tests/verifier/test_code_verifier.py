@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from s3dlm.sandbox import Limits, Sandbox, shared
+from s3dlm.sandbox import Sandbox, SandboxLimits, shared
 from s3dlm.tasks import code as task
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score
@@ -27,7 +27,7 @@ RIGHT, WRONG = "    return 2 * x", "    return x * x"
 
 @pytest.fixture
 def verifier() -> CodeVerifier:
-    return CodeVerifier(Sandbox(Limits(seconds=4.0)), seconds=4.0)
+    return CodeVerifier(Sandbox(SandboxLimits(seconds=4.0)), seconds=4.0)
 
 
 def doubted(score: Score, text: str) -> list[str]:

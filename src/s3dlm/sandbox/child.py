@@ -1,4 +1,4 @@
-"""What runs behind the walls: candidates and judges. The only file that uses `exec` and `eval`.
+"""What runs confined: candidates and judges. The only file that uses `exec` and `eval`.
 
 A candidate loads untrusted code and answers calls. A judge runs tests and calls a candidate in
 another process, so tested code can neither see the tests nor reach the verdict: all it can do is
@@ -7,6 +7,7 @@ answer with plain values.
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 from itertools import islice
@@ -17,22 +18,19 @@ _LONGEST = 2**24  # characters of one message between judge and candidate
 _ITEMS = 100_000
 
 
-class Gone(BaseException):
-    """The other side has ended."""
+class ChannelClosed(BaseException):
+    """The other side has ended; no `except Exception` of a test may take it for an error."""
 
 
 class Channel:
-    """Messages over a descriptor: one JSON value a line, by plain read and write."""
+    """Messages over a descriptor: one JSON value per line, by plain read and write."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.rest = b""
 
     def send(self, message: Json) -> None:
-        self.write(json.dumps(message))
-
-    def write(self, line: str) -> None:
-        data = line.encode() + b"\n"
+        data = json.dumps(message).encode() + b"\n"
         while data:
             data = data[os.write(self.fd, data) :]
 
@@ -40,7 +38,7 @@ class Channel:
         while b"\n" not in self.rest:
             more = os.read(self.fd, 65536)
             if not more or len(self.rest) > _LONGEST:
-                raise Gone
+                raise ChannelClosed
             self.rest += more
         line, _, self.rest = self.rest.partition(b"\n")
         message: Json = json.loads(line)
@@ -60,15 +58,13 @@ class Candidate:
             request = self.channel.receive()
             try:
                 assert isinstance(request, list)
-                line = json.dumps({"value": getattr(self, f"do_{request[0]}")(*request[1:])})
+                self.channel.send({"value": getattr(self, f"do_{request[0]}")(*request[1:])})
             except BaseException as error:  # SystemExit and KeyboardInterrupt, too
-                line = json.dumps({"error": _described(error)})
-            self.channel.write(line)
+                self.channel.send({"error": _describe(error)})
 
-    def do_load(self, source: str) -> Json:
+    def do_load(self, source: str) -> None:
         _seed(source)
         exec(compile(source, "<candidate>", "exec"), self.names)
-        return None
 
     def do_eval(self, expression: str) -> Json:
         return self._out(eval(compile(expression, "<example>", "eval"), self.names))
@@ -78,17 +74,16 @@ class Candidate:
 
     def do_call(self, target: Json, args: list[Json], kwargs: dict[str, Json]) -> Json:
         """The result, and the arguments as the call left them."""
-        given = [self._in(value) for value in args]
+        values = [self._in(value) for value in args]
         named = {name: self._in(value) for name, value in kwargs.items()}
-        result = self._in(target)(*given, **named)  # type: ignore[operator]
-        return [self._out(result), [self._out(value) for value in given]]
+        result = self._in(target)(*values, **named)  # type: ignore[operator]
+        return [self._out(result), [self._out(value) for value in values]]
 
     def do_get(self, target: Json, name: str) -> Json:
         return self._out(getattr(self._in(target), name))
 
-    def do_set(self, target: Json, name: str, value: Json) -> Json:
+    def do_set(self, target: Json, name: str, value: Json) -> None:
         setattr(self._in(target), name, self._in(value))
-        return None
 
     def do_list(self, target: Json) -> Json:
         return self._out(list(islice(self._in(target), _ITEMS)))  # type: ignore[call-overload]
@@ -112,7 +107,7 @@ def _seed(source: str) -> None:
         random.seed(0)
 
 
-def _described(error: BaseException) -> list[Json]:
+def _describe(error: BaseException) -> list[Json]:
     """Type, message, and the line of the tested code where it happened (0: elsewhere)."""
     line, trace = 0, error.__traceback__
     while trace is not None:
@@ -126,40 +121,37 @@ def _described(error: BaseException) -> list[Json]:
     return [type(error).__name__, message, line]
 
 
-class Remote:
+class RemoteObject:
     """In the judge: an object of the candidate. It can be called, read and listed; it equals nothing."""
 
-    __slots__ = ("_ask", "_ref")
-    _ask: Asker
+    __slots__ = ("_client", "_ref")
+    _client: Client
     _ref: int
 
-    def __init__(self, ask: Asker, ref: int) -> None:
-        object.__setattr__(self, "_ask", ask)
+    def __init__(self, client: Client, ref: int) -> None:
+        object.__setattr__(self, "_client", client)
         object.__setattr__(self, "_ref", ref)
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        return self._ask.call({"ref": self._ref}, args, kwargs)
+        return self._client.call({"ref": self._ref}, args, kwargs)
 
     def __getattr__(self, name: str) -> object:
-        return self._ask("get", {"ref": self._ref}, name)
+        return self._client.get("get", {"ref": self._ref}, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        self._ask("set", {"ref": self._ref}, name, self._ask.out(value))
+        self._client.ask("set", {"ref": self._ref}, name, self._client.out(value))
 
     def __iter__(self) -> object:
-        return iter(self._ask("list", {"ref": self._ref}))  # type: ignore[call-overload]
+        return iter(self._client.get("list", {"ref": self._ref}))  # type: ignore[call-overload]
 
 
-class Asker:
-    """In the judge: questions to the candidate, answered with plain values, references or errors."""
+class Client:
+    """In the judge: requests to the candidate, answered with plain values, references or errors."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
 
-    def __call__(self, *request: Json) -> object:
-        return self._in(self.raw(*request))
-
-    def raw(self, *request: Json) -> Json:
+    def ask(self, *request: Json) -> Json:
         self.channel.send(list(request))
         reply = self.channel.receive()
         assert isinstance(reply, dict)
@@ -167,27 +159,26 @@ class Asker:
             raise _as_exception(reply["error"])
         return reply["value"]
 
+    def get(self, *request: Json) -> object:
+        return decode(self.ask(*request), lambda ref: RemoteObject(self, ref))
+
     def call(self, target: Json, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call; what it changed in its arguments is changed here, too."""
         sent: list[Json] = [self.out(value) for value in args]
         named = {name: self.out(value) for name, value in kwargs.items()}
-        reply = self.raw("call", target, sent, named)
+        reply = self.get("call", target, sent, named)
         assert isinstance(reply, list)
-        result, left = reply
-        assert isinstance(left, list)
-        for value, before, after in zip(args, sent, left, strict=True):
-            if before != after:
-                _overwrite(value, self._in(after))
-        return self._in(result)
+        result, changed = reply
+        for value, before, after in zip(args, sent, changed, strict=True):
+            if before != self.out(after):
+                _overwrite(value, after)
+        return result
 
     def out(self, value: object) -> Json:
         return encode(value, self._refer)
 
-    def _in(self, data: Json) -> object:
-        return decode(data, lambda ref: Remote(self, ref))
-
     def _refer(self, value: object) -> int:
-        if not isinstance(value, Remote):
+        if not isinstance(value, RemoteObject):
             raise TypeError(f"a {type(value).__name__} cannot be given to the tested code")
         return value._ref
 
@@ -202,13 +193,10 @@ def _overwrite(value: object, new: object) -> None:
 
 def _as_exception(error: Json) -> Exception:
     """An exception of the same built-in class: a test may expect one."""
-    import builtins
-
     assert isinstance(error, list)
     kind = getattr(builtins, str(error[0]), None)
-    if kind is StopIteration:  # would end a `map` of the tests in silence
-        kind = None
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    # StopIteration would end a `map` of the tests in silence.
+    if isinstance(kind, type) and issubclass(kind, Exception) and kind is not StopIteration:
         try:
             return kind(str(error[1]))
         except TypeError:  # UnicodeDecodeError and its like need more arguments
@@ -220,20 +208,19 @@ def judge(parent: Channel, candidate: Channel) -> None:
     """Run the tests of one program; only a test run that reaches its end is a pass."""
     request = parent.receive()
     assert isinstance(request, dict)
-    ask = Asker(candidate)
+    client = Client(candidate)
     names: dict[str, object] = {"__name__": "tests"}
     try:
-        ask.raw("load", request["source"])
+        client.ask("load", request["source"])
         _seed(str(request["tests"]))
         exec(compile(str(request["setup"]), "<setup>", "exec"), names)
         for name in request["remote"]:  # type: ignore[union-attr]
-            names[str(name)] = ask("name", name)
+            names[str(name)] = client.get("name", name)
         exec(compile(str(request["tests"]), "<tests>", "exec"), names)
-        ask.raw("eval", "None")  # still there: its death was not taken for an exception
-    except (Gone, BrokenPipeError):
+        client.ask("eval", "None")  # still there: its death was not taken for an exception
+    except (ChannelClosed, BrokenPipeError):
         parent.send({"passed": False, "error": ["ended without an answer", "", 0]})
-        return
     except BaseException as error:
-        parent.send({"passed": False, "error": _described(error)})
-        return
-    parent.send({"passed": True})
+        parent.send({"passed": False, "error": _describe(error)})
+    else:
+        parent.send({"passed": True})

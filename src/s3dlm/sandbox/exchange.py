@@ -1,4 +1,4 @@
-"""Questions to a confined process and what comes back: bounded in time and size, and never trusted."""
+"""What a confined program may use and what comes back from it: bounded in time and size, never trusted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import time
 from dataclasses import dataclass
 
+from s3dlm.errors import SettingsError
 from s3dlm.sandbox.values import Json
 
 TOO_LONG, TOO_MUCH, ENDED = "took too long", "returned too much", "ended without an answer"
@@ -14,7 +15,28 @@ FINAL = (TOO_LONG, TOO_MUCH, ENDED)  # after one of these the process answers no
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SandboxLimits:
+    """Bounds on one tested program; time is wall-clock time, start-up not counted."""
+
+    seconds: float = 3.0
+    memory_mb: int = 512
+    threads: int = 16  # processes cannot be started at all
+    open_files: int = 32
+    output_bytes: int = 65_536  # of all that the program returns; what it prints is thrown away
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= 600:
+            raise SettingsError(f"seconds={self.seconds} is not allowed; give 0 < seconds <= 600")
+        minimum = {"memory_mb": 64, "threads": 1, "open_files": 8, "output_bytes": 256}
+        for name, least in minimum.items():
+            if getattr(self, name) < least:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)} is not allowed; give at least {least}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult:
     """What became of one expression: a value as plain JSON, or an error and its line."""
 
     value: Json = None
@@ -27,30 +49,29 @@ class Outcome:
         return not self.error
 
 
-class Line:
+class Exchange:
     """Requests to a confined process: one deadline and one amount of output for all of them."""
 
-    def __init__(self, end: socket.socket, most: int, seconds: float) -> None:
-        self.end, self.most = end, most
+    def __init__(self, end: socket.socket, limits: SandboxLimits, seconds: float) -> None:
+        self.end, self.bytes_left = end, limits.output_bytes
         self.deadline = time.monotonic() + seconds
 
-    def ask(self, request: Json) -> Outcome:
-        reply = self.exchange(request)
-        return Outcome(error=reply) if isinstance(reply, str) else outcome_of(reply)
-
-    def exchange(self, request: Json) -> dict[str, Json] | str:
-        """The reply, or in words why there is none."""
+    def ask(self, request: Json) -> dict[str, Json]:
+        """The reply; one that does not come in time, size or shape is an error in its place."""
         try:
             self._wait()
             self.end.sendall(json.dumps(request).encode() + b"\n")
             reply = json.loads(self._line())
+            if isinstance(reply, dict):
+                return reply
+            problem = ENDED
         except TimeoutError:
-            return TOO_LONG
+            problem = TOO_LONG
         except OverflowError:
-            return TOO_MUCH
-        except (OSError, ValueError, RecursionError):
-            return ENDED
-        return reply if isinstance(reply, dict) else ENDED
+            problem = TOO_MUCH
+        except (OSError, EOFError, ValueError, RecursionError):
+            problem = ENDED
+        return {"error": [problem, "", 0]}
 
     def _line(self) -> bytes:
         data = bytearray()
@@ -60,9 +81,9 @@ class Line:
             if not more:
                 raise EOFError
             data += more
-            if len(data) > self.most:
+            if len(data) > self.bytes_left:
                 raise OverflowError
-        self.most -= len(data)
+        self.bytes_left -= len(data)
         return bytes(data)
 
     def _wait(self) -> None:
@@ -72,11 +93,11 @@ class Line:
         self.end.settimeout(left)
 
 
-def outcome_of(reply: dict[str, Json]) -> Outcome:
-    """A reply as an outcome; it comes from untrusted code, so its shape is checked."""
+def read_reply(reply: dict[str, Json]) -> CodeResult:
+    """A reply as a result; it comes from untrusted code, so its shape is checked."""
     if "value" in reply:
-        return Outcome(reply["value"])
+        return CodeResult(reply["value"])
     match reply.get("error"):
         case [str(kind), str(message), int(line)]:
-            return Outcome(error=f"{kind}: {message}".rstrip(": "), line=line)
-    return Outcome(error=ENDED)
+            return CodeResult(error=f"{kind}: {message}".rstrip(": "), line=line)
+    return CodeResult(error=ENDED)

@@ -1,26 +1,26 @@
-"""The process that puts programs behind the walls: started once, it forks confined processes.
+"""The process that confines programs: started once, it forks a confined process per request.
 
-It runs no untrusted code itself. For every request it forks a keeper; the keeper forks the confined
-process, waits until that ends or the parent lets go of the leash, and then ends it with everything
-in it. If the parent dies, all leashes are let go.
+It runs no untrusted code itself. For every request it forks a supervisor; the supervisor forks the
+confined process, waits until that ends or the parent closes the control socket, and then ends it with
+everything in it. If the parent dies, all control sockets are closed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import json
 import os
 import select
 import signal
 import socket
-import sys
 
 from s3dlm.sandbox.child import Candidate, Channel, judge
-from s3dlm.sandbox.confine import Walls
-from s3dlm.sandbox.limits import Limits
+from s3dlm.sandbox.confine import Confinement
+from s3dlm.sandbox.exchange import SandboxLimits
 
-# Loaded before the walls go up: faster for all, and their shared libraries are out of reach later.
+# Loaded before the file system is out of reach: faster for all, and shared libraries need files.
 _PRELOADED = (
     "abc", "array", "ast", "bisect", "calendar", "cmath", "collections.abc", "copy", "dataclasses",
     "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "inspect", "math",
@@ -29,85 +29,76 @@ _PRELOADED = (
 )  # fmt: skip
 
 
-def launch(request_fd: int, config: str) -> None:
-    """Build the walls, say which are missing, then serve requests until the parent is gone."""
-    options = json.loads(config)
+def launch(request_fd: int, options: str) -> None:
+    """Prepare the confinement, say what is missing, then serve requests until the parent is gone."""
     for name in _PRELOADED:
         with contextlib.suppress(ImportError):  # not every platform has all
             importlib.import_module(name)
-    _preload_libgcc()
-    sys.path[:] = [path for path in sys.path if path != options["package"]]
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libgcc_s.so.1")  # threads need it when they end
     requests = socket.socket(fileno=request_fd)
     devnull = os.open(os.devnull, os.O_RDWR)
-    walls = Walls.build(Limits(**options["limits"]), options["folder"], options["without"])
-    requests.sendall(json.dumps(walls.off).encode() + b"\n")
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
+    limits, folder, without = json.loads(options)
+    confinement = Confinement.prepare(SandboxLimits(**limits), folder, without)
+    requests.sendall(json.dumps(confinement.off).encode() + b"\n")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are not waited for
     while True:
         role, fds, _, _ = socket.recv_fds(requests, 1, 3)
         if not role:
             return
         if os.fork() == 0:
             requests.close()
-            _keep(role, fds, walls, devnull)
+            _supervise(role, fds, confinement, devnull)
         for fd in fds:
             os.close(fd)
 
 
-def _preload_libgcc() -> None:
-    """Threads need it when they end, and it cannot be found once the root is gone."""
-    import ctypes
-
-    with contextlib.suppress(OSError):
-        ctypes.CDLL("libgcc_s.so.1")
-
-
-def _keep(role: bytes, fds: list[int], walls: Walls, devnull: int) -> None:
-    """Run one confined process, and see to its end."""
+def _supervise(role: bytes, fds: list[int], confinement: Confinement, devnull: int) -> None:
+    """Run one confined process, and leave nothing of it; never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    leash = fds[0]
+    control = fds[0]
     try:
         identity = os.getpid()
-        walls.new_processes()
+        confinement.new_processes()
         child = os.fork()
         if child == 0:
-            _confined(role, fds, walls, devnull, identity)
+            _run_confined(role, fds, confinement, devnull, identity)
         for fd in fds[1:]:
             os.close(fd)
-        _wait(leash, child)
+        if hasattr(os, "pidfd_open"):
+            select.select([control, os.pidfd_open(child)], [], [])
+        else:
+            ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            while not os.waitid(os.P_PID, child, ended):
+                if select.select([control], [], [], 0.05)[0]:
+                    break
+        for end in (os.killpg, os.kill):
+            with contextlib.suppress(OSError):  # already gone, or not yet the leader of a group
+                end(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     finally:
         os._exit(0)
 
 
-def _wait(leash: int, child: int) -> None:
-    """Until the child has ended or the leash is let go; then nothing of the child is left."""
-    if hasattr(os, "pidfd_open"):
-        ended = os.pidfd_open(child)
-        select.select([leash, ended], [], [])
-    else:
-        while not select.select([leash], [], [], 0.05)[0] and not os.waitid(
-            os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT
-        ):
-            pass
-    for end in (os.killpg, os.kill):
-        with contextlib.suppress(OSError):  # already gone, or not yet the leader of a group
-            end(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-
-
-def _confined(role: bytes, fds: list[int], walls: Walls, devnull: int, identity: int) -> None:
+def _run_confined(
+    role: bytes, fds: list[int], confinement: Confinement, devnull: int, identity: int
+) -> None:
     """Become a candidate or a judge; never returns."""
-    leash = fds[0]
+    control = fds[0]
     try:
         os.setsid()
         for fd in (0, 1, 2):
             os.dup2(devnull, fd)
-        _close_all_but({*fds, walls.rules}, max(*fds, walls.rules, devnull))
-        walls.enter(identity)
-        os.write(leash, b"ready\n")
+        kept = {*fds, confinement.rules}
+        for fd in set(range(3, max(*kept, devnull) + 1)) - kept:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        confinement.enter(identity)
+        os.write(control, b"ready\n")
     except BaseException as error:
-        os.write(leash, f"{type(error).__name__}: {error}\n".encode())
+        os.write(control, f"{type(error).__name__}: {error}\n".encode())
         os._exit(1)
-    os.close(leash)
+    os.close(control)
     try:
         if role == b"c":
             Candidate(Channel(fds[1])).serve()
@@ -115,10 +106,3 @@ def _confined(role: bytes, fds: list[int], walls: Walls, devnull: int, identity:
             judge(Channel(fds[1]), Channel(fds[2]))
     finally:
         os._exit(0)
-
-
-def _close_all_but(kept: set[int], highest: int) -> None:
-    for fd in range(3, highest + 1):
-        if fd not in kept:
-            with contextlib.suppress(OSError):
-                os.close(fd)

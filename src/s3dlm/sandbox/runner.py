@@ -21,8 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from s3dlm.errors import SandboxError
-from s3dlm.sandbox.exchange import FINAL, Line, Outcome, outcome_of
-from s3dlm.sandbox.limits import Limits
+from s3dlm.sandbox.exchange import FINAL, CodeResult, Exchange, SandboxLimits, read_reply
 
 PROTECTIONS = {  # each is given by any one of these mechanisms
     "no network": ("namespaces", "seccomp"),
@@ -32,7 +31,10 @@ PROTECTIONS = {  # each is given by any one of these mechanisms
 }
 UNSAFE = "S3DLM_UNSAFE_CODE"
 _START_SECONDS = 20.0
-_MAIN = "import sys; sys.path.append(sys.argv[3]); from s3dlm.sandbox.launcher import launch; launch(int(sys.argv[1]), sys.argv[2])"
+_MAIN = (
+    "import sys; sys.path.append(sys.argv[3]); from s3dlm.sandbox.launcher import launch; "
+    "sys.path.pop(); launch(int(sys.argv[1]), sys.argv[2])"
+)
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
 
 
@@ -49,12 +51,12 @@ class Sandbox:
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: SandboxLimits | None = None,
         *,
         allow_unprotected: bool = False,
         without: Collection[str] = (),
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or SandboxLimits()
         self.allow_unprotected = allow_unprotected
         self.without = tuple(without)  # mechanisms not to use, as on a kernel without them
         self._lock = threading.Lock()
@@ -64,26 +66,26 @@ class Sandbox:
         """Protections this machine does not offer, and why."""
         off = self._running().off
         return {
-            name: "; ".join(f"{one}: {off[one]}" for one in ways)
-            for name, ways in PROTECTIONS.items()
-            if all(one in off for one in ways)
+            name: "; ".join(f"{mechanism}: {off[mechanism]}" for mechanism in mechanisms)
+            for name, mechanisms in PROTECTIONS.items()
+            if all(mechanism in off for mechanism in mechanisms)
         }
 
     def evaluate(
         self, source: str, expressions: Sequence[str], seconds: float | None = None
-    ) -> list[Outcome]:
+    ) -> list[CodeResult]:
         """The values of expressions after a program has been loaded, in one process."""
-        most = self.limits.seconds
+        limit = self.limits.seconds
         near, far = socket.socketpair()
         with near, far, self._confined(b"c", far):
-            line = Line(near, self.limits.output_bytes, min(seconds or most, most))
-            outcomes = [line.ask(["load", source])]
+            exchange = Exchange(near, self.limits, min(seconds or limit, limit))
+            results = [read_reply(exchange.ask(["load", source]))]
             for expression in expressions:
-                if not outcomes[0].ok or outcomes[-1].error in FINAL:
-                    outcomes.append(outcomes[-1])
+                if not results[0].ok or results[-1].error in FINAL:
+                    results.append(results[-1])
                 else:
-                    outcomes.append(line.ask(["eval", expression]))
-        return outcomes[1:]
+                    results.append(read_reply(exchange.ask(["eval", expression])))
+        return results[1:]
 
     def test(
         self, source: str, tests: str, *, setup: str = "", remote: Sequence[str] = ()
@@ -94,17 +96,17 @@ class Sandbox:
         stand-ins that copy plain values to and fro.
         """
         near, far = socket.socketpair()
-        one, other = socket.socketpair()
-        with near, far, one, other, self._confined(b"c", one), self._confined(b"j", far, other):
-            line = Line(near, self.limits.output_bytes, self.limits.seconds)
-            reply = line.exchange(
+        candidate, judge = socket.socketpair()
+        with (
+            near, far, candidate, judge,
+            self._confined(b"c", candidate), self._confined(b"j", far, judge),
+        ):  # fmt: skip
+            exchange = Exchange(near, self.limits, self.limits.seconds)
+            reply = exchange.ask(
                 {"source": source, "tests": tests, "setup": setup, "remote": list(remote)}
             )
-        if isinstance(reply, str):
-            return Verdict(False, reply)
-        if reply.get("passed") is True:
-            return Verdict(True)
-        return Verdict(False, outcome_of(reply).error)
+        passed = reply.get("passed") is True
+        return Verdict(passed, "" if passed else read_reply(reply).error)
 
     def close(self) -> None:
         """End the launcher; the next program starts another."""
@@ -127,56 +129,65 @@ class Sandbox:
     def _confined(self, role: bytes, *ends: socket.socket) -> Iterator[None]:
         """A confined process that holds these ends; on leaving, nothing of it is left."""
         if not self.allow_unprotected and (missing := self.missing()):
-            raise SandboxError(_refusal(missing))
-        leash, far = socket.socketpair()
-        with leash:
-            with contextlib.ExitStack() as given:
-                fds = [given.enter_context(end).fileno() for end in (far, *ends)]
+            listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
+            raise SandboxError(
+                f"code is not run, because this machine does not offer: {listed}. Use Linux 5.13 or "
+                "newer, where containers may use user namespaces or Landlock, or accept the risk "
+                f"with --unsafe-code, with {UNSAFE}=1 in the environment, or with "
+                "allow_unprotected=True in Python"
+            )
+        control, far = socket.socketpair()
+        with control:
+            with contextlib.ExitStack() as sent:
+                fds = [sent.enter_context(end).fileno() for end in (far, *ends)]
                 self._running().request(role, fds)
-            _await_ready(leash)
+            control.settimeout(_START_SECONDS)
+            try:
+                state = control.recv(1000)
+            except OSError as error:
+                state = str(error).encode()
+            if state != b"ready\n":
+                why = state.decode(errors="replace").strip() or "it ended"
+                raise SandboxError(f"a confined process did not start: {why}")
             try:
                 yield
-            finally:
-                _let_go(leash)
+            finally:  # have the process ended, and wait until its supervisor has ended, too
+                with contextlib.suppress(OSError):
+                    control.shutdown(socket.SHUT_WR)
+                    control.settimeout(_START_SECONDS)
+                    while control.recv(1000):
+                        pass
 
 
 class _Launcher:
     """The process that forks confined ones; it is started once and holds no program's data."""
 
-    def __init__(self, limits: Limits, without: Collection[str]) -> None:
+    def __init__(self, limits: SandboxLimits, without: Collection[str]) -> None:
         if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
             raise SandboxError(f"code cannot be run on {sys.platform}; use Linux 5.13 or newer")
         self.owner = os.getpid()
         self.requests, far = socket.socketpair()
         self.lock = threading.Lock()
         with far, tempfile.TemporaryDirectory(prefix="s3dlm-") as folder:
-            package = str(Path(__file__).parents[2])
-            options = {
-                "limits": asdict(limits), "folder": os.path.realpath(folder),
-                "without": list(without), "package": package,
-            }  # fmt: skip
+            options = json.dumps([asdict(limits), os.path.realpath(folder), list(without)])
+            arguments = [str(far.fileno()), options, str(Path(__file__).parents[2])]
             self.process = subprocess.Popen(
-                [sys.executable, "-S", "-s", "-P", "-c", _MAIN, str(far.fileno()), json.dumps(options), package],
+                [sys.executable, "-S", "-s", "-P", "-c", _MAIN, *arguments],
                 pass_fds=[far.fileno()], env=_ENVIRONMENT, cwd="/", start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             )  # fmt: skip
             far.close()
-            self.off = self._hello()
-
-    def _hello(self) -> dict[str, str]:
-        """Which mechanisms are off, and why."""
-        self.requests.settimeout(_START_SECONDS)
-        try:
-            with self.requests.makefile("r", encoding="utf-8") as lines:
-                off: dict[str, str] = json.loads(lines.readline(10_000))
-        except (OSError, ValueError) as error:
-            self.process.kill()
-            _, said = self.process.communicate()
-            self.requests.close()
-            raise SandboxError(
-                f"the sandbox did not start ({error}): {said.decode(errors='replace')[-500:]}"
-            ) from error
-        return off
+            self.requests.settimeout(_START_SECONDS)
+            try:
+                with self.requests.makefile("r", encoding="utf-8") as lines:
+                    self.off: dict[str, str] = json.loads(lines.readline(10_000))  # why, by name
+            except (OSError, ValueError) as error:
+                self.process.kill()
+                _, stderr = self.process.communicate()
+                self.requests.close()
+                raise SandboxError(
+                    f"the sandbox did not start ({error}): {stderr.decode(errors='replace')[-500:]}"
+                ) from error
 
     def alive(self) -> bool:
         """Whether it is ours (not inherited by a fork) and still runs."""
@@ -203,36 +214,6 @@ class _Launcher:
             self.process.stderr.close()
 
 
-def _await_ready(leash: socket.socket) -> None:
-    leash.settimeout(_START_SECONDS)
-    try:
-        said = leash.recv(1000)
-    except OSError as error:
-        said = str(error).encode()
-    if said != b"ready\n":
-        raise SandboxError(
-            f"a confined process did not start: {said.decode(errors='replace').strip() or 'it ended'}"
-        )
-
-
-def _let_go(leash: socket.socket) -> None:
-    """Have the process ended, and wait until its keeper says so by ending, too."""
-    with contextlib.suppress(OSError):
-        leash.shutdown(socket.SHUT_WR)
-        leash.settimeout(_START_SECONDS)
-        while leash.recv(1000):
-            pass
-
-
-def _refusal(missing: dict[str, str]) -> str:
-    listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
-    return (
-        f"code is not run, because this machine does not offer: {listed}. Use Linux 5.13 or newer, "
-        "where containers may use user namespaces or Landlock, or accept the risk with "
-        f"--unsafe-code, with {UNSAFE}=1 in the environment, or with allow_unprotected=True in Python"
-    )
-
-
 # An environment variable reaches commands, servers and workers on other machines alike.
 _shared = Sandbox(allow_unprotected=os.environ.get(UNSAFE) == "1")
 # A fork may happen while another thread holds the lock; the copy gets a fresh sandbox.
@@ -245,7 +226,7 @@ def shared() -> Sandbox:
     return _shared
 
 
-def configure(limits: Limits | None = None, allow_unprotected: bool = False) -> None:
+def configure(limits: SandboxLimits | None = None, allow_unprotected: bool = False) -> None:
     """Replace the shared sandbox; what runs in the old one runs on."""
     global _shared
     _shared = Sandbox(limits, allow_unprotected=allow_unprotected)

@@ -25,7 +25,7 @@ _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SyscallTable:
     """The numbers of one processor architecture."""
 
     arch: int
@@ -35,7 +35,7 @@ class Table:
 
 
 TABLES = {
-    "x86_64": Table(
+    "x86_64": SyscallTable(
         arch=0xC000003E,
         plain=(
             *range(16), 17, 19, 20, 21, 22, 23, 24, 25, 28, 32, 33, 34, 35, 36, 37, 38, 39, 53, 60,
@@ -46,7 +46,7 @@ TABLES = {
         chosen={72: (1, _FCNTL), 16: (1, _IOCTL), 302: (0, (0,))},
         clone=56,
     ),
-    "aarch64": Table(
+    "aarch64": SyscallTable(
         arch=0xC00000B7,
         plain=(
             17, 19, 20, 21, 22, 23, 24, 48, 49, 56, 57, 59, 61, 62, 63, 64, 65, 66, 67, 72, 73, 78,
@@ -61,8 +61,9 @@ TABLES = {
 _CLONE3 = 435  # its flags are behind a pointer; "not implemented" makes libc use clone
 
 
-def program(table: Table) -> bytes:
-    """The filter as an array of `struct sock_filter`."""
+def program(machine: str) -> bytes:
+    """The filter of a kind of machine as an array of `struct sock_filter`."""
+    table = TABLES[machine]
     refuse = 0x00050000 | errno.EPERM
     code = [
         _op(_LOAD, _ARCH), _op(_EQUAL, table.arch, 1, 0), _op(_RETURN, _KILL),

@@ -1,7 +1,7 @@
-"""Values as plain JSON, so that what crosses the wall of the sandbox is data and nothing else.
+"""Values as plain JSON, so that what enters and leaves the sandbox is data and nothing else.
 
 An object of the tested code could claim to be equal to everything. Only built-in types are copied;
-anything else crosses as a reference to an object that stays behind the wall, and equals nothing.
+anything else crosses as a reference to an object that stays in the sandbox, and equals nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import math
 from collections.abc import Callable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-Refer = Callable[[object], int]
-Resolve = Callable[[int], object]
 
 _SAFE = 2**53  # larger integers travel as hexadecimal, which has no limit on the number of digits
 
 
-def encode(value: object, refer: Refer | None = None) -> Json:
-    """A value as JSON; dictionaries keep their order."""
-    if value is None or isinstance(value, (bool, str)):
-        return value if not isinstance(value, str) else str.__str__(value)
+def encode(value: object, refer: Callable[[object], int] | None = None) -> Json:
+    """A value as JSON; dictionaries keep their order, and `refer` numbers what is no plain data."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, int):
         plain = int.__index__(value)
         return plain if abs(plain) < _SAFE else {"int": hex(plain)}
@@ -30,10 +30,6 @@ def encode(value: object, refer: Refer | None = None) -> Json:
         return {"complex": [value.real, value.imag]}
     if isinstance(value, (bytes, bytearray)):
         return {"bytes": value.hex()}
-    return _encode_container(value, refer)
-
-
-def _encode_container(value: object, refer: Refer | None) -> Json:
     if isinstance(value, list):
         return [encode(item, refer) for item in list.__iter__(value)]
     if isinstance(value, tuple):
@@ -48,25 +44,7 @@ def _encode_container(value: object, refer: Refer | None) -> Json:
     return {"ref": refer(value)}
 
 
-def same(one: Json, other: Json) -> bool:
-    """Whether two encodings stand for equal values; floats may differ in the last digits."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        if "dict" in one and "dict" in other:
-            one, other = _in_order(one), _in_order(other)
-        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return one == other or math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
-    return one == other
-
-
-def _in_order(data: dict[str, Json]) -> dict[str, Json]:
-    pairs = data["dict"]
-    return {"dict": sorted(pairs, key=json.dumps) if isinstance(pairs, list) else pairs}
-
-
-def decode(data: Json, resolve: Resolve) -> object:
+def decode(data: Json, resolve: Callable[[int], object]) -> object:
     """The value of an encoding; a reference is whatever `resolve` makes of its number."""
     if isinstance(data, list):
         return [decode(item, resolve) for item in data]
@@ -87,3 +65,16 @@ def decode(data: Json, resolve: Resolve) -> object:
         "complex": lambda parts: complex(*parts),  # type: ignore[call-overload]
     }
     return make[name](items)
+
+
+def same(left: Json, right: Json) -> bool:
+    """Whether two encodings stand for equal values; floats may differ in the last digits."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        if isinstance(left.get("dict"), list) and isinstance(right.get("dict"), list):
+            return same(*(sorted(data["dict"], key=json.dumps) for data in (left, right)))  # type: ignore[arg-type]
+        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return left == right or math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-9)
+    return left == right

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from s3dlm.answers.code import Program, parse, program
-from s3dlm.sandbox import Outcome, Sandbox, shared
+from s3dlm.sandbox import CodeResult, Sandbox, shared
 from s3dlm.sandbox.values import same
 from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.code_checks import Finding, names, parses, signature, written
@@ -48,7 +48,7 @@ class CodeVerifier(Verifier):
     compares_texts: bool = True  # a score depends on the others of its batch
     rescores: bool = True
     executed: int = 0  # programs run so far
-    _known: dict[tuple[str, str, int], list[Outcome]] = field(default_factory=dict)
+    _known: dict[tuple[str, str, int], list[CodeResult]] = field(default_factory=dict)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
@@ -100,7 +100,7 @@ class CodeVerifier(Verifier):
         wanted = examples(prompt)
         outcomes = self._run(prompt, one, 0)
         right = [
-            outcome.ok and _equal(outcome, Outcome(example.expected))
+            outcome.ok and _equal(outcome, CodeResult(example.expected))
             for outcome, example in zip(outcomes, wanted, strict=True)
         ]
         lines = {outcome.line for outcome in outcomes if outcome.line}
@@ -118,8 +118,8 @@ class CodeVerifier(Verifier):
         shares = {source: _agreeing(source, results) for source in results}
         return {text: shares[one.source] if one else 0.0 for text, one in reads.items()}
 
-    def _run(self, prompt: str, one: Program, generated: int) -> list[Outcome]:
-        """Outcomes of the prompt's examples, or of the generated inputs; both of one process."""
+    def _run(self, prompt: str, one: Program, generated: int) -> list[CodeResult]:
+        """Results of the prompt's examples, or of the generated inputs; both of one process."""
         count = len(examples(prompt))
         key = (prompt, one.source, generated)
         known = self._known.get(key) or self._known.get((prompt, one.source, len(inputs(prompt))))
@@ -160,7 +160,7 @@ def _read(prompt: str, text: str) -> _Read:
     return _Read(found, one if worth else None)
 
 
-def _agreeing(source: str, results: Mapping[str, list[Outcome]]) -> float:
+def _agreeing(source: str, results: Mapping[str, list[CodeResult]]) -> float:
     """Errors agree with nobody, and neither does a function that only ever returns None."""
     own = results[source]
     if all(outcome.value is None for outcome in own):
@@ -174,7 +174,7 @@ def _agreeing(source: str, results: Mapping[str, list[Outcome]]) -> float:
     return sum(agree) / len(agree)
 
 
-def _equal(one: Outcome, other: Outcome) -> bool:
+def _equal(one: CodeResult, other: CodeResult) -> bool:
     try:
         return same(one.value, other.value)
     except (RecursionError, OverflowError, TypeError):  # values come from untrusted code
