@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -38,8 +37,7 @@ def test_two_processes_give_the_records_of_one(tmp_path: Path) -> None:
     with ProcessRunner(small_model(), 2) as runner:
         evaluate(runner, dataclasses.replace(plan, problems=few), tmp_path / "two")
         evaluate(runner, plan, tmp_path / "two")
-        pids = [future.result() for future in runner.started]
-    assert not any(_alive(pid) for pid in pids)
+    assert not any(process.is_alive() for process in runner.processes)
     one, two = records.read(tmp_path / "one"), records.read(tmp_path / "two")
     assert len(two) == 10
     assert _without_times(one) == _without_times(two)
@@ -58,7 +56,7 @@ def test_a_lost_worker_ends_the_run_with_advice(tmp_path: Path) -> None:
     plan = small_plan(write_task(tmp_path, 3), ("s3",), seeds=(0,))
     with ProcessRunner(small_model(), 2) as runner:
         runner.wait()
-        os.kill(runner.started[0].result(), signal.SIGKILL)
+        runner.processes[0].kill()
         with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--workers 1"):
             evaluate(runner, plan, tmp_path / "run")
 
@@ -94,7 +92,7 @@ from s3dlm.evaluation.processes import ProcessRunner
 if __name__ == "__main__":
     runner = ProcessRunner(small_model(), 2)
     runner.wait()
-    print(*[future.result() for future in runner.started], flush=True)
+    print(*[process.pid for process in runner.processes], flush=True)
     time.sleep(100)
 """
 

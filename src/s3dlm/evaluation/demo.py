@@ -19,6 +19,7 @@ from s3dlm import board, engine
 from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.plan import Condition, Defaults, Plan, grid, load_problems, settings_for
+from s3dlm.evaluation.progress import LINE_EVERY
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Observer, Runner, evaluate
 from s3dlm.evaluation.tables import title_of
@@ -63,32 +64,31 @@ def compare(
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Rounds until the next would take too long; returns the number of problems per task."""
-    started, asked = clock(), 0
-    with TimeBar(seconds) as shown:
+    started, done = clock(), 0
+    with TimeBar(seconds) as observer:
         for plan in plans:
-            spent, more = clock() - started, _size(plan) - asked
-            if more == 0 or (asked and spent * more / asked > seconds - spent):
+            size = len(next(iter(plan.problems.values())).samples)
+            spent, more = clock() - started, size - done
+            if more == 0 or (done and spent * more / done > seconds - spent):
                 break
-            evaluate(runner, plan, folder, observer=shown)
-            asked = _size(plan)
-    return asked
+            evaluate(runner, plan, folder, observer=observer)
+            done = size
+    return done
 
 
 class TimeBar(Observer):
     """The observer of the comparison: one bar of the time, or a line now and then in a log."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.started, self.spoken, self.count = seconds, time.monotonic(), 0.0, 0
+        self.seconds, self.started, self.last_line, self.count = seconds, time.monotonic(), 0.0, 0
         self.console = Console(stderr=True)
-        self.progress = Progress(
-            BarColumn(bar_width=24), TextColumn("{task.description}"), console=self.console,
-            transient=True,
-        )  # fmt: skip
+        columns = (BarColumn(bar_width=24), TextColumn("{task.description}"))
+        hidden = not self.console.is_terminal
+        self.progress = Progress(*columns, console=self.console, transient=True, disable=hidden)
         self.bar = self.progress.add_task("starting", total=seconds)
 
     def __enter__(self) -> TimeBar:
-        if self.console.is_terminal:
-            self.progress.start()
+        self.progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,10 +98,10 @@ class TimeBar(Observer):
         self.count += 1
         spent = time.monotonic() - self.started
         text = f"{spent:.0f} of {self.seconds:.0f} s: {self.count:,} answers"
-        where = f"{title_of(condition.task)}, {condition.label}"
-        self.progress.update(self.bar, completed=spent, description=f"{text} ({where})")
-        if not self.console.is_terminal and spent - self.spoken > 10:
-            self.spoken = spent
+        place = f"{title_of(condition.task)}, {condition.label}"
+        self.progress.update(self.bar, completed=spent, description=f"{text} ({place})")
+        if not self.console.is_terminal and spent - self.last_line > LINE_EVERY:
+            self.last_line = spent
             self.console.print(text, highlight=False)
 
 
@@ -111,7 +111,3 @@ def clear(folder: Path) -> None:
     traces = [*folder.glob("traces/*.jsonl"), *folder.glob("traces/*.html")]
     for path in (*named, *traces) if named[0].is_file() else ():
         path.unlink(missing_ok=True)
-
-
-def _size(plan: Plan) -> int:
-    return len(next(iter(plan.problems.values())).samples)

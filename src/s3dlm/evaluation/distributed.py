@@ -50,13 +50,12 @@ class RayRunner:
         *,
         address: str | None = None,
         workers: int | None = None,
-        say: Callable[[str], None] | None = None,
         **options: Any,
     ) -> None:
         if workers is not None and workers < 1:
             raise SettingsError(f"workers={workers} is not allowed; give a whole number from 1 up")
-        self.ray, self.say, self.pids = _ray(), say or _to_stderr, set[int]()
-        self.owned, self.actors = _connect(self.ray, address), list[Any]()
+        self.ray, self.actors, self.pids = _ray(), list[Any](), set[int]()
+        self.owned = _connect(self.ray, address)
         load = functools.partial(_load, model, **options) if isinstance(model, str) else model
         try:
             gpus, cpus = (int(self.ray.cluster_resources().get(n, 0)) for n in ("GPU", "CPU"))
@@ -69,19 +68,13 @@ class RayRunner:
             raise
 
     def wait(self) -> None:
-        with self._errors():
-            calls = [actor.call.remote("wait") for actor in self.actors]
-            self.pids |= {pid for pid, _ in self.ray.get(calls)}
+        self._call(self.actors, "wait")
 
     def describe(self) -> dict[str, Any]:
-        with self._errors():
-            _, fields = self.ray.get(self.actors[0].call.remote("describe"))
-        return dict(fields)
+        return dict(self._call(self.actors[:1], "describe")[0])
 
     def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
-        with self._errors():
-            _, size = self.ray.get(self.actors[0].call.remote("batch_size", condition, questions))
-        return int(size)
+        return int(self._call(self.actors[:1], "batch_size", condition, questions)[0])
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         """Chunks of one batch each, on whichever worker is free."""
@@ -89,18 +82,26 @@ class RayRunner:
 
         share = -(-len(chunk.items) // len(self.actors))
         size = max(1, min(chunk.batch_size // chunk.condition.children, share))
-        parts = [
-            replace(chunk, items=chunk.items[first : first + size])
-            for first in range(0, len(chunk.items), size)
-        ]
+        firsts = range(0, len(chunk.items), size)
+        parts = [replace(chunk, items=chunk.items[first : first + size]) for first in firsts]
         with self._errors():
-            for pid, records in ActorPool(self.actors).map_unordered(
+            for reply in ActorPool(self.actors).map_unordered(
                 lambda actor, part: actor.call.remote("records", part), parts
             ):
-                if pid not in self.pids:
-                    self.pids.add(pid)
-                    self.say("a worker was lost; another took its place and runs its samples again")
-                yield from records
+                yield from self._result(*reply)
+
+    def _call(self, actors: Sequence[Any], method: str, *arguments: Any) -> list[Any]:
+        """The results of the same call on some of the workers."""
+        with self._errors():
+            replies = self.ray.get([actor.call.remote(method, *arguments) for actor in actors])
+        return [self._result(*reply) for reply in replies]
+
+    def _result(self, pid: int, result: Any) -> Any:
+        if pid not in self.pids and len(self.pids) >= len(self.actors):
+            said = "a worker was lost; another one took its place and ran its samples again"
+            print(f"s3dlm: {said}", file=sys.stderr, flush=True)
+        self.pids.add(pid)
+        return result
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -164,24 +165,19 @@ def _connect(ray: Any, address: str | None) -> bool:
         return False
     here = address in (None, "local")
     where = {"include_dashboard": False, "address": "local"} if here else {"address": address}
-    for last in (False, True):
+    for again in (here, False):  # a busy machine may need longer than Ray waits; twice is enough
         try:
             ray.init(logging_level="error", log_to_driver=False, **where)
-            return True
+            break
         except Exception as error:  # Ray has no class of its own for this
             ray.shutdown()
-            if here and not last:
-                continue  # a busy machine may need longer than Ray waits; the second try is faster
-            raise S3dlmError(
-                f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start one "
-                "with `ray start --head`, or use --ray local on a less busy machine"
-            ) from error
-    raise AssertionError("unreachable")
+            if not again:
+                raise S3dlmError(
+                    f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start "
+                    "one with `ray start --head`, or use --ray local on a less busy machine"
+                ) from error
+    return True
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def _to_stderr(text: str) -> None:
-    print(f"s3dlm: {text}", file=sys.stderr, flush=True)
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

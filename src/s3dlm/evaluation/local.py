@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from s3dlm import answers, tasks
 from s3dlm.answers.grade import gold_number
@@ -246,8 +247,11 @@ def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int
     canvas = [*prompt, *[model.denoiser.mask_id] * gen_length]
     best, best_rate = BATCH_SIZES[0], 0.0
     for size in BATCH_SIZES:
-        seconds = _time_forward(model, canvas, size)
-        if seconds is None or size / seconds < GAIN * best_rate:
+        try:
+            seconds = _time_forward(model, canvas, size)
+        except torch.OutOfMemoryError:
+            break
+        if size / seconds < GAIN * best_rate:
             break
         best, best_rate = size, size / seconds
         if seconds > SLOW:
@@ -255,21 +259,15 @@ def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int
     return best
 
 
-def _time_forward(model: Model, canvas: Sequence[int], size: int) -> float | None:
-    """Seconds of one forward pass (the better of two); None if memory does not suffice."""
-    import torch
-
-    device = manifest.device_of(model)
-    tokens = torch.tensor([list(canvas)] * size, dtype=torch.int64, device=device)
+@torch.inference_mode()
+def _time_forward(model: Model, canvas: Sequence[int], size: int) -> float:
+    """Seconds of one forward pass, the better of two."""
+    tokens = torch.tensor([list(canvas)] * size, device=model.denoiser.device)
     seconds = []
-    try:
-        with torch.inference_mode():
-            for _ in range(2):
-                started = time.perf_counter()
-                model.denoiser.encode(tokens)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-                seconds.append(time.perf_counter() - started)
-    except torch.OutOfMemoryError:
-        return None
+    for _ in range(2):
+        started = time.perf_counter()
+        model.denoiser.encode(tokens)
+        if tokens.is_cuda:
+            torch.cuda.synchronize(tokens.device)
+        seconds.append(time.perf_counter() - started)
     return max(min(seconds), 1e-9)

@@ -193,46 +193,31 @@ def _plain(sample: Sample) -> str:
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """The fields of a manifest that model and machine decide."""
-    return {
-        "model": model.name,
-        "fingerprint": fingerprint(model),
-        "prompt_style": model.defaults.prompt_style,
-        "token_counter": token_counter(model.tokenizer)[0],
-        "versions": _versions(),
-        "machine": _machine(model),
-    }
+    """The fields of a manifest that model and machine decide; nothing identifies the machine."""
+    import torch
 
-
-def _versions() -> dict[str, str]:
-    """Versions of the packages that decide a result."""
     versions = {"python": platform.python_version(), "s3dlm": s3dlm.__version__}
     for name in _PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    return versions
-
-
-def _machine(model: Model) -> dict[str, Any]:
-    """The hardware that times were measured on, without anything that identifies it."""
-    import torch
-
-    device = device_of(model)
-    return {
+    device = torch.device(model.denoiser.device)
+    machine = {
         "system": platform.system(),
         "processor": platform.machine(),
         "cores": os.cpu_count() or 1,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
     }
-
-
-def device_of(model: Model) -> Any:
-    import torch
-
-    return torch.device(model.denoiser.device)
+    return {
+        "model": model.name,
+        "fingerprint": fingerprint(model),
+        "prompt_style": model.defaults.prompt_style,
+        "token_counter": token_counter(model.tokenizer)[0],
+        "versions": versions,
+        "machine": machine,
+    }
 
 
 def fingerprint(model: Model) -> str:

@@ -13,7 +13,7 @@ import pickle
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
@@ -23,9 +23,8 @@ from typing import Any
 import torch
 
 from s3dlm.errors import S3dlmError
-from s3dlm.evaluation import manifest
 from s3dlm.evaluation.local import LocalRunner
-from s3dlm.evaluation.plan import Condition, Plan
+from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Chunk, Runner
 from s3dlm.models.base import Model
@@ -46,7 +45,7 @@ def workers_for(model: Model, plan: Plan | None = None) -> int:
     if plan is not None and plan.cost < WORTHWHILE:
         return 1
     weights = sum(tensor.nbytes for _, tensor in model.denoiser.tensors())
-    if manifest.device_of(model).type != "cpu" or weights > SMALL:
+    if torch.device(model.denoiser.device).type != "cpu" or weights > SMALL:
         return 1
     try:
         pickle.dumps(model)
@@ -61,7 +60,7 @@ def _cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-class ProcessRunner:
+class ProcessRunner(LocalRunner):
     """Worker processes of this machine; pass it to `evaluate` instead of a model.
 
     Each worker has an executor of its own, so that it gets the same problems for all methods and its
@@ -69,71 +68,52 @@ class ProcessRunner:
     """
 
     def __init__(self, model: Model, workers: int) -> None:
-        self.local = LocalRunner(model)
+        super().__init__(model)
+        others = multiprocessing.active_children()
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         self.queue: Any = context.Queue()
         self.executors = [
             ProcessPoolExecutor(1, context, _start, (model, self.queue)) for _ in range(workers)
         ]
-        self.started = [executor.submit(os.getpid) for executor in self.executors]
+        self.started = [executor.submit(_ready) for executor in self.executors]
+        self.processes = [p for p in multiprocessing.active_children() if p not in others]
 
     def wait(self) -> None:
-        with _lost_worker():
-            for future in self.started:
-                future.result()
-
-    def describe(self) -> dict[str, Any]:
-        return self.local.describe()
-
-    def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
-        return self.local.batch_size(condition, questions)
+        for future in self.started:
+            _result(future)
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
-        count = len(self.executors)
-        shares = [
-            replace(chunk, items=chunk.items[number::count], row_cache=chunk.row_cache / count)
-            for number in range(count)
-        ]
-        with _lost_worker():
-            futures: list[Future[None]] = [
-                executor.submit(_search, share)
-                for executor, share in zip(self.executors, shares, strict=True)
-            ]
-            for _ in chunk.items:
-                yield self._next(futures)
-
-    def _next(self, futures: Sequence[Future[None]]) -> Record | Failure:
-        while True:
-            with contextlib.suppress(queue.Empty):
-                record: Record | Failure = self.queue.get(timeout=0.1)
-                return record
-            for future in futures:
-                if future.done():
-                    future.result()  # raises what the worker raised
-
-    def close(self) -> None:
-        """Stop the workers, whatever they are doing."""
-        for executor in self.executors:
-            executor.shutdown(wait=False, cancel_futures=True)
-        pids = {
-            future.result() for future in self.started if future.done() and not future.exception()
-        }
-        for process in multiprocessing.active_children():
-            if process.pid in pids:
-                process.terminate()
-                process.join()
+        count, futures = len(self.executors), []
+        for number, executor in enumerate(self.executors):
+            items, row_cache = chunk.items[number::count], chunk.row_cache / count
+            share = replace(chunk, items=items, row_cache=row_cache)
+            futures.append(executor.submit(_search, share))
+        for _ in chunk.items:
+            while True:
+                try:
+                    yield self.queue.get(timeout=0.1)
+                    break
+                except queue.Empty:
+                    for future in futures:
+                        if future.done():
+                            _result(future)
 
     def __enter__(self) -> ProcessRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Stop the workers, whatever they are doing."""
+        for executor in self.executors:
+            executor.shutdown(wait=False, cancel_futures=True)
+        for process in self.processes:
+            process.terminate()
+            process.join()
 
 
-@contextlib.contextmanager
-def _lost_worker() -> Iterator[None]:
+def _result(future: Future[None]) -> None:
+    """Raises what a worker raised."""
     try:
-        yield
+        future.result()
     except BrokenProcessPool as error:
         raise S3dlmError(
             "a worker process ended unexpectedly, perhaps for lack of memory; what is recorded is "
@@ -141,8 +121,10 @@ def _lost_worker() -> Iterator[None]:
         ) from error
 
 
-_local: LocalRunner  # of a worker
-_records: Any  # the queue that a worker writes to
+# In a worker
+
+_local: LocalRunner
+_records: Any  # the queue
 
 
 def _start(model: Model, records: Any) -> None:
@@ -160,6 +142,10 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def _ready() -> None:
+    return None
 
 
 def _search(chunk: Chunk) -> None:
