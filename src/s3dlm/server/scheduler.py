@@ -24,7 +24,7 @@ from typing import Any
 from s3dlm.engine import Job, Result
 from s3dlm.errors import S3dlmError, VerifierError
 from s3dlm.jobs import Running, prepare
-from s3dlm.models.base import Model
+from s3dlm.models.base import Model, Tokenizer
 from s3dlm.search.step import Step
 from s3dlm.server.batching import Demand, Event, FairShare, ServerBatcher
 from s3dlm.server.limits import Limits
@@ -78,10 +78,11 @@ class Scheduler:
         self.draining = False  # nothing new is accepted; what is queued or running continues
         self.failed = False  # the engine's thread has ended by an error
         self._stopped = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # of the queue
+        self._changed = threading.Event()  # there may be something to do
         self._waiting: list[Ticket] = []
         self._running: dict[int, Ticket] = {}
-        self._batcher = ServerBatcher(model, self._wake, limits.verifier_calls)
+        self._batcher = ServerBatcher(model, self._changed.set, limits.verifier_calls)
         self._fair = FairShare(limits.batch)
         self._requests = itertools.count()
         self._unprepared: queue.SimpleQueue[Sequence[Ticket]] = queue.SimpleQueue()
@@ -110,7 +111,7 @@ class Scheduler:
         """Queue the searches of a request, all or none."""
         request = next(self._requests)
         tickets = [Ticket(job, tell, watched, client, request) for job in jobs]
-        with self._changed:
+        with self._lock:
             if self.failed:
                 raise engine_failed()
             if self.draining:
@@ -129,16 +130,15 @@ class Scheduler:
 
     def cancel(self, tickets: Iterable[Ticket]) -> None:
         """End searches: they leave the queue at once and the batch before its next pass."""
-        with self._changed:
-            for ticket in tickets:
-                ticket.cancelled = True
-            self._changed.notify()
+        for ticket in tickets:
+            ticket.cancelled = True
+        self._changed.set()
 
     def has_read(self, ticket: Ticket) -> None:
         """Count a step that was read; a search that paused for its reader continues."""
         ticket.read += 1
         if ticket.told - ticket.read == self.limits.unread - 1:
-            self._wake()
+            self._changed.set()
 
     @property
     def problem(self) -> str | None:
@@ -161,17 +161,12 @@ class Scheduler:
 
     def stop(self, *, wait: bool = True) -> None:
         """End the thread after its present round; searches that still run are told so."""
-        with self._changed:
-            self.draining = self._stopped = True
-            self._changed.notify()
+        self.draining = self._stopped = True
+        self._changed.set()
         for _ in range(TOKENIZER_THREADS):
             self._unprepared.put(())
         if wait and self._thread.is_alive():
             self._thread.join(JOIN_SECONDS)
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify()
 
     # --- the tokenizer's threads: daemons, since a slow tokenizer must not keep the process alive
 
@@ -189,7 +184,7 @@ class Scheduler:
                 except BaseException as error:  # the tokenizer is not Python: it may panic
                     log("preparation failed", level=logging.ERROR, with_traceback=True)
                     ticket.prepared = as_api_error(error)
-            self._wake()
+            self._changed.set()
 
     # --- the engine's thread
 
@@ -201,7 +196,7 @@ class Scheduler:
             log("engine failed", level=logging.CRITICAL, with_traceback=True)
             last = engine_failed()
             self.failed = True
-        with self._changed:
+        with self._lock:
             left = [*self._waiting, *self._running.values()]
             self._waiting, self._running = [], {}
         for ticket in left:
@@ -209,33 +204,19 @@ class Scheduler:
 
     def _serve(self) -> None:
         """Round after round: drop who left, report, start who is new, one forward pass."""
-        while True:
-            with self._changed:
-                if not self._stopped and not self._has_work():
-                    self._busy_since = None
-                    self._changed.wait(self._seconds_to_wait())
-                if self._stopped:
-                    return
+        while not self._stopped:
+            self._changed.clear()  # first, so that nothing that happens during the round is missed
             self._busy_since = time.monotonic()
             self._drop()
             self._report(self._batcher.collect())
             self._start_waiting()
             if keys := self._fair.choose(self._demands()):
                 self._forward(keys)
-
-    def _has_work(self) -> bool:
-        return bool(
-            self._batcher.has_news
-            or self._demands()
-            or self._next_ticket()
-            or any(ticket.cancelled for ticket in (*self._waiting, *self._running.values()))
-        )
-
-    def _seconds_to_wait(self) -> float:
-        """Seconds until a verifier takes too long."""
-        limit, now = self.limits.verifier_seconds, time.monotonic()
-        left = [call.since + limit - now for call in self._batcher.calls.values()]
-        return min(max(min(left, default=IDLE_SECONDS), 0.001), IDLE_SECONDS)
+            else:
+                self._busy_since = None
+                since = min((call.since for call in self._batcher.calls.values()), default=math.inf)
+                late = since + self.limits.verifier_seconds - time.monotonic()
+                self._changed.wait(min(max(late, 0.001), IDLE_SECONDS))
 
     def _demands(self) -> list[Demand]:
         """Searches that are ready for a pass and whose reader keeps up."""
@@ -265,7 +246,7 @@ class Scheduler:
 
     def _drop(self) -> None:
         """End what was cancelled and what waits too long for its verifier."""
-        with self._changed:
+        with self._lock:
             self._waiting = [ticket for ticket in self._waiting if not ticket.cancelled]
         now, limit = time.monotonic(), self.limits.verifier_seconds
         for key, ticket in list(self._running.items()):
@@ -276,27 +257,21 @@ class Scheduler:
                 message = f"the verifier did not answer within {limit:g} s; use another verifier"
                 self._end(key, ApiError(504, message, code="verifier_timeout"))
 
-    def _next_ticket(self) -> Ticket | None:
-        """The next search to start: of the client with the fewest running, in order of arrival.
-
-        A client gets at most half of the places, so that others find some."""
-        if len(self._running) >= self.limits.running:
-            return None
-        running = Counter(ticket.client for ticket in self._running.values())
-        share = max(1, self.limits.running // 2)
-        ready = [
-            ticket
-            for ticket in self._waiting
-            if ticket.prepared is not None and running[ticket.client] < share
-        ]
-        return min(ready, key=lambda ticket: running[ticket.client], default=None)
-
     def _start_waiting(self) -> None:
-        while True:
-            with self._changed:
-                ticket = self._next_ticket()
-                if ticket is None:
+        """Start searches: of the client with the fewest running first, in order of arrival. A client
+        gets at most half of the places, so that others find some."""
+        share = max(1, self.limits.running // 2)
+        while len(self._running) < self.limits.running:
+            running = Counter(ticket.client for ticket in self._running.values())
+            with self._lock:
+                ready = [
+                    ticket
+                    for ticket in self._waiting
+                    if ticket.prepared is not None and running[ticket.client] < share
+                ]
+                if not ready:
                     return
+                ticket = min(ready, key=lambda ticket: running[ticket.client])
                 self._waiting.remove(ticket)
             prepared = ticket.prepared
             if ticket.cancelled or prepared is None:
@@ -345,7 +320,7 @@ class Scheduler:
             ticket.tell(ticket, event)
 
 
-def tokenise_once(inner: Any) -> Any:
+def tokenise_once(inner: Tokenizer) -> Any:
     """A tokenizer for one request, whose choices all have the same prompt."""
     return SimpleNamespace(
         encode=inner.encode,
