@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from s3dlm.models.base import Denoiser, Model
-from s3dlm.models.layers import LENGTH_MULTIPLE
+from s3dlm.models.packing import LENGTH_MULTIPLE
 from s3dlm.models.transformer import Transformer
 
 

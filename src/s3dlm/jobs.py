@@ -180,7 +180,7 @@ def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:
         tempered=settings.probabilities == "sampled",
         guidance=settings.guidance,
         suppressed=end_ids if settings.end_tokens == "never" else (),
-        withheld=end_ids if settings.end_tokens == "last" else (),
+        deferred=end_ids if settings.end_tokens == "last" else (),
     )
 
 

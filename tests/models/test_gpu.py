@@ -16,9 +16,8 @@ import s3dlm
 from s3dlm import engine
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Model
-from s3dlm.models.device import logits_room
 from s3dlm.models.family import Experts
-from s3dlm.models.forward import Forward, Prediction, Rows, Sampling
+from s3dlm.models.forward import Forward, Prediction, Rows, Sampling, logits_room
 from s3dlm.models.hf import TransformersModel
 from s3dlm.models.transformer import Transformer, TransformerConfig, check_attention
 from s3dlm.search.methods import METHODS
@@ -96,7 +95,7 @@ def test_the_pretend_gpu_refuses_what_a_gpu_refuses() -> None:
         {},
         {"temperature": 0.0},
         {"temperature": 1.0, "sampling": Sampling(top_k=5, top_p=0.9)},
-        {"sampling": Sampling(guidance=0.5, withheld=(9,), suppressed=(7,))},
+        {"sampling": Sampling(guidance=0.5, deferred=(9,), suppressed=(7,))},
     ],
     ids=["warm", "greedy", "filtered", "guided"],
 )

@@ -179,7 +179,7 @@ def test_a_search_leaves_nothing_behind() -> None:
     prompt, other = np.arange(20), np.arange(20)
     for rows in revealing(3, prompt)[:9]:
         forward([rows, request(other, np.full((1, 48), MASK), 0)])
-        assert all(len(one.kept) <= 2 for one in forward.prefixes.searches.values())
+        assert all(len(entries) <= 2 for entries in forward.prefixes.searches.values())
     assert len(forward.prefixes.searches) == 2  # equal prompts, two searches
     del prompt, rows
     gc.collect()

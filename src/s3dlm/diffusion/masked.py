@@ -176,9 +176,9 @@ class MaskedDiffusion:
             entropy=None if predicted.entropy is None else predicted.entropy[row],
         )
         ranked, deferred = sampled, np.zeros(tokens.shape, dtype=np.bool_)
-        if predicted.withheld is not None:
-            deferred = np.isin(sampled.tokens, self.sampling.withheld)
-            ranked = sampled.deferring(deferred, predicted.withheld[row])
+        if predicted.deferred is not None:
+            deferred = np.isin(sampled.tokens, self.sampling.deferred)
+            ranked = sampled.deferring(deferred, predicted.deferred[row])
         masked = self._masked(canvas.tokens, place, stop)
         if self.first_token_first:
             alone = self.blocks.begins_model_block(start) & masked[:, 0]

@@ -11,7 +11,9 @@ transfer, and checks that need a value are made there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,14 @@ from torch import Tensor
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
 from s3dlm.models.cache import PrefixCache
-from s3dlm.models.device import Clock, free_memory, logits_room, to_host
-from s3dlm.models.packing import LENGTH_MULTIPLE, Part, Place, batches, groups, halves, rows_of
+from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
 from s3dlm.models.packing import Sampling as Sampling
 from s3dlm.models.sampling import Shifted, restrict, shift
 
+CPU_LOGITS = 1 << 26  # bytes of logits at once
+GPU_LOGITS = 1 << 30
 CACHE_BYTES = 1 << 20  # of logits read together on CPU
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 
@@ -66,60 +69,48 @@ class Forward:
         # Guided rows are run whole, twice; a batch holds either only such rows or none.
         for guided in (False, True):
             lengths = {
-                index: self._run_length(index, one)
-                for index, one in enumerate(requests)
-                if bool(one.sampling.guidance) == guided
+                index: request.length
+                if guided or self.prefixes is None
+                else self.prefixes.run_length(index, len(request.canvas))
+                for index, request in enumerate(requests)
+                if bool(request.sampling.guidance) == guided
             }
-            for batch in batches(
-                requests, lengths, self.max_tokens, mixed=self.denoiser.takes_padding
-            ):
+            mixed = self.denoiser.takes_padding
+            for batch in batches(requests, lengths, self.max_tokens, mixed=mixed):
                 self._run(requests, results, batch)
         return results
 
-    def _run_length(self, index: int, request: Rows) -> int:
-        """How many positions are run of a row of a request, at most."""
-        if self.prefixes is None or request.sampling.guidance:
-            return request.length
-        return self.prefixes.run_length(index, len(request.canvas))
-
-    def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: list[Part]) -> None:
+    def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: Batch) -> None:
         """One batch; if memory runs out, in two halves, and later batches stay that small."""
-        if self._fits(requests, results, batch):
+        with suppress(torch.OutOfMemoryError):
+            for place, arrays in self._predict(requests, results, batch):
+                place.fill(arrays)
             return
-        # Here, and not inside `except`, nothing of the failed attempt is referred to any more.
-        free_memory(self.device)
-        count = sum(part.count for part in batch)
-        if count == 1:
+        # Here nothing of the failed attempt is referred to any more.
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # so that a smaller batch finds one piece of memory
+        if len(batch) == 1:
             raise ModelError(
                 "out of memory with a single row; choose a smaller gen_length, a smaller dtype or "
                 "a larger device"
             )
-        width = max(requests[part.request].length for part in batch)
-        self.max_tokens = min(self.max_tokens, max(1, count // 2) * width)
-        for half in halves(batch):
-            self._run(requests, results, half)
-
-    def _fits(self, requests: Sequence[Rows], results: list[Prediction], batch: list[Part]) -> bool:
-        try:
-            read = self._predict(requests, results, batch)
-        except torch.OutOfMemoryError:
-            return False
-        for place, arrays in read:
-            place.fill(arrays)
-        return True
+        half, width = len(batch) // 2, max(requests[index].length for index, _ in batch)
+        self.max_tokens = min(self.max_tokens, half * width)
+        self._run(requests, results, batch[:half])
+        self._run(requests, results, batch[half:])
 
     def _predict(
-        self, requests: Sequence[Rows], results: list[Prediction], batch: list[Part]
+        self, requests: Sequence[Rows], results: list[Prediction], batch: Batch
     ) -> list[tuple[Place, list[NDArray[Any]]]]:
         """Everything that is wanted of a batch, on the host, after one transfer."""
-        guided = requests[batch[0].request].sampling.guidance > 0
+        guided = requests[batch[0][0]].sampling.guidance > 0
         plain, known = None, None
         if guided:
             features = self._encode(requests, batch)
             plain = self._encode(requests, batch, without_prompt=True).flatten(0, 1)
         elif self.prefixes is not None:
             with self.clock:
-                features, known = self.prefixes.encode(rows_of(batch))
+                features, known = self.prefixes.encode(batch)
         else:
             features = self._encode(requests, batch)
         width, flat = features.shape[1], features.flatten(0, 1)
@@ -137,34 +128,24 @@ class Forward:
         return read
 
     def _encode(
-        self, requests: Sequence[Rows], batch: list[Part], *, without_prompt: bool = False
+        self, requests: Sequence[Rows], batch: Batch, *, without_prompt: bool = False
     ) -> Tensor:
-        longest = max(requests[part.request].length for part in batch)
+        longest = max(requests[index].length for index, _ in batch)
         width = longest
         if self.on_cpu:  # where padding to a multiple makes a row's bits its own
             width = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
             width = max(longest, min(width, self.denoiser.context))
-        tokens, keys = self._tokens(requests, batch, width, without_prompt)
+        tokens = np.zeros((len(batch), width), dtype=np.int64)
+        keys = np.zeros((len(batch), width), dtype=np.bool_)
+        for place, (index, row) in enumerate(batch):
+            request, size = requests[index], requests[index].prompt.size
+            tokens[place, :size] = self.denoiser.mask_id if without_prompt else request.prompt
+            tokens[place, size : request.length] = request.canvas[row]
+            keys[place, : request.length] = True
         seen = torch.from_numpy(keys).to(self.device) if self.on_cpu or not keys.all() else None
         tensor = torch.from_numpy(tokens).to(self.device)
         with self.clock:
             return self.denoiser.encode(tensor, seen)
-
-    def _tokens(
-        self, requests: Sequence[Rows], batch: list[Part], width: int, without_prompt: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        count = sum(part.count for part in batch)
-        tokens = np.zeros((count, width), dtype=np.int64)
-        keys = np.zeros((count, width), dtype=np.bool_)
-        first = 0
-        for part in batch:
-            request, last = requests[part.request], first + part.count
-            size, length = request.prompt.size, request.length
-            tokens[first:last, :size] = self.denoiser.mask_id if without_prompt else request.prompt
-            tokens[first:last, size:length] = request.canvas[part.start : part.stop]
-            keys[first:last, :length] = True
-            first = last
-        return tokens, keys
 
     def _read(
         self, places: list[Place], features: Tensor, plain: Tensor | None, sampled: bool
@@ -206,8 +187,8 @@ class Forward:
             read += [tokens, reported.logp(tokens)]
             if request.statistics:
                 read += reported.statistics(self.cache_rows)
-            if sampling.withheld:
-                waiting = torch.tensor([sampling.withheld], device=tokens.device)
+            if sampling.deferred:
+                waiting = torch.tensor([sampling.deferred], device=tokens.device)
                 read.append(reported.logp(waiting.expand(len(tokens), -1)).exp().sum(1))
         return read
 
@@ -221,7 +202,8 @@ class Forward:
             if float(shifted.largest.abs().max()) <= LOGIT_LIMIT:
                 return shifted.largest, shifted
             logits = self._logits(features, plain, sampling)  # seldom, so never in advance
-        largest, logits = _clamped(logits)
+        largest, never = logits.amax(1), logits == -torch.inf
+        logits = logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT).masked_fill_(never, -torch.inf)
         return largest, shift(logits, temperature, self.cache_rows)
 
     def _logits(self, features: Tensor, plain: Tensor | None, sampling: Sampling) -> Tensor:
@@ -239,12 +221,6 @@ class Forward:
         return logits
 
 
-def _clamped(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row's largest logit, and the logits within the paper's limits; −∞ stays."""
-    never = logits == -torch.inf
-    return logits.amax(1), logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT).masked_fill_(never, -torch.inf)
-
-
 def _check_finite(largest: NDArray[Any], places: Sequence[Place]) -> None:
     if np.isfinite(largest).all():
         return
@@ -259,3 +235,64 @@ def _check_finite(largest: NDArray[Any], places: Sequence[Place]) -> None:
 
 def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def logits_room(device: torch.device) -> int:
+    """Bytes of logits that may exist at once: on a GPU by memory, and not by cache."""
+    if device.type == "cpu":
+        return CPU_LOGITS
+    if device.type != "cuda":
+        return GPU_LOGITS
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(CPU_LOGITS, min(GPU_LOGITS, free // 8))
+
+
+def to_host(groups: Sequence[Sequence[Tensor]]) -> list[list[NDArray[Any]]]:
+    """Integer and float tensors as arrays; from a GPU all of them in one transfer."""
+    flat = [tensor for group in groups for tensor in group]
+    if not flat:
+        return []
+    if flat[0].device.type == "cpu":
+        return [[tensor.numpy() for tensor in group] for group in groups]
+    # As 32-bit words: token ids fit, and floats keep their bits.
+    columns = [tensor.reshape(-1) for tensor in flat]
+    words = [c.view(torch.int32) if c.is_floating_point() else c.to(torch.int32) for c in columns]
+    ends = np.cumsum([tensor.numel() for tensor in flat])
+    pieces = iter(np.split(torch.cat(words).cpu().numpy(), ends[:-1]))
+
+    def array(words: NDArray[np.int32], tensor: Tensor) -> NDArray[Any]:
+        kept = words.view(np.float32) if tensor.is_floating_point() else words.astype(np.int64)
+        return kept.reshape(tuple(tensor.shape))
+
+    return [[array(next(pieces), tensor) for tensor in group] for group in groups]
+
+
+class Clock:
+    """Adds up the time spent inside `with`; on CUDA by events, since launches return at once."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        self.seconds = 0.0
+        self._started: Any = None
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> None:
+        self._started = self._now()
+
+    def __exit__(self, *_: object) -> None:
+        if self.cuda:
+            self._pairs.append((self._started, self._now()))
+        else:
+            self.seconds += time.perf_counter() - self._started
+
+    def settle(self) -> None:
+        """Read the events; call it after a transfer, when all of them have passed."""
+        self.seconds += sum(begin.elapsed_time(end) for begin, end in self._pairs) / 1000
+        self._pairs.clear()
+
+    def _now(self) -> Any:
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event

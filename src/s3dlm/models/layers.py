@@ -9,11 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from s3dlm.models.family import Experts, TransformerConfig
-
-# On CPU a row's bits were seen to change with its padding only when its length was no multiple of 16
-# (probably where vectors end), and with the batch only when matrices had fewer than 16 rows; see
-# transformer.py for what follows.
-LENGTH_MULTIPLE = 16
+from s3dlm.models.packing import LENGTH_MULTIPLE
 
 Rope: TypeAlias = tuple[Tensor, Tensor]  # cosines and signed sines, (length, 1, rotated) each
 Mask: TypeAlias = Tensor | None  # (rows, 1, 1 or length, keys), False where a key is not seen

@@ -1,18 +1,22 @@
-"""Which rows run together, and where in a batch the wanted positions are."""
+"""What a search asks the model for, what it gets back, and which rows run together in a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Batch: TypeAlias = list[tuple[int, int]]  # rows that run together, each by request and row
 
-LENGTH_MULTIPLE = 16  # lengths are compared in steps of this
+# On CPU a row's bits were seen to change with its padding only when its length was no multiple of 16
+# (probably where vectors end), and with the batch only when matrices had fewer than 16 rows. So rows
+# and matrices are padded to a multiple, and lengths are compared in steps of it.
+LENGTH_MULTIPLE = 16
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
 
 
@@ -25,7 +29,7 @@ class Sampling:
     tempered: bool = False  # report the probabilities of what is drawn from, as Dream does
     guidance: float = 0.0  # classifier-free guidance; above 0 a row costs two forward passes
     suppressed: tuple[int, ...] = ()  # ids that are never predicted
-    withheld: tuple[int, ...] = ()  # ids whose probability is reported, so that they can wait
+    deferred: tuple[int, ...] = ()  # ids whose probability is reported, so that they can wait
 
     @property
     def filtered(self) -> bool:
@@ -81,7 +85,7 @@ class Prediction:
     draws_logp: Floats  # (rows, block, draws) their log-probability, untempered unless asked for
     margin: Floats | None = None  # (rows, block)
     entropy: Floats | None = None  # (rows, block)
-    withheld: Floats | None = None  # (rows, block) probability of the ids that wait, together
+    deferred: Floats | None = None  # (rows, block) probability of the ids that wait, together
 
     @classmethod
     def empty(cls, request: Rows) -> Prediction:
@@ -94,26 +98,13 @@ class Prediction:
             draws_logp=np.zeros(block),
             margin=np.zeros(block[:2]) if wanted else None,
             entropy=np.zeros(block[:2]) if wanted else None,
-            withheld=np.zeros(block[:2]) if request.sampling.withheld else None,
+            deferred=np.zeros(block[:2]) if request.sampling.deferred else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Rows start…stop of one request."""
-
-    request: int
-    start: int
-    stop: int
-
-    @property
-    def count(self) -> int:
-        return self.stop - self.start
-
-
-@dataclass(frozen=True, slots=True)
 class Place:
-    """Wanted positions of one part as flat indices: where their features are, where results go."""
+    """Wanted positions of one request as flat indices: where their features are, where results go."""
 
     request: Rows
     result: Prediction
@@ -133,96 +124,61 @@ class Place:
             draws = result.draws.shape[2]
             result.draws.reshape(-1, draws)[self.block] = read[2]
             result.draws_logp.reshape(-1, draws)[self.block] = read[3]
-        known = (one for one in (result.margin, result.entropy, result.withheld) if one is not None)
-        for statistic, values in zip(known, read[4:], strict=False):  # none where nothing is drawn
+        statistics = (result.margin, result.entropy, result.deferred)
+        asked = (values for values in statistics if values is not None)
+        for statistic, values in zip(asked, read[4:], strict=False):  # none where nothing is drawn
             statistic.reshape(-1)[self.block] = values
 
 
 def batches(
     requests: Sequence[Rows], lengths: Mapping[int, int], max_tokens: int, *, mixed: bool = True
-) -> Iterator[list[Part]]:
-    """Parts of the requests that have a length here, of similar padded length, together at most
+) -> Iterator[Batch]:
+    """Rows of the requests that have a length here, of similar padded length, together at most
     `max_tokens`, the longest rows first; unless `mixed`, all rows of a batch have one length."""
-    batch: list[Part] = []
+    batch: Batch = []
     width = room = exact = 0
     for index in sorted(lengths, key=lambda index: -lengths[index]):
-        start, stop = 0, requests[index].canvas.shape[0]
         length = -(-lengths[index] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-        while start < stop:
+        for row in range(len(requests[index].canvas)):
             differs = length < PADDING_LIMIT * width or not (mixed or exact == lengths[index])
-            if batch and (room < 1 or differs):
+            if batch and (len(batch) >= room or differs):
                 yield batch
                 batch = []
             if not batch:
                 exact, width, room = lengths[index], length, max(1, max_tokens // length)
-            taken = min(room, stop - start)
-            batch.append(Part(index, start, start + taken))
-            start, room = start + taken, room - taken
+            batch.append((index, row))
     if batch:
         yield batch
-
-
-def rows_of(batch: Sequence[Part]) -> list[tuple[int, int]]:
-    """Every row of a batch, by request and row."""
-    return [(part.request, row) for part in batch for row in range(part.start, part.stop)]
-
-
-def halves(batch: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-    """The same rows in two batches."""
-    first: list[Part] = []
-    second: list[Part] = []
-    room = sum(part.count for part in batch) // 2
-    for part in batch:
-        taken = min(room, part.count)
-        room -= taken
-        if taken:
-            first.append(Part(part.request, part.start, part.start + taken))
-        if taken < part.count:
-            second.append(Part(part.request, part.start + taken, part.stop))
-    return first, second
 
 
 def groups(
     requests: Sequence[Rows],
     results: Sequence[Prediction],
-    batch: Sequence[Part],
+    batch: Batch,
     width: int,
     known: Ints | None = None,
 ) -> list[tuple[bool, list[Place]]]:
-    """Wanted places that can be read together: (sampled, places). The features of a row begin behind
-    its first `known` positions (rows of the batch,)."""
+    """Wanted places that can be read together: (sampled, places). Masked positions of the open block
+    are sampled, those outside it are not. The features of a row begin behind its first `known`
+    positions (rows of the batch,)."""
     found: dict[tuple[object, ...], list[Place]] = {}
-    first = 0
-    for part in batch:
-        request, result = requests[part.request], results[part.request]
-        missing = np.zeros(part.count, np.int64) if known is None else known[first:][: part.count]
-        begin = (np.arange(part.count) + first) * width - missing
+    table = np.array(batch)
+    begins = np.arange(len(batch)) * width - (0 if known is None else known)
+    for index in dict.fromkeys(table[:, 0].tolist()):
+        request, sampling = requests[index], requests[index].sampling
+        here = table[:, 0] == index
+        row, begin = table[here, 1], begins[here] + request.prompt.size
+        inside = request.is_in_block()
         for sampled in (True, False) if request.look_ahead else (True,):
-            place = _wanted(request, result, part, begin, sampled)
-            if place.feature.size:
-                found.setdefault(_kind(request, sampled), []).append(place)
-        first += part.count
+            wanted, position = (request.masked & (inside == sampled))[row].nonzero()
+            if not wanted.size:
+                continue
+            canvas = row[wanted] * request.canvas.shape[1] + position
+            block = row[wanted] * request.uniforms.shape[1] + position - request.starts[row[wanted]]
+            kind: tuple[object, ...] = (False, sampling.suppressed, sampling.guidance)
+            if sampled:
+                draws = request.uniforms.shape[2]
+                kind = (True, sampling, request.temperature, draws, request.statistics)
+            place = Place(request, results[index], canvas, block, begin[wanted] + position)
+            found.setdefault(kind, []).append(place)
     return [(bool(kind[0]), places) for kind, places in found.items()]
-
-
-def _kind(request: Rows, sampled: bool) -> tuple[object, ...]:
-    sampling = request.sampling
-    if not sampled:
-        return (False, sampling.suppressed, sampling.guidance)
-    draws = request.uniforms.shape[2]
-    return (True, sampling, request.temperature, draws, request.statistics)
-
-
-def _wanted(request: Rows, result: Prediction, part: Part, begin: Ints, sampled: bool) -> Place:
-    """Masked positions of the open block, or those outside it; `begin` (rows of the part,) is where
-    the features of each row would begin, if all of them were there."""
-    chosen = request.masked & (request.is_in_block() == sampled)
-    rows, position = chosen[part.start : part.stop].nonzero()
-    row, length = rows + part.start, request.canvas.shape[1]
-    return Place(
-        request,
-        result,
-        row * length + position,
-        row * request.uniforms.shape[1] + position - request.starts[row],
-        begin[rows] + position + request.prompt.size,
-    )

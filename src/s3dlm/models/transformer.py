@@ -25,15 +25,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Denoiser
 from s3dlm.models.family import TransformerConfig as TransformerConfig
-from s3dlm.models.layers import (
-    LENGTH_MULTIPLE,
-    Block,
-    KeysValues,
-    Mask,
-    Rope,
-    rms_norm,
-    rope_cos_sin,
-)
+from s3dlm.models.layers import Block, KeysValues, Mask, Rope, rms_norm, rope_cos_sin
+from s3dlm.models.packing import LENGTH_MULTIPLE
 
 BACKENDS: dict[str, SDPBackend | None] = {
     "auto": None,  # PyTorch chooses
