@@ -93,18 +93,18 @@ class LiteralAlgorithm1(Loop):
 
     @torch.inference_mode()
     def search(self) -> list[str]:
-        particles = [self.start(1) for _ in range(self.settings.method.particles)]
+        particles = [self.start(1) for _ in range(self.settings.particles)]
         for index in range(len(self.schedule)):
             children, scores = [], []
             for particle in particles:
-                for _ in range(self.settings.method.branching):
+                for _ in range(self.settings.branching):
                     child = self.step(particle, index)  # first forward: propose
                     logits = self.logits(child)  # second forward: look ahead
                     clean = torch.where(child == self.mask, logits.argmax(-1), child)
                     text = self.text(clean[0, len(self.prompt) :].tolist())
                     children.append(child)
                     scores.append(self.verifier.score(self.question, text).total)
-            offspring = ssp(self.settings.method.lam * np.array(scores), len(particles), self.rng)
+            offspring = ssp(self.settings.lam * np.array(scores), len(particles), self.rng)
             particles = [
                 child
                 for child, count in zip(children, offspring, strict=True)

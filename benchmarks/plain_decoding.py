@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import s3dlm
 from benchmarks.measure import Figure, ratio
@@ -13,7 +14,7 @@ from s3dlm.settings import Settings
 
 PROBLEMS = 32  # a repeat: searches stop when they are satisfied, so one problem says little
 GREEDY = {"temperature": 0.0, "reveal": "threshold"}
-CANVAS = {"gen_length": 64, "steps": 32, "block_length": 64}
+CANVAS: Any = {"gen_length": 64, "steps": 32, "block_length": 64}
 
 
 def plain_decoding(tiny: Model, wide: Model, repeats: int) -> Iterable[Figure]:
@@ -39,7 +40,7 @@ def plain_decoding(tiny: Model, wide: Model, repeats: int) -> Iterable[Figure]:
     )
 
 
-def _answers(model: Model, method: str, given: dict[str, object]) -> Callable[[int], None]:
+def _answers(model: Model, method: str, given: Any) -> Callable[[int], None]:
     settings = {task: Settings.for_model(model, method, task, **given) for task in TASKS}
 
     def run(index: int) -> None:

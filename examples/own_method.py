@@ -21,8 +21,7 @@ s3dlm.register_method(
         summary="s3 with weights exp(λ·score²), and the best text seen",
         branches=True,
         weight="squared",
-        resampling="systematic",
-        selection="best_seen",
+        defaults={"resampling": "systematic", "selection": "best_seen"},
     ),
 )
 

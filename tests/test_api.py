@@ -54,7 +54,7 @@ def test_a_model_that_is_none() -> None:
 
 def test_a_verifier_by_name_is_a_setting() -> None:
     result = s3dlm.generate(fake_model(), QUESTION, task="countdown", verifier="plus", **SMALL)
-    assert result.settings.method.verifier == "plus"
+    assert result.settings.verifier == "plus"
     settings = s3dlm.Settings(**SMALL)
     again = s3dlm.generate(
         fake_model(), QUESTION, task="countdown", verifier="plus", settings=settings
@@ -65,9 +65,9 @@ def test_a_verifier_by_name_is_a_setting() -> None:
 def test_keywords_override_what_the_model_recommends() -> None:
     model = s3dlm.load("tiny")
     settings = s3dlm.Settings.for_model(model, "best", particles=8)
-    assert (settings.method.particles, settings.method.look_aheads) == (8, 16)
+    assert (settings.particles, settings.look_aheads) == (8, 16)
     assert settings.gen_length == 64
-    assert s3dlm.Settings.for_model(model, "baseline").method.settings() == {"budget": None}
+    assert s3dlm.Settings.for_model(model, "baseline").active >= {"budget", "temperature"}
 
 
 def test_representations_are_short_and_say_what_matters() -> None:
@@ -117,9 +117,9 @@ def test_a_registered_method_is_known_everywhere(tmp_path: Path) -> None:
         "from s3dlm.evaluation import plan\n"
         "from s3dlm.server import declared\n"
         "from s3dlm.settings import Settings\n"
-        "assert 'squared' in declared.summaries() and 'squared' in declared.by_name()['method'].choices\n"
+        "assert 'squared' in declared.summaries() and 'squared' in declared.by_name()['method']['enum']\n"
         "assert plan.uses('squared', 'lam')\n"
-        "assert Settings.from_json(Settings('squared').to_json()).method.weight == 'squared'\n"
+        "assert Settings.from_json(Settings('squared').to_json()).row.weight == 'squared'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_a_registered_method_is_known_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_package_can_offer_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = s3dlm.Method(branches=True, weight="tilt", resampling="residual")
+    row = s3dlm.Method(branches=True, weight="tilt", defaults={"resampling": "residual"})
     entry = importlib.metadata.EntryPoint("theirs", "package:ROW", "s3dlm.methods")
     monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: row)
     monkeypatch.setattr(
@@ -138,7 +138,7 @@ def test_a_package_can_offer_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda group: [entry] if group == "s3dlm.methods" else [],
     )
     try:
-        assert s3dlm.Settings("theirs").method.resampling == "residual"
+        assert s3dlm.Settings("theirs").resampling == "residual"
     finally:
         METHODS.pop("theirs", None)
 
@@ -148,6 +148,8 @@ def test_a_method_must_be_a_method() -> None:
         s3dlm.register_method("mine", {"branches": True})  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="use letters, digits and _"):
         s3dlm.register_method("my method", s3dlm.Method())
+    with pytest.raises(SettingsError, match=r"'s3' exists; .* replace=True"):
+        s3dlm.register_method("s3", s3dlm.Method())
 
 
 def test_evaluate_gives_accuracy_by_task_and_method(tmp_path: Path) -> None:

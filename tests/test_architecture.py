@@ -19,19 +19,18 @@ FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 # Who may import whom inside the package, by top-level part; every file belongs to one of them.
 EVERYWHERE = {"errors", "inputs"}
-CORE = {"declare", "errors", "models", "result", "search", "settings"}
+CORE = {"errors", "models", "result", "search", "settings"}
 ENGINE = {*CORE, "engine", "jobs", "trace"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "inputs": set(),
-    "declare": {"errors"},
     "sandbox": {"errors"},
     "answers": {"errors", "sandbox"},
     "verifier": {"answers", "errors", "sandbox"},
     "tasks": {"errors"},
     "models": {"errors", "verifier"},  # of the verifier only calibration.py: what a probability is
-    "search": {"declare", "errors", "verifier"},
-    "settings": {"declare", "diffusion", "errors", "search"},
+    "search": {"errors", "verifier"},
+    "settings": {"diffusion", "errors", "search"},
     "result": {"search", "settings"},
     "diffusion": {"errors", "models", "search", "settings"},
     "jobs": {*CORE, "diffusion", "tasks", "verifier"},

@@ -103,7 +103,7 @@ def test_the_prompt_may_come_from_standard_input(
         (["generate", "x", "--verifier", "nowhere.toml"], ["nowhere.toml"]),
         (["generate", "x", "--particels", "3"], ["No such option", "--particles"]),
         (["generate", "x", "--child-sampling", "distinkt"], ["did you mean 'distinct'"]),
-        (["generate", "x", "--method", "best_of_k", "--lam", "3"], ["never calls the verifier"]),
+        (["generate", "x", "--method", "best_of_k", "--lam", "3"], ["lam=3.0 changes nothing"]),
         (["generate", "x", "--task", "nowhere.jsonl:gsm8k"], ["nowhere.jsonl does not exist"]),
         (["eval", "--task", "nowhere.jsonl:gsm8k", "--out", "x"], ["nowhere.jsonl does not exist"]),
         (["eval", "--task", "nowhere.jsonl", "--out", "x"], ["the file does not exist"]),

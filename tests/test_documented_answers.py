@@ -106,9 +106,7 @@ def test_an_example_runs_and_is_right_for_almost_every_seed(
 def grade_other_seeds(started: list[tuple[Any, Job]], answered: set[str]) -> None:
     # A sampled baseline is there to be beaten.
     shown = {
-        f"{model.name}: {job!r}": (model, job)
-        for model, job in started
-        if job.settings.method.size > 1
+        f"{model.name}: {job!r}": (model, job) for model, job in started if job.settings.size > 1
     }
     assert shown
     for known, (model, job) in shown.items():

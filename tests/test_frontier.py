@@ -118,8 +118,8 @@ def test_what_was_chosen_counts_only_where_the_entry_is_free() -> None:
         stages.settings_of(entry, 0, "countdown", defaults, chosen)
         for entry in (free, fixed, greedy)
     )
-    assert (ours.temperature, ours.method.lam, ours.method.particles) == (1.5, 7.0, 3)
-    assert (zero.temperature, zero.method.lam) == (1.5, 0.0)
+    assert (ours.temperature, ours.lam, ours.particles) == (1.5, 7.0, 3)
+    assert (zero.temperature, zero.lam) == (1.5, 0.0)
     assert cold.temperature == 0.0
 
 

@@ -2,20 +2,26 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
+from mypy import api
 
 from s3dlm.errors import SettingsError
 from s3dlm.models.defaults import Defaults
 from s3dlm.search.methods import METHODS, Method
-from s3dlm.settings import Settings, TemperatureWarning
+from s3dlm.settings import AllKwargs, Settings, SettingsKwargs, TemperatureWarning
 
 
 def test_the_defaults_are_the_papers() -> None:
     settings = Settings()
-    method = settings.method
-    assert (method.name, method.particles, method.branching, method.lam) == ("s3", 4, 2, 1.0)
+    assert (settings.method, settings.particles, settings.branching, settings.lam) == (
+        "s3",
+        4,
+        2,
+        1,
+    )
     assert (settings.gen_length, settings.steps, settings.block_length) == (128, 64, 64)
     assert settings.temperature > 0
 
@@ -85,11 +91,11 @@ def test_every_method_goes_to_json_and_back(method: str) -> None:
 def test_a_change_drops_what_it_makes_useless() -> None:
     """Without moves a share to hide has no meaning; only a share that the user gives is refused."""
     moved = Settings("best", remask="unsure", remask_fraction=0.3)
-    assert moved.replace(remask="all").method.remask == "all"
+    assert moved.replace(remask="all").remask == "all"
     with pytest.raises(SettingsError, match=r"remask_fraction=0\.4 changes nothing"):
         moved.replace(remask="all", remask_fraction=0.4)
     defaults = Defaults(settings={"*": {"remask_fraction": 0.3}})
-    assert Settings.recommended(defaults, "best", remask="all").method.remask == "all"
+    assert Settings.recommended(defaults, "best", remask="all").remask == "all"
 
 
 def test_recommendations_that_count_only_together_are_kept() -> None:
@@ -101,8 +107,8 @@ def test_recommendations_that_count_only_together_are_kept() -> None:
         }
     )
     one = Settings.recommended(recommended, "baseline")
-    assert (one.method.rounds, one.method.remask) == (2, "random")
-    assert Settings.recommended(recommended, "s3").method.stop_when == "never"
+    assert (one.rounds, one.remask) == (2, "random")
+    assert Settings.recommended(recommended, "s3").stop_when == "never"
 
 
 def test_a_block_length_that_nobody_asked_for_is_not_taken_along() -> None:
@@ -134,4 +140,31 @@ def test_a_method_that_resamples_says_why_it_cannot_stop() -> None:
 def test_one_particle_that_branches_is_a_search() -> None:
     with pytest.warns(TemperatureWarning):
         Settings("s3", particles=1, branching=4, temperature=0.0)
-    assert METHODS["s3"].configure(particles=1).nfe_formula() == "1 + T·N·b"
+    assert Settings("s3", particles=1).nfe_formula() == "1 + T·N·b"
+
+
+def test_names_of_older_records_are_read() -> None:
+    old = {"method": "best", "rounds": 1, "hiding": "random", "hidden": 0.25, "fresh": 0.5}
+    new = Settings("best", rounds=1, remask="random", remask_fraction=0.25, restart_fraction=0.5)
+    assert Settings.from_json({**old, "keep": "replace"}) == new
+
+
+def test_the_keywords_are_the_settings() -> None:
+    """`generate(**settings: Unpack[SettingsKwargs])` knows the names and types of the model."""
+    hints = {"method": str, **get_type_hints(AllKwargs)}
+    fields = get_type_hints(Settings)
+    assert hints == {name: fields[name] for name in Settings.model_fields}
+    assert "verifier" not in get_type_hints(SettingsKwargs)
+
+
+def test_a_type_checker_finds_wrong_keywords(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "import s3dlm\n"
+        "s3dlm.generate('tiny', 'x', particles=3)\n"
+        "s3dlm.generate('tiny', 'x', particels=3)\n"
+        "s3dlm.generate('tiny', 'x', particles='many')\n"
+    )
+    out, _, status = api.run([str(file), "--follow-imports=silent"])
+    assert status == 1
+    assert [int(line.split(":")[1]) for line in out.splitlines()[:-1] if "error" in line] == [3, 4]

@@ -105,12 +105,7 @@ def command_line() -> tuple[int, int]:
 def settings() -> int:
     from s3dlm.settings import Settings
 
-    fields = getattr(Settings, "model_fields", None)
-    if fields is None:
-        from s3dlm.settings import declarations  # type: ignore[attr-defined]
-
-        return len(declarations())
-    return sum(not field.exclude for field in fields.values()) - 1  # but for the method
+    return len(Settings.model_fields) - 1  # but for the method
 
 
 def count() -> dict[str, object]:

@@ -21,7 +21,7 @@ from s3dlm.evaluation import summary
 from s3dlm.evaluation.plan import Condition, Defaults
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.summary import Evaluation
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings
 
 TEMPERATURES = (0.7, 1.0, 1.5, 2.0)  # and 0 for entries that decode one answer
 LAMBDAS = (1.0, 3.0, 10.0, 30.0)
@@ -39,7 +39,7 @@ def settings_of(
     fixed = {**entry.overrides, **entry.points[point]}
     settings = usual.replace(**fixed)
     free = {name: value for name, value in chosen.items() if name not in fixed}
-    return settings.replace(**only_used(settings.method, free)) if free else settings
+    return settings.replace(**settings.effective(free)) if free else settings
 
 
 def conditions(
@@ -135,9 +135,9 @@ def _values(name: str, grid: Sequence[float], entry: Entry, config: StudyConfig)
     task = next(iter(config.problems))
     settings = settings_of(entry, entry.tuned_at, task, config.defaults, {})
     fixed = {**entry.overrides, **entry.points[entry.tuned_at]}
-    if name in fixed or not only_used(settings.method, {name: 0.0}):
+    if name in fixed or not settings.effective({name: 0.0}):
         return []
-    return [0.0, *grid] if name == "temperature" and settings.method.size == 1 else [*grid]
+    return [0.0, *grid] if name == "temperature" and settings.size == 1 else [*grid]
 
 
 def _tried(folder: Path, rows: Sequence[tuple[dict[str, float], list[Condition]]]) -> list[Trial]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Unpack
 
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, short_repr
 from s3dlm.finish import finish
@@ -24,7 +24,7 @@ from s3dlm.search.methods import Method
 from s3dlm.search.score import Unscored
 from s3dlm.search.step import Step
 from s3dlm.search.verify import verify
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, SettingsKwargs
 
 __all__ = [
     "Batcher",
@@ -196,7 +196,7 @@ def stream(
     verifier: Any = None,
     sample_id: str | int | None = None,
     infill: str | None = None,
-    **overrides: Any,
+    **overrides: Unpack[SettingsKwargs],
 ) -> Iterator[Step | Result]:
     """One `Step` per denoising step, then the `Result`; arguments as for `generate`, or with a text
     to infill, as for `infill`."""
@@ -215,7 +215,7 @@ def infill(
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
-    **overrides: Any,
+    **overrides: Unpack[SettingsKwargs],
 ) -> Result:
     """The text with its holes filled: `[[16]]` is a hole of 16 tokens, `[[4-32]]` one of several
     lengths, of which the search keeps the best; `\\[[` stands for the characters themselves.
@@ -252,7 +252,7 @@ def generate(
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
-    **overrides: Any,
+    **overrides: Unpack[SettingsKwargs],
 ) -> Result:
     """The answer to one prompt.
 
@@ -282,7 +282,7 @@ def generate_batch(
     verifier: Any = None,
     sample_ids: Sequence[str | int] | None = None,
     max_rows: int = 64,
-    **overrides: Any,
+    **overrides: Unpack[SettingsKwargs],
 ) -> list[Result]:
     """The answers to many prompts, in their order, each as `generate` would give it alone."""
     if isinstance(prompts, str):
@@ -308,7 +308,7 @@ def _resolve(
     method: str | Method | None,
     settings: Settings | None,
     verifier: Any,
-    overrides: dict[str, Any],
+    overrides: SettingsKwargs,
 ) -> tuple[Model, Settings, Any]:
     """Model, settings and verifier as the search needs them, from whatever a user gave."""
     model = load(model) if isinstance(model, str) else model

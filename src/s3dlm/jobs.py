@@ -25,7 +25,6 @@ from s3dlm.models.base import Model, Tokenizer, Turn
 from s3dlm.models.packing import Rows, Sampling
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import Search
-from s3dlm.search.methods import Method
 from s3dlm.search.particles import Floats, Ints
 from s3dlm.search.score import Scorer, Unscored
 from s3dlm.search.select import SELECTIONS, Selection
@@ -81,7 +80,7 @@ class Running:
 
     @property
     def selection(self) -> Selection:
-        return SELECTIONS[self.job.settings.method.selection]
+        return SELECTIONS[self.job.settings.selection]
 
     def note(self, step: Step) -> None:
         """Keep what the result tells of a step, or is chosen from."""
@@ -102,20 +101,20 @@ def prepare(model: Model, job: Job) -> Running:
         trials = infilling(process, job.infill, model, settings)
     verifier = _verifier(job, fit)
     scorer = Scorer(verifier, job.question, process.label, trials[0])
-    if settings.method.budget is not None and settings.method.stop_when == "satisfied":
+    if settings.budget is not None and settings.stop_when == "satisfied":
         scorer.enough = verifier.satisfied_at
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     tokens = str(process.prompt.tolist()) + (job.infill or "")
     sample_id = tokens if job.sample_id is None else job.sample_id
     rng = random_stream(settings.seed, sample_id)
     calibration = None if fit is None else fit.weights
-    search = run_trials(trials, scorer, settings.method, rng)
+    search = run_trials(trials, scorer, settings, rng)
     return Running(job, search, scorer, trials[0], trials, calibration)
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
-    settings, method = job.settings, job.settings.method
-    children = method.size * method.children
+    settings = job.settings
+    children = settings.size * settings.children
     denoiser, counts = model.denoiser, settings.reveal if settings.reveal in COUNTS else SCHEDULE
     length, block = settings.gen_length, min(settings.block_length, settings.gen_length)
     process: dict[str, Any] = {
@@ -124,9 +123,9 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         "blocks": Blocks(block),
         "policy": settings.policy,
         "temperature": settings.temperature,
-        "draws": children * (1 if method.child_sampling == "independent" else OVERSAMPLING),
-        "sampled_looks": 0 if "look_aheads" in method.unused() else method.look_aheads - 1,
-        "look_ahead_wanted": _looks_ahead(method),
+        "draws": children * (1 if settings.child_sampling == "independent" else OVERSAMPLING),
+        "sampled_looks": settings.look_aheads - 1 if "look_aheads" in settings.active else 0,
+        "look_ahead_wanted": _looks_ahead(settings),
         "reader": TextReader(
             model.tokenizer.decode,
             denoiser.mask_id,
@@ -184,10 +183,10 @@ def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:
     )
 
 
-def _looks_ahead(method: Method) -> bool:
+def _looks_ahead(settings: Settings) -> bool:
     """Whether somebody reads the clean texts of every step."""
-    scored = method.scored == "every step" or method.budget is not None
-    return scored or SELECTIONS[method.selection].from_steps
+    scored = settings.row.scored == "every step" or settings.budget is not None
+    return scored or SELECTIONS[settings.selection].from_steps
 
 
 def check_prompt(job: Job) -> None:
@@ -244,16 +243,16 @@ def _fit(model: Model, job: Job) -> Fit | None:
     a part was given is no measure of the model."""
     if job.verifier is not None or job.infill is not None:
         return None
-    method = job.settings.method
-    scores = None if "verifier" in method.unused() else method.verifier
-    return model.calibrations.find(job.task, method.name, scores)
+    settings = job.settings
+    scores = settings.verifier if "verifier" in settings.active else None
+    return model.calibrations.find(job.task, settings.row.kin, scores)
 
 
 def _verifier(job: Job, fit: Fit | None) -> Verifier:
     if job.verifier is not None:
         return as_verifier(job.verifier)
     weights = tasks.get(job.task).verifier if job.task is not None else GENERAL
-    return for_task(weights, job.settings.method.verifier if fit is None else fit.verifier)
+    return for_task(weights, job.settings.verifier if fit is None else fit.verifier)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:

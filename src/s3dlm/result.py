@@ -50,7 +50,7 @@ class Result:
         return (
             f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} survivors, "
             f"{_chance(self.p_correct)}"
-            f"NFE {self.nfe}, {self.seconds:.2f} s, method {self.settings.method.name!r},\n"
+            f"NFE {self.nfe}, {self.seconds:.2f} s, method {self.settings.method!r},\n"
             f"       text={text!r})"
         )
 
@@ -65,7 +65,7 @@ class Result:
         return (
             f"<p><b>{answer}</b> — {self.votes} of {len(self.survivors)} survivors, "
             f"{_chance(self.p_correct)}"
-            f"NFE {self.nfe}, {self.seconds:.2f} s, method {escape(self.settings.method.name)}</p>"
+            f"NFE {self.nfe}, {self.seconds:.2f} s, method {escape(self.settings.method)}</p>"
             "<table><tr><th></th><th>score</th><th>confidence</th>"
             f"<th style='text-align:left'>survivor</th></tr>{rows}</table>{genealogy(self.ancestry)}"
         )

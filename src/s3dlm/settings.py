@@ -1,47 +1,53 @@
-"""A run as frozen plain data: validated when built, hashed the same on every machine.
+"""A run as frozen plain data: checked when built, hashed the same on every machine.
 
-`Settings(method="s3", particles=8, temperature=1.0)` names a method, overrides what that method has to
-set (search/methods.py) and says how to decode. `Settings.for_model` starts from what the model
-recommends. A setting that the method would ignore is refused.
+`Settings(method="s3", particles=8, temperature=1.0)` names a method (search/methods.py), overrides
+settings that it uses and says how to decode. `Settings.for_model` starts from what the model
+recommends. A setting that would change nothing is refused. `schema()` feeds the HTTP schema, the
+viewer's form and docs/settings.md.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import warnings
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from s3dlm.declare import Declaration, declared, setting
-from s3dlm.diffusion.schedule import (
-    COUNTS,
-    MOST_EDITS,
-    POLICIES,
-    REVEAL_RULES,
-    REVEALS,
-    SCHEDULE,
-    block_lengths,
-)
+from pydantic import PrivateAttr, TypeAdapter, ValidationError
+
+from s3dlm.diffusion.decoding import Decoding, DecodingKwargs
+from s3dlm.diffusion.schedule import COUNTS, REVEAL_RULES, block_lengths
 from s3dlm.errors import SettingsError, shown, unknown_name
-from s3dlm.search.methods import METHODS, Method, find_method, method_settings
+from s3dlm.search.methods import METHODS, MOVES, SEARCH, Beside, Method, find_method
+from s3dlm.search.options import FROZEN, SearchKwargs, SearchOptions, setting
+from s3dlm.search.resample import RESAMPLERS
+from s3dlm.search.select import SELECTIONS
 
 if TYPE_CHECKING:
     from s3dlm.models.base import Model
     from s3dlm.models.defaults import Defaults
 
+# Names in files that were recorded before these settings were renamed.
+_RENAMED = {"hiding": "remask", "hidden": "remask_fraction", "fresh": "restart_fraction"}
+_RENAMED |= {"keep": "accept"}
 
-PROBABILITIES = ("plain", "sampled")
-END_TOKENS = ("allowed", "last", "never")
-# Names in files that were recorded before they were renamed.
-_RENAMED = {
-    "hiding": "remask",
-    "hidden": "remask_fraction",
-    "fresh": "restart_fraction",
-    "keep": "accept",
+
+_SCHEDULED, _ADAPTIVE = {"reveal": tuple(COUNTS)}, {"reveal": tuple(REVEAL_RULES)}
+# What counts only beside others, in an order in which each comes after what it depends on.
+BESIDE: Beside = {
+    "stop_when": {"budget": ()},
+    "remask": {"budget": (), "rounds": ()},
+    "remask_fraction": {"remask": MOVES},
+    "restart_fraction": {"remask": MOVES},
+    "accept": {"remask": MOVES},
+    "steps": _SCHEDULED,
+    "policy": _SCHEDULED,
+    "position_temperature": _SCHEDULED,
+    **{rule.setting: {"reveal": (name,)} for name, rule in REVEAL_RULES.items()},
+    "edit_threshold": _ADAPTIVE,
 }
 
 
@@ -49,86 +55,35 @@ class TemperatureWarning(UserWarning):
     """A search was asked to compare children that are all equal."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, init=False)
-class Settings:
+class SettingsKwargs(SearchKwargs, DecodingKwargs, total=False):
+    """The settings as keywords of `generate`, `stream`, `infill` and `evaluate`."""
+
+
+class AllKwargs(SettingsKwargs, total=False):
+    """Those of `Settings`; for `generate` a verifier may also be a function."""
+
+    verifier: str
+
+
+class Settings(Decoding, SearchOptions):
     """Everything that decides a run's result, apart from the model, the prompt and the verifier."""
 
-    method: Method
-    temperature: float = setting(0.7, "sampling temperature; 0 is greedy", low=0, high=100)
-    gen_length: int = setting(128, "tokens of the answer", low=1, high=65536)
-    steps: int = setting(64, "denoising steps, shared out over the blocks", low=1, high=65536)
-    block_length: int = setting(
-        64, "tokens per block, filled from left to right", low=1, high=65536
-    )
-    policy: str = setting(
-        "low_confidence", "which masked positions are revealed first", choices=lambda: POLICIES
-    )
-    reveal: str = setting(
-        SCHEDULE,
-        "how many positions a step reveals: by LLaDA's or Dream's schedule, or all that a rule "
-        "considers sure",
-        choices=lambda: REVEALS,
-    )
-    reveal_threshold: float = setting(
-        0.98, "with reveal=threshold: the least probability of a sampled token", low=0, high=1
-    )
-    reveal_factor: float = setting(
-        1.0, "with reveal=factor: the n-th token needs a probability of 1 − factor/(n + 1)", low=0
-    )
-    reveal_bound: float = setting(
-        0.1,
-        "with reveal=entropy: the most that the entropies of one step may add up to, in nats",
-        low=0,
-    )
-    top_k: int | None = setting(None, "sample among the k best tokens only", low=1)
-    top_p: float | None = setting(
-        None, "sample among the best tokens that hold this much probability", low=0, high=1
-    )
-    probabilities: str = setting(
-        "plain",
-        "which probability ranks a token: the model's plain one, or that of the distribution it is "
-        "sampled from, after temperature, top_p and top_k, as in Dream",
-        choices=lambda: PROBABILITIES,
-    )
-    position_temperature: float = setting(
-        0.0,
-        "above 0, positions are drawn by softmax(rank / temperature) and not taken in order; "
-        "alg_temp in Dream",
-        low=0,
-    )
-    guidance: float = setting(
-        0.0,
-        "classifier-free guidance away from what is likely without the prompt; above 0 a canvas "
-        "takes two forward passes",
-        low=0,
-        high=100,
-    )
-    end_tokens: str = setting(
-        "allowed",
-        "tokens that end the answer: allowed, revealed after all others of their block, or never "
-        "predicted",
-        choices=lambda: END_TOKENS,
-    )
-    edit_threshold: float | None = setting(
-        None,
-        "block-causal models with a reveal rule: replace a revealed token of the open block by one "
-        "whose probability is above this, as LLaDA2.1 does",
-        low=0,
-        high=1,
-    )
-    seed: int = setting(0, "same seed, same answer", low=0, high=2**63 - 1)
+    method: str = setting("s3", "the search method")
+    _row: Method = PrivateAttr()
 
-    def __init__(self, method: str | Method = "s3", **given: Any) -> None:
+    def __init__(self, method: str | Method = "s3", **overrides: Unpack[AllKwargs]) -> None:
         row = find_method(method)
-        for name in given:
-            if name not in declarations():
-                raise SettingsError(unknown_name("setting", name, declarations()))
-        own = {name: value for name, value in given.items() if name in method_settings()}
-        object.__setattr__(self, "method", row.configure(**own))
-        for name, one in _decoding().items():
-            object.__setattr__(self, name, one.check(given.get(name, one.default)))
-        self._check_decoding(given)
-        if self.temperature == 0 and self.method.size * self.method.children > 1:
+        _refuse_unused(row, overrides)
+        values: dict[str, Any] = {**row.defaults, **overrides}
+        for name in {"block_length", "steps"} - active(row, values):  # the largest that can occur
+            values[name] = values.get("gen_length", Decoding.model_fields["gen_length"].default)
+        try:
+            super().__init__(**{"method": row.name, **values})
+        except ValidationError as error:
+            raise SettingsError(_message(error)) from None
+        self._row = row
+        self._check_together()
+        if self.temperature == 0 and self.size * self.children > 1:
             warnings.warn(
                 f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
                 "so the search changes nothing; set a temperature above 0 or method='baseline'",
@@ -136,28 +91,51 @@ class Settings:
                 stacklevel=2,
             )
 
-    def _check_decoding(self, given: Mapping[str, Any]) -> None:
-        unused = _unused_decoding(self.method, self.reveal)
-        for name in given:
-            if name in unused:
-                raise SettingsError(
-                    f"{name}={given[name]!r} changes nothing in method={self.method.name!r}: "
-                    f"{unused[name]}; leave it out"
-                )
-        for name in ("block_length", "steps"):  # the largest that can occur
-            if name in unused:
-                object.__setattr__(self, name, self.gen_length)
+    def _check_together(self) -> None:
+        """Refuse values that are allowed alone and cannot run together."""
+        row, selection = self._row, SELECTIONS[self.selection]
         blocks = -(-self.gen_length // self.block_length)
-        if not blocks <= self.steps <= self.gen_length:
-            raise SettingsError(
-                f"steps={self.steps} cannot fill gen_length={self.gen_length} in {blocks} blocks of "
-                f"{self.block_length}: every block needs a step and every step reveals a token; "
-                f"choose steps from {blocks} to {self.gen_length}, or another block_length"
-            )
+        carried = self.resampling is None or self.ess_threshold is not None
+        chosen = self.selection != row.defaults.get("selection")
+        mistakes = {
+            f"steps={self.steps} cannot fill gen_length={self.gen_length} in {blocks} blocks of "
+            f"{self.block_length}: every block needs a step and every step reveals a token; choose "
+            f"steps from {blocks} to {self.gen_length}, or another block_length": not (
+                blocks <= self.steps <= self.gen_length
+            ),
+            f"resampling=None is not allowed in method={row.name!r}, which resamples; choose one of: "
+            f"{', '.join(RESAMPLERS)}, or method='tilting', which keeps all to the end": (
+                self.resampling is None and (row.branches or "resampling" in row.defaults)
+            ),
+            f"child_sampling='filled' and ess_threshold={self.ess_threshold} exclude each other: below "
+            "the threshold every particle continues as one of its own children, and 'filled' may "
+            "leave it none; choose child_sampling='distinct' or no threshold": (
+                self.child_sampling == "filled" and self.ess_threshold is not None
+            ),
+            f"child_sampling='filled' changes nothing in method={row.name!r}: only a method that "
+            "branches can fill a step; leave it out": (
+                self.child_sampling == "filled" and not row.branches
+            ),
+            f"selection={self.selection!r} needs scores, and method={row.name!r} never calls the "
+            "verifier; choose another selection, or verified_best_of_k or s3 as method": (
+                selection.needs_scores and row.scored == "never"
+            ),
+            f"selection={self.selection!r} changes nothing in method={row.name!r}: its survivors "
+            "carry equal weights; choose 'majority', or give an ess_threshold": (
+                chosen and selection.needs_weights and not (carried and row.weight != "none")
+            ),
+        }
+        for message, wrong in mistakes.items():
+            if wrong:
+                raise SettingsError(message)
 
     @classmethod
     def for_model(
-        cls, model: Model, method: str | Method = "s3", task: str | None = None, **overrides: Any
+        cls,
+        model: Model,
+        method: str | Method = "s3",
+        task: str | None = None,
+        **overrides: Unpack[AllKwargs],
     ) -> Settings:
         """What the model recommends for a method (and a task), with some settings overridden."""
         return cls.recommended(model.defaults, method, task, **overrides)
@@ -168,63 +146,71 @@ class Settings:
         defaults: Defaults,
         method: str | Method = "s3",
         task: str | None = None,
-        **overrides: Any,
+        **overrides: Unpack[AllKwargs],
     ) -> Settings:
-        """As `for_model`, for a model that is not loaded."""
+        """As `for_model`, for a model that is not loaded. A recommendation for all methods leaves out
+        what this one has no use for."""
         row = find_method(method)
-        # A recommendation for all methods leaves out what this one has no use for.
-        usual = {**defaults.for_method(row.name, task)}
-        changed = row
-        for name, value in usual.items():  # some count only beside others
-            with contextlib.suppress(SettingsError):
-                changed = _changed(changed, {name: value})
-        usual = only_used(_changed(changed, overrides), usual, reveal=overrides.get("reveal"))
-        return cls(row, **{**usual, **overrides})
+        return cls._over(row, defaults.for_method(row.kin, task), {**overrides})
+
+    @classmethod
+    def _over(cls, row: Method, base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
+        """Changes over what is taken as far as it counts beside them."""
+        counting = active(row, {**row.defaults, **base, **changes})
+        return cls(row, **{**{n: v for n, v in base.items() if n in counting}, **changes})
+
+    @property
+    def row(self) -> Method:
+        """The method's row."""
+        return self._row
+
+    @property
+    def active(self) -> frozenset[str]:
+        """The settings that count in this run."""
+        return active(self._row, dict(self))
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as a flat dictionary: the method's name, and all that changes the run."""
-        data: dict[str, Any] = {"method": self.method.name}
-        if not _registered(self.method):
-            data["row"] = {name: getattr(self.method, name) for name in _ROW}
-        decoding = {name: getattr(self, name) for name in _decoding()}
-        return {**data, **self.method.settings(), **only_used(self.method, decoding)}
+        """The settings as a flat dictionary: the method's name, and all that counts."""
+        data: dict[str, Any] = {"method": self.method}
+        if METHODS.get(self.method) != self._row:  # it is not registered: described in full
+            data["row"] = self._row.to_json()
+        counting = self.active
+        return {**data, **{name: value for name, value in self if name in counting}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Settings:
         """Settings from a flat dictionary; a key that is no setting is an error."""
         if not isinstance(data, Mapping):
             raise SettingsError(f"settings={data!r} is not allowed; give a dictionary of settings")
-        given = {_RENAMED.get(name, name): value for name, value in data.items()}
-        method, row = given.pop("method", "s3"), given.pop("row", None)
-        if row is not None:  # a method that is not registered here is described in full
-            if not isinstance(row, Mapping):
-                raise SettingsError(f"row={shown(row)} is not allowed; give a dictionary")
-            for name in row:
-                if name not in _ROW:
-                    raise SettingsError(unknown_name("row", name, _ROW))
-            own = {name: given.pop(name) for name in method_settings() if name in given}
-            method = Method(name=method, **row, **own)
-        return cls(method, **given)
+        values = {_RENAMED.get(name, name): value for name, value in data.items()}
+        method, row = values.pop("method", "s3"), values.pop("row", None)
+        if row is not None:
+            allowed = Method().to_json()
+            for name in row if isinstance(row, Mapping) else (row,):
+                if name not in allowed:
+                    raise SettingsError(unknown_name("row", name, allowed))
+            sets = {n: frozenset(row[n]) for n in ("uses", "fixed") if n in row}
+            method = Method(name=method, **{**row, **sets})
+        return cls(method, **values)
 
     def replace(self, **changes: Any) -> Settings:
         """A copy with some settings changed; another method starts from its own settings."""
+        row, base = self._row, self.to_json()
         if "method" in changes:
-            other = self.replace_method(find_method(changes.pop("method")))
-            return other.replace(**changes) if changes else other
-        row = _changed(self.method, changes)
-        usual = only_used(row, self.to_json(), reveal=changes.get("reveal"))
-        return Settings.from_json({**usual, **changes})
+            row = find_method(changes.pop("method"))
+            base = {name: value for name, value in base.items() if name not in SEARCH}
+        return self._over(row, base, changes)
+
+    def adapted(self, **changes: Any) -> Settings:
+        """A copy for a part of a search, unchecked: other values, and other blanks of the row."""
+        structure = {n: changes.pop(n) for n in [*changes] if n not in type(self).model_fields}
+        copy = self.model_copy(update=changes)
+        copy._row = dataclasses.replace(self._row, **structure)
+        return copy
 
     def effective(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the changes that would change something here, all made together."""
-        row = _changed(self.method, changes)
-        return only_used(row, changes, reveal=changes.get("reveal", self.reveal))
-
-    def replace_method(self, method: Method) -> Settings:
-        """A copy that runs another method, or the same with other settings, and decodes alike."""
-        decoding = {name: getattr(self, name) for name in _decoding()}
-        own = only_used(self.method, decoding)  # the others hold nothing that anybody asked for
-        return Settings(method, **only_used(method, own))
+        return only_used(self._row, {**self.to_json(), **changes}, changes)
 
     def hash(self) -> str:
         """Twelve hex digits that are equal for equal settings, on every machine."""
@@ -232,11 +218,34 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
-    def reveal_number(self) -> float:
-        """The number that the reveal rule needs; 0 for a schedule, which needs none."""
-        if self.reveal not in REVEAL_RULES:
-            return 0.0
-        return float(getattr(self, REVEAL_RULES[self.reveal].setting))
+    def size(self) -> int:
+        """Particles at the start of a search."""
+        product = self.particles * self.branching
+        return {"one": 1, "particles": self.particles, "product": product}[self._row.population]
+
+    @property
+    def children(self) -> int:
+        """Children of each particle in a step that branches."""
+        return self.branching if self._row.branches else 1
+
+    @property
+    def sweeps(self) -> int:
+        """How often the whole search is run."""
+        return self.branching if self._row.ensemble == "sweeps" else 1
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether it goes on after its first search; one answer decoded again would be the same."""
+        if self.remask == "all" and self._row.population == "one":
+            return False
+        return self.budget is not None or self.rounds > 0
+
+    def survivors(self, step: int, steps: int) -> int:
+        """Particles kept after a step, counted from 0."""
+        if not self._row.pruned:
+            return self.size
+        halvings = max(0, self.size.bit_length() - 2)  # at least two are left to vote
+        return self.size >> min(halvings, halvings * 2 * (step + 1) // steps)
 
     @property
     def most_nfe(self) -> int:
@@ -245,93 +254,124 @@ class Settings:
 
     def most_nfe_in_blocks(self, block: int | None) -> int:
         """The most forward passes that a run can take with a model of such blocks, if it has any."""
-        method, starts = self.method, 1
-        if method.ensemble == "block_lengths":
-            starts = min(method.size, len(block_lengths(self.gen_length, self.steps)))
-        once = starts + self._most_steps(block) * method.size * method.children
-        passes = 2 if self.guidance else 1
-        most = passes * (method.rounds + 1) * method.sweeps * once
-        if method.budget is None:
+        starts = 1
+        if self._row.ensemble == "block_lengths":
+            starts = min(self.size, len(block_lengths(self.gen_length, self.steps)))
+        once = starts + self.most_steps(block) * self.size * self.children
+        most = (2 if self.guidance else 1) * (self.rounds + 1) * self.sweeps * once
+        if self.budget is None:
             return most
-        return method.budget if method.has_rounds else min(method.budget, most)
+        return self.budget if self.has_rounds else min(self.budget, most)
 
-    def _most_steps(self, block: int | None) -> int:
-        """A block-causal model fills its first and its last block whole, may reveal the first token
-        of a block by itself, and may edit what it has filled."""
-        if block is None:
-            return self.steps
-        length, size = self.gen_length + block - 1, min(self.block_length, block)
-        pace = max(1, min(size, self.steps * size // self.gen_length))
-        blocks = -(-length // block) + 1
-        edits = 0 if self.edit_threshold is None else MOST_EDITS * blocks
-        return min(length, (-(-length // size) + 1) * pace) + blocks + edits
+    def nfe_formula(self) -> str:
+        """A formula for the most forward passes in T steps; equal and finished answers are saved."""
+        formula = {
+            "none": "1 + T" if self.size * self.children == 1 else "1 + T·N·b",
+            "sweeps": "b·(1 + T·N)",
+            "block_lengths": "5 + T·N·b",
+        }[self._row.ensemble]
+        if self.budget is not None:
+            return str(self.budget)
+        return f"{self.rounds + 1}·({formula})" if self.rounds else formula
 
     def __repr__(self) -> str:
-        usual = {name: one.default for name, one in _decoding().items()}
-        usual |= METHODS[self.method.name].settings() if self.method.name in METHODS else {}
-        changed = {
-            name: value
-            for name, value in self.to_json().items()
-            if name not in ("method", "row") and value != usual.get(name)
-        }
-        parts = [repr(self.method.name), *(f"{name}={value!r}" for name, value in changed.items())]
-        return f"Settings({', '.join(parts)})"
+        usual = dict(type(self)(self._row))
+        changed = [f"{n}={v!r}" for n, v in self.to_json().items() if n in usual and v != usual[n]]
+        return f"Settings({', '.join([repr(self.method), *changed])})"
+
+    __str__ = __repr__
 
 
-# What makes a row: all of a method but its settings and its description.
-_ROW = tuple(
-    field.name
-    for field in dataclasses.fields(Method)
-    if "setting" not in field.metadata and field.name not in ("name", "summary", "source")
-)
+DECODING = frozenset(Decoding.model_fields)
+_DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
 
 
-def _registered(method: Method) -> bool:
-    known = METHODS.get(method.name)
-    return known is not None and all(getattr(known, n) == getattr(method, n) for n in _ROW)
+def active(row: Method, values: Mapping[str, Any]) -> frozenset[str]:
+    """The settings that count in a method with these values."""
+    used = (row.uses | DECODING) - row.fixed
+    current = {**_DEFAULTS, **row.defaults, **values}
+    for name, others in (*BESIDE.items(), *row.beside.items()):
+        if name in used and not _any_of(others, current):
+            used -= {name}
+            current[name] = row.defaults.get(name, _DEFAULTS[name])
+    return used
 
 
-def _changed(method: Method, changes: Mapping[str, Any]) -> Method:
-    """The method as the changes leave it, which may have no more use for other settings."""
-    own = {name: value for name, value in changes.items() if name in method_settings()}
-    return dataclasses.replace(method, **own)
+def _any_of(others: Mapping[str, tuple[Any, ...]], values: Mapping[str, Any]) -> bool:
+    return any(values[name] in some if some else values[name] for name, some in others.items())
 
 
 def only_used(
-    method: Method, settings: Mapping[str, Any], *, reveal: str | None = None
+    method: str | Method, values: Mapping[str, Any], of: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Those of the settings that change something in the method, under the given reveal rule or the
-    one among them; where neither names one, those that do under some rule."""
-    if reveal is not None:
-        reveal = _decoding()["reveal"].check(reveal)
-    unused = {**method.unused(), **_unused_decoding(method, reveal or settings.get("reveal"))}
-    return {name: value for name, value in settings.items() if name not in unused}
+    """Those of the values (or of some of them) that count in the method."""
+    counting = active(find_method(method), values)
+    return {name: value for name, value in (of or values).items() if name in counting}
 
 
-def _unused_decoding(method: Method, reveal: str | None) -> dict[str, str]:
-    """The decoding settings that change nothing, each with the reason; None is any reveal rule."""
-    reasons = {
-        rule.setting: f"reveal={reveal!r} does not use it"
-        for name, rule in REVEAL_RULES.items()
-        if reveal not in (name, None)
-    }
-    if reveal in COUNTS:
-        reasons["edit_threshold"] = f"reveal={reveal!r} leaves no steps for edits"
-    if reveal in REVEAL_RULES:
-        reasons["steps"] = f"with reveal={reveal!r} an answer takes as many steps as it needs"
-        reasons["policy"] = f"reveal={reveal!r} chooses the positions"
-        reasons["position_temperature"] = reasons["policy"]
-    if method.ensemble == "block_lengths":
-        reasons["block_length"] = "it decodes with several block lengths of its own"
-    return reasons
-
-
-@cache
-def _decoding() -> dict[str, Declaration]:
-    return declared(Settings, "decoding")
+def _refuse_unused(row: Method, overrides: Mapping[str, Any]) -> None:
+    """The one check of whether settings count: they are used by the method, beside what is given."""
+    for name in overrides:
+        if name not in _DEFAULTS or name == "method":
+            raise SettingsError(unknown_name("setting", name, _DEFAULTS))
+    counting = active(row, overrides)
+    for name, value in overrides.items():
+        if name in counting:
+            continue
+        needed = "leave it out, or choose a method that uses it (s3dlm list methods)"
+        if name in (row.uses | DECODING) - row.fixed:
+            rules = [rules[name] for rules in (BESIDE, row.beside) if name in rules]
+            others = {other: some for rule in rules for other, some in rule.items()}
+            ways = [f"{n}={' or '.join(some)}" if some else n for n, some in others.items()]
+            needed = f"it counts only beside {', or '.join(ways)}; give that too, or leave it out"
+        raise SettingsError(
+            f"{name}={shown(value)} changes nothing in method={row.name!r}: {needed}"
+        )
 
 
 @cache
-def declarations() -> dict[str, Declaration]:
-    """Every setting, by name: those of the method first, then those of decoding."""
-    return {**method_settings(), **_decoding()}
+def schema() -> dict[str, dict[str, Any]]:
+    """Every setting by name as a JSON schema: type, bounds, enum, default, description, nullable,
+    group ("search" or "decoding") and whether forms show it."""
+    found = {}
+    for name, made in Settings.model_json_schema()["properties"].items():
+        options = made.pop("anyOf", [{}])
+        group = "decoding" if name in DECODING else "search"
+        found[name] = {**made, **options[0], "nullable": len(options) > 1, "group": group}
+    found["method"]["enum"] = list(METHODS)
+    return found
+
+
+def allowed(name: str) -> str:
+    """What a setting may be, in words."""
+    one = schema()[name]
+    if "enum" in one:
+        return "one of: " + ", ".join(one["enum"])
+    kind = {"integer": "a whole number", "number": "a number", "string": "a name"}[one["type"]]
+    if "minimum" in one and "maximum" in one:
+        return f"{kind} from {one['minimum']:g} to {one['maximum']:g}"
+    return f"{kind} from {one['minimum']:g} up" if "minimum" in one else kind
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    field = Settings.model_fields[name]
+    annotated: Any = Annotated[(field.annotation, name, *field.metadata)]
+    return TypeAdapter(annotated, config=FROZEN)
+
+
+def check(name: str, value: Any) -> Any:
+    """The value of one setting in its type, or an error that says what is allowed."""
+    try:
+        return _adapter(name).validate_python(value)
+    except ValidationError as error:
+        raise SettingsError(_message(error, name)) from None
+
+
+def _message(error: ValidationError, name: str = "") -> str:
+    """Pydantic's first complaint in our words."""
+    first = error.errors(include_url=False)[0]
+    name, value = name or str(first["loc"][0]), first["input"]
+    if "enum" in schema()[name] and isinstance(value, str):
+        return unknown_name(name, value, schema()[name]["enum"])
+    return f"{name}={shown(value)} is not allowed; give {allowed(name)}"

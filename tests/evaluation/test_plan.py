@@ -7,7 +7,7 @@ import pytest
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.plan import Condition, settings_for
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, only_used
 from s3dlm.tasks import Loaded
 
 BASE = Settings()
@@ -37,19 +37,19 @@ def test_the_seed_is_no_part_of_a_condition() -> None:
 
 def test_greedy_is_the_baseline_without_sampling() -> None:
     greedy = settings_for("greedy", defaults, {"temperature": 1.0})
-    assert (greedy.method.name, greedy.temperature) == ("baseline", 0.0)
+    assert (greedy.row.kin, greedy.temperature) == ("baseline", 0.0)
     assert settings_for("baseline", defaults).temperature == BASE.temperature
 
 
 def test_a_given_setting_wins_over_the_methods_own() -> None:
     def tuned(method: str, task: str | None) -> Settings:
-        return Settings(method, temperature=0.3, lam=4.0)
+        return Settings(method, **only_used(method, {"temperature": 0.3, "lam": 4.0}))
 
     own = settings_for("s3", tuned)
-    assert (own.temperature, own.method.lam) == (0.3, 4.0)
+    assert (own.temperature, own.lam) == (0.3, 4.0)
     swept = plans.grid(["gsm8k"], ["s3"], tuned, sweeps={"lam": [1.0, 2.0]})
     assert [(c.value("lam"), c.settings.temperature) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
-    assert settings_for("s3_paper", tuned, {"lam": 3.0}).method.lam == 1.0
+    assert settings_for("s3_paper", tuned, {"lam": 3.0}).lam == 1.0
 
 
 def test_a_setting_applies_to_the_methods_that_use_it() -> None:

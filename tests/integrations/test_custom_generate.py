@@ -176,7 +176,7 @@ def test_every_method_gives_the_ids_of_its_text(model: HeldModel, method: str) -
     ids, _ = padded(QUESTIONS[:1])
     output = generate(
         model, ids, tokenizer=TOKENIZER, task="countdown", method=method,
-        return_dict_in_generate=True, **only_used(METHODS[method], SMALL),
+        return_dict_in_generate=True, **only_used(method, SMALL),
     )  # fmt: skip
     assert isinstance(output, SearchOutput)
     assert output.results

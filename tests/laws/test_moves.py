@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from s3dlm.search.particles import Canvas, CanvasPredictions, CleanText, Lineage
 from s3dlm.search.rounds import _round
 from s3dlm.search.score import Scorer
 from s3dlm.search.step import Outcome, Step
+from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier
 from tests.laws.toy import LENGTH, LETTERS, MASK, read, reward
 
@@ -71,7 +71,7 @@ def target(lam: float) -> np.ndarray:
     return np.asarray(mass / mass.sum())
 
 
-def moved(shares: np.ndarray, method: Method, seed: int) -> np.ndarray:
+def moved(shares: np.ndarray, settings: Settings, seed: int) -> np.ndarray:
     """The shares of all texts after one move of particles that had these shares."""
     rng, one = np.random.default_rng(seed), process()
     first = rng.choice(len(TEXTS), PARTICLES, p=shares)
@@ -88,8 +88,8 @@ def moved(shares: np.ndarray, method: Method, seed: int) -> np.ndarray:
         Lineage.begin(scores.total),
     )
     population = Outcome(particles, clean, scores, 0, 0)
-    row = replace(method, particles=PARTICLES)
-    running = _round(population, one, scorer, row, rng, np.inf, np.arange(PARTICLES))
+    sized = settings.adapted(particles=PARTICLES)
+    running = _round(population, one, scorer, sized, rng, np.inf, np.arange(PARTICLES))
     forward, reply = Forward(ConsistentDenoiser()), None
     while True:
         try:
@@ -105,27 +105,36 @@ def moved(shares: np.ndarray, method: Method, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("remask_fraction", [0.3, 1.0])
 def test_blind_moves_by_metropolis_keep_the_target(remask_fraction: float) -> None:
     lam = 3.0
-    row = Method(
-        rounds=1, remask="random", remask_fraction=remask_fraction, accept="metropolis", lam=lam
+    settings = Settings(
+        Method(),
+        rounds=1,
+        remask="random",
+        remask_fraction=remask_fraction,
+        accept="metropolis",
+        lam=lam,
     )
-    after = moved(target(lam), row, 1)
+    after = moved(target(lam), settings, 1)
     error = np.sqrt(target(lam) / PARTICLES)
     assert (np.abs(after - target(lam)) < 5 * error + 1e-3).all()
 
 
 def test_they_move_towards_the_target() -> None:
     lam = 3.0
-    row = Method(rounds=1, remask="random", remask_fraction=0.5, accept="metropolis", lam=lam)
+    settings = Settings(
+        Method(), rounds=1, remask="random", remask_fraction=0.5, accept="metropolis", lam=lam
+    )
 
     def distance(shares: np.ndarray) -> float:
         return float(np.abs(shares - target(lam)).sum())
 
-    after = moved(JOINT, row, 2)
+    after = moved(JOINT, settings, 2)
     assert distance(after) < 0.9 * distance(JOINT)
 
 
 def test_keeping_whatever_moved_targets_the_model_alone() -> None:
-    row = Method(rounds=1, remask="random", remask_fraction=1.0, accept="replace", lam=3.0)
+    settings = Settings(
+        Method(), rounds=1, remask="random", remask_fraction=1.0, accept="replace", lam=3.0
+    )
     error = np.sqrt(JOINT / PARTICLES)
-    assert (np.abs(moved(JOINT, row, 3) - JOINT) < 5 * error + 1e-3).all()
-    assert np.abs(moved(target(3.0), row, 4) - target(3.0)).sum() > 0.05
+    assert (np.abs(moved(JOINT, settings, 3) - JOINT) < 5 * error + 1e-3).all()
+    assert np.abs(moved(target(3.0), settings, 4) - target(3.0)).sum() > 0.05

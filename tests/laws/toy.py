@@ -107,14 +107,13 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
         block_length=LENGTH,
         **options,
     )  # type: ignore[arg-type]
-    row = settings.method
     process = MaskedDiffusion(
         prompt=np.zeros(1, dtype=np.int64),
         schedule=reveals(LENGTH, STEPS, LENGTH),
         blocks=Blocks(LENGTH),
         policy="low_confidence",
         temperature=1.0,
-        draws=row.size * row.children * OVERSAMPLING,
+        draws=settings.size * settings.children * OVERSAMPLING,
         look_ahead_wanted=True,
         reader=TextReader(read, MASK, np.zeros(0, dtype=np.int64)),
         label="toy",
@@ -122,7 +121,7 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
     verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
     forward = Forward(ToyDenoiser())
     running = search(
-        process, Scorer(verifier, "toy", "toy", process), row, np.random.default_rng(seed)
+        process, Scorer(verifier, "toy", "toy", process), settings, np.random.default_rng(seed)
     )
     steps: list[Step] = []
     said = next(running)

@@ -278,7 +278,7 @@ ENDING = 65  # a token that random networks like well enough to end some answers
 
 def searched(case: str, method: str, **options: Any) -> tuple[Model, Settings]:
     model = dataclasses.replace(pair(case)[1], end_ids=frozenset({ENDING}))
-    return model, Settings(method, **only_used(METHODS[method], {**SMALL, **options}))
+    return model, Settings(method, **only_used(method, {**SMALL, **options}))
 
 
 def plain(result: Result) -> list[Any]:

@@ -24,12 +24,12 @@ QUESTIONS = [QUESTION, "Target: 22 Numbers: 6, 4, 12", "Target: 42 Numbers: 12, 
 
 
 def one_round(method: str) -> dict[str, int]:
-    return {"rounds": 0} if METHODS[method].rounds else {}
+    return {"rounds": 0} if Settings(method).rounds else {}
 
 
 def small(method: str, **options: object) -> Settings:
     """Settings for a quick run, without what the method does not use."""
-    return Settings(method, **{**only_used(METHODS[method], SMALL), **options})
+    return Settings(method, **{**only_used(method, {**SMALL, **options}, SMALL), **options})
 
 
 def plain(result: s3dlm.Result) -> dict[str, object]:
@@ -43,7 +43,7 @@ def plain(result: s3dlm.Result) -> dict[str, object]:
 def test_every_method_keeps_the_contract(method: str) -> None:
     """Later rounds, which begin anew on what was hidden, have a test of their own."""
     model, settings = fake_model(), small(method, **one_round(method))
-    plan = settings.method
+    plan = settings
     events = list(s3dlm.stream(model, QUESTION, task="countdown", settings=settings))
     *steps, result = events
     assert isinstance(result, s3dlm.Result)
@@ -74,7 +74,7 @@ def test_every_method_keeps_the_contract(method: str) -> None:
     assert starts == (4 if method == "hex" else plan.sweeps)  # blocks of 4, 8, 16, 32
     assert result.nfe <= result.nfe_logical <= settings.most_nfe
     assert settings.most_nfe == starts + plan.sweeps * settings.steps * most
-    assert (result.nfe_logical == settings.most_nfe) == (not plan.pruned)
+    assert (result.nfe_logical == settings.most_nfe) == (not plan.row.pruned)
     scored = [not np.isnan(step.score).any() for step in steps]
     last = [step.index == settings.steps - 1 for step in steps]
     expected = {
@@ -82,7 +82,7 @@ def test_every_method_keeps_the_contract(method: str) -> None:
         "at the end": last,
         "never": [False] * len(steps),
     }
-    assert scored == expected[plan.scored]
+    assert scored == expected[plan.row.scored]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -93,6 +93,8 @@ def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
 
     first = run(0)
     assert plain(run(0)) == plain(first)
+    if method == "greedy":
+        return
     assert any(run(seed).survivors[0].nll != first.survivors[0].nll for seed in range(1, 6))
 
 
@@ -247,6 +249,6 @@ def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
 def test_a_method_says_what_it_costs_at_most(method: str) -> None:
     settings = small(method, steps=32)
     result = s3dlm.generate(fake_model(), QUESTION, task="countdown", settings=settings)
-    formula = METHODS[method].nfe_formula().replace("·", "*")
-    sizes = {"T": settings.steps, "N": settings.method.particles, "b": settings.method.branching}
+    formula = Settings(method).nfe_formula().replace("·", "*")
+    sizes = {"T": settings.steps, "N": settings.particles, "b": settings.branching}
     assert eval(formula, {}, sizes) == settings.most_nfe >= result.nfe_logical >= result.nfe

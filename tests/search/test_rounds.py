@@ -22,7 +22,7 @@ ADAPTIVE = {"reveal": "threshold", "reveal_threshold": 0.6}
 
 
 def small(method: str, **options: object) -> Settings:
-    used = only_used(METHODS[method], SMALL, reveal=options.get("reveal"))  # type: ignore[arg-type]
+    used = only_used(method, {**SMALL, **options}, SMALL)
     return Settings(method, **{**used, **options})  # type: ignore[arg-type]
 
 
@@ -76,7 +76,7 @@ def test_a_satisfied_verifier_ends_the_search_at_once(method: str) -> None:
     assert result.nfe == forwarded < 400
     _, never, _ = run(small(method, budget=400, stop_when="never"), Wants("24"))
     # A given number of rounds may end before the budget does.
-    assert never.stopped == ("finished" if METHODS[method].rounds else "budget")
+    assert never.stopped == ("finished" if Settings(method).rounds else "budget")
     assert never.nfe > result.nfe
 
 
@@ -195,7 +195,7 @@ def test_a_share_of_the_particles_of_a_later_round_begins_afresh(
 
 
 def test_fresh_starts_need_moves_beside_them() -> None:
-    with pytest.raises(s3dlm.errors.SettingsError, match="empty canvases"):
+    with pytest.raises(s3dlm.errors.SettingsError, match="counts only beside remask"):
         Settings("best", remask="all", restart_fraction=0.5)
 
 

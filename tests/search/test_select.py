@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from s3dlm.search.methods import METHODS
 from s3dlm.search.select import SELECTIONS, Survivor
+from s3dlm.settings import Settings
 
 
 def one(
@@ -61,7 +61,7 @@ def test_equal_weights_in_another_order_are_still_a_tie() -> None:
 def test_lambda_decides_the_vote_of_tilting() -> None:
     """λ = 0 is the majority vote; a large λ lets the best score win against any number."""
     majority = [one("7", score=0.8), one("7", score=0.8), one("18", score=0.9)]
-    choose = SELECTIONS[METHODS["tilting"].selection].choose
+    choose = SELECTIONS[Settings("tilting").selection].choose
 
     def chosen(lam: float) -> str | None:
         weighted = [dataclasses.replace(s, log_weight=lam * (s.score or 0.0)) for s in majority]

@@ -1,16 +1,17 @@
-"""Every setting changes what a method does, or is refused with a reason when the settings are built."""
+"""Every setting that a method's row lists can change what the method does; any other is refused."""
 
 from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from typing import Any
 
 import pytest
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from s3dlm.search.methods import METHODS, Method
-from s3dlm.settings import Settings, declarations, only_used
+from s3dlm.search.methods import METHODS, MOVES, SEARCH, Method
+from s3dlm.settings import BESIDE, DECODING, Settings, only_used, schema
 from tests.fakes import fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
@@ -21,11 +22,11 @@ VALUES: dict[str, list[object]] = {
     "particles": [7],
     "branching": [5],
     "lam": [60.0],
-    "verifier": ["plus"],
+    "verifier": ["plus", "paper"],
     "look_aheads": [1, 9],
     "ess_threshold": [0.1, 0.95],
     "budget": [9, 3],  # one answer takes six passes here
-    "rounds": [0, 3],
+    "rounds": [0, 1, 3],
     "remask_fraction": [0.1],
     "restart_fraction": [1.0],
     "temperature": [3.0],
@@ -42,68 +43,89 @@ VALUES: dict[str, list[object]] = {
     "edit_threshold": [0.5],
     "seed": [1],
 }
+# What a setting counts beside; in methods that never score a move may ask the verifier.
+MOVED = {"rounds": 2, "remask": "random"}
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "remask": MOVED,
+    "remask_fraction": MOVED,
+    "restart_fraction": MOVED,
+    "accept": {"rounds": 3, "remask": "random"},
+    "reveal_threshold": {"reveal": "threshold"},
+    "reveal_factor": {"reveal": "factor"},
+    "reveal_bound": {"reveal": "entropy"},
+}
+JUDGED = {"rounds": 3, "remask": "random", "accept": "metropolis"}
+# These need a block-causal model, a satisfied verifier: other tests show what they change.
+ACCEPTED = {"edit_threshold", "stop_when"}
 SEEDS = 40  # most pairs differ on the first
+PAIRS = [(method, setting) for method in METHODS for setting in schema() if setting != "method"]
 
 
 @cache
-def outcome(method: str, seed: int, setting: str = "", value: object = None) -> dict[str, object]:
-    given = {"seed": seed, **only_used(METHODS[method], SMALL)}
-    settings = Settings(method, **{**given, setting: value} if setting else given)
+def outcome(method: str, seed: int, given: tuple[tuple[str, Any], ...]) -> dict[str, object]:
+    values = {**SMALL, "seed": seed, **dict(given)}
+    base = only_used(method, values, {**SMALL, "seed": seed})
     model = fake_model(TEXTS, noise=2.0, push=6.5)
+    settings = Settings(method, **{**base, **dict(given)})
     result = s3dlm.generate(model, QUESTION, task="countdown", settings=settings)
     data = dataclasses.asdict(result)
-    return {name: data[name] for name in ("text", "survivors", "nfe")}
+    return {name: data[name] for name in ("text", "survivors", "nfe", "stopped")}
 
 
-def changes(method: str, setting: str, values: list[object]) -> bool:
-    """Whether one of the values changes an outcome; all are tried on a seed before the next one."""
+def changes(method: str, setting: str, beside: dict[str, Any]) -> bool:
+    """Whether a value changes an outcome; all are tried on a seed before the next one."""
+    own = {**beside}
+    base = tuple(own.items())
+    usual = getattr(Settings(method, **own), setting)
+    tried = [v for v in schema()[setting].get("enum", VALUES.get(setting, [])) if v != usual]
+    allowed = [v for v in tried if accepted(method, {**own, setting: v})]
     return any(
-        outcome(method, seed, setting, value) != outcome(method, seed)
+        outcome(method, seed, tuple({**own, setting: value}.items())) != outcome(method, seed, base)
         for seed in range(SEEDS)
-        for value in values
+        for value in allowed
     )
 
 
-@pytest.mark.parametrize("setting", declarations())
-@pytest.mark.parametrize("method", METHODS)
-def test_a_setting_changes_what_a_method_does_or_is_refused(method: str, setting: str) -> None:
-    one = declarations()[setting]
-    usual = getattr(METHODS[method], setting, SMALL.get(setting, one.default))
-    tried = [value for value in one.choices or VALUES[setting] if value != usual]
-    taken = [value for value in tried if accepted(method, setting, value)]
-    assert not taken or changes(method, setting, taken)
-
-
-def accepted(method: str, setting: str, value: object) -> bool:
-    given = {**only_used(METHODS[method], SMALL), setting: value}
+def accepted(method: str, values: dict[str, Any]) -> bool:
     try:
-        Settings(method, **given)
-    except SettingsError as error:
-        said = str(error)
-        return not (setting in said and (method in said or "exclude each other" in said))
+        Settings(method, **{**only_used(method, {**SMALL, **values}, SMALL), **values})
+    except SettingsError:
+        return False
     return True
 
 
-@pytest.mark.parametrize(
-    ("method", "changes", "reason"),
-    [
-        ("baseline", {"selection": "majority"}, "decodes one answer"),
-        ("best_of_k", {"lam": 3.0}, "never calls the verifier"),
-        ("baseline", {"particles": 4}, "decodes one answer"),
-        ("best_of_k", {"selection": "verified"}, "never calls the verifier"),
-        ("s3", {"selection": "weighted"}, "equal weights"),
-        ("hex", {"block_length": 8}, "several block lengths of its own"),
-        ("prism", {"ess_threshold": 0.5}, "shrinks on schedule"),
-        ("verified_best_of_k", {"child_sampling": "filled"}, "that branches"),
-    ],
-)
-def test_the_refusal_gives_the_reason(method: str, changes: dict[str, object], reason: str) -> None:
-    with pytest.raises(SettingsError, match=reason):
-        Settings(method, **changes)
+@pytest.mark.parametrize(("method", "setting"), PAIRS)
+def test_a_setting_changes_what_a_method_does_or_is_refused(method: str, setting: str) -> None:
+    row = METHODS[method]
+    if setting not in (row.uses | DECODING) - row.fixed:
+        value = schema()[setting].get("enum", VALUES.get(setting, [None]))[-1]
+        with pytest.raises(
+            SettingsError, match=f"^{setting}=.* changes nothing in method={method!r}"
+        ):
+            Settings(method, **{setting: value})  # type: ignore[arg-type]
+        return
+    beside = {**COMPANIONS.get(setting, {}), **(JUDGED if setting in row.beside else {})}
+    if (method, setting) == ("best", "ess_threshold"):
+        beside = {"child_sampling": "distinct"}
+    assert setting in ACCEPTED or method == "greedy" or changes(method, setting, beside)
 
 
-def test_lambda_counts_in_tilting() -> None:
-    assert Settings("tilting", lam=3.0).method.lam == 3.0
+@pytest.mark.parametrize("method", METHODS)
+def test_a_row_lists_what_it_uses_and_nothing_else(method: str) -> None:
+    row = METHODS[method]
+    assert row.uses <= SEARCH
+    assert row.fixed <= DECODING
+    assert set(row.beside) <= row.uses
+    assert set(row.defaults) <= row.uses | row.fixed | {"selection"}
+    assert set(schema()) - {"method"} == SEARCH | DECODING
+
+
+@pytest.mark.parametrize("setting", BESIDE)
+def test_a_setting_that_counts_beside_another_says_so(setting: str) -> None:
+    value = schema()[setting].get("enum", VALUES.get(setting, [None]))[-1]
+    wrong = {"reveal": "threshold"} if "schedule" in str(BESIDE[setting]) else {}
+    with pytest.raises(SettingsError, match=f"^{setting}=.* it counts only beside"):
+        Settings("s3", **{**wrong, setting: value})  # type: ignore[arg-type]
 
 
 def test_rounds_of_an_ensemble_keep_the_ensemble() -> None:
@@ -120,11 +142,20 @@ def test_rounds_of_an_ensemble_keep_the_ensemble() -> None:
 
 
 def test_a_method_can_be_given_as_a_value_and_travels_through_json() -> None:
-    row = Method(name="mine", branches=True, weight="twist", resampling="systematic", particles=3)
+    row = Method(
+        name="mine",
+        branches=True,
+        weight="twist",
+        defaults={"resampling": "systematic", "particles": 3},
+    )
     settings = Settings(row, lam=5.0)
-    assert settings.method.weight == "twist"
+    assert settings.row.weight == "twist"
     back = Settings.from_json(settings.to_json())
     assert back == settings
     assert back.hash() == settings.hash()
     with pytest.raises(SettingsError, match="weight='twisst'"):
         Method(weight="twisst")
+
+
+def test_moves_have_names() -> None:
+    assert "all" not in MOVES

@@ -75,12 +75,11 @@ def estimate_command(
 
 def _fitting(method: str, overrides: dict[str, Any]) -> dict[str, Any]:
     """Blocks no longer than a short answer, unless they were given."""
-    from s3dlm.search.methods import find_method
-    from s3dlm.settings import declarations, only_used
+    from s3dlm.settings import Settings, only_used
 
-    usual = declarations()["block_length"].default
+    usual = Settings.model_fields["block_length"].default
     length = overrides.get("gen_length", usual)
-    block = only_used(find_method(method), {"block_length": min(usual, length)})
+    block = only_used(method, {"block_length": min(usual, length)})
     return {**block, **overrides}
 
 

@@ -35,7 +35,7 @@ def demo_command(
     from s3dlm.evaluation import plan as plans
 
     defaults = plans.defaults_of(loaded)
-    size = plans.settings_for("best_of_k", defaults).method.size
+    size = plans.settings_for("best_of_k", defaults).size
     with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
         typer.echo("\n1. One search, step by step\n")
         result = demo.show(loaded, defaults)

@@ -36,12 +36,6 @@ TaskNames = Annotated[
 ]
 
 
-def _labels() -> list[str]:
-    from s3dlm.evaluation.plan import ALIASES
-
-    return [*options.method_names(), *ALIASES]
-
-
 Limit = Annotated[int | None, typer.Option(help="Use only the first N problems per task.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds per problem: 0, 1, …")]
 Data = Annotated[
@@ -101,7 +95,7 @@ def eval_command(
         str,
         typer.Option(
             help="Methods, separated by commas: `s3dlm methods` lists them.",
-            autocompletion=lists_of(_labels),
+            autocompletion=lists_of(options.method_names),
         ),
     ] = "baseline,best_of_k,tilting,look_ahead,s3",
     limit: Limit = None,

@@ -10,7 +10,6 @@ import functools
 import importlib
 import json
 import sys
-import textwrap
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -60,14 +59,12 @@ search_commands.register(app)
 @app.command()
 def methods(as_json: AsJson = False) -> None:
     """List the methods and the settings that each one uses."""
-    import dataclasses
-
-    from s3dlm.evaluation.plan import ALIASES
     from s3dlm.search.methods import all_methods
+    from s3dlm.settings import Settings
 
     rows = all_methods()
     if as_json:
-        typer.echo(json.dumps({name: dataclasses.asdict(row) for name, row in rows.items()}))
+        typer.echo(json.dumps({name: row.to_json() for name, row in rows.items()}))
         return
     population = {"one": "1", "product": "N·b", "particles": "N"}
     scored = {"never": "never", "at the end": "end", "every step": "steps"}
@@ -79,9 +76,9 @@ def methods(as_json: AsJson = False) -> None:
                 population[row.population],
                 "b" if row.branches else "1",
                 scored[row.scored],
-                row.weight if row.lam > 0 else f"{row.weight}, λ=0",
-                row.resampling or "keep",
-                row.selection,
+                row.weight if Settings(name).lam > 0 else f"{row.weight}, λ=0",
+                Settings(name).resampling or "keep",
+                Settings(name).selection,
             ]
             for name, row in rows.items()
         ],
@@ -89,12 +86,8 @@ def methods(as_json: AsJson = False) -> None:
     typer.echo()
     _table(
         ["method", "NFE at most", "description"],
-        [[name, row.nfe_formula(), row.summary] for name, row in rows.items()],
+        [[name, Settings(name).nfe_formula(), row.summary] for name, row in rows.items()],
     )
-    aliases = [
-        f"{name} ({', '.join(f'{n}={v}' for n, v in own.items())})" for name, own in ALIASES.items()
-    ]
-    typer.echo("\n" + textwrap.fill(f"`s3dlm eval` also knows {' and '.join(aliases)}.", 80))
 
 
 @app.command()

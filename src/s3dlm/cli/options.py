@@ -1,4 +1,4 @@
-"""Command-line options of the settings, read off their declarations."""
+"""Command-line options of the settings, read off their schema."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from s3dlm.declare import Declaration
 from s3dlm.errors import SettingsError, shown, unknown_name
-from s3dlm.settings import declarations
+from s3dlm.settings import check, schema
 
 SHORT = {"particles": "-N", "branching": "-b"}
-PANELS = {"method": "Search settings", "decoding": "Decoding settings"}
+TYPES = {"integer": int, "number": float, "string": str}
+PANELS = {"search": "Search settings", "decoding": "Decoding settings"}
 Command = Callable[..., None]
 
 
@@ -42,37 +42,37 @@ UnsafeCode = Annotated[
 
 def with_settings(command: Command) -> Command:
     """The command with an option for every setting; it gets those that were given as `overrides`."""
-    return _with_options(command, lambda one: one.type, lambda one, value: value)
+    return _with_options(
+        command, lambda name: TYPES[schema()[name]["type"]], lambda name, value: value
+    )
 
 
 def with_setting_lists(command: Command) -> Command:
     """The same for commands that sweep: an option takes several values, `overrides` has lists, and
     the seed is the command's own affair."""
     words = " Several values sweep: 1,2,4."
-    return _with_options(command, lambda one: str, _list, words, left_out=("seed",))
+    return _with_options(command, lambda name: str, values_of, words, left_out=("seed",))
 
 
 def _with_options(
     command: Command,
-    kind: Callable[[Declaration], Any],
-    read: Callable[[Declaration, Any], Any],
+    kind: Callable[[str], Any],
+    read: Callable[[str, Any], Any],
     more_help: str = "",
     left_out: Collection[str] = (),
 ) -> Command:
     signature = inspect.signature(command, eval_str=True)
     own = [one for one in signature.parameters.values() if one.name != "overrides"]
     taken = {*left_out, *(one.name for one in own)}
-    settings = {name: one for name, one in declarations().items() if name not in taken}
+    settings = [name for name in schema() if name not in taken]
     added = [
-        _parameter(one, kind(one), more_help if one.type is not str else "")
-        for one in settings.values()
+        _parameter(name, kind(name), more_help if schema()[name]["type"] != "string" else "")
+        for name in settings
     ]
 
     def wrapped(**values: Any) -> None:
         given = {name: values.pop(name) for name in settings}
-        overrides = {
-            name: read(settings[name], value) for name, value in given.items() if value is not None
-        }
+        overrides = {name: read(name, value) for name, value in given.items() if value is not None}
         command(**values, overrides=overrides)
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
@@ -81,36 +81,38 @@ def _with_options(
     return wrapped
 
 
-def _parameter(one: Declaration, kind: Any, more_help: str) -> inspect.Parameter:
-    flag = f"--{one.name.replace('_', '-')}"
-    flags = [flag, SHORT[one.name]] if one.name in SHORT else [flag]
-    words = f"{one.help[0].upper()}{one.help[1:]}.{more_help}"
-    if one.choices:
-        words += f" One of: {', '.join(one.choices)}."
+def _parameter(name: str, kind: Any, more_help: str) -> inspect.Parameter:
+    one, flag = schema()[name], f"--{name.replace('_', '-')}"
+    flags = [flag, SHORT[name]] if name in SHORT else [flag]
+    words = f"{one['description'][0].upper()}{one['description'][1:]}.{more_help}"
+    choices = one.get("enum")
+    if choices:
+        words += f" One of: {', '.join(choices)}."
     option = typer.Option(
         *flags,
         help=words,
-        rich_help_panel=PANELS[one.group],
+        rich_help_panel=PANELS[one["group"]],
         show_default=False,
-        autocompletion=(lambda: list(one.choices)) if one.choices else None,
+        autocompletion=(lambda: list(choices)) if choices else None,
     )
     return inspect.Parameter(
-        one.name,
+        name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[kind | None, option],
     )
 
 
-def _list(one: Declaration, text: str) -> list[Any]:
-    """The values of an option, each checked."""
+def values_of(name: str, text: str) -> list[Any]:
+    """Several values of a setting, separated by commas, each checked."""
+    kind = TYPES[schema()[name]["type"]]
     try:
-        found = [one.type(part.strip()) for part in text.split(",") if part.strip()]
+        found = [kind(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError as error:
         raise SettingsError(
-            f"{one.name}={shown(text)} is not a list of numbers; write one or several, as in 1,2,4"
+            f"{name}={shown(text)} is not a list of numbers; write one or several, as in 1,2,4"
         ) from error
-    return [one.check(value) for value in found]
+    return [check(name, value) for value in found]
 
 
 def method_names() -> list[str]:
@@ -137,11 +139,6 @@ def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     return complete
 
 
-def values_of(name: str, text: str) -> list[Any]:
-    """Several values of a setting, separated by commas."""
-    return _list(declarations()[name], text)
-
-
 def lists_from_pairs(texts: list[str]) -> dict[str, list[Any]]:
     """`--set NAME=VALUE` as settings."""
     found = {}
@@ -151,7 +148,7 @@ def lists_from_pairs(texts: list[str]) -> dict[str, list[Any]]:
             raise SettingsError(
                 f"--set {shown(text)} is not allowed; write NAME=VALUE, as in particles=8"
             )
-        if name not in declarations():
-            raise SettingsError(unknown_name("setting", name, declarations()))
+        if name not in schema():
+            raise SettingsError(unknown_name("setting", name, schema()))
         found[name] = values_of(name, value)
     return found

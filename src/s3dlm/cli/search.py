@@ -183,7 +183,7 @@ def _search(
             trace, model, events, question=prompt, task=task, settings=settings, infill=infill
         )
     if board:
-        title = f"{settings.method.name} on {model.name}"
+        title = f"{settings.method} on {model.name}"
         # An end token inside a text with holes does not end it.
         ends: frozenset[int] = model.end_ids if infill is None else frozenset()
         events = boards.show(events, boards.pieces_of(model), ends, title=title)

@@ -141,7 +141,7 @@ def infilling(
 ) -> list[MaskedDiffusion]:
     """The process on each canvas that the text describes."""
     template = Template.parse(text)
-    budget = settings.method.budget
+    budget = settings.budget
     if budget is not None and budget < 2 * template.count:
         raise SettingsError(
             f"budget={budget} is too small for {template.count} combinations of lengths, which need "

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation import run, summary
 from s3dlm.evaluation.summary import Cell
 from s3dlm.models.base import Model
 from s3dlm.models.registry import load
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, SettingsKwargs
 
 
 def evaluate(
@@ -24,7 +24,7 @@ def evaluate(
     seeds: int = 1,
     split: str = "test",
     data: str | Path | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKwargs],
 ) -> dict[str, dict[str, Cell]]:
     """Accuracy, NFE and more for every task and method: `found["countdown"]["s3"].accuracy`.
 

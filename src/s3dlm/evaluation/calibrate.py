@@ -67,7 +67,7 @@ def read(
         for condition in run.main(name).values():
             judge = probability.verifier_of(condition, verifier)
             if judge is not None:
-                key = (name, condition.settings.method.name, judge)
+                key = (name, condition.settings.row.kin, judge)
                 answers = probability.answers(run, condition, verifier)
                 groups.setdefault(key, []).extend(answers)
     return GradedAnswers(run.manifest.model, run.manifest.fingerprint, groups)

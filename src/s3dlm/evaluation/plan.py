@@ -21,16 +21,9 @@ from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models import defaults as models
 from s3dlm.models.base import Model
-from s3dlm.search.methods import METHODS, all_methods
-from s3dlm.settings import Settings, declarations, only_used
+from s3dlm.settings import Settings
 from s3dlm.tasks import Loaded
 
-# "greedy" is the baseline without sampling, which is LLaDA's own decoding by default.
-# "s3_paper" is s3 with the paper's λ, whatever the model recommends.
-ALIASES: Mapping[str, Mapping[str, object]] = {
-    "greedy": {"method": "baseline", "temperature": 0.0},
-    "s3_paper": {"method": "s3", "lam": 1.0},
-}
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
 ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five methods
@@ -72,8 +65,10 @@ class Condition:
         Only what differs from the defaults is hashed, so a setting that is added to the package
         later does not rename older runs; the manifest has every value.
         """
-        usual = {name: one.default for name, one in declarations().items()}
-        changed = {k: v for k, v in self.settings.to_json().items() if v != usual.get(k)}
+        usual = {name: field.default for name, field in Settings.model_fields.items()}
+        changed = {
+            k: v for k, v in self.settings.to_json().items() if k == "method" or v != usual.get(k)
+        }
         plain = {"task": self.task, **changed}
         plain.pop("seed", None)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
@@ -87,7 +82,7 @@ class Condition:
     @property
     def children(self) -> int:
         """Canvases per step."""
-        return self.settings.method.size * self.settings.method.children
+        return self.settings.size * self.settings.children
 
     @property
     def cost(self) -> int:
@@ -143,34 +138,24 @@ def defaults_of(model: str | Model) -> Defaults:
     return lambda method, task: Settings.recommended(own, method, task)
 
 
-def method_of(label: str) -> str:
-    """The method behind a label."""
-    name = str(ALIASES.get(label, {"method": label})["method"])
-    if name not in all_methods():
-        raise SettingsError(unknown_name("method", label, [*METHODS, *ALIASES]))
-    return name
-
-
 def uses(label: str, setting: str) -> bool:
     """Whether a setting changes what a method does."""
-    return setting != "seed" and bool(only_used(METHODS[method_of(label)], {setting: None}))
+    return setting != "seed" and setting in Settings(label).active
 
 
 def settings_for(
     label: str, defaults: Defaults, given: Given | None = None, task: str | None = None
 ) -> Settings:
     """The settings of a label: the defaults, then what is given as far as the method uses it."""
-    usual = defaults(method_of(label), task)
-    changes = usual.effective(given or {})
-    own = {name: value for name, value in ALIASES.get(label, {}).items() if name != "method"}
-    return _canonical(usual.replace(**{**changes, **own}))
+    usual = defaults(label, task)
+    return _canonical(usual.replace(**usual.effective(given or {})))
 
 
 def _canonical(settings: Settings) -> Settings:
     """The one form that all equal runs share."""
-    if settings.method.population != "product":
+    if settings.row.population != "product":
         return settings
-    return settings.replace(particles=settings.method.size, branching=1)
+    return settings.replace(particles=settings.size, branching=1)
 
 
 def grid(
@@ -211,15 +196,15 @@ def _check_used(
             raise SettingsError(
                 "seed is set by --seeds N: every problem is asked with 0, 1, … N − 1"
             )
-        if name not in declarations():
-            raise SettingsError(unknown_name("setting", name, declarations()))
+        if name not in Settings.model_fields:
+            raise SettingsError(unknown_name("setting", name, Settings.model_fields))
     every = {**given, **{name: values[0] for name, values in axes.items()}}
-    used = {n for label in labels for n in defaults(method_of(label), None).effective(every)}
+    used = {n for label in labels for n in defaults(label, None).effective(every)}
     for name in every:
         if name not in used:
             raise SettingsError(
                 f"{name} has no effect on {', '.join(labels)}; leave it out, or add a method "
-                "that uses it (see `s3dlm methods`)"
+                "that uses it (see `s3dlm list methods`)"
             )
 
 

@@ -40,9 +40,8 @@ def verifier_of(condition: Condition, unscored: str = FOR_UNSCORED) -> str | Non
 
     Code is not run again for a report, so methods that never score have none on code tasks.
     """
-    method = condition.settings.method
-    if "verifier" not in method.unused():
-        return method.verifier
+    if "verifier" in condition.settings.active:
+        return condition.settings.verifier
     return None if tasks.get(condition.task).verifier == CODE else unscored
 
 

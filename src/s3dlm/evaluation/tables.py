@@ -96,9 +96,9 @@ def ablation(run: Evaluation) -> Grid:
     }
     rows = []
     for label in labels:
-        method = next(c.settings.method for c in run.manifest.conditions if c.label == label)
-        ahead = "✓" if method.scored == "every step" else "×"
-        tilt = "✓" if method.weight in ("tilt", "twist") and method.lam > 0 else "×"
+        settings = next(c.settings for c in run.manifest.conditions if c.label == label)
+        ahead = "✓" if settings.row.scored == "every step" else "×"
+        tilt = "✓" if settings.row.weight in ("tilt", "twist") and settings.lam > 0 else "×"
         rows.append((label, ahead, tilt, *(marked[task][label] for task in found)))
     columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
     note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."

@@ -29,7 +29,7 @@ from s3dlm.integrations import likelihood
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.registry import load
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score, WrappedVerifier
 
@@ -104,7 +104,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         defaults = defaults_of(model) if isinstance(model, str) else model.defaults
         self.settings = Settings.recommended(defaults, **settings)
-        self.children = self.settings.method.size * self.settings.method.children  # per step
+        self.children = self.settings.size * self.settings.children  # per step
         self.given_task, self.given_verifier = task, verifier
         self.mc_samples, self.check_greedy = int(mc_samples), bool(check_greedy)
         prompts = int(batch_size or 1) if str(batch_size).isdigit() else 1  # else "auto"
@@ -207,7 +207,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         if self.given_verifier is not None:
             return as_verifier(self.given_verifier)
         weights = tasks.get(task).verifier if task is not None else "general"
-        return for_task(weights, self.settings.method.verifier)
+        return for_task(weights, self.settings.verifier)
 
     # Likelihoods
 
@@ -281,7 +281,7 @@ def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
         "block_length": block,
         "steps": max(same_pace, -(-limit // block)),
     }
-    return settings.replace(**only_used(settings.method, sizes, reveal=settings.reveal))
+    return settings.replace(**settings.effective(sizes))
 
 
 def _until(text: str, stops: str | Sequence[str] | None) -> str:

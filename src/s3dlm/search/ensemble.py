@@ -9,33 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from s3dlm.search.loop import Search, relay, search
-from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CanvasPredictions, CleanText, Lineage, Particles, Process
 from s3dlm.search.resample import effective_sample_size
 from s3dlm.search.score import Scorer, Scores
 from s3dlm.search.step import FINISHED, Outcome, Step
 
+if TYPE_CHECKING:
+    from s3dlm.settings import Settings
+
 
 def _block_lengths(
     process: Process,
     scorer: Scorer,
-    method: Method,
+    settings: Settings,
     rng: np.random.Generator,
     limit: int | None = None,
 ) -> Search:
     """HEX: the particles are shared out over block lengths and searched in lockstep."""
     processes = process.with_block_lengths()
-    shares = [len(range(first, method.size, len(processes))) for first in range(len(processes))]
+    shares = [len(range(first, settings.size, len(processes))) for first in range(len(processes))]
     affordable = None if limit is None else max(1, limit // process.passes)
     shares = [share for share in shares if share][:affordable]
     each = None if limit is None else limit // len(shares)
     members = [
-        search(one, scorer, replace(method, population="particles", particles=share), rng, each)
+        search(one, scorer, settings.adapted(population="particles", particles=share), rng, each)
         for one, share in zip(processes, shares, strict=False)
     ]
     return (yield from _side_by_side(members, shares))
@@ -44,17 +46,17 @@ def _block_lengths(
 def _sweeps(
     process: Process,
     scorer: Scorer,
-    method: Method,
+    settings: Settings,
     rng: np.random.Generator,
     limit: int | None = None,
 ) -> Search:
     """Particle Gibbs: after each sweep one trajectory, drawn by weight, is pinned in the next."""
     pinned: list[Canvas] = []
     nfe = nfe_logical = 0
-    for _ in range(method.sweeps):
+    for _ in range(settings.sweeps):
         history: list[Step] = []
         left = None if limit is None else limit - nfe
-        running = search(process, scorer, method, rng, left, pinned=pinned)
+        running = search(process, scorer, settings, rng, left, pinned=pinned)
         outcome: Outcome = yield from relay(running, partial(_noted, history))
         nfe, nfe_logical = nfe + outcome.nfe, nfe_logical + outcome.nfe_logical
         if outcome.stopped != FINISHED or (limit is not None and limit - nfe < process.passes):

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from s3dlm.search.expand import expand
-from s3dlm.search.methods import Method
 from s3dlm.search.particles import (
     Canvas,
     CanvasPredictions,
@@ -37,13 +36,16 @@ from s3dlm.search.score import Scorer, Scores
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Kept, Outcome, Step
 from s3dlm.search.weigh import weigh
 
+if TYPE_CHECKING:
+    from s3dlm.settings import Settings
+
 Search = Generator[Any, Any, Outcome]
 
 
 def search(
     process: Process,
     scorer: Scorer,
-    method: Method,
+    settings: Settings,
     rng: np.random.Generator,
     limit: int | None = None,
     *,
@@ -56,28 +58,28 @@ def search(
     canvas per step, the first particle follows it to its end and always survives (conditional SMC).
     At the limit of forward passes, or at a score that is enough, the look-ahead is the answer.
     """
-    particles = yield from _begin(process, scorer, method, start, rng)
+    particles = yield from _begin(process, scorer, settings, start, rng)
     nfe, nfe_logical = particles.prediction.nfe, process.passes
     blocks = 0
     for t in range(process.steps):
         before, blocks = blocks, process.progress(particles.canvas.tokens, t).blocks
-        acts = method.cadence == "step" or blocks > before
-        branching = method.children if acts else 1
-        children = expand(process, particles, branching, method.child_sampling, t, rng)
+        acts = settings.cadence == "step" or blocks > before
+        branching = settings.children if acts else 1
+        children = expand(process, particles, branching, settings.child_sampling, t, rng)
         if pinned:
             _follow(children, pinned[min(t, len(pinned) - 1)], particles.canvas)
         if limit is not None and nfe + _price(process, children.canvas) > limit:
-            return (yield from _cut(process, scorer, method, particles, t, nfe, nfe_logical))
-        now = _Moment.of(t, process, method, children, acts=acts)
+            return (yield from _cut(process, scorer, settings, particles, t, nfe, nfe_logical))
+        now = _Moment.of(t, process, settings, children, acts=acts)
         prediction = yield from _predict(process, children.canvas, t + 1, rng)
         clean, scores = yield from _look(process, scorer, children, prediction, now)
-        log_weight, lineage = _weigh(method, children, scores, now)
+        log_weight, lineage = _weigh(settings, children, scores, now)
         satisfied = scorer.satisfied(scores)
         if enough := bool(satisfied.any()):
             best = int(np.where(satisfied, scores.total, -1).argmax())
             kept = _reveal(children, clean, best)
         else:
-            kept = _resample(method, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
+            kept = _resample(settings, log_weight, len(particles), now, rng, pinned=len(pinned) > 0)
         yield Step.of(t, process.steps, children, clean, scores, log_weight, kept, prediction.nfe)
         nfe += prediction.nfe
         nfe_logical += len(particles) * branching * process.passes
@@ -141,7 +143,7 @@ def _price(process: Process, canvas: Canvas) -> int:
 def _cut(
     process: Process,
     scorer: Scorer,
-    method: Method,
+    settings: Settings,
     particles: Particles,
     step: int,
     nfe: int,
@@ -151,7 +153,7 @@ def _cut(
     clean = process.look_ahead(particles.canvas, particles.prediction)
     count, text = len(particles), Canvas(clean.tokens, clean.logp)
     scores = Scores.missing(count)
-    if method.scored != "never":
+    if settings.row.scored != "never":
         scores = yield from scorer.ask(clean, "the end of the budget")
     children = Children(
         text,
@@ -180,13 +182,13 @@ class _Moment:
 
     @classmethod
     def of(
-        cls, step: int, process: Process, method: Method, children: Children, *, acts: bool
+        cls, step: int, process: Process, settings: Settings, children: Children, *, acts: bool
     ) -> _Moment:
         done, whole, _ = process.progress(children.canvas.tokens, step)
         last = done == whole or step == process.steps - 1
         acts = acts or last
-        scored = {"never": False, "at the end": last, "every step": acts}[method.scored]
-        return cls(step, process.steps, acts, last, method.survivors(done - 1, whole), scored)
+        scored = {"never": False, "at the end": last, "every step": acts}[settings.row.scored]
+        return cls(step, process.steps, acts, last, settings.survivors(done - 1, whole), scored)
 
     def __str__(self) -> str:
         return f"step {self.step + 1} of {self.steps}"
@@ -195,15 +197,15 @@ class _Moment:
 def _begin(
     process: Process,
     scorer: Scorer,
-    method: Method,
+    settings: Settings,
     start: Canvas | None,
     rng: np.random.Generator,
 ) -> Generator[Any, Any, Particles]:
     """Particles that know the score of their first look-ahead; equal ones share a forward pass."""
-    canvas = process.start().take(np.zeros(method.size, np.int64)) if start is None else start
+    canvas = process.start().take(np.zeros(settings.size, np.int64)) if start is None else start
     prediction = yield from _predict(process, canvas, 0, rng)
     score = np.full(len(canvas.tokens), np.nan)
-    if method.scored == "every step":
+    if settings.row.scored == "every step":
         clean = process.look_ahead(canvas, prediction)
         score = (yield from scorer.ask(clean, "the first look-ahead")).total
     return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.begin(score))
@@ -230,16 +232,16 @@ def _predict(
 
 
 def _weigh(
-    method: Method, children: Children, scores: Scores, now: _Moment
+    settings: Settings, children: Children, scores: Scores, now: _Moment
 ) -> tuple[Floats, Lineage]:
     """Log-weights after this step; a step that a scoring method leaves unscored changes none."""
-    if method.scored != "never" and not now.scored:
+    if settings.row.scored != "never" and not now.scored:
         return children.log_weight, children.lineage
-    return weigh(method.weight, method.lam, children, scores.total, last=now.last)
+    return weigh(settings.row.weight, settings.lam, children, scores.total, last=now.last)
 
 
 def _resample(
-    method: Method,
+    settings: Settings,
     log_weight: Floats,
     particles: int,
     now: _Moment,
@@ -248,14 +250,14 @@ def _resample(
     pinned: bool,
 ) -> Kept:
     """Who survives; a pinned first child does for sure, and only the others are drawn."""
-    if method.resampling is None or not now.acts:
+    if settings.resampling is None or not now.acts:
         return Kept(np.arange(log_weight.size), log_weight, resampled=False)
-    if method.ess_threshold is not None:
+    if settings.ess_threshold is not None:
         ess = effective_sample_size(normalise(log_weight))
-        if ess >= method.ess_threshold * log_weight.size:
+        if ess >= settings.ess_threshold * log_weight.size:
             return _one_child_each(log_weight, particles, rng)
     count = now.survivors
-    offspring = RESAMPLERS[method.resampling](log_weight, count - pinned, rng)
+    offspring = RESAMPLERS[settings.resampling](log_weight, count - pinned, rng)
     offspring[0] += pinned
     return Kept(np.repeat(np.arange(offspring.size), offspring), np.zeros(count), resampled=True)
 

@@ -12,48 +12,53 @@ import math
 from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from s3dlm.search.ensemble import ENSEMBLES, merge_outcomes
 from s3dlm.search.loop import Search, relay, search
-from s3dlm.search.methods import Method
 from s3dlm.search.moves import BY_DOUBT, KEEP_RULES, SCORED_KEEPS, Moved, positions
 from s3dlm.search.particles import Ints, Process
 from s3dlm.search.score import Scorer
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Step
 
+if TYPE_CHECKING:
+    from s3dlm.settings import Settings
+
 LEAST = 2  # forward passes below which no round is begun
 
 
 def run_method(
-    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+    process: Process, scorer: Scorer, settings: Settings, rng: np.random.Generator
 ) -> Search:
     """The whole of a method."""
-    if method.budget is None and not method.rounds:
-        return (yield from ENSEMBLES[method.ensemble](process, scorer, method, rng))
-    population = yield from _first(process, scorer, method, rng)
+    if settings.budget is None and not settings.rounds:
+        return (yield from ENSEMBLES[settings.row.ensemble](process, scorer, settings, rng))
+    population = yield from _first(process, scorer, settings, rng)
     price = math.ceil(population.nfe / len(population.particles))
     seat = np.arange(len(population.particles))  # where each text stood in the last step
-    for number in range(1, _most_rounds(method) + 1):
-        population = yield from _judged(population, scorer, method)
-        left = math.inf if method.budget is None else method.budget - population.nfe
-        if population.stopped != FINISHED or left < LEAST or _undoubted(population, method):
+    for number in range(1, _most_rounds(settings) + 1):
+        population = yield from _judged(population, scorer, settings)
+        left = math.inf if settings.budget is None else settings.budget - population.nfe
+        if population.stopped != FINISHED or left < LEAST or _undoubted(population, settings):
             break
-        sized = _sized(method, left, price)
+        sized = _sized(settings, left, price)
         begun = _round(population, process, scorer, sized, rng, left, seat)
         population, seat = yield from relay(begun, partial(replace, round=number))
-    return _ended(population, scorer, method)
+    return _ended(population, scorer, settings)
 
 
 def _first(
-    process: Process, scorer: Scorer, method: Method, rng: np.random.Generator
+    process: Process, scorer: Scorer, settings: Settings, rng: np.random.Generator
 ) -> Generator[Any, Any, Outcome]:
-    if method.budget is None or method.scored == "never":
-        return (yield from ENSEMBLES[method.ensemble](process, scorer, method, rng, method.budget))
-    plain = replace(
-        method,
+    if settings.budget is None or settings.row.scored == "never":
+        return (
+            yield from ENSEMBLES[settings.row.ensemble](
+                process, scorer, settings, rng, settings.budget
+            )
+        )
+    plain = settings.adapted(
         population="one",
         branches=False,
         weight="none",
@@ -63,17 +68,21 @@ def _first(
         child_sampling="independent",
         scored="every step" if scorer.enough is not None else "at the end",
     )
-    return (yield from search(process.greedy(), scorer, plain, rng, method.budget))
+    return (yield from search(process.greedy(), scorer, plain, rng, settings.budget))
 
 
-def _most_rounds(method: Method) -> int:
+def _most_rounds(settings: Settings) -> int:
     """Rounds after the first."""
-    return (method.rounds or method.budget or 0) if method.has_rounds else 0
+    return (settings.rounds or settings.budget or 0) if settings.has_rounds else 0
 
 
-def _judged(population: Outcome, scorer: Scorer, method: Method) -> Generator[Any, Any, Outcome]:
+def _judged(
+    population: Outcome, scorer: Scorer, settings: Settings
+) -> Generator[Any, Any, Outcome]:
     """The population with the scores that a move needs, and whether they are enough."""
-    moves = method.remask in BY_DOUBT or (method.remask != "all" and method.accept in SCORED_KEEPS)
+    moves = settings.remask in BY_DOUBT or (
+        settings.remask != "all" and settings.accept in SCORED_KEEPS
+    )
     if moves and np.isnan(population.scores.total).any():
         scores = yield from scorer.ask(population.clean, "a move")
         particles = replace(population.particles, score=scores.total)
@@ -83,26 +92,26 @@ def _judged(population: Outcome, scorer: Scorer, method: Method) -> Generator[An
     return population
 
 
-def _undoubted(population: Outcome, method: Method) -> bool:
+def _undoubted(population: Outcome, settings: Settings) -> bool:
     """Whether a fixed number of rounds, meant to mend what the verifier doubts, has no more to do."""
-    mends = method.budget is None and method.remask in BY_DOUBT
+    mends = settings.budget is None and settings.remask in BY_DOUBT
     return mends and not any(len(spans) for spans in population.scores.spans)
 
 
-def _sized(method: Method, left: float, price: int) -> Method:
+def _sized(settings: Settings, left: float, price: int) -> Settings:
     """The method with as many trajectories as are likely to fit into what is left."""
     trajectories = max(1, int(min(left, 1e9)) // price)
-    if method.size * method.children <= trajectories:
-        return method
-    size = max(1, trajectories // method.children)
-    return replace(method, population="particles", particles=size, pruned=False)
+    if settings.size * settings.children <= trajectories:
+        return settings
+    size = max(1, trajectories // settings.children)
+    return settings.adapted(population="particles", particles=size, pruned=False)
 
 
 def _round(
     population: Outcome,
     process: Process,
     scorer: Scorer,
-    method: Method,
+    settings: Settings,
     rng: np.random.Generator,
     left: float,
     seat: Ints,
@@ -110,29 +119,29 @@ def _round(
     """The population after one more search, and where each of it stood in the search's last step."""
     limit = None if math.isinf(left) else int(left)
     before = len(population.particles)
-    if method.remask == "all":
-        running = ENSEMBLES[method.ensemble](process, scorer, method, rng, limit)
-        again, _ = yield from _from_seats(running, np.full(method.size, -1))
+    if settings.remask == "all":
+        running = ENSEMBLES[settings.row.ensemble](process, scorer, settings, rng, limit)
+        again, _ = yield from _from_seats(running, np.full(settings.size, -1))
         kept = np.arange(before + len(again.particles))
     else:
-        origin = np.arange(method.size) % before
+        origin = np.arange(settings.size) % before
         canvas = population.particles.canvas.take(origin)
         spans = [population.scores.spans[one] for one in origin.tolist()]
-        always = method.budget is not None  # what is left of it has to be spent on something
+        always = settings.budget is not None  # what is left of it has to be spent on something
         where = positions(
-            process, canvas, spans, method.remask, method.remask_fraction, rng, always=always
+            process, canvas, spans, settings.remask, settings.remask_fraction, rng, always=always
         )
         seats_before = seat[origin]
-        if method.restart_fraction:
-            empty = rng.random(method.size) < method.restart_fraction
+        if settings.restart_fraction:
+            empty = rng.random(settings.size) < settings.restart_fraction
             where[empty], seats_before[empty] = True, -1
         resumed, start = process.remask(canvas, where)
-        same_size = replace(method, population="particles", particles=method.size, pruned=False)
+        same_size = settings.adapted(population="particles", particles=settings.size, pruned=False)
         running = search(resumed, scorer, same_size, rng, limit, start=start)
         again, start_of = yield from _from_seats(running, seats_before)
         kept = origin
         if again.stopped != SATISFIED:
-            kept = yield from _kept(population, again, origin[start_of], method, scorer, rng)
+            kept = yield from _kept(population, again, origin[start_of], settings, scorer, rng)
     if again.stopped == SATISFIED:  # its one text is the answer
         kept = before + np.arange(len(again.particles))
     both = merge_outcomes([population, again])
@@ -144,19 +153,19 @@ def _kept(
     population: Outcome,
     again: Outcome,
     origin: Ints,
-    method: Method,
+    settings: Settings,
     scorer: Scorer,
     rng: np.random.Generator,
 ) -> Generator[Any, Any, Ints]:
     """Which texts go on, among those before and those after the move."""
-    again = yield from _judged(again, scorer, method)
+    again = yield from _judged(again, scorer, settings)
     moved = Moved(
         population.scores.total,
         again.scores.total,
         origin,
         np.concatenate([population.particles.canvas.tokens, again.particles.canvas.tokens]),
     )
-    return KEEP_RULES[method.accept](moved, method.size, method.lam, rng)
+    return KEEP_RULES[settings.accept](moved, settings.size, settings.lam, rng)
 
 
 def _from_seats(running: Search, seat: Ints) -> Generator[Any, Any, tuple[Outcome, Ints]]:
@@ -174,10 +183,10 @@ def _from_seats(running: Search, seat: Ints) -> Generator[Any, Any, tuple[Outcom
     return outcome, start_of
 
 
-def _ended(population: Outcome, scorer: Scorer, method: Method) -> Outcome:
+def _ended(population: Outcome, scorer: Scorer, settings: Settings) -> Outcome:
     if scorer.satisfied(population.scores).any():
         return replace(population, stopped=SATISFIED)
-    if population.stopped != FINISHED or method.budget is None or not _most_rounds(method):
+    if population.stopped != FINISHED or settings.budget is None or not _most_rounds(settings):
         return population
-    spent = method.budget - population.nfe < LEAST  # else it has made all its rounds
+    spent = settings.budget - population.nfe < LEAST  # else it has made all its rounds
     return replace(population, stopped=SPENT) if spent else population

@@ -9,31 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from s3dlm.search.loop import Search, relay
-from s3dlm.search.methods import Method
 from s3dlm.search.particles import Process
 from s3dlm.search.rounds import run_method
 from s3dlm.search.score import Scorer
 from s3dlm.search.step import SATISFIED, Outcome, Step
 
+if TYPE_CHECKING:
+    from s3dlm.settings import Settings
+
 
 def run_trials(
-    processes: Sequence[Process], scorer: Scorer, method: Method, rng: np.random.Generator
+    processes: Sequence[Process], scorer: Scorer, settings: Settings, rng: np.random.Generator
 ) -> Search:
     """The method on each process; the outcome of the best, with the cost of all."""
     if len(processes) == 1:
-        return (yield from run_method(processes[0], scorer, method, rng))
+        return (yield from run_method(processes[0], scorer, settings, rng))
     outcomes: list[Outcome] = []
     nfe = round_ = 0
     for number, process in enumerate(processes):
-        sized = method
-        if method.budget is not None:
-            share = (method.budget - nfe) // (len(processes) - number)
-            sized = replace(method, budget=share)
+        sized = settings
+        if settings.budget is not None:
+            share = (settings.budget - nfe) // (len(processes) - number)
+            sized = settings.adapted(budget=share)
         running = run_method(process, scorer, sized, rng)
         outcome, round_ = yield from _numbered(running, round_, fresh=number > 0)
         outcomes.append(replace(outcome, trial=number))

@@ -77,7 +77,7 @@ class Limits:
     def check_infill(self, settings: Settings, template: Template) -> None:
         """Refuse holes beyond a limit; every combination of their lengths is a search."""
         longer = -(-template.most // settings.gen_length)
-        once = settings.most_nfe * (1 if settings.method.budget else template.count * longer)
+        once = settings.most_nfe * (1 if settings.budget else template.count * longer)
         for what, value, most in (
             ("the holes of infill have {} tokens", template.most, self.length),
             ("infill can need {} forward passes", once, self.nfe),

@@ -30,7 +30,7 @@ from s3dlm.server.schemas import (
     SearchRequest,
 )
 from s3dlm.server.service import Service
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
@@ -140,11 +140,11 @@ def _form(wanted: ResponseFormat | None, settings: Settings) -> JsonFormat | Non
     """The JSON form that a request wants, if its method can be steered towards it."""
     if wanted is None or wanted.type == "text":
         return None
-    if settings.method.scored == "never":
+    if settings.row.scored == "never":
         raise ApiError(
             400,
             f"response_format={wanted.type!r} is enforced by the verifier, and method="
-            f"{settings.method.name!r} never calls it; choose a method that does, such as s3",
+            f"{settings.method!r} never calls it; choose a method that does, such as s3",
             param="response_format",
             code="unsupported_parameter",
         )
@@ -157,7 +157,7 @@ def _form(wanted: ResponseFormat | None, settings: Settings) -> JsonFormat | Non
 
 def _formed(job: Job, form: JsonFormat) -> Job:
     weights = tasks.get(job.task).verifier if job.task is not None else "general"
-    named = job.settings.method.verifier
+    named = job.settings.verifier
     content = as_verifier(job.verifier) if job.verifier else for_task(weights, named)
     return dataclasses.replace(job, verifier=JsonVerifier(form, content))
 
@@ -228,8 +228,7 @@ def _bundled(service: Service, body: Request) -> str | None:
     """The bundled verifier that a request names; registered ones are not a setting."""
     if body.verifier is None or body.verifier in service.verifiers:
         return None
-    setting = declared.by_name().get("verifier")
-    bundled = setting.choices if setting else ()
+    bundled = declared.by_name()["verifier"]["enum"]
     if body.verifier not in bundled:
         raise SettingsError(_unknown("verifier", body.verifier, {*service.verifiers, *bundled}))
     return body.verifier
@@ -261,8 +260,7 @@ def shorten(settings: Settings, max_tokens: int, changes: Mapping[str, Any]) -> 
     blocks = -(-max_tokens // changes.get("block_length", block))
     steps = round(settings.steps * max_tokens / settings.gen_length)
     fitting = {"block_length": block, "steps": min(max(steps, blocks), max_tokens)}
-    used = only_used(settings.method, fitting, reveal=settings.reveal)
-    return {**used, **changes, "gen_length": max_tokens}
+    return {**settings.effective(fitting), **changes, "gen_length": max_tokens}
 
 
 def conversation(messages: Sequence[Message]) -> tuple[tuple[Turn, ...], str]:

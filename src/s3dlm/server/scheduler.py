@@ -315,7 +315,7 @@ class Scheduler:
         if isinstance(event, VerifierError):
             prompt = (ticket.job.question, ticket.job.infill or "")
             log_verifier_failure(event, () if self.log_prompts else prompt)
-        self.metrics.ended.labels(ticket.job.settings.method.name, outcome).inc()
+        self.metrics.ended.labels(ticket.job.settings.method, outcome).inc()
         if event is not None:
             ticket.tell(ticket, event)
 

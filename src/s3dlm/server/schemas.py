@@ -1,6 +1,6 @@
 """Request and response bodies: OpenAI's, plus every setting of the search as an extra field.
 
-Settings are not listed here: `declared.declarations()` names them, and `declared.check` checks them.
+Settings are not listed here: `declared.by_name()` names them, and `declared.check` checks them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from s3dlm.server.declared import Declaration, declarations
+from s3dlm.server.declared import by_name
 
 LARGEST_SEED = 2**63 - 1
 # OpenAI's schema has temperature and seed, and ours below has verifier.
-SEARCH_FIELDS = frozenset(one.name for one in declarations()) - {"temperature", "seed", "verifier"}
+SEARCH_FIELDS = frozenset(by_name()) - {"temperature", "seed", "verifier"}
 
 # What clients send by habit: without effect, or accepted only where it changes nothing.
 IGNORED = frozenset(
@@ -38,27 +38,23 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "echo": (False,),
     "suffix": ("",),
 }
-_JSON_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
 
 def _document(schema: dict[str, Any]) -> None:
     """List the settings among the properties of the OpenAPI schema, and allow no others."""
-    for one in declarations():
-        if one.name in SEARCH_FIELDS:
-            schema["properties"][one.name] = _property(one)
+    for name in SEARCH_FIELDS:
+        schema["properties"][name] = _property(name)
     neutral = [name for name in NEUTRAL if name not in SEARCH_FIELDS]
     schema["properties"] |= {name: {} for name in (*sorted(IGNORED), *neutral)}
     schema["additionalProperties"] = False
 
 
-def _property(one: Declaration) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "type": [_JSON_TYPES[one.type], "null"], "title": one.name, "description": one.help,
-    }  # fmt: skip
-    if one.choices:
-        described["enum"] = [*one.choices, None]
-    bounds = {"minimum": one.low, "maximum": one.high}
-    return described | {name: value for name, value in bounds.items() if value is not None}
+def _property(name: str) -> dict[str, Any]:
+    """A setting; null stands for one that is left out."""
+    kept = ("type", "description", "enum", "minimum", "maximum")
+    described = {key: value for key, value in by_name()[name].items() if key in kept}
+    described |= {"type": [described["type"], "null"], "title": name}
+    return described | ({"enum": [*described["enum"], None]} if "enum" in described else {})
 
 
 class Request(BaseModel):

@@ -33,7 +33,7 @@ export class Form {
   }
 
   build(ask) {
-    const group = (name) => this.settings.filter((one) => one.group === name).map((one) => one.node);
+    const group = (name) => this.settings.filter((one) => (one.shown ? one.group : "more") === name).map((one) => one.node);
     return el(
       "form",
       { class: "ask", onsubmit: (event) => { event.preventDefault(); ask(); } },
@@ -54,7 +54,9 @@ export class Form {
         el("h3", {}, "Decoding"),
         el("div", { class: "settings" }, ...group("decoding")),
         el("h3", {}, "Method"),
-        el("div", { class: "settings" }, ...group("method")),
+        el("div", { class: "settings" }, ...group("search")),
+        el("h3", {}, "More"),
+        el("div", { class: "settings" }, ...group("more")),
       ),
       this.problem,
     );
@@ -72,7 +74,7 @@ export class Form {
 
   // Another method starts from its own settings: what was typed for the last one is cleared.
   loadMethod() {
-    for (const one of this.settings) if (one.group === "method") one.input.value = "";
+    for (const one of this.settings) if (one.group === "search") one.input.value = "";
     this.defaults = this.options.defaults[this.method.input.value];
     this.refresh();
     this.loadDefaults();
@@ -174,16 +176,15 @@ function select(text, choices, value, title) {
 }
 
 // An input for one declared setting. `suggest` shows the default, `read` gives the value.
-function control({ name, type, help, choices, low, high }, text) {
-  if (choices.length || type === "bool") {
-    const known = choices.length ? choices : ["true", "false"];
-    const made = select(text, [["", "default"], ...named(known)], "", help);
+function control({ name, type, description, enum: choices, minimum, maximum }, text) {
+  if (choices) {
+    const made = select(text, [["", "default"], ...named(choices)], "", description);
     made.input.name = name;
     const suggest = (value) => { made.input.options[0].textContent = value === null || value === undefined ? "default" : `default: ${value}`; };
-    return { ...made, name, suggest, read: () => (type === "bool" ? made.input.value === "true" : made.input.value) };
+    return { ...made, name, suggest, read: () => made.input.value };
   }
-  const numeric = type === "int" || type === "float";
-  const input = el("input", { type: numeric ? "number" : "text", min: low, max: high, step: type === "int" ? 1 : "any", inputmode: numeric ? "decimal" : null, name, title: help, "aria-label": text });
+  const numeric = type === "integer" || type === "number";
+  const input = el("input", { type: numeric ? "number" : "text", min: minimum, max: maximum, step: type === "integer" ? 1 : "any", inputmode: numeric ? "decimal" : null, name, title: description, "aria-label": text });
   const suggest = (value) => { input.placeholder = value ?? "default"; };
   return { name, input, suggest, read: () => (numeric ? Number(input.value) : input.value), node: el("label", {}, el("span", {}, text), input) };
 }

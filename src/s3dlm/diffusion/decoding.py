@@ -1,0 +1,113 @@
+"""The settings of decoding: how a canvas fills, whatever the search.
+
+The rest of the settings, and what they are together, is in settings.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from pydantic import BaseModel
+
+from s3dlm.diffusion.schedule import MOST_EDITS, POLICIES, REVEAL_RULES, REVEALS, SCHEDULE
+from s3dlm.search.options import FROZEN, OneOf, Share, Size, more, setting
+
+
+class DecodingKwargs(TypedDict, total=False):
+    """The settings of decoding as keywords."""
+
+    temperature: float
+    gen_length: int
+    steps: int
+    block_length: int
+    policy: str
+    reveal: str
+    reveal_threshold: float
+    reveal_factor: float
+    reveal_bound: float
+    top_k: int | None
+    top_p: float | None
+    probabilities: str
+    position_temperature: float
+    guidance: float
+    end_tokens: str
+    edit_threshold: float | None
+    seed: int
+
+
+class Decoding(BaseModel):
+    """How a canvas fills."""
+
+    model_config = FROZEN
+
+    temperature: float = setting(0.7, "sampling temperature; 0 is greedy", ge=0, le=100)
+    gen_length: Size = setting(128, "tokens of the answer")
+    steps: Size = setting(64, "denoising steps, shared out over the blocks")
+    block_length: Size = setting(64, "tokens per block, filled from left to right")
+    policy: Annotated[str, OneOf(POLICIES)] = setting(
+        "low_confidence", "which masked positions are revealed first"
+    )
+    reveal: Annotated[str, OneOf(REVEALS)] = setting(
+        SCHEDULE,
+        "how many positions a step reveals: by LLaDA's or Dream's schedule, or all that a rule "
+        "considers sure",
+    )
+    reveal_threshold: Share = setting(
+        0.98, "with reveal=threshold: the least probability of a sampled token"
+    )
+    reveal_factor: float = more(
+        1.0, "with reveal=factor: the n-th token needs a probability of 1 − factor/(n + 1)", ge=0
+    )
+    reveal_bound: float = more(
+        0.1, "with reveal=entropy: the most that the entropies of a step add up to, in nats", ge=0
+    )
+    top_k: int | None = more(None, "sample among the k best tokens only", ge=1)
+    top_p: Share | None = more(None, "sample among the best tokens that hold this much probability")
+    probabilities: Annotated[str, OneOf(("plain", "sampled"))] = more(
+        "plain",
+        "which probability ranks a token: the model's plain one, or that of the distribution "
+        "it is sampled from, after temperature, top_p and top_k, as in Dream",
+    )
+    position_temperature: float = more(
+        0.0,
+        "above 0, positions are drawn by softmax(rank / temperature) and not taken in order; "
+        "alg_temp in Dream",
+        ge=0,
+    )
+    guidance: float = more(
+        0.0,
+        "classifier-free guidance away from what is likely without the prompt; above 0 a canvas "
+        "takes two forward passes",
+        ge=0,
+        le=100,
+    )
+    end_tokens: Annotated[str, OneOf(("allowed", "last", "never"))] = more(
+        "allowed",
+        "tokens that end the answer: allowed, revealed after all others of their block, or never "
+        "predicted",
+    )
+    edit_threshold: Share | None = more(
+        None,
+        "block-causal models with a reveal rule: replace a revealed token of the open block by one "
+        "whose probability is above this, as LLaDA2.1 does",
+    )
+    seed: int = setting(0, "same seed, same answer", ge=0, le=2**63 - 1)
+
+    @property
+    def reveal_number(self) -> float:
+        """The number that the reveal rule needs; 0 for a schedule, which needs none."""
+        if self.reveal not in REVEAL_RULES:
+            return 0.0
+        return float(getattr(self, REVEAL_RULES[self.reveal].setting))
+
+    def most_steps(self, block: int | None) -> int:
+        """The most steps that a model with such blocks, if it has any, takes: a block-causal one
+        fills its first and its last block whole, may reveal the first token of a block by itself, and
+        may edit what it has filled."""
+        if block is None:
+            return self.steps
+        length, size = self.gen_length + block - 1, min(self.block_length, block)
+        pace = max(1, min(size, self.steps * size // self.gen_length))
+        blocks = -(-length // block) + 1
+        edits = 0 if self.edit_threshold is None else MOST_EDITS * blocks
+        return min(length, (-(-length // size) + 1) * pace) + blocks + edits
