@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 from plus_candidates import GROUPS
 
 from s3dlm.answers import grade
+from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
+from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.plus import FEATURES
-from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
-from s3dlm.verifier.reading import Reading
 from s3dlm.verifier.weights import in_fit_half
 
 Floats = NDArray[np.float64]
@@ -108,8 +108,8 @@ def read(task: str) -> Outputs:
 
 
 def _features(question: str, output: str) -> list[float]:
-    reading = Reading(question, output)
-    return [feature(reading) for feature in (*SHIPPED, *CANDIDATES)]
+    parsed = ParsedText(question, output)
+    return [feature(parsed) for feature in (*SHIPPED, *CANDIDATES)]
 
 
 def pairs(outputs: Outputs, right: Bools, chosen: Bools) -> list[tuple[int, int]]:

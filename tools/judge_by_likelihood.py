@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from s3dlm.answers import grade
+from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
-from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
 
 TASKS = ("gsm8k", "math500")
 SHARE_OF_LIKELIHOOD = 0.03

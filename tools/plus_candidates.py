@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from s3dlm.verifier.reading import Reading, same
+from s3dlm.verifier.parsed import ParsedText, same
 
 _OPERATION = re.compile(r"[0-9]\s*(?:\\times|\\cdot|[*+])\s*[0-9]|\.\.\.|\\ldots|\\approx")
 
 
-def results_used(reading: Reading) -> float:
+def results_used(parsed: ParsedText) -> float:
     """The share of results that a later equation uses, or that are the answer; 0.5 without any."""
-    known = reading.evidence
+    known = parsed.derivation
     steps = known.equations
     if not steps:
         return 0.5
@@ -28,9 +28,9 @@ def results_used(reading: Reading) -> float:
     return used / len(steps)
 
 
-def operands_known(reading: Reading) -> float:
+def operands_known(parsed: ParsedText) -> float:
     """The share of operands that are numbers of the question or earlier results; 0.5 without any."""
-    known = reading.evidence
+    known = parsed.derivation
     seen, found, count = set(known.question), 0, 0
     for step in known.equations:
         count += len(step.left.operands)
@@ -39,17 +39,17 @@ def operands_known(reading: Reading) -> float:
     return found / count if count else 0.5
 
 
-def magnitude(reading: Reading) -> float:
+def magnitude(parsed: ParsedText) -> float:
     """The answer is not more than a hundred times the largest number of the question."""
-    known = reading.evidence
+    known = parsed.derivation
     if known.answer is None:
         return 0.0
     return float(abs(known.answer) <= 100 * max(1.0, *map(abs, (*known.question, 1.0))))
 
 
-def unit_asked(reading: Reading) -> float:
+def unit_asked(parsed: ParsedText) -> float:
     """ "How many" is answered by a whole number, "what percent" by one from 0 to 100."""
-    answer, question = reading.evidence.answer, reading.prompt.lower()
+    answer, question = parsed.derivation.answer, parsed.prompt.lower()
     if answer is None:
         return 0.0
     if "how many" in question:
@@ -57,24 +57,24 @@ def unit_asked(reading: Reading) -> float:
     return float("percent" not in question.rpartition(".")[2] or 0 <= answer <= 100)
 
 
-def answer_plain(reading: Reading) -> float:
+def answer_plain(parsed: ParsedText) -> float:
     """No equation and no words in the answer."""
-    content = reading.answer.content if reading.answer else "="
+    content = parsed.answer.content if parsed.answer else "="
     return float("=" not in content and "\\text" not in content)
 
 
-def answer_evaluated(reading: Reading) -> float:
+def answer_evaluated(parsed: ParsedText) -> float:
     """Nothing left to compute in the answer."""
-    return float(reading.answer is not None and not _OPERATION.search(reading.answer.content))
+    return float(parsed.answer is not None and not _OPERATION.search(parsed.answer.content))
 
 
-def answer_is_last_number(reading: Reading) -> float:
+def answer_is_last_number(parsed: ParsedText) -> float:
     """The answer is the last number before its delimiter."""
-    known = reading.evidence
+    known = parsed.derivation
     return float(bool(known.numbers) and known.answer == known.numbers[-1])
 
 
-GROUPS: dict[str, tuple[Callable[[Reading], float], ...]] = {
+GROUPS: dict[str, tuple[Callable[[ParsedText], float], ...]] = {
     "consistent results": (results_used, operands_known),
     "units and magnitudes": (magnitude, unit_asked),
     "form of the answer": (answer_plain, answer_evaluated),

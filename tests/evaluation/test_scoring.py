@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from s3dlm.errors import RecordError, SettingsError
+from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
 from s3dlm.evaluation.scoring import score_file
 from s3dlm.evaluation.scoring_report import render
-from s3dlm.verifier.ranking import Resamples, auc, pair_accuracy
 
 RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
 WRONG = r"I would say that it must be something like \boxed{41}"

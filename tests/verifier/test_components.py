@@ -16,7 +16,7 @@ from s3dlm.verifier.components import (
     structure,
     structure_of_choice,
 )
-from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.parsed import ParsedText
 
 
 def counted(text):
@@ -102,7 +102,7 @@ def test_chain_leaves_zeros_out_and_counts_neighbours():
 
 def test_diverging_values_scale_the_arithmetic_score():
     text = "3 + 4 = 7. x = 90000. y = 90001."
-    assert arithmetic(Reading("", text)) == pytest.approx(1 / 2)
+    assert arithmetic(ParsedText("", text)) == pytest.approx(1 / 2)
 
 
 def test_there_are_fourteen_keywords_with_the_papers_own():
@@ -111,8 +111,8 @@ def test_there_are_fourteen_keywords_with_the_papers_own():
 
 
 def test_structure_counts_distinct_keywords_up_to_three():
-    base = structure(Reading("", "words without any signal"))
-    values = [structure(Reading("", f"words {k}")) for k in ("step", "step step", "step thus")]
+    base = structure(ParsedText("", "words without any signal"))
+    values = [structure(ParsedText("", f"words {k}")) for k in ("step", "step step", "step thus")]
     assert values[0] == pytest.approx(base + 0.4 / 3)
     assert values[1] == values[0]
     assert values[2] == pytest.approx(base + 0.8 / 3)
@@ -122,17 +122,17 @@ def test_structure_counts_distinct_keywords_up_to_three():
     "text", [r"\boxed{3}", "<answer>3</answer>", "#### 3", "the answer is 3", "Answer: 3"]
 )
 def test_every_delimiter_of_the_cascade_counts(text):
-    assert structure(Reading("", text)) >= 0.35
+    assert structure(ParsedText("", text)) >= 0.35
 
 
 @pytest.mark.parametrize("text", [r"\boxed{}", r"\boxed{3", "<answer></answer>", "#### ", "answer"])
 def test_a_delimiter_around_nothing_does_not_count(text):
-    assert structure(Reading("", text)) <= 0.25
+    assert structure(ParsedText("", text)) <= 0.25
 
 
 def test_structure_of_choice_wants_a_letter():
-    with_letter = structure_of_choice(Reading("", "The answer is B."))
-    without = structure_of_choice(Reading("", "The answer is 7."))
+    with_letter = structure_of_choice(ParsedText("", "The answer is B."))
+    without = structure_of_choice(ParsedText("", "The answer is 7."))
     assert with_letter - without == pytest.approx(0.35, abs=0.02)
 
 
@@ -167,7 +167,7 @@ def test_density_is_the_share_of_letters_digits_and_space(text):
     ],
 )
 def test_reachability(text, value):
-    assert reachability(Reading("", text)) == value
+    assert reachability(ParsedText("", text)) == value
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_reachability(text, value):
     [(None, 0.5), (0.3, 0.3), (-1.0, 0.0), (7.0, 1.0), (float("nan"), 0.5)],
 )
 def test_confidence_is_clipped_and_neutral_without_one(given_value, value):
-    assert confidence(Reading("", "text", given_value)) == value
+    assert confidence(ParsedText("", "text", given_value)) == value
 
 
 @pytest.mark.parametrize(
@@ -190,16 +190,16 @@ def test_confidence_is_clipped_and_neutral_without_one(given_value, value):
     ],
 )
 def test_non_degeneracy(text, value):
-    assert non_degeneracy(Reading("", text)) == value
+    assert non_degeneracy(ParsedText("", text)) == value
 
 
 @given(st.lists(st.sampled_from("abcdefghijklmnop"), min_size=13, max_size=120))
 def test_the_short_cut_for_rich_vocabularies_changes_nothing(words):
-    assert non_degeneracy(Reading("", " ".join(words))) == _diversity(words)
+    assert non_degeneracy(ParsedText("", " ".join(words))) == _diversity(words)
 
 
 def test_the_papers_arithmetic_counts_equalities_of_numbers_and_nothing_else():
     """Garbage is no equality, so it counts neither for nor against a text; `plus` counts it."""
     whole = "She has 56 - 11 = 45 eggs and gets 45 * 2 = 90."
     garbled = whole.replace("11", "slowStep")
-    assert arithmetic(Reading("", garbled)) == arithmetic(Reading("", whole)) == 1.0
+    assert arithmetic(ParsedText("", garbled)) == arithmetic(ParsedText("", whole)) == 1.0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from s3dlm.answers import grade
 from s3dlm.verifier import for_task
-from s3dlm.verifier.doubts import reasoning, worked_steps
+from s3dlm.verifier.plus import reasoning, worked_steps
 from s3dlm.verifier.weights import PLUS, PLUS_RULES
 
 CHAIN = "Start with 8. Step 1: Divide by 2. Step 2: Add 13. Step 3: Multiply by 5."

@@ -4,11 +4,11 @@ import pytest
 
 from s3dlm.verifier import for_task
 from s3dlm.verifier.components import arithmetic, non_degeneracy, reachability, structure
-from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.parsed import ParsedText
 
 
 def part(function, text, prompt=""):
-    return function(Reading(prompt, text))
+    return function(ParsedText(prompt, text))
 
 
 def test_structure_of_a_full_solution_is_one():

@@ -10,8 +10,8 @@ import pytest
 from s3dlm.answers import TASK_KINDS
 from s3dlm.evaluation.scoring import score_file
 from s3dlm.verifier import PARTS, Verifier, for_task
+from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.plus import FEATURES
-from s3dlm.verifier.reading import Reading
 from s3dlm.verifier.weights import PAPER, PLUS, PLUS_RULES, in_fit_half, was_in_fit
 
 QUESTION = (
@@ -80,12 +80,12 @@ def test_a_word_in_place_of_a_number_counts_as_a_wrong_equation(task, garbage):
     "formula", ["16 - eggs = 9", "16 minus 7 = 9", "Total - 7 = 9 (Total is 16)"]
 )
 def test_named_quantities_are_not_garbage(formula):
-    reading = Reading(QUESTION, GOOD.replace("16 - 7 = 9", formula))
-    assert reading.evidence.wrong == 0
+    parsed = ParsedText(QUESTION, GOOD.replace("16 - 7 = 9", formula))
+    assert parsed.derivation.wrong == 0
 
 
 def test_an_answer_is_traced_back_to_the_numbers_of_the_question():
-    known = Reading(QUESTION, GOOD).evidence
+    known = ParsedText(QUESTION, GOOD).derivation
     assert known.question == (16, 3, 4, 2)
     assert known.source is not None
     assert known.source.numbers == {0, 1, 2, 3}
@@ -94,14 +94,14 @@ def test_an_answer_is_traced_back_to_the_numbers_of_the_question():
 
 def test_a_last_step_left_out_is_found():
     text = r"One has 3 * 20 = 60 and the other 7 * 20 = 140. \boxed{80}"
-    known = Reading("One has 3 packs, one 7, of 20 each. How many more?", text).evidence
+    known = ParsedText("One has 3 packs, one 7, of 20 each. How many more?", text).derivation
     assert known.source is not None
     assert known.source.invented == 0
-    assert Reading("q", text.replace("80", "81")).evidence.source is None
+    assert ParsedText("q", text.replace("80", "81")).derivation.source is None
 
 
 def test_a_box_may_be_the_right_side_of_the_last_equation():
-    known = Reading("q", r"it is 600 / 2 = \boxed{300}").evidence
+    known = ParsedText("q", r"it is 600 / 2 = \boxed{300}").derivation
     assert [step.right.value for step in known.equations] == [300]
 
 

@@ -46,7 +46,7 @@ def test_spans_are_the_equalities_that_do_not_hold(name: str) -> None:
 def test_spans_are_not_looked_for_until_someone_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "s3dlm.verifier.doubts.wrong_equalities", lambda text: asked.append(text) or []
+        "s3dlm.verifier.composite.wrong_equalities", lambda text: asked.append(text) or []
     )
     score = for_task("gsm8k").score("q", TEXT)
     assert asked == []

@@ -24,13 +24,13 @@ from s3dlm.answers import (
     notes,
 )
 from s3dlm.errors import RecordError, SettingsError, unknown_name
+from s3dlm.evaluation.ranking import Estimate, Resamples, auc, pair_accuracy
 from s3dlm.evaluation.scoring_report import Change, ComponentReport, Report, Section
 from s3dlm.evaluation.statistics import CalibrationReport, ReliabilityBin, reliability
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import Score, Verifier, as_verifier
 from s3dlm.verifier.base import ScoreFunction
 from s3dlm.verifier.calibration import GradedAnswer
-from s3dlm.verifier.ranking import Estimate, Resamples, auc, pair_accuracy
 
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
 

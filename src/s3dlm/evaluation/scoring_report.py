@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from s3dlm.evaluation.ranking import Estimate
 from s3dlm.evaluation.statistics import CalibrationReport, ReliabilityBin
-from s3dlm.verifier.ranking import Estimate
 
 
 @dataclass(frozen=True, slots=True)

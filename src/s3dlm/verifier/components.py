@@ -1,6 +1,6 @@
 """S1–S5: five views of a text that need no reference answer (the paper's appendix).
 
-Each is one short function of a `Reading`, with a value in [0, 1]. Where the paper leaves a number
+Each is one short function of a `ParsedText`, with a value in [0, 1]. Where the paper leaves a number
 open, the docstring says what we chose. Of equalities S2 reads only the simple form `a op b = c`, as
 the paper says: in `20 - 4 - 4 = 12` nothing is checked, rather than its tail `4 - 4 = 12`.
 """
@@ -13,7 +13,7 @@ from itertools import pairwise
 from s3dlm.answers.delimiters import END_TOKENS, MASK_TOKENS
 from s3dlm.answers.extract import extract
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, negative_at, numbers_in, to_float
-from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.parsed import ParsedText
 
 KEYWORDS = (
     "step", "therefore", "thus", "hence", "compute", "calculate", "subtract", "multipl", "divid",
@@ -43,22 +43,22 @@ _JOINED_BEFORE = frozenset("+-*/×÷−·^_)}]")
 _JOINED_AFTER = frozenset("+-*/×÷−·^_!({")
 
 
-def structure(reading: Reading) -> float:
+def structure(parsed: ParsedText) -> float:
     """S1 for maths: reasoning keywords, an answer delimiter, and mostly letters and digits."""
-    return _structure(reading, reading.answer is not None)
+    return _structure(parsed, parsed.answer is not None)
 
 
-def structure_of_choice(reading: Reading) -> float:
+def structure_of_choice(parsed: ParsedText) -> float:
     """S1 for multiple choice: as for maths, but what must be found is a letter from A to H."""
-    return _structure(reading, extract("choice", reading.text, reading.prompt) is not None)
+    return _structure(parsed, extract("choice", parsed.text, parsed.prompt) is not None)
 
 
-def _structure(reading: Reading, answered: bool) -> float:
-    keywords = keyword_share(reading.lower, KEYWORDS)
+def _structure(parsed: ParsedText, answered: bool) -> float:
+    keywords = keyword_share(parsed.lower, KEYWORDS)
     return (
         KEYWORD_SHARE * keywords
         + DELIMITER_SHARE * answered
-        + DENSITY_SHARE * min(density(reading.text) / 0.5, 1.0)
+        + DENSITY_SHARE * min(density(parsed.text) / 0.5, 1.0)
     )
 
 
@@ -82,14 +82,14 @@ def density(text: str) -> float:
     return sum(c.isalnum() or c.isspace() for c in text) / len(text)
 
 
-def arithmetic(reading: Reading) -> float:
+def arithmetic(parsed: ParsedText) -> float:
     """S2: the share of true equalities, times the share of plausible steps between stated values.
 
     0.5 when there is no equality to check.
     """
-    if "=" not in reading.text:
+    if "=" not in parsed.text:
         return 0.5
-    plain = plain_arithmetic(reading.text)
+    plain = plain_arithmetic(parsed.text)
     total, verified = count_equalities(plain)
     return verified / total * chain_share(stated_values(plain)) if total else 0.5
 
@@ -182,13 +182,13 @@ def _true(a: float | None, operator: str, b: float | None, c: float | None) -> b
     return abs(value - c) <= max(abs(c) * 1e-6, 1e-4)
 
 
-def reachability(reading: Reading) -> float:
+def reachability(parsed: ParsedText) -> float:
     """S3: 1.0 when the answer already stands in the reasoning before it, 0.3 if not, 0.2 without."""
-    answer = reading.answer
+    answer = parsed.answer
     if answer is None:
         return 0.2
-    prefix = reading.text[: answer.start]
-    return 1.0 if _stands_in(answer.content, prefix, reading.lower[: answer.start]) else 0.3
+    prefix = parsed.text[: answer.start]
+    return 1.0 if _stands_in(answer.content, prefix, parsed.lower[: answer.start]) else 0.3
 
 
 def _stands_in(content: str, prefix: str, lower_prefix: str) -> bool:
@@ -224,19 +224,19 @@ def _numeral(content: str) -> str | None:
     return match[0] if not rest or rest.startswith("\\text") or rest[0].isalpha() else None
 
 
-def confidence(reading: Reading) -> float:
+def confidence(parsed: ParsedText) -> float:
     """S4: the model's mean token probability, clipped to [0, 1]; 0.5 when it gives none."""
-    value = reading.confidence
+    value = parsed.confidence
     if value is None or value != value:
         return 0.5
     return min(max(value, 0.0), 1.0)
 
 
-def non_degeneracy(reading: Reading) -> float:
+def non_degeneracy(parsed: ParsedText) -> float:
     """S5: the paper's cascade against floods of special tokens, stubs and repetition."""
-    if "<|" in reading.text and (flooded := _special_tokens(reading.text)) is not None:
+    if "<|" in parsed.text and (flooded := _special_tokens(parsed.text)) is not None:
         return flooded
-    words = reading.words
+    words = parsed.words
     if len(words) < 8:
         return 0.2
     if len(words) <= 12:

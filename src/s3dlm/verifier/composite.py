@@ -8,24 +8,58 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Verifier, adapt, checked
 from s3dlm.verifier.constraints import CONSTRAINTS
-from s3dlm.verifier.doubts import Doubts, Finder, equalities
-from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.equations import wrong_equalities
+from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.weights import PAPER, Row
 
-Part = Callable[[Reading], float]
+Part = Callable[[ParsedText], float]
+Span = tuple[int, int]
+SpanFinder = Callable[[str, str], Sequence[Span]]
+"""(prompt, text) -> the suspicious character ranges of the text, in any order."""
 
 FORMS: dict[str, Part] = {
     "math": components.structure,
     "choice": components.structure_of_choice,
 }
+
+
+class SuspiciousSpans(Sequence[Span]):
+    """What looks wrong in a text, in order; found when first looked at: few users of a score need it."""
+
+    def __init__(self, find: SpanFinder, prompt: str, text: str) -> None:
+        self.find, self.prompt, self.text = find, prompt, text
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The spans themselves."""
+        return tuple(sorted(set(self.find(self.prompt, self.text))))
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.spans[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.spans == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(self.spans)
+
+
+def false_equalities(prompt: str, text: str) -> list[Span]:
+    """The equalities that do not hold."""
+    return wrong_equalities(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +68,23 @@ class Composite(Verifier):
 
     parts: tuple[tuple[str, Part, float], ...]
     satisfied_at: float | None = None  # the total with which a search may stop
-    doubts: Finder = equalities  # says where a text looks wrong
+    suspicious_spans: SpanFinder = false_equalities
     rescores: bool = True  # of bundled parts only that of confidence looks at the confidence
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The weighted sum of the parts, in [0, 1], and what is in doubt."""
-        reading = Reading(prompt, text, confidence)
-        total, values = 0.0, {}
-        for name, part, weight in self.parts:
-            values[name] = value = part(reading)
-            total += weight * value
-        return Score(min(max(total, 0.0), 1.0), values, Doubts(self.doubts, prompt, text))
+        """The weighted sum of the parts, in [0, 1], and what is suspicious."""
+        parsed = ParsedText(prompt, text, confidence)
+        values = {name: part(parsed) for name, part, _ in self.parts}
+        return self._sum(values, SuspiciousSpans(self.suspicious_spans, prompt, text))
 
     def rescore(self, score: Score, confidence: float | None) -> Score:
         """The score of the same text at another confidence, without reading it again."""
-        values = {**score.parts, "confidence": components.confidence(Reading("", "", confidence))}
+        renewed = components.confidence(ParsedText("", "", confidence))
+        return self._sum({**score.parts, "confidence": renewed}, score.spans)
+
+    def _sum(self, values: Mapping[str, float], spans: Sequence[Span]) -> Score:
         total = sum(weight * values[name] for name, _, weight in self.parts)
-        return Score(min(max(total, 0.0), 1.0), values, score.spans)
+        return Score(min(max(total, 0.0), 1.0), values, spans)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -71,45 +105,45 @@ def compose(
     (none, countdown, sudoku or choice), and `judges` gives parts of one's own, each a function
     (prompt, text, confidence) -> value in [0, 1] or another verifier.
     """
-    if form not in FORMS:
-        raise SettingsError(unknown_name("form", form, FORMS))
     if constraint not in CONSTRAINTS:
         raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
-    table = _built_in(FORMS[form], CONSTRAINTS[constraint])
-    table |= {name: _own(name, judge) for name, judge in (judges or {}).items()}
-    for name in weights:
-        if name not in table:
-            raise SettingsError(unknown_name("part", name, table))
-    _check(weights)
-    parts = tuple((name, part, weights.get(name, 0.0)) for name, part in table.items())
-    return Composite(parts, rescores=not judges)  # a judge may read the confidence itself
+    parts = _bundled_parts(form, CONSTRAINTS[constraint])
+    parts |= {name: _judging_part(name, judge) for name, judge in (judges or {}).items()}
+    # A judge may read the confidence itself.
+    return _weighted(parts, weights, rescores=not judges)
 
 
-def _built_in(form: Part, constraint: Part) -> dict[str, Part]:
-    parts = (
-        form,
-        components.arithmetic,
-        components.reachability,
-        components.confidence,
-        components.non_degeneracy,
-        constraint,
-    )
+def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
+    """The composite of one row of a table of weights."""
+    return _weighted(_bundled_parts(row.form, constraints[row.constraint]), row.by_part)
+
+
+def _bundled_parts(form: str, constraint: Part) -> dict[str, Part]:
+    if form not in FORMS:
+        raise SettingsError(unknown_name("form", form, FORMS))
+    arithmetic, reachability = components.arithmetic, components.reachability
+    confidence, non_degeneracy = components.confidence, components.non_degeneracy
+    parts = (FORMS[form], arithmetic, reachability, confidence, non_degeneracy, constraint)
     return dict(zip(PARTS, parts, strict=True))
 
 
-def _own(name: str, judge: ScoreFunction | Verifier) -> Part:
+def _judging_part(name: str, judge: ScoreFunction | Verifier) -> Part:
     """A user's judge as a part; its value is clipped, since a sum of parts must stay in [0, 1]."""
     verifier = adapt(judge)
 
-    def part(reading: Reading) -> float:
-        value = verifier.score(reading.prompt, reading.text, reading.confidence).total
+    def part(parsed: ParsedText) -> float:
+        value = verifier.score(parsed.prompt, parsed.text, parsed.confidence).total
         return min(max(checked(value, name), 0.0), 1.0)
 
     return part
 
 
-def _check(weights: Mapping[str, float]) -> None:
+def _weighted(
+    parts: Mapping[str, Part], weights: Mapping[str, float], rescores: bool = True
+) -> Composite:
     for name, weight in weights.items():
+        if name not in parts:
+            raise SettingsError(unknown_name("part", name, parts))
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
             raise SettingsError(f"weight of {name!r} is {weight!r}; give a number of 0 or more")
     total = math.fsum(weights.values())
@@ -117,13 +151,8 @@ def _check(weights: Mapping[str, float]) -> None:
         raise SettingsError(
             f"the weights add up to {total:g}; they must add up to 1: {dict(weights)}"
         )
-
-
-def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
-    """The composite of one row of a table of weights."""
-    _check(row.by_part)
-    table = _built_in(FORMS[row.form], constraints[row.constraint])
-    return Composite(tuple((name, part, row.by_part[name]) for name, part in table.items()))
+    weighted = tuple((name, part, weights.get(name, 0.0)) for name, part in parts.items())
+    return Composite(weighted, rescores=rescores)
 
 
 def from_toml(path: str | Path, task: str | None = None) -> Composite:
@@ -140,7 +169,7 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
         raise SettingsError(
             f"weights file {str(path)!r} cannot be read: {error.strerror}"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"weights file {str(path)!r} is not TOML: {error}") from error
     allowed = {"weights", "form", "constraint"}
     for key in data:

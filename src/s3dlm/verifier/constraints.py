@@ -6,16 +6,16 @@ itself, never from a gold answer.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 
-from s3dlm.answers import expressions, grids
+from s3dlm.answers import grids
 from s3dlm.answers.extract import expression_in, extract, last_expression, options
 from s3dlm.verifier.components import keyword_share
-from s3dlm.verifier.reading import Reading
+from s3dlm.verifier.parsed import ParsedText
 
 CHOICE_KEYWORDS = (
     "because", "therefore", "eliminat", "thus", "since", "hence", "correct", "reason", "implies",
@@ -32,145 +32,118 @@ _POOL = re.compile(
 _LETTER = re.compile(r"(?<![A-Za-z0-9'’])[A-H](?![A-Za-z0-9'’])")
 
 
-class Puzzle(NamedTuple):
-    """What a Countdown question asks: None where it cannot be read."""
-
-    target: float | None
-    pool: Counter[float] | None
-
-
 @lru_cache(maxsize=256)
-def countdown_puzzle(prompt: str) -> Puzzle:
-    """The target and the pool, whichever comes first; the last of each wins."""
+def countdown_puzzle(prompt: str) -> tuple[float | None, Counter[float] | None]:
+    """The target and the pool of numbers, None where the question cannot be read; the last ones win."""
     targets, pools = _TARGET.findall(prompt), _POOL.findall(prompt)
     pool = Counter(float(n) for n in re.findall("[0-9]+", pools[-1])) if pools else None
-    return Puzzle(float(targets[-1]) if targets else None, pool)
+    return float(targets[-1]) if targets else None, pool
 
 
-def countdown(reading: Reading) -> float:
+def countdown(parsed: ParsedText) -> float:
     """0.6 for the target (0.3 within 1, else 0.1) and 0.4 for the numbers (else 0.1).
 
     A text without any expression gets 0: there is nothing to match. The same when the question
     cannot be read; any expression gets 0.7 there.
     """
-    parsed = countdown_expression(reading)
-    value = parsed.value() if parsed else None
-    if parsed is None or value is None:
-        return 0.0
-    target, pool = countdown_puzzle(reading.prompt)
-    if target is None and pool is None:
-        return 0.7
-    return _target_match(value, target) + (0.4 if _drawn_from(pool, parsed.operands) else 0.1)
+
+    def target_score(distance: float) -> float:
+        return 0.1 if distance > 1 else 0.6 if distance <= 1e-6 else 0.3
+
+    return _countdown(parsed, target_score, partial_use=0.4)
 
 
-def countdown_expression(reading: Reading) -> expressions.Expression | None:
-    """The delimited expression; a text that has not come to its answer yet may show one already."""
-    answer = reading.answer
-    written = expression_in(answer.content) if answer else last_expression(reading.text)
-    return written[1] if written else None
-
-
-def _target_match(value: float, target: float | None) -> float:
-    if target is None or abs(value - target) > 1:
-        return 0.1
-    return 0.6 if abs(value - target) <= 1e-6 else 0.3
-
-
-def _drawn_from(pool: Counter[float] | None, operands: list[float]) -> bool:
-    """Whether the operands are a sub-multiset of the pool."""
-    return pool is not None and Counter(operands) <= pool
-
-
-def sudoku(reading: Reading) -> float:
-    """0.75 for the share of rows, columns and boxes that are complete, 0.25 for the clues kept."""
-    cells = extract("grid", reading.text)
-    puzzle = grids.puzzle_in(reading.prompt)
-    if cells is None:
-        return 0.0
-    if puzzle is not None:
-        cells = cells[: len(puzzle)].ljust(len(puzzle), "0")
-    elif len(cells) not in grids.ORDERS:
-        return 0.0
-    clues = grids.clues_kept(cells, puzzle) if puzzle is not None else 1.0
-    return 0.75 * grids.satisfied(cells) + 0.25 * clues
-
-
-def choice(reading: Reading) -> float:
-    """A clear letter 0.3, reasoning words up to 0.3, that letter named most 0.2, not a stub 0.2."""
-    letter = extract("choice", reading.text, reading.prompt)
-    score = 0.3 * keyword_share(reading.lower, CHOICE_KEYWORDS)
-    if letter is not None:
-        counts = Counter(_LETTER.findall(reading.text))
-        score += 0.3 + 0.2 * (counts[letter] >= max(counts.values(), default=0))
-    return min(score + 0.2 * (len(reading.text) >= 30), 1.0)
-
-
-def plus_countdown(reading: Reading) -> float:
+def plus_countdown(parsed: ParsedText) -> float:
     """As the paper's, but the numbers count in full only when each is used exactly once.
 
     What cannot be read from the question counts as missed; if nothing can be read, it is 0.7.
     """
-    parsed = countdown_expression(reading)
-    value = parsed.value() if parsed else None
-    if parsed is None or value is None:
+
+    def target_score(distance: float) -> float:
+        return 0.6 if distance <= 1e-6 else 0.1 + 0.2 / (1 + distance)
+
+    return _countdown(parsed, target_score, partial_use=0.25)
+
+
+def _countdown(
+    parsed: ParsedText, target_score: Callable[[float], float], partial_use: float
+) -> float:
+    # A text that has not come to its answer yet may show an expression already.
+    answer = parsed.answer
+    written = expression_in(answer.content) if answer else last_expression(parsed.text)
+    value = written[1].value() if written else None
+    if written is None or value is None:
         return 0.0
-    target, pool = countdown_puzzle(reading.prompt)
+    target, pool = countdown_puzzle(parsed.prompt)
     if target is None and pool is None:
         return 0.7
-    used = Counter(parsed.operands)
-    numbers = 0.1
-    if pool is not None:
-        numbers = 0.4 if used == pool else 0.25 if used <= pool else 0.1
-    if target is None:
-        return numbers + 0.1
-    distance = abs(value - target)
-    return numbers + (0.6 if distance <= 1e-6 else 0.1 + 0.2 / (1 + distance))
+    used, numbers = Counter(written[1].operands), 0.1
+    if pool is not None and used <= pool:
+        numbers = 0.4 if used == pool else partial_use
+    return numbers + target_score(math.inf if target is None else abs(value - target))
 
 
-def plus_sudoku(reading: Reading) -> float:
+def sudoku(parsed: ParsedText) -> float:
+    """0.75 for the share of rows, columns and boxes that are complete, 0.25 for the clues kept."""
+    grid = _grid(parsed)
+    return 0.75 * grids.satisfied(grid[0]) + 0.25 * grid[1] if grid else 0.0
+
+
+def plus_sudoku(parsed: ParsedText) -> float:
     """The paper's share of complete units, and a share for units that at least hold no digit twice."""
-    cells, puzzle = extract("grid", reading.text), grids.puzzle_in(reading.prompt)
-    if cells is None or (puzzle is None and len(cells) not in grids.ORDERS):
+    grid = _grid(parsed)
+    if grid is None:
         return 0.0
-    if puzzle is not None:
-        whole = len(cells) == len(puzzle)
-        cells = cells[: len(puzzle)].ljust(len(puzzle), "0")
-        clues = grids.clues_kept(cells, puzzle)
-    else:
-        whole, clues = True, 1.0
-    return (
-        0.45 * grids.satisfied(cells)
-        + 0.25 * grids.free_of_doubles(cells)
-        + 0.25 * clues
-        + 0.05 * whole
-    )
+    cells, clues, whole = grid
+    complete, free_of_doubles = grids.satisfied(cells), grids.free_of_doubles(cells)
+    return 0.45 * complete + 0.25 * free_of_doubles + 0.25 * clues + 0.05 * whole
 
 
-def plus_choice(reading: Reading) -> float:
+def _grid(parsed: ParsedText) -> tuple[str, float, bool] | None:
+    """The cells at the puzzle's size, the share of clues kept, and whether the size was right."""
+    cells, puzzle = extract("grid", parsed.text), grids.puzzle_in(parsed.prompt)
+    if cells is None or (puzzle is None and len(cells) not in grids.ORDERS):
+        return None
+    if puzzle is None:
+        return cells, 1.0, True
+    sized = cells[: len(puzzle)].ljust(len(puzzle), "0")
+    return sized, grids.clues_kept(sized, puzzle), len(cells) == len(puzzle)
+
+
+def choice(parsed: ParsedText) -> float:
+    """A clear letter 0.3, reasoning words up to 0.3, that letter named most 0.2, not a stub 0.2."""
+    letter = extract("choice", parsed.text, parsed.prompt)
+    score = 0.3 * keyword_share(parsed.lower, CHOICE_KEYWORDS)
+    if letter is not None:
+        counts = Counter(_LETTER.findall(parsed.text))
+        score += 0.3 + 0.2 * (counts[letter] >= max(counts.values(), default=0))
+    return min(score + 0.2 * (len(parsed.text) >= 30), 1.0)
+
+
+def plus_choice(parsed: ParsedText) -> float:
     """The paper's share, and more for a letter whose option the reasoning speaks of last."""
-    paper = choice(reading)
-    letter = extract("choice", reading.text, reading.prompt)
-    last = {letter: reading.lower.rfind(text.lower()) for letter, text in options(reading.prompt)}
+    letter = extract("choice", parsed.text, parsed.prompt)
+    last = {letter: parsed.lower.rfind(text.lower()) for letter, text in options(parsed.prompt)}
     spoken = max(last.values(), default=-1)
     if letter not in last or spoken < 0:
-        return 0.5 * paper
+        return 0.5 * choice(parsed)
     named = 1.0 if last[letter] == spoken else 0.4 if last[letter] >= 0 else 0.0
-    return 0.5 * paper + 0.5 * named
+    return 0.5 * choice(parsed) + 0.5 * named
 
 
-def none(reading: Reading) -> float:
+def none(parsed: ParsedText) -> float:
     """The tasks without rules of their own, whose weight for this is 0."""
     return 0.0
 
 
-CONSTRAINTS: dict[str, Callable[[Reading], float]] = {
+Constraints = dict[str, Callable[[ParsedText], float]]
+CONSTRAINTS: Constraints = {
     "none": none,
     "countdown": countdown,
     "sudoku": sudoku,
     "choice": choice,
 }
-
-PLUS_CONSTRAINTS: dict[str, Callable[[Reading], float]] = {
+PLUS_CONSTRAINTS: Constraints = {
     "none": none,
     "countdown": plus_countdown,
     "sudoku": plus_sudoku,

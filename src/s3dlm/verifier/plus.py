@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
+from s3dlm.answers import delimiters, grids
+from s3dlm.answers.extract import extract
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS
-from s3dlm.verifier.composite import Composite, Part, from_row
-from s3dlm.verifier.constraints import PLUS_CONSTRAINTS
-from s3dlm.verifier.doubts import PLUS_DOUBTS, reasoning
-from s3dlm.verifier.reading import Reading, same
+from s3dlm.verifier.composite import Composite, Part, Span, SpanFinder, from_row
+from s3dlm.verifier.constraints import PLUS_CONSTRAINTS, plus_countdown
+from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
+from s3dlm.verifier.parsed import ParsedText, garbled_spans, question_numbers, same
 from s3dlm.verifier.weights import PLUS, PLUS_RULES
 
 CONFIDENCE = 0.10
@@ -28,108 +31,108 @@ NOT_DEGENERATE = 0.05
 _GARBLED = re.compile(r"[a-z][A-Z]|[,.;:][,;:]|\s[,;]|\b([A-Za-z]{2,20}) \1\b")
 
 
-def equations_true(reading: Reading) -> float:
+def equations_true(parsed: ParsedText) -> float:
     """The share of equations that hold; 0.5 without any."""
-    known = reading.evidence
-    return 1 - known.wrong / known.claims if known.claims else 0.5
+    derivation = parsed.derivation
+    return 1 - derivation.wrong / derivation.claims if derivation.claims else 0.5
 
 
-def no_wrong_equation(reading: Reading) -> float:
+def no_wrong_equation(parsed: ParsedText) -> float:
     """1 without a wrong equation, 1/2 with one, 1/3 with two, …"""
-    return 1 / (1 + reading.evidence.wrong)
+    return 1 / (1 + parsed.derivation.wrong)
 
 
-def enough_steps(reading: Reading) -> float:
+def enough_steps(parsed: ParsedText) -> float:
     """True equations against the operations that the question's numbers call for."""
-    known = reading.evidence
-    true = known.claims - known.wrong
-    return min(true / max(len(known.question) - 1, 1), 1.0)
+    derivation = parsed.derivation
+    true = derivation.claims - derivation.wrong
+    return min(true / max(len(derivation.question) - 1, 1), 1.0)
 
 
-def answer_is_last_result(reading: Reading) -> float:
+def answer_is_last_result(parsed: ParsedText) -> float:
     """The answer is what the last equation comes to, and that equation holds."""
-    known = reading.evidence
-    if known.answer is None or not known.equations:
+    derivation = parsed.derivation
+    if derivation.answer is None or not derivation.equations:
         return 0.0
-    last = known.equations[-1]
-    return float(last.holds and same(last.right.value, known.answer))
+    last = derivation.equations[-1]
+    return float(last.holds and same(last.right.value, derivation.answer))
 
 
-def answer_computed(reading: Reading) -> float:
+def answer_computed(parsed: ParsedText) -> float:
     """The answer is the result of an equation, or one operation away from results."""
-    return float(reading.evidence.source is not None)
+    return float(parsed.derivation.source is not None)
 
 
-def answer_just_named(reading: Reading) -> float:
+def answer_just_named(parsed: ParsedText) -> float:
     """The answer is among the last three numbers before its delimiter, or computed."""
-    known = reading.evidence
-    if known.answer is None:
+    derivation = parsed.derivation
+    if derivation.answer is None:
         return 0.0
-    named = any(same(number, known.answer) for number in known.numbers[-3:])
-    return 1.0 if named else answer_computed(reading)
+    named = any(same(number, derivation.answer) for number in derivation.numbers[-3:])
+    return 1.0 if named else answer_computed(parsed)
 
 
-def answer_named(reading: Reading) -> float:
+def answer_named(parsed: ParsedText) -> float:
     """The paper's reachability, as yes or no."""
-    return float(components.reachability(reading) == 1.0)
+    return float(components.reachability(parsed) == 1.0)
 
 
-def answer_traced(reading: Reading) -> float:
+def answer_traced(parsed: ParsedText) -> float:
     """The share of the question's numbers that the answer can be traced back to."""
-    known = reading.evidence
-    if known.source is None or not known.question:
+    derivation = parsed.derivation
+    if derivation.source is None or not derivation.question:
         return 0.0
-    return len(known.source.numbers) / len(known.question)
+    return len(derivation.source.numbers) / len(derivation.question)
 
 
-def answer_boxed(reading: Reading) -> float:
+def answer_boxed(parsed: ParsedText) -> float:
     """A closed box with something in it, as the prompts ask for."""
-    return float(reading.answer is not None and reading.answer.delimiter == "boxed")
+    return float(parsed.answer is not None and parsed.answer.delimiter == "boxed")
 
 
-def one_answer(reading: Reading) -> float:
+def one_answer(parsed: ParsedText) -> float:
     """One box: a second one is a second thought, or a text that did not know how to end."""
-    return float(reading.text.count("boxed{") == 1)
+    return float(parsed.text.count("boxed{") == 1)
 
 
-def braces_closed(reading: Reading) -> float:
+def braces_closed(parsed: ParsedText) -> float:
     """As many braces closed as opened."""
-    return float(reading.text.count("{") == reading.text.count("}"))
+    return float(parsed.text.count("{") == parsed.text.count("}"))
 
 
-def keywords(reading: Reading) -> float:
+def keywords(parsed: ParsedText) -> float:
     """The reasoning words of the paper's S1."""
-    return components.keyword_share(reading.lower, components.KEYWORDS)
+    return components.keyword_share(parsed.lower, components.KEYWORDS)
 
 
-def answer_fits(reading: Reading) -> float:
+def answer_fits(parsed: ParsedText) -> float:
     """A number; better one that is not negative; best one that is whole."""
-    answer = reading.evidence.answer
+    answer = parsed.derivation.answer
     if answer is None or answer < 0:
         return 0.0
     return 1.0 if answer == int(answer) else 0.5
 
 
-def question_numbers_used(reading: Reading) -> float:
+def question_numbers_used(parsed: ParsedText) -> float:
     """The share of the question's numbers that the reasoning names."""
-    known = reading.evidence
-    if not known.question:
+    derivation = parsed.derivation
+    if not derivation.question:
         return 1.0
-    named = set(known.numbers)
-    return sum(number in named for number in known.question) / len(known.question)
+    named = set(derivation.numbers)
+    return sum(number in named for number in derivation.question) / len(derivation.question)
 
 
-def answer_not_copied(reading: Reading) -> float:
+def answer_not_copied(parsed: ParsedText) -> float:
     """The answer is not just a number of the question."""
-    answer = reading.evidence.answer
+    answer = parsed.derivation.answer
     if answer is None:
         return 1.0
-    return float(not any(same(number, answer) for number in reading.evidence.question))
+    return float(not any(same(number, answer) for number in parsed.derivation.question))
 
 
-def fluent(reading: Reading) -> float:
+def fluent(parsed: ParsedText) -> float:
     """1 without doubled words or glued-together pieces, 1/2 with one, 1/3 with two, …"""
-    return 1 / (1 + len(_GARBLED.findall(reading.text)))
+    return 1 / (1 + len(_GARBLED.findall(parsed.text)))
 
 
 FEATURES: dict[str, tuple[Part, ...]] = {
@@ -147,34 +150,100 @@ FEATURES: dict[str, tuple[Part, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """A part made of features; their weights add up to 1, or there are none."""
-
-    features: tuple[tuple[Part, float], ...]
-
-    def __call__(self, reading: Reading) -> float:
-        """The weighted mean of the features."""
-        return sum(weight * feature(reading) for feature, weight in self.features)
+def plus(task: str) -> Composite:
+    """The `plus` verifier of a task: fitted for maths, sharper rules for the others."""
+    made = fitted(PLUS[task]) if task in PLUS else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
+    return replace(made, suspicious_spans=SUSPICIOUS_SPANS.get(task, reasoning))
 
 
-def plus_math(fitted: Mapping[str, float]) -> Composite:
+def fitted(weights: Mapping[str, float]) -> Composite:
     """The composite of fitted feature weights, scaled to what the fixed shares leave."""
-    scale = (1 - CONFIDENCE - NOT_DEGENERATE) / sum(fitted.values())
+    scale = (1 - CONFIDENCE - NOT_DEGENERATE) / sum(weights.values())
     groups: dict[str, list[tuple[Part, float]]] = {part: [] for part in PARTS}
     groups["confidence"].append((components.confidence, CONFIDENCE))
     groups["non_degeneracy"].append((components.non_degeneracy, NOT_DEGENERATE))
     for part, features in FEATURES.items():
-        groups[part] += [(f, fitted[f.__name__] * scale) for f in features if f.__name__ in fitted]
-    return Composite(tuple(_part(name, group) for name, group in groups.items()))
+        groups[part] += [
+            (feature, weights[feature.__name__] * scale)
+            for feature in features
+            if feature.__name__ in weights
+        ]
+    return Composite(tuple(_mean(name, group) for name, group in groups.items()))
 
 
-def _part(name: str, group: list[tuple[Part, float]]) -> tuple[str, Part, float]:
-    weight = sum(weight for _, weight in group)
-    return name, Mean(tuple((feature, share / weight) for feature, share in group)), weight
+def _mean(name: str, group: list[tuple[Part, float]]) -> tuple[str, Part, float]:
+    total = sum(weight for _, weight in group)
+    shares = [(feature, weight / total) for feature, weight in group]
+    return name, partial(_weighted_mean, shares), total
 
 
-def plus(task: str) -> Composite:
-    """The `plus` verifier of a task: fitted for maths, sharper rules for the others."""
-    made = plus_math(PLUS[task]) if task in PLUS else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
-    return replace(made, doubts=PLUS_DOUBTS.get(task, reasoning))
+def _weighted_mean(shares: list[tuple[Part, float]], parsed: ParsedText) -> float:
+    return sum(share * feature(parsed) for feature, share in shares)
+
+
+# Which stretches of a text look wrong: where a search that re-masks begins. They change no score, but a
+# text with such a stretch does not end a search. One that is named wrongly costs forward passes; one
+# that is missing leaves the search blind, so all are named.
+
+
+def reasoning(prompt: str, text: str) -> list[Span]:
+    """Equalities that do not hold, and words where a number should be."""
+    return [*wrong_equalities(text), *garbled_spans(prompt, text)]
+
+
+def worked_steps(prompt: str, text: str) -> list[Span]:
+    """The same, and operands that are no number of the question and no earlier result.
+
+    Only for tasks that show all their work: of LLaDA-8B's GSM8K outputs half use a number from
+    nowhere, right and wrong ones alike.
+    """
+    known = set(question_numbers(prompt))
+    found = reasoning(prompt, text)
+    for step in equations_in(text):
+        operands = tokens_of(text, step.left.start, step.left.end)
+        found += [
+            (token.start, token.end)
+            for token in operands
+            if token.kind == "number" and token.value not in known
+        ]
+        known.add(step.right.value)
+    return found
+
+
+def countdown_spans(prompt: str, text: str) -> list[Span]:
+    """A false or garbled step; without one, all of a text whose expression misses the puzzle."""
+    found = reasoning(prompt, text)
+    if found or plus_countdown(ParsedText(prompt, text)) >= 1:
+        return found
+    return [(0, len(text))] if text else []
+
+
+def sudoku_spans(prompt: str, text: str) -> list[Span]:
+    """Cells that break a rule or a clue; all of a grid that has the wrong size."""
+    cells, puzzle = extract("grid", text), grids.puzzle_in(prompt)
+    place = _places(text, cells) if cells else []
+    if cells is None or not place:
+        return []
+    if len(cells) not in grids.ORDERS or (puzzle is not None and len(puzzle) != len(cells)):
+        return [(place[0], place[-1] + 1)]
+    return [(place[cell], place[cell] + 1) for cell in grids.broken(cells, puzzle)]
+
+
+def _places(text: str, cells: str) -> list[int]:
+    """Where each cell of the grid stands in the answer; anything but digits may stand between them."""
+    start = max(text.rfind("<answer>"), 0)
+    found = delimiters.find_tagged(text) or delimiters.find_boxed(text)
+    start = text.find(found.content, found.start) if found else start
+    digits = [at for at in range(start, len(text)) if text[at] in "0123456789."]
+    written = "".join(text[at] for at in digits).replace(".", "0")
+    at = written.find(cells)
+    return digits[at : at + len(cells)] if at >= 0 else []
+
+
+SUSPICIOUS_SPANS: dict[str, SpanFinder] = {
+    "arithmetic": worked_steps,
+    "chain": worked_steps,
+    "countdown": countdown_spans,
+    "sudoku": sudoku_spans,
+    "sudoku9": sudoku_spans,
+}

@@ -42,64 +42,31 @@ PAPER: dict[str, Row] = {
     "general": Row((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
 }
 
-# Weights of the features in `plus.py`, fitted by `tools/fit_verifier.py` on one half of the questions
-# of GSM8K and MATH-500; only their ratios matter.
-_PLUS_GSM8K: dict[str, float] = {
-    "answer_boxed": 0.09,
-    "one_answer": 0.06,
-    "braces_closed": 0.02,
-    "keywords": 0.06,
-    "equations_true": 0.06,
-    "no_wrong_equation": 0.05,
-    "enough_steps": 0.08,
-    "answer_is_last_result": 0.13,
-    "answer_computed": 0.10,
-    "answer_just_named": 0.09,
-    "answer_named": 0.10,
-    "answer_traced": 0.08,
-    "answer_fits": 0.07,
-    "question_numbers_used": 0.01,
+# Weights of the features in `plus.py` for GSM8K, MATH-500 and the bundled model's own problems; only
+# their ratios matter. Fitted by `tools/fit_verifier.py` on one half of the questions of GSM8K and
+# MATH-500; the bundled problems are generated, so their weights could be fitted on all GSM8K outputs.
+_FITTED: dict[str, tuple[float, float, float]] = {
+    "answer_boxed": (0.09, 0.07, 0.13),
+    "one_answer": (0.06, 0.02, 0.08),
+    "braces_closed": (0.02, 0.04, 0.04),
+    "keywords": (0.06, 0.00, 0.07),
+    "equations_true": (0.06, 0.08, 0.04),
+    "no_wrong_equation": (0.05, 0.04, 0.11),
+    "enough_steps": (0.08, 0.13, 0.06),
+    "answer_is_last_result": (0.13, 0.14, 0.08),
+    "answer_computed": (0.10, 0.06, 0.01),
+    "answer_just_named": (0.09, 0.14, 0.08),
+    "answer_named": (0.10, 0.18, 0.05),
+    "answer_traced": (0.08, 0.00, 0.07),
+    "fluent": (0.00, 0.03, 0.00),
+    "answer_fits": (0.07, 0.01, 0.11),
+    "question_numbers_used": (0.01, 0.01, 0.07),
+    "answer_not_copied": (0.00, 0.04, 0.00),
 }
-_PLUS_MATH500: dict[str, float] = {
-    "answer_boxed": 0.07,
-    "one_answer": 0.02,
-    "braces_closed": 0.04,
-    "equations_true": 0.08,
-    "no_wrong_equation": 0.04,
-    "enough_steps": 0.13,
-    "answer_is_last_result": 0.14,
-    "answer_computed": 0.06,
-    "answer_just_named": 0.14,
-    "answer_named": 0.18,
-    "fluent": 0.03,
-    "answer_fits": 0.01,
-    "question_numbers_used": 0.01,
-    "answer_not_copied": 0.04,
-}
-# The bundled model's own problems are generated, so these could be fitted on all GSM8K outputs.
-_PLUS_ARITHMETIC: dict[str, float] = {
-    "answer_boxed": 0.13,
-    "one_answer": 0.08,
-    "braces_closed": 0.04,
-    "keywords": 0.07,
-    "equations_true": 0.04,
-    "no_wrong_equation": 0.11,
-    "enough_steps": 0.06,
-    "answer_is_last_result": 0.08,
-    "answer_computed": 0.01,
-    "answer_just_named": 0.08,
-    "answer_named": 0.05,
-    "answer_traced": 0.07,
-    "answer_fits": 0.11,
-    "question_numbers_used": 0.07,
-}
-
+_COLUMNS = {"gsm8k": 0, "math500": 1, "aime": 1, "arithmetic": 2, "chain": 2}
 PLUS: dict[str, dict[str, float]] = {
-    "gsm8k": _PLUS_GSM8K,
-    "arithmetic": _PLUS_ARITHMETIC,
-    "chain": _PLUS_ARITHMETIC,
-    "math500": _PLUS_MATH500,
-    "aime": _PLUS_MATH500,
+    task: {feature: row[column] for feature, row in _FITTED.items() if row[column]}
+    for task, column in _COLUMNS.items()
 }
 
 # What the reasoning says must be true, and must speak of the option that is chosen.

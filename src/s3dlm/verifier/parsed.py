@@ -40,26 +40,26 @@ _COMMON = frozenset(
 )
 
 
-class Source(NamedTuple):
+class Origin(NamedTuple):
     """Which of the question's numbers a value comes from, and how many numbers from nowhere."""
 
     numbers: frozenset[int]
     invented: int
 
 
-class Evidence(NamedTuple):
+class Derivation(NamedTuple):
     """The answer's value and all that speaks for it."""
 
     answer: float | None
     equations: list[Equation]
     numbers: list[float]
     question: tuple[float, ...]
-    source: Source | None  # None when no equation, and no single step from one, gives the answer
+    source: Origin | None  # None when no equation, and no single step from one, gives the answer
     claims: int  # equations, and formulas in which a word stands for a number
     wrong: int  # equations that do not hold, and such formulas
 
 
-class Reading:
+class ParsedText:
     """A prompt and a text without its trailing end tokens; the rest is found when first asked for."""
 
     def __init__(self, prompt: str, text: str, confidence: float | None = None) -> None:
@@ -83,32 +83,34 @@ class Reading:
         return self.text.split()
 
     @cached_property
-    def evidence(self) -> Evidence:
+    def derivation(self) -> Derivation:
         """The equations and numbers before the answer, and how the answer follows from them."""
-        return _evidence(self)
+        return _derive(self)
 
 
-def _evidence(reading: Reading) -> Evidence:
+def _derive(parsed: ParsedText) -> Derivation:
     """Read the equations, the numbers and the answer of a text, and trace the answer back."""
-    found = reading.answer
+    found = parsed.answer
     value = number_in(found.content[:200]) if found else None
     answer = float(value) if value is not None and abs(value) < 10**15 else None
-    before = reading.text[: found.start] if found else reading.text
+    before = parsed.text[: found.start] if found else parsed.text
     named = numbers_in(before)
     if answer is not None and before.rstrip(" $\\(").endswith("="):
         before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
     steps = equations_in(before)[-MAX_EQUATIONS:]
-    question = question_numbers(reading.prompt)
-    garbled = _garbled(before, reading)
+    question = question_numbers(parsed.prompt)
+    garbled = _garbled(before, parsed)
     wrong = sum(not step.holds for step in steps) + garbled
     claims = len(steps) + garbled
-    return Evidence(answer, steps, named, question, _trace(answer, steps, question), claims, wrong)
+    return Derivation(
+        answer, steps, named, question, _trace(answer, steps, question), claims, wrong
+    )
 
 
-def _garbled(text: str, reading: Reading) -> int:
+def _garbled(text: str, parsed: ParsedText) -> int:
     """How often a number is added to, or taken from, a word that nothing else in sight explains."""
     words = [match[1] or match[2] for match in _WORD_OPERAND.finditer(text)]
-    return sum(_unexplained(word, reading.lower, reading.prompt.lower()) for word in words)
+    return sum(_unexplained(word, parsed.lower, parsed.prompt.lower()) for word in words)
 
 
 def _unexplained(word: str, lower: str, lower_prompt: str) -> bool:
@@ -174,11 +176,11 @@ def _gives(left: float, right: float, answer: float) -> bool:
 
 def _trace(
     answer: float | None, steps: list[Equation], question: tuple[float, ...]
-) -> Source | None:
+) -> Origin | None:
     """Where the answer comes from; None when no equation, and no single step from one, gives it."""
     if answer is None:
         return None
-    known: dict[float, Source] = {}
+    known: dict[float, Origin] = {}
     for step in steps:
         source = _join(_source(operand, known, question) for operand in step.left.operands)
         known[_key(step.right.value)] = source._replace(invented=source.invented + (not step.holds))
@@ -188,14 +190,14 @@ def _trace(
     return _join(_source(value, known, question) for value in last) if last else None
 
 
-def _source(value: float, known: dict[float, Source], question: tuple[float, ...]) -> Source:
+def _source(value: float, known: dict[float, Origin], question: tuple[float, ...]) -> Origin:
     """A result's own source, a question's number (also as a per cent or its complement), or nothing."""
     if (found := known.get(_key(value))) is not None:
         return found
     index = _forms(question).get(_key(value))
     if index is not None:
-        return Source(frozenset((index,)), 0)
-    return Source(frozenset(), int(value not in _COMMON))
+        return Origin(frozenset((index,)), 0)
+    return Origin(frozenset(), int(value not in _COMMON))
 
 
 @lru_cache(maxsize=256)
@@ -209,13 +211,13 @@ def _forms(question: tuple[float, ...]) -> dict[float, int]:
     return forms
 
 
-def _join(sources: Iterable[Source]) -> Source:
+def _join(sources: Iterable[Origin]) -> Origin:
     numbers: frozenset[int] = frozenset()
     invented = 0
     for source in sources:
         numbers |= source.numbers
         invented += source.invented
-    return Source(numbers, invented)
+    return Origin(numbers, invented)
 
 
 def _key(value: float) -> float:
