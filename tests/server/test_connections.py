@@ -9,13 +9,16 @@ import socket
 
 import pytest
 
+from s3dlm.server import reporting
 from s3dlm.server.limits import Limits, connection_limit
 from s3dlm.server.run import bind_socket
 from tests.fakes import fake_model
 from tests.server.live import (
     LARGE,
     code,
+    head,
     held_model,
+    logged,
     new_client,
     raw_connection,
     raw_post,
@@ -73,14 +76,18 @@ def test_idle_connections_make_room_for_new_ones() -> None:
         assert is_cut(idle[0])
 
 
-def test_connections_that_come_at_once_are_cut_to_the_limit() -> None:
+def test_connections_that_come_at_once_are_cut_to_the_share_of_their_address(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All of them wait in the kernel's queue before the first is accepted."""
+    monkeypatch.setattr(reporting, "_LAST_TIME", {})
     limits = Limits(connections=8, header_seconds=1000)
     with bind_socket("127.0.0.1", 0) as bound, contextlib.ExitStack() as stack:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         idle = [stack.enter_context(raw_connection(url)) for _ in range(20)]
         with serving_on(bound, fake_model(), limits=limits):
-            wait_for(lambda: sum(was_cut(client) for client in idle) == 12)
+            wait_for(lambda: sum(was_cut(client) for client in idle) == 20 - 6)
+    assert [line["address"] for line in logged(caplog)] == ["127.0.0.1"]
 
 
 def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
@@ -95,6 +102,17 @@ def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
         assert all(is_cut(client) for client in idle[:9])
         gate.set()
         assert busy.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/completions"])
+def test_unfinished_bodies_make_room_for_new_connections(path: str) -> None:
+    with serving(limits=Limits(connections=4)) as live, contextlib.ExitStack() as stack:
+        for _ in range(10):
+            client = stack.enter_context(raw_connection(live.url))
+            client.sendall(head(path, 1000) + b"{")
+        for _ in range(3):
+            with new_client(live.url) as http:
+                assert http.get("/health").status_code == 200
 
 
 def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,23 @@ def test_a_body_that_never_ends() -> None:
         assert client.recv(100).startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.parametrize(
+    ("path", "framing", "status"),
+    [
+        ("/health", b"Content-Length: 1000", b"405"),
+        ("/viewer/main.js", b"Transfer-Encoding: chunked", b"405"),
+        ("/v1/models", b"Content-Length: 2\r\nTransfer-Encoding: chunked", b"400"),
+    ],
+)
+def test_a_body_is_refused_before_it_is_read(
+    live: Live, path: str, framing: bytes, status: bytes
+) -> None:
+    with raw_connection(live.url) as client:
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % (path.encode(), framing))
+        answer = b"".join(iter(lambda: client.recv(4096), b""))  # until the server closes
+        assert answer.startswith(b"HTTP/1.1 " + status)
+
+
 def test_a_body_that_is_no_json(live: Live) -> None:
     answer = live.http.post("/v1/completions", content=b'{"a"', headers=JSON)
     assert code(answer) == (400, "invalid_json")

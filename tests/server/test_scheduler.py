@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from s3dlm.engine import Job
 from s3dlm.server.limits import Limits
+from s3dlm.server.reporting import ApiError
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score, Verifier
 from tests.fakes import FakeDenoiser
@@ -116,6 +118,23 @@ def test_a_full_queue_says_when_to_come_back() -> None:
         gate.set()
         assert [future.result().status_code for future in (running, *waiting)] == [200] * 3
         assert live.ask("d").status_code == 200
+
+
+def test_one_client_leaves_places_in_the_queue_to_others() -> None:
+    model, gate = held_model()
+    job = Job("x", None, Settings.from_json(SMALL))
+    with serving(model, limits=Limits(running=1, waiting=4)) as live:
+        live.later("a")
+        gate.wait_until_reached()
+        submit = partial(live.scheduler.submit, tell=lambda *_: None, watched=False)
+        submit([job] * 3, client="greedy")
+        with pytest.raises(ApiError, match="your share of the queue is full: 3 searches wait"):
+            submit([job], client="greedy")
+        submit([job], client="other")
+        with pytest.raises(ApiError, match="the queue is full: 4 searches wait"):
+            submit([job], client="third")
+        gate.set()
+        live.wait_until_idle()
 
 
 def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:

@@ -20,7 +20,6 @@ from s3dlm.settings import Settings
 
 BACKLOG = 64  # connections that are accepted in one go
 RESERVED = BACKLOG + 48  # file descriptors for them, and for the model, the log and libraries
-SECONDS_BETWEEN_WARNINGS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +97,11 @@ class Limits:
             )
 
 
+def share(places: int) -> int:
+    """What one address may take: it leaves a quarter to others."""
+    return places - places // 4
+
+
 class BoundedProtocol(H11Protocol):
     """A connection with bounds that uvicorn lacks, checked about once a second.
 
@@ -117,20 +121,29 @@ class BoundedProtocol(H11Protocol):
         """Whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def address(self) -> str | None:
+        return self.client[0] if self.client else None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._make_room()
         self._check()
 
     def _make_room(self) -> None:
-        """Cut the connection that has been idle longest, first of those that never had a request.
+        """Cut the connection that has been idle longest, first of those that never had a request. One
+        whose request has not arrived in full counts as idle.
 
         Many connections may come before the first that was cut is gone: it does not count any more.
         """
-        left = [other for other in self.connections if not other.transport.is_closing()]
+        others = [other for other in self.connections if isinstance(other, BoundedProtocol)]
+        left = [other for other in others if not other.transport.is_closing()]
         if len(left) <= self.limits.connections:
-            return
-        idle = [other for other in left if isinstance(other, BoundedProtocol) and other.idle]
+            left = [other for other in left if other.address == self.address]
+            if len(left) <= share(self.limits.connections):
+                return
+        log("too many connections", level=logging.WARNING, seldom=True, address=self.address)
+        idle = [other for other in left if other.idle or other.cycle.more_body]
         first = min(
             idle, key=lambda other: (other._between_requests, other._idle_since), default=self
         )
@@ -178,15 +191,13 @@ def connection_limit(wanted: int) -> int:
 
 def quiet_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
     """Report a lack of file descriptors now and then: asyncio reports it for every attempt."""
-    last = 0.0
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal last
         error = context.get("exception")
-        if not isinstance(error, OSError) or "accept" not in context["message"]:
+        if isinstance(error, OSError) and "accept" in context["message"]:
+            what = "connections cannot be accepted"
+            log(what, level=logging.ERROR, seldom=True, reason=str(error))
+        else:
             loop.default_exception_handler(context)
-        elif loop.time() - last > SECONDS_BETWEEN_WARNINGS:
-            last = loop.time()
-            log("connections cannot be accepted", level=logging.ERROR, reason=str(error))
 
     loop.set_exception_handler(handle)

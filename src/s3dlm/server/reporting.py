@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import time
 import traceback
@@ -28,6 +29,8 @@ LONGEST_REASON = 500
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # others go by their first digit
 CODES = {404: "not_found", 405: "method_not_allowed"}
 LOGGER = logging.getLogger("s3dlm.server")
+SECONDS_BETWEEN_LINES = 10.0
+_LAST_TIME: dict[str, float] = {}  # of events that are logged seldom
 SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -159,9 +162,19 @@ def configure_logging() -> None:
 
 
 def log(
-    event: str, *, level: int = logging.INFO, with_traceback: bool = False, **fields: object
+    event: str,
+    *,
+    level: int = logging.INFO,
+    with_traceback: bool = False,
+    seldom: bool = False,
+    **fields: object,
 ) -> None:
-    """One line; a traceback is that of the exception being handled."""
+    """One line, `seldom` at most every ten seconds; a traceback is that of the exception being
+    handled."""
+    if seldom:
+        if time.monotonic() - _LAST_TIME.get(event, -math.inf) < SECONDS_BETWEEN_LINES:
+            return
+        _LAST_TIME[event] = time.monotonic()
     LOGGER.log(level, event, extra={"fields": fields}, exc_info=with_traceback)
 
 

@@ -106,7 +106,13 @@ class Middleware:
         if service.hosts is not None and _host_name(headers.get("host", "")) not in service.hosts:
             message = "this server accepts only local host names"
             raise ApiError(403, message, code="host_not_allowed")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            message = "a body has a Content-Length or a Transfer-Encoding, not both"
+            raise ApiError(400, message, headers={"Connection": "close"})
         if path in OPEN_PATHS or path.startswith(PAGE_PREFIX):
+            if request.method not in ("GET", "HEAD"):  # its body is not read
+                message, close = "this path answers GET", {"Connection": "close"}
+                raise ApiError(405, message, code="method_not_allowed", headers=close)
             return
         if service.api_key is not None:
             scheme, _, key = headers.get("authorization", "").partition(" ")

@@ -27,7 +27,7 @@ from s3dlm.jobs import Running, prepare
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.search.step import Step
 from s3dlm.server.batching import Demand, Event, FairShare, ServerBatcher
-from s3dlm.server.limits import Limits
+from s3dlm.server.limits import Limits, share
 from s3dlm.server.reporting import (
     ApiError,
     Metrics,
@@ -116,14 +116,15 @@ class Scheduler:
                 raise engine_failed()
             if self.draining:
                 raise shutting_down()
-            waiting, seconds = len(self._waiting), math.ceil(self._latency)
-            if waiting + len(tickets) > self.limits.waiting:
-                raise ApiError(
-                    429,
-                    f"the queue is full: {waiting} searches are waiting; try again in {seconds} s",
-                    code="queue_full",
-                    retry_after=seconds,
-                )
+            everyone, seconds = len(self._waiting), math.ceil(self._latency)
+            own = sum(ticket.client == client for ticket in self._waiting)
+            for whose, waiting, most in (
+                ("the queue is", everyone, self.limits.waiting),
+                ("your share of the queue is", own, share(self.limits.waiting)),
+            ):
+                if waiting + len(tickets) > most:
+                    message = f"{whose} full: {waiting} searches wait; try again in {seconds} s"
+                    raise ApiError(429, message, code="queue_full", retry_after=seconds)
             self._waiting.extend(tickets)
         self._unprepared.put(tickets)
         return tickets
@@ -260,14 +261,14 @@ class Scheduler:
     def _start_waiting(self) -> None:
         """Start searches: of the client with the fewest running first, in order of arrival. A client
         gets at most half of the places, so that others find some."""
-        share = max(1, self.limits.running // 2)
+        most = max(1, self.limits.running // 2)
         while len(self._running) < self.limits.running:
             running = Counter(ticket.client for ticket in self._running.values())
             with self._lock:
                 ready = [
                     ticket
                     for ticket in self._waiting
-                    if ticket.prepared is not None and running[ticket.client] < share
+                    if ticket.prepared is not None and running[ticket.client] < most
                 ]
                 if not ready:
                     return
