@@ -33,7 +33,7 @@ LONGEST = (
     "test_frontier.py",
     "test_conformance.py",
     "test_rounds.py",
-    "test_problems.py",
+    "test_generators.py",
     "test_report_page.py",
     "test_other_methods.py",
     "test_mathverify.py",

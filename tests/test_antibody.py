@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distributions
 from pathlib import Path
 
 import numpy as np
@@ -29,15 +29,9 @@ SHOWN = [
 ]
 
 
-def installed() -> bool:
-    try:
-        distribution("sapiens")
-    except PackageNotFoundError:
-        return False
-    return True
-
-
-weights = pytest.mark.skipif(not installed(), reason="pip install --no-deps sapiens")
+weights = pytest.mark.skipif(
+    not list(distributions(name="sapiens")), reason="pip install --no-deps sapiens"
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +44,14 @@ def sapiens(cache: Path) -> s3dlm.Model:
     return models.load("sapiens", cache)
 
 
+@pytest.fixture(scope="module")
+def plain(sapiens: s3dlm.Model, cache: Path) -> s3dlm.Model:
+    return s3dlm.load(str(cache / "sapiens"), device="cpu")
+
+
 @weights
 @torch.inference_mode()
-def test_sapiens_says_what_its_authors_show(sapiens: s3dlm.Model, cache: Path) -> None:
-    plain = s3dlm.load(str(cache / "sapiens"), device="cpu")
+def test_sapiens_says_what_its_authors_show(plain: s3dlm.Model) -> None:
     ids = plain.tokenizer.chat(MURINE.replace("*", "<mask>"))
     probability = plain.denoiser.encode(torch.tensor([ids])).softmax(-1)[0, 1:6, 4:8]
     np.testing.assert_allclose(probability, SHOWN, atol=1e-6)
@@ -62,9 +60,8 @@ def test_sapiens_says_what_its_authors_show(sapiens: s3dlm.Model, cache: Path) -
 @weights
 @torch.inference_mode()
 def test_the_loop_stands_in_the_hole_whatever_the_padding(
-    sapiens: s3dlm.Model, cache: Path
+    sapiens: s3dlm.Model, plain: s3dlm.Model
 ) -> None:
-    plain = s3dlm.load(str(cache / "sapiens"), device="cpu")
     before, after = CHAIN.split("_")
     whole = plain.tokenizer.chat(before + "<mask>" * 11 + after)
     expected = plain.denoiser.encode(torch.tensor([whole]))[0, len(before) + 1 :][:11]

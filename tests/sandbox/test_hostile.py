@@ -6,6 +6,7 @@ a machine that lacks one is tested, too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -94,15 +95,17 @@ def run_all(impatient: Sandbox, patient: Sandbox, out: Path, server: socket.sock
 
 def processes(sandbox: Sandbox) -> list[str]:
     """All processes of a sandbox but its launcher; forks have its command line."""
-    launcher = sandbox._running().process
-    wanted = Path(f"/proc/{launcher.pid}/cmdline").read_bytes()
+    launcher = str(sandbox._running().process.pid)
+    line = Path(f"/proc/{launcher}/cmdline").read_bytes()
+    return [pid for pid in with_command_line(line) if pid != launcher]
+
+
+def with_command_line(line: bytes) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if (path / "cmdline").read_bytes() == wanted and path.name != str(launcher.pid):
+        with contextlib.suppress(OSError):  # it has just ended
+            if (path / "cmdline").read_bytes() == line:
                 found.append(path.name)
-        except OSError:
-            continue
     return found
 
 

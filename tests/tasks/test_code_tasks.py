@@ -164,16 +164,6 @@ def test_mbpp_reads_the_full_file_and_refuses_a_part(tmp_path: Path) -> None:
         tasks.load(tasks.get("mbpp"), data=tmp_path)
 
 
-def test_prompts_for_instructed_and_for_base_models() -> None:
-    for name in ("humaneval", "mbpp"):
-        task = tasks.get(name)
-        asked = task.render("def f(x):", "d1")
-        assert asked.user == f"{task.instruction}\n\ndef f(x):"
-        assert asked.prefill == "```python\n"
-        base = task.render("def f(x):", "tiny")
-        assert (base.user, base.prefill) == ("def f(x):", "")
-
-
 def test_a_gold_that_is_no_code_gold_is_refused() -> None:
     with pytest.raises(SettingsError, match="is no code gold"):
         answers.grade("code", "def f(): pass", "42")

@@ -7,17 +7,18 @@ import random
 import re
 from collections import Counter
 from fractions import Fraction
-from itertools import islice, product
+from itertools import combinations, islice
 
 import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.verifier import for_task
-from tools.tiny.problems import GENERATORS, Problem, problems, split_of, stream
+from tools.tiny.problems import GENERATORS, SPLITS, Problem, problems, split_of, stream
 from tools.tiny.problems.choice import KINDS, OPPOSITES
 
 COUNT = 400
 EQUATION = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)")
+Drawn = dict[str, list[Problem]]
 
 
 def value(text: str) -> Fraction:
@@ -37,24 +38,12 @@ def value(text: str) -> Fraction:
     return walk(ast.parse(text, mode="eval").body)
 
 
-@pytest.fixture(scope="module")
-def drawn() -> dict[str, list[Problem]]:
-    return {task: problems(task, "train", COUNT, seed=3) for task in GENERATORS}
-
-
-@pytest.mark.parametrize("task", GENERATORS)
-def test_splits_are_disjoint_and_stable(task: str) -> None:
-    kept = {split: problems(task, split, 150) for split in ("train", "validation", "test")}
-    keys = {split: {p.key for p in found} for split, found in kept.items()}
-    assert not keys["train"] & keys["test"]
-    assert not keys["train"] & keys["validation"]
-    assert not keys["validation"] & keys["test"]
-    for split, found in kept.items():
-        assert {split_of(f"{p.task}|{p.key}") for p in found} == {split}
-        assert len({p.question for p in found}) == 150
-    assert kept["test"] == problems(task, "test", 150)
-    assert kept["test"][:20] == problems(task, "test", 20)
-    assert kept["test"] != problems(task, "test", 150, seed=1)
+def equations(problem: Problem) -> list[tuple[str, str, str, str]]:
+    """The worked equations, each of which holds."""
+    worked = EQUATION.findall(problem.response)
+    for a, sign, b, c in worked:
+        assert value(f"{a} {sign} {b}") == int(c), problem
+    return worked
 
 
 def asked(problem: Problem) -> object:
@@ -75,14 +64,23 @@ def asked(problem: Problem) -> object:
     return kind, frozenset(option[3:] for option in options)
 
 
+@pytest.fixture(scope="module")
+def drawn() -> Drawn:
+    return {task: problems(task, "train", COUNT, seed=3) for task in GENERATORS}
+
+
 @pytest.mark.parametrize("task", GENERATORS)
-def test_nothing_that_is_asked_in_training_is_asked_in_another_split(task: str) -> None:
+def test_splits_are_disjoint_and_stable(task: str) -> None:
     """By what is asked, not by its wording: most arithmetic questions share their equations."""
-    trained = {asked(problem) for problem in islice(stream(task, "train", 7), 4_000)}
-    for split in ("validation", "test"):
-        held = {asked(problem) for problem in problems(task, split, 500)}
-        assert not trained & held
-    assert len(trained) > 1_000
+    drawn = {split: problems(task, split, 500) for split in ("validation", "test")}
+    drawn["train"] = list(islice(stream(task, "train", 7), 4_000))
+    for split, some in drawn.items():
+        assert {split_of(f"{problem.task}|{problem.key}") for problem in some} == {split}
+    for one, other in combinations(SPLITS, 2):
+        assert not {asked(p) for p in drawn[one]} & {asked(p) for p in drawn[other]}
+    assert len({asked(problem) for problem in drawn["train"]}) > 1_000
+    assert len({problem.question for problem in drawn["test"]}) == 500
+    assert drawn["test"][:20] == problems(task, "test", 20) != problems(task, "test", 20, seed=1)
 
 
 @pytest.mark.parametrize("task", GENERATORS)
@@ -95,22 +93,15 @@ def test_what_is_asked_alone_decides_the_split(task: str) -> None:
         problem = GENERATORS[task](rng)
         splits.setdefault(asked(problem), set()).add(problem.split)
         worded.setdefault(asked(problem), set()).add(problem.question)
-    assert all(len(found) == 1 for found in splits.values())
-    assert sum(len(found) > 1 for found in worded.values()) > 2
+    assert all(len(some) == 1 for some in splits.values())
+    assert sum(len(some) > 1 for some in worded.values()) > 2
 
 
 def test_the_split_of_a_key_never_changes() -> None:
     """Published accuracies stand on this split: these keys were taken down when it was made."""
     keys = [f"key {number}" for number in range(400)]
-    assert [key for key in keys if split_of(key) == "test"][:3] == TEST_KEYS
-
-
-TEST_KEYS = ["key 5", "key 20", "key 21"]
-
-
-def test_every_task_has_enough_test_problems() -> None:
-    for task in GENERATORS:
-        assert len(problems(task, "test", 500)) == 500
+    test = [key for key in keys if split_of(key) == "test"]
+    assert test[:3] == ["key 5", "key 20", "key 21"]
 
 
 def test_unknown_names_and_exhausted_pools_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,91 +114,65 @@ def test_unknown_names_and_exhausted_pools_are_errors(monkeypatch: pytest.Monkey
         problems("countdown", "test", 100_000)
 
 
-def test_arithmetic_steps_hold_and_lead_to_the_gold(drawn: dict[str, list[Problem]]) -> None:
-    for problem in drawn["arithmetic"]:
-        equations = EQUATION.findall(problem.response)
-        assert 2 <= len(equations) <= 4
-        for a, sign, b, c in equations:
-            assert value(f"{a} {sign} {b}") == int(c), problem
-        assert equations[-1][3] == problem.gold
-        assert problem.response.endswith(f"Therefore the answer is \\boxed{{{problem.gold}}}.")
-
-
-def test_arithmetic_uses_every_number_of_the_story(drawn: dict[str, list[Problem]]) -> None:
+def test_arithmetic_steps_use_the_story_and_lead_to_the_gold(drawn: Drawn) -> None:
     """Operands come from the story or from earlier results; nothing told is left out."""
     for problem in drawn["arithmetic"]:
+        steps = equations(problem)
+        assert steps[-1][3] == problem.gold
+        assert problem.response.endswith(f"Therefore the answer is \\boxed{{{problem.gold}}}.")
         told = re.findall(r"\d+", problem.question) + ["2"] * problem.question.count("doubles")
         known = list(told)
-        for a, _, b, c in EQUATION.findall(problem.response):
-            assert a in known, problem
-            assert b in known, problem
+        for a, _, b, c in steps:
+            assert {a, b} <= set(known), problem
             known.append(c)
-        used = [n for a, _, b, _ in EQUATION.findall(problem.response) for n in (a, b)]
-        assert set(told) <= set(used), problem
+        assert set(told) <= {number for a, _, b, _ in steps for number in (a, b)}, problem
 
 
-def test_arithmetic_is_varied(drawn: dict[str, list[Problem]]) -> None:
+def test_arithmetic_is_varied(drawn: Drawn) -> None:
     shapes = {re.sub(r"\d+", "#", problem.question) for problem in drawn["arithmetic"]}
     assert len(shapes) > COUNT * 0.9
     starts = {re.sub(r"\d+", "#", p.response).split(" #")[0] for p in drawn["arithmetic"]}
     assert starts == {"Step", "First,"}
     assert sum(": compute" in problem.response for problem in drawn["arithmetic"]) > 20
-    assert {len(EQUATION.findall(p.response)) for p in drawn["arithmetic"]} == {2, 3, 4}
+    assert {len(equations(problem)) for problem in drawn["arithmetic"]} == {2, 3, 4}
 
 
-def test_chain_works_out_what_the_question_says(drawn: dict[str, list[Problem]]) -> None:
+def test_chain_works_out_what_the_question_says(drawn: Drawn) -> None:
     signs = {"Add": "+", "Subtract": "-", "Multiply by": "*", "Divide by": "/"}
     for problem in drawn["chain"]:
         start, *orders = problem.question.removesuffix(".").split(". ")
-        value_now = Fraction(start.removeprefix("Start with "))
-        lines = problem.response.split("\n")
+        total = Fraction(start.removeprefix("Start with "))
+        *lines, last = problem.response.split("\n")
         assert problem.group == f"n={len(orders)}"
-        assert 2 <= len(orders) <= 10
-        assert len(lines) == len(orders) + 1
-        for order, line in zip(orders, lines[:-1], strict=True):
+        for order, line in zip(orders, lines, strict=True):
             step, _, told = order.partition(": ")
             word, number = told.rsplit(" ", 1)
-            assert line.startswith(f"{step}: {value_now} {signs[word]} {number} = ")
-            value_now = value(line.removeprefix(f"{step}: ").split(" = ")[0])
-            assert line.endswith(f" = {value_now}")
-            assert 1 <= value_now <= 99
-        assert lines[-1] == f"Therefore the answer is \\boxed{{{problem.gold}}}."
-        assert problem.gold == str(value_now)
-
-
-def test_chain_has_all_lengths_equally_often(drawn: dict[str, list[Problem]]) -> None:
-    lengths = Counter(problem.group for problem in drawn["chain"])
+            assert line.startswith(f"{step}: {total} {signs[word]} {number} = ")
+            total = value(line.removeprefix(f"{step}: ").split(" = ")[0])
+            assert line.endswith(f" = {total}")
+            assert 1 <= total <= 99
+        assert last == f"Therefore the answer is \\boxed{{{problem.gold}}}."
+        assert problem.gold == str(total)
+    lengths = Counter(problem.group for problem in drawn["chain"])  # all equally often
     assert set(lengths) == {f"n={n}" for n in range(2, 11)}
     assert min(lengths.values()) > COUNT / 9 / 2
 
 
-def test_countdown_hits_the_target_with_each_number_once(drawn: dict[str, list[Problem]]) -> None:
+def test_countdown_hits_the_target_with_each_number_once(drawn: Drawn) -> None:
     for problem in drawn["countdown"]:
-        asked = re.fullmatch(r"Target: (\d+) Numbers: (\d+), (\d+), (\d+)", problem.question)
-        assert asked is not None
-        target, *numbers = asked.groups()
+        told = re.fullmatch(r"Target: (\d+) Numbers: (\d+), (\d+), (\d+)", problem.question)
+        assert told is not None
+        target, *numbers = told.groups()
         assert problem.gold == f"{target}|{','.join(numbers)}"
         expression = re.search(r"<answer> (.*)</answer>$", problem.response)
         assert expression is not None
         assert value(expression.group(1)) == int(target)
         assert sorted(re.findall(r"\d+", expression.group(1))) == sorted(numbers)
-        equations = EQUATION.findall(problem.response)
-        assert len(equations) == 2
-        for a, sign, b, c in equations:
-            assert value(f"{a} {sign} {b}") == int(c), problem
-        assert equations[-1][3] == target
+        _, second = equations(problem)
+        assert second[3] == target
 
 
-def test_countdown_split_does_not_see_the_order_of_numbers() -> None:
-    held = {problem.key for problem in problems("countdown", "test", 300)}
-    seen = {problem.key for problem in problems("countdown", "train", 2000)}
-    for key in held | seen:
-        numbers = [int(number) for number in key.split("|")[1].split(",")]
-        assert numbers == sorted(numbers)
-    assert not held & seen
-
-
-def test_sudoku_has_exactly_one_solution(drawn: dict[str, list[Problem]]) -> None:
+def test_sudoku_has_exactly_one_solution(drawn: Drawn) -> None:
     units = [
         *([4 * i + j for j in range(4)] for i in range(4)),
         *([4 * j + i for j in range(4)] for i in range(4)),
@@ -218,11 +183,11 @@ def test_sudoku_has_exactly_one_solution(drawn: dict[str, list[Problem]]) -> Non
         if "0" not in cells:
             return ["".join(cells)]
         cell = cells.index("0")
-        found = []
+        solutions = []
         for digit in "1234":
             if all(cell not in unit or digit not in (cells[i] for i in unit) for unit in units):
-                found += solve([*cells[:cell], digit, *cells[cell + 1 :]])
-        return found
+                solutions += solve([*cells[:cell], digit, *cells[cell + 1 :]])
+        return solutions
 
     for problem in drawn["sudoku"][:60]:
         puzzle = problem.question.removeprefix("Solve the 4x4 Sudoku: ")
@@ -231,52 +196,44 @@ def test_sudoku_has_exactly_one_solution(drawn: dict[str, list[Problem]]) -> Non
         assert puzzle.count("0") >= 6
 
 
-def judge(asked: str, option: str) -> bool | Fraction:
+def fit(question: str, option: str) -> bool | Fraction:
     """Whether an option fits the question (or how well, where the best one is asked for)."""
-    if "largest" in asked or "smallest" in asked:
-        return Fraction(option) * (1 if "largest" in asked else -1)
-    if "longest" in asked or "shortest" in asked:
-        return Fraction(len(option)) * (1 if "longest" in asked else -1)
-    if "even" in asked or "odd" in asked:
-        return int(option) % 2 == ("odd" in asked)
-    if found := re.search(r"multiple of (\d+)", asked):
-        return int(option) % int(found.group(1)) == 0
-    if found := re.search(r"sum is (\d+)", asked):
-        return value(option) == int(found.group(1))
-    if found := re.search(r"starts with (\w)", asked):
-        return option.startswith(found.group(1))
-    if found := re.search(r"opposite of (\w+)", asked):
-        return {option, found.group(1)} in [set(pair) for pair in OPPOSITES]
-    return next(option in words for kind, words in KINDS.items() if kind in asked)
+    if "largest" in question or "smallest" in question:
+        return Fraction(option) * (1 if "largest" in question else -1)
+    if "longest" in question or "shortest" in question:
+        return Fraction(len(option)) * (1 if "longest" in question else -1)
+    if "even" in question or "odd" in question:
+        return int(option) % 2 == ("odd" in question)
+    if match := re.search(r"multiple of (\d+)", question):
+        return int(option) % int(match.group(1)) == 0
+    if match := re.search(r"sum is (\d+)", question):
+        return value(option) == int(match.group(1))
+    if match := re.search(r"starts with (\w)", question):
+        return option.startswith(match.group(1))
+    if match := re.search(r"opposite of (\w+)", question):
+        return {option, match.group(1)} in [set(pair) for pair in OPPOSITES]
+    return next(option in words for kind, words in KINDS.items() if kind in question)
 
 
-def test_choice_has_one_right_letter(drawn: dict[str, list[Problem]]) -> None:
+def test_choice_has_one_right_letter_and_is_varied(drawn: Drawn) -> None:
     for problem in drawn["choice"]:
-        asked, *lines = problem.question.split("\n")
+        question, *lines = problem.question.split("\n")
         options = dict(line.split(". ") for line in lines)
         assert list(options) == list("ABCD")
         assert len(set(options.values())) == 4
-        marks = {letter: judge(asked, option) for letter, option in options.items()}
+        marks = {letter: fit(question, option) for letter, option in options.items()}
         best = [letter for letter, mark in marks.items() if mark == max(marks.values())]
         assert best == [problem.gold], problem
         assert problem.response.endswith(f"Therefore the answer is {problem.gold}.")
-
-
-def test_choice_is_balanced_and_varied(drawn: dict[str, list[Problem]]) -> None:
-    letters = [problem.gold for problem in drawn["choice"]]
-    assert all(letters.count(letter) > COUNT / 8 for letter in "ABCD")
+    letters = Counter(problem.gold for problem in drawn["choice"])
+    assert all(letters[letter] > COUNT / 8 for letter in "ABCD")
     assert len({problem.question.split("\n")[0] for problem in drawn["choice"]}) > 60
-
-
-def test_kinds_of_words_do_not_overlap() -> None:
-    for one, other in product(KINDS, KINDS):
-        assert one == other or not set(KINDS[one]) & set(KINDS[other])
+    words = [word for kind in KINDS.values() for word in kind]
+    assert len(words) == len(set(words))
 
 
 @pytest.mark.parametrize("name", ["paper", "plus"])
-def test_the_verifier_of_chain_doubts_a_wrong_line(
-    drawn: dict[str, list[Problem]], name: str
-) -> None:
+def test_the_verifier_of_chain_doubts_a_wrong_line(drawn: Drawn, name: str) -> None:
     verifier = for_task("chain", name)
     for problem in drawn["chain"][:50]:
         head, _, result = problem.response.split("\n")[1].rpartition(" ")

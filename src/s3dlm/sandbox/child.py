@@ -171,7 +171,11 @@ class Client:
         result, changed = reply
         for value, before, after in zip(args, sent, changed, strict=True):
             if before != self.out(after):
-                _overwrite(value, after)
+                if isinstance(value, list) and isinstance(after, list):
+                    value[:] = after
+                elif isinstance(value, (set, dict)) and type(value) is type(after):
+                    value.clear()
+                    value.update(after)
         return result
 
     def out(self, value: object) -> Json:
@@ -181,14 +185,6 @@ class Client:
         if not isinstance(value, RemoteObject):
             raise TypeError(f"a {type(value).__name__} cannot be given to the tested code")
         return value._ref
-
-
-def _overwrite(value: object, new: object) -> None:
-    if isinstance(value, list) and isinstance(new, list):
-        value[:] = new
-    elif isinstance(value, (set, dict)) and type(value) is type(new):
-        value.clear()
-        value.update(new)
 
 
 def _as_exception(error: Json) -> Exception:

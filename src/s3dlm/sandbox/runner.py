@@ -117,7 +117,7 @@ class Sandbox:
 
     def _running(self) -> _Launcher:
         with self._lock:
-            if self._launcher is not None and not self._launcher.alive():
+            if self._launcher is not None and self._launcher.ended():
                 self._launcher.close()
                 self._launcher = None
             if self._launcher is None:
@@ -189,9 +189,9 @@ class _Launcher:
                     f"the sandbox did not start ({error}): {stderr.decode(errors='replace')[-500:]}"
                 ) from error
 
-    def alive(self) -> bool:
-        """Whether it is ours (not inherited by a fork) and still runs."""
-        return self.owner == os.getpid() and self.process.poll() is None
+    def ended(self) -> bool:
+        """Whether it has ended, or belongs to the process that this one was forked from."""
+        return self.owner != os.getpid() or self.process.poll() is not None
 
     def request(self, role: bytes, fds: list[int]) -> None:
         try:
