@@ -27,7 +27,7 @@ from s3dlm.models.checkpoint import layout
 from s3dlm.models.families import LLADA_NAMES
 from s3dlm.models.family import TransformerConfig
 from s3dlm.models.transformer import Transformer
-from tools.llada_config import llada_config
+from tools.networks import llada_config
 
 GIB = 2**30
 SHARDS = 6

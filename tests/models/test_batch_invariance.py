@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from tools.networks import initialise
 
 SMALL = TransformerConfig(
     vocabulary=512, width=128, layers=3, heads=4, hidden=384, mask_id=3, context=1024
@@ -37,7 +38,7 @@ def two_threads() -> Iterator[None]:
 
 def network(config: TransformerConfig) -> Transformer:
     built = Transformer(config)
-    built.initialise(torch.Generator().manual_seed(1))
+    initialise(built, torch.Generator().manual_seed(1))
     return built.requires_grad_(False)
 
 

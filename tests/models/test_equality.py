@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from s3dlm.models import families
-from s3dlm.models.checkpoint import export, load_network
+from s3dlm.models import families, registry
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tests.models.checkpoints import (
     DREAM,
@@ -19,6 +18,7 @@ from tests.models.checkpoints import (
     reference_logits,
     write_folder,
 )
+from tools.networks import export, initialise
 
 CASES = {
     "llada": (LLADA, llada_tensors, families.LLADA),
@@ -33,10 +33,11 @@ ROWS = [[3, 1, 4, 1, 5, 259, 259, 259, 9, 2, 6], [259] * 16, [7], list(range(20,
 
 
 def load(folder: Path, case: str, attention: str = "auto") -> Transformer:
-    config, tensors, family = CASES[case]
+    config, tensors, _ = CASES[case]
     write_folder(folder, config, tensors(config))
-    device = torch.device("cpu")
-    return load_network(folder, family, device=device, dtype=torch.float32, attention=attention)
+    network = registry.load(str(folder), device="cpu", attention=attention).denoiser
+    assert isinstance(network, Transformer)
+    return network
 
 
 def logits(network: Transformer, tokens: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
@@ -100,7 +101,7 @@ def test_query_and_key_norms_make_their_scale_irrelevant() -> None:
         key_value_heads=2, qk_norm=True, norm_epsilon=0.0,
     )  # fmt: skip
     network = Transformer(config)
-    network.initialise(torch.Generator().manual_seed(0))
+    initialise(network, torch.Generator().manual_seed(0))
     tokens = torch.arange(20)[None]
     before = network.encode(tokens)
     with torch.no_grad():
@@ -131,7 +132,7 @@ def test_the_network_can_be_trained() -> None:
         vocabulary=40, width=32, layers=2, heads=4, hidden=64, mask_id=39, context=64, qkv_bias=True
     )
     network = Transformer(config)
-    network.initialise(torch.Generator().manual_seed(0))
+    initialise(network, torch.Generator().manual_seed(0))
     text = torch.arange(24).repeat(4, 1)
     tokens = text.clone()
     tokens[:, ::3] = 39

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
 from s3dlm.models.forward import Forward
-from s3dlm.models.hf import LogitsModel, TransformersModel, tokens_that_fit
+from s3dlm.models.hf import LogitsModel, TransformersModel
 from s3dlm.models.registry import load
 from tests.models.checkpoints import write_tokenizer
 
@@ -228,5 +228,5 @@ def test_the_transformers_path_knows_its_device_and_bounds_its_batch(tmp_path: P
     assert denoiser.device == torch.device("cpu")
     assert denoiser.tokens_at_once * 300 * 4 <= 1 << 28
     assert Forward(denoiser).max_tokens == denoiser.tokens_at_once
-    large = tokens_that_fit(250_000, torch.device("cpu"))
-    assert large * 250_000 * 4 <= 1 << 28
+    large = LogitsModel(sums, mask_id=1, vocabulary=250_000, context=8)
+    assert large.tokens_at_once * 250_000 * 4 <= 1 << 28

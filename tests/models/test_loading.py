@@ -24,7 +24,6 @@ from s3dlm.errors import ModelError, SettingsError
 from s3dlm.evaluation.manifest import fingerprint
 from s3dlm.models import checkpoint, families, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer
-from s3dlm.models.checkpoint import export
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tests.fakes import ByteTokenizer
@@ -38,7 +37,7 @@ from tests.models.checkpoints import (
     reference_logits,
     write_folder,
 )
-from tools.llada_config import llada_config
+from tools.networks import export, llada_config
 
 ROW = [3, 1, 4, 259, 259, 9, 2, 6]
 

@@ -15,8 +15,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from s3dlm.models.checkpoint import load_network
-from s3dlm.models.families import LLADA
+import s3dlm
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tools.tiny.data import Batch, Encoder, Feed
 from tools.tiny.decode import Decoding, generate
@@ -46,7 +45,7 @@ def tokenizer_for(folder: Path) -> Tokenizer:
 
 
 def load(folder: Path) -> Transformer:
-    network = load_network(folder, LLADA, device=torch.device("cpu"), dtype=torch.float32)
+    network = s3dlm.load(str(folder), device="cpu").denoiser
     return network.eval()
 
 

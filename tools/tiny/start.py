@@ -16,6 +16,7 @@ from torch import Tensor
 from s3dlm.models.family import TransformerConfig
 from s3dlm.models.layers import Block, rope_cos_sin, rotate
 from s3dlm.models.transformer import Transformer
+from tools.networks import initialise
 
 OFFSETS = (-1, 1, -2, 2)
 CONSTANT = 0.5  # every embedding's first number: queries and keys of a fixed offset come from it
@@ -34,7 +35,7 @@ class Neighbour:
 
 def start(model: Transformer, generator: torch.Generator) -> None:
     """Give a network its first weights."""
-    model.initialise(generator)
+    initialise(model, generator)
     with torch.no_grad():
         embedding = model.embedding.weight
         embedding.normal_(0.0, 0.1, generator=generator)

@@ -19,10 +19,9 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
-from s3dlm.models.checkpoint import export
 from s3dlm.models.families import LLADA_NAMES
 from s3dlm.models.transformer import Transformer, TransformerConfig
-from tools.llada_config import llada_config
+from tools.networks import export, llada_config
 from tools.tiny.problems import GENERATORS, problems
 from tools.tiny.run import GREEDY, SHIPPED, Run, load, marks, tokenizer_for
 

@@ -141,18 +141,14 @@ def _complete(part: object, base: type, required: Sequence[str]) -> None:
     """Give a plain object the defaults of the optional members that it does not have."""
     if isinstance(part, base):
         return
-    missing = [name for name in required if not hasattr(part, name)]
-    optional = (
-        []
-        if missing
-        else [name for name in vars(base) if not name.startswith("__") and not hasattr(part, name)]
-    )
+    absent = [name for name in (*required, *vars(base)) if not hasattr(part, name)]
+    missing = [name for name in required if name in absent]
     try:
-        for name in optional:
+        for name in [] if missing else [name for name in absent if not name.startswith("__")]:
             default = getattr(base, name)
             setattr(part, name, partial(default, part) if callable(default) else default)
     except AttributeError:  # an object with slots
-        missing = optional
+        missing = [name]
     if missing:
         raise ModelError(
             f"{type(part).__name__} cannot be the {base.__name__.lower()} of a model: it lacks "

@@ -26,10 +26,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from s3dlm.errors import ModelError
+from s3dlm.models.base import Model
 from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id
 from s3dlm.models.folder import read_json, shards
+from s3dlm.models.tokenizer import load_tokenizer
 from s3dlm.models.transformer import Transformer, check_attention
 
+BD3LM_BLOCK = 32
 QUIET_BELOW = 256 * 2**20  # bytes; smaller models load before a progress bar can be read
 PIECE_BYTES = 128 * 2**20  # of weights; the host holds at most two pieces beside the network
 LISTED = 5  # how many tensors an error names
@@ -111,30 +114,27 @@ def _block_layout(config: TransformerConfig, names: TensorNames, index: int) -> 
     return slots
 
 
-def export(network: Transformer, names: TensorNames) -> dict[str, Tensor]:
-    """The network's weights under the family's own names, as a checkpoint stores them."""
-    state = network.state_dict()
-    slots = layout(network.config, names)
-    return {name: slot.of(state).contiguous() for name, slot in slots.items()}
-
-
-def load_network(
+def load_native(
+    name: str,
     folder: Path,
     family: Family,
     *,
     device: torch.device,
     dtype: torch.dtype,
-    mask_id: int | None = None,
-    block: int | None = None,
-    attention: str = "auto",
-    progress: bool = True,
-) -> Transformer:
-    """The network of a folder, its weights on the device, ready to predict; `block` overrules the
-    size of its causal blocks, and 0 means none."""
-    stated = read_json(folder / "config.json")
-    if mask_id is None:
-        mask_id = find_mask_id(stated, family.name, None, family, None)
+    attention: str | None,
+    mask_id: int | None,
+    trusted: bool,
+    block: int | None,
+    progress: bool,
+) -> Model:
+    """A model of a family that the native network runs; `block` overrules the size of its causal
+    blocks, and 0 means none."""
+    stated, attention = read_json(folder / "config.json"), attention or "auto"
+    tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
+    mask_id = find_mask_id(stated, name, tokenizer.inner, family, mask_id)
     config = family.read(stated, family, mask_id)
+    if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
+        block = BD3LM_BLOCK  # no file states it: these are told by their names alone
     if block is not None:
         config = replace(config, causal_block=block or None)
     check_attention(attention, config, device.type, dtype)
@@ -144,7 +144,8 @@ def load_network(
         network = Transformer(config, attention)
     state = _fill(network, slots, files, device, dtype, progress)
     network.load_state_dict(state, strict=True, assign=True)
-    return network.requires_grad_(False).eval()
+    ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
+    return Model(name, network.requires_grad_(False).eval(), tokenizer, ends)
 
 
 def _checked_layout(

@@ -17,11 +17,11 @@ from torch import Tensor
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.families import FAMILIES
-from s3dlm.models.family import Config, find_mask_id
+from s3dlm.models.family import find_mask_id
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.tokenizer import MASKED_LM_CHAT, TextTokenizer, load_tokenizer
+from s3dlm.models.tokenizer import MASKED_LM_CHAT, load_tokenizer
 
-ATTENTION = {None: None, "auto": None, "math": "eager", "eager": "eager", "sdpa": "sdpa"}
+ATTENTION = {"math": "eager", "eager": "eager", "sdpa": "sdpa"}
 CPU_LOGITS, GPU_LOGITS = 1 << 28, 1 << 30  # bytes of logits of one forward pass
 TOLERANCE = 1e-2  # between a row and the same row padded, relative to its largest logit
 
@@ -34,7 +34,7 @@ class LogitsModel(Denoiser):
 
     def __init__(
         self,
-        function: Callable[[Tensor], Tensor],
+        function: Callable[..., Any],
         mask_id: int,
         vocabulary: int,
         context: int,
@@ -42,56 +42,37 @@ class LogitsModel(Denoiser):
     ) -> None:
         self.function, self.device = function, torch.device(device)
         self.mask_id, self.vocabulary, self.context = mask_id, vocabulary, context
-        self.tokens_at_once = tokens_that_fit(vocabulary, self.device)
+        room = CPU_LOGITS if self.device.type == "cpu" else GPU_LOGITS
+        self.tokens_at_once = max(16, room // (4 * vocabulary))  # all logits, in float32
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         if keys is None or bool(keys.all()):
-            return self.function(tokens)
-        lengths = keys.sum(1).tolist()
-        logits: Tensor | None = None
-        for length in sorted(set(lengths)):
-            rows = [row for row, own in enumerate(lengths) if own == length]
-            part = self.function(tokens[rows, :length])
-            if logits is None:
-                logits = part.new_zeros(*tokens.shape, self.vocabulary)
-            logits[rows, :length] = part
-        assert logits is not None  # an empty batch has no padding, so it returned above
+            whole: Tensor = self.function(tokens)
+            return whole
+        lengths, parts = keys.sum(1), {}
+        for length in sorted(set(lengths.tolist())):
+            parts[length] = self.function(tokens[lengths == length, :length])
+        logits: Tensor = next(iter(parts.values())).new_zeros(*tokens.shape, self.vocabulary)
+        for length, part in parts.items():
+            logits[lengths == length, :length] = part
         return logits
 
     def head(self, features: Tensor) -> Tensor:
         return features
 
 
-class TransformersModel(Denoiser):
+class TransformersModel(LogitsModel):
     """A `Denoiser` around a model that transformers loaded; padding goes into its attention mask."""
 
     def __init__(self, inner: Any, mask_id: int, vocabulary: int, context: int) -> None:
-        self.inner = inner
-        self.mask_id, self.vocabulary, self.context = mask_id, vocabulary, context
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return next(self.inner.parameters()).device  # type: ignore[no-any-return]
-
-    @property
-    def tokens_at_once(self) -> int:  # type: ignore[override]
-        return tokens_that_fit(self.vocabulary, self.device)
+        super().__init__(inner, mask_id, vocabulary, context, next(inner.parameters()).device)
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         # Without a mask some models of transformers guess one from the ids of the tokens.
         mask = torch.ones_like(tokens) if keys is None else keys.long()
-        output = self.inner(input_ids=tokens, attention_mask=mask)
+        output = self.function(input_ids=tokens, attention_mask=mask)
         logits: Tensor = output.logits if hasattr(output, "logits") else output[0]
         return logits
-
-    def head(self, features: Tensor) -> Tensor:
-        return features
-
-
-def tokens_that_fit(vocabulary: int, device: torch.device) -> int:
-    """The largest batch whose logits, all of them in float32, fit the room for them."""
-    room = CPU_LOGITS if device.type == "cpu" else GPU_LOGITS
-    return max(16, room // (4 * vocabulary))
 
 
 def load_with_transformers(
@@ -100,89 +81,71 @@ def load_with_transformers(
     *,
     device: torch.device,
     dtype: torch.dtype,
-    attention: str | None = None,
-    trust_remote_code: bool = False,
-    mask_id: int | None = None,
+    attention: str | None,
+    mask_id: int | None,
+    trusted: bool,
 ) -> Model:
     """A model of a family that is not native."""
     config = read_json(folder / "config.json")
-    if attention not in ATTENTION:
+    if attention not in (None, "auto", *ATTENTION):
         raise SettingsError(f"attention={attention!r} is for native models; here: eager or sdpa")
-    refuse_unknown(name, config, trust_remote_code)
+    loader = _find_loader(name, config, trusted)
     shards(folder)  # refuses pickles
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     mask_id = find_mask_id(config, name, tokenizer.inner, None, mask_id)
-    options: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
-    if ATTENTION[attention] is not None:
-        options["attn_implementation"] = ATTENTION[attention]
-    inner = _from_pretrained(name, folder, config, trust_remote_code, options)
-    return _model(name, inner.to(device).eval(), tokenizer, mask_id)
-
-
-def refuse_unknown(name: str, config: Config, trusted: bool) -> None:
-    """Only masked language models of transformers load without their own code."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
-    kind = str(config.get("model_type"))[:60]
-    if trusted or kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        return
-    native = ", ".join(kind for family in FAMILIES for kind in family.model_types)
-    what = f"{name} is of model_type {kind!r}, which is not supported"
-    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        what = f"{name} is of model_type {kind!r}, a plain causal model and not a diffusion model"
-    raise ModelError(
-        f"{what}; supported are {native}, and masked language models of transformers (bert, "
-        "roberta, modernbert, …); trust_remote_code=True runs the repository's own code"
-    )
-
-
-def _from_pretrained(
-    name: str, folder: Path, config: Config, trusted: bool, options: dict[str, Any]
-) -> Any:
-    loader = _loader(config, trusted)
+    kernel = {"attn_implementation": ATTENTION[attention]} if attention in ATTENTION else {}
     try:
         inner, info = loader.from_pretrained(
-            folder, trust_remote_code=trusted, output_loading_info=True, **options
+            folder,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=trusted,
+            output_loading_info=True,
+            **kernel,
         )
     except Exception as error:  # the configs and the code of others fail in any way
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise ModelError(f"transformers cannot load {name}: {reason}") from error
-    missing = [str(key) for key in info.get("missing_keys", ())]
-    wrong = [str(key) for key in info.get("mismatched_keys", ())]
+    missing, wrong = (list(info.get(kind, ())) for kind in ("missing_keys", "mismatched_keys"))
     if missing or wrong:
-        first = ", ".join([*missing, *wrong][:5])
         raise ModelError(
             f"the weights of {name} do not fit its config.json: {len(missing)} tensors are missing "
-            f"and {len(wrong)} have the wrong shape, first {first}; they would be random"
+            f"and {len(wrong)} have the wrong shape, first "
+            f"{', '.join(map(str, [*missing, *wrong][:5]))}; they would be random"
         )
-    return inner
+    if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
+        tokenizer.inner.chat_template = MASKED_LM_CHAT
+    inner = inner.to(device).eval()
+    denoiser = TransformersModel(inner, mask_id, int(inner.config.vocab_size), _context(inner))
+    check_denoiser(name, denoiser)
+    ends = tokenizer.end_ids(getattr(inner.config, "eos_token_id", None), ())
+    return Model(name, denoiser, tokenizer, ends)
 
 
-def _loader(config: Config, trusted: bool) -> Any:
-    """The auto class that gives logits: the repository's own choice, else the masked one."""
+def _find_loader(name: str, config: dict[str, Any], trusted: bool) -> Any:
+    """The auto class that gives logits: the repository's own choice if its code is trusted, else the
+    masked one; other models do not load."""
     import transformers
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    from transformers.models.auto import modeling_auto
 
-    offered = config.get("auto_map") or {}
+    kind, offered = str(config.get("model_type"))[:60], config.get("auto_map") or {}
     for choice in ("AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModel"):
         if trusted and choice in offered:
             return getattr(transformers, choice)
-    if config.get("model_type") in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+    if kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return transformers.AutoModelForMaskedLM
-    return transformers.AutoModelForCausalLM
-
-
-def _model(name: str, inner: Any, tokenizer: TextTokenizer, mask_id: int) -> Model:
-    config = inner.config
-    if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
-        tokenizer.inner.chat_template = MASKED_LM_CHAT
-    denoiser = TransformersModel(inner, mask_id, int(config.vocab_size), _context(inner))
-    check_denoiser(name, denoiser)
-    ends = tokenizer.end_ids(getattr(config, "eos_token_id", None), ())
-    return Model(name, denoiser, tokenizer, ends)
+    if trusted:
+        return transformers.AutoModelForCausalLM
+    native = ", ".join(kind for family in FAMILIES for kind in family.model_types)
+    causal = kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    reason = (
+        "a plain causal model and not a diffusion model" if causal else "which is not supported"
+    )
+    raise ModelError(
+        f"{name} is of model_type {kind!r}, {reason}; supported are {native}, and masked language "
+        "models of transformers (bert, roberta, modernbert, …); trust_remote_code=True runs the "
+        "repository's own code"
+    )
 
 
 def _context(inner: Any) -> int:

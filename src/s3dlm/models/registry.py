@@ -17,7 +17,6 @@ from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import TINY, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
-from s3dlm.models.family import find_mask_id
 from s3dlm.models.folder import cached_folder, find_folder, read_json, revision_of
 from s3dlm.verifier.calibration import calibrations_in
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
 # By name, so that what `transformers` runs is imported only where it is needed.
 NOT_NATIVE = EntryPoint("transformers", "s3dlm.models.hf:load_with_transformers", ENTRY_POINTS)
-BD3LM_BLOCK = 32
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -158,9 +156,14 @@ def load(
     checkpoints of A2D do not state theirs); 0 makes it bidirectional.
     """
     check_name(name)
-    plugins = find_entry_points(ENTRY_POINTS)
-    if name in plugins and name not in KNOWN:
-        model = _from_plugin(name, plugins[name], device, dtype)
+    plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
+    if plugin is not None:
+        factory: Any = load_entry_point(plugin, object)
+        made = factory(device=device, dtype=dtype)
+        if not isinstance(made, Model):
+            kind = type(made).__name__
+            raise ModelError(f"the plugin for {name!r} returned a {kind}, not a Model")
+        model = made
     else:
         folder = TINY if name == "tiny" else find_folder(name, revision, code=trust_remote_code)
         if name == "tiny" and not (TINY / "model.safetensors").is_file():
@@ -168,16 +171,22 @@ def load(
                 "this installation of s3dlm lacks the weights of 'tiny'; reinstall the package, "
                 "or train them with tools/tiny/train.py"
             )
-        model = _from_folder(
-            name,
-            folder,
-            _device(device),
-            dtype,
-            attention=attention,
-            trusted=trust_remote_code,
-            progress=progress,
-            mask_id=mask_id,
-            block=block,
+        family = find_family(read_json(folder / "config.json"))
+        torch_device = _device(device)
+        options: dict[str, Any] = {"device": torch_device, "dtype": _dtype(dtype, torch_device)}
+        options |= {"attention": attention, "mask_id": mask_id, "trusted": trust_remote_code}
+        if family is None:
+            loader: Any = load_entry_point(NOT_NATIVE, object)
+            model = loader(name, folder, **options)
+        else:
+            from s3dlm.models.checkpoint import load_native
+
+            model = load_native(name, folder, family, block=block, progress=progress, **options)
+        model = replace(
+            model,
+            defaults=defaults_in(folder),
+            revision=revision_of(folder),
+            calibrations=calibrations_in(folder, name.partition("@")[0]),
         )
     network: Any = model.denoiser
     if prefix_cache and (compile or network.prefix_cache is None):
@@ -192,66 +201,6 @@ def load(
 
         network.encode = torch.compile(network.encode, dynamic=True)
     return model
-
-
-def _from_plugin(name: str, entry: EntryPoint, device: str | None, dtype: str | None) -> Model:
-    factory: Any = load_entry_point(entry, object)
-    model = factory(device=device, dtype=dtype)
-    if not isinstance(model, Model):
-        raise ModelError(f"the plugin for {name!r} returned a {type(model).__name__}, not a Model")
-    return model
-
-
-def _from_folder(
-    name: str,
-    folder: Path,
-    device: torch.device,
-    dtype_name: str | None,
-    *,
-    attention: str | None,
-    trusted: bool,
-    progress: bool,
-    mask_id: int | None,
-    block: int | None,
-) -> Model:
-    config, dtype = read_json(folder / "config.json"), _dtype(dtype_name, device)
-    family = find_family(config)
-    if family is None:
-        loader: Any = load_entry_point(NOT_NATIVE, object)
-        model: Model = loader(
-            name,
-            folder,
-            device=device,
-            dtype=dtype,
-            attention=attention,
-            trust_remote_code=trusted,
-            mask_id=mask_id,
-        )
-    else:
-        from s3dlm.models.checkpoint import load_network
-        from s3dlm.models.tokenizer import load_tokenizer
-
-        if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
-            block = BD3LM_BLOCK  # no file states it: these are told by their names alone
-        tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
-        network = load_network(
-            folder,
-            family,
-            device=device,
-            dtype=dtype,
-            mask_id=find_mask_id(config, name, tokenizer.inner, family, mask_id),
-            block=block,
-            attention=attention or "auto",
-            progress=progress,
-        )
-        ends = tokenizer.end_ids(config.get("eos_token_id"), family.end_tokens)
-        model = Model(name, network, tokenizer, ends)
-    return replace(
-        model,
-        defaults=defaults_in(folder),
-        revision=revision_of(folder),
-        calibrations=calibrations_in(folder, name.partition("@")[0]),
-    )
 
 
 def _device(name: str | None) -> torch.device:

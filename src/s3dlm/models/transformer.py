@@ -11,7 +11,6 @@ of small forward passes, where the number of operations costs as much as the ari
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -160,20 +159,6 @@ class Transformer(nn.Module, Denoiser):
     def forward(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         """Logits of every position, for training."""
         return self.head(self.encode(tokens, keys))
-
-    def initialise(self, generator: torch.Generator) -> None:
-        """Fresh weights for training: normal, narrower where a layer writes to the residual."""
-        narrow = 0.02 / math.sqrt(2 * self.config.layers)
-        with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                if name.endswith(("out.weight", "down.weight", "down")):
-                    parameter.normal_(0.0, narrow, generator=generator)
-                elif name.endswith("bias"):
-                    parameter.zero_()
-                elif parameter.dim() == 1:
-                    parameter.fill_(1.0)
-                else:
-                    parameter.normal_(0.0, 0.02, generator=generator)
 
     def rope(self, length: int, device: torch.device, past: Past | None) -> Rope:
         """Rotary factors of the next `length` positions of each row; those of the first positions
