@@ -50,13 +50,13 @@ def demo_command(
 
 def _print_results(folder: Path, reference: str) -> None:
     """Tables, chart, the verdict's first sentence, and where the report is that begins with it."""
-    from s3dlm.evaluation import report, summary
-    from s3dlm.evaluation.terminal_chart import chart, points_of
+    from s3dlm.evaluation import report
+    from s3dlm.evaluation.accuracy_chart import chart
 
     made = report.write(folder, reference=reference, show=commands.viewer())
     for grid in made.short:
         commands.print_table(grid.columns, grid.rows, grid.title)
-    points = points_of(summary.read(folder))
+    points = {n: (made.run.mean_nfe(n), made.run.mean_accuracy(n)) for n in made.run.labels()}
     typer.echo(f"Accuracy over forward passes per problem (NFE)\n\n{chart(points)}\n")
     typer.echo(f"4. In one sentence\n\n{textwrap.fill(made.verdict[0], COLUMNS)}\n")
     typer.echo(f"report: {made.html.resolve()}")

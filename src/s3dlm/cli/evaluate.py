@@ -350,16 +350,13 @@ def viewer() -> Callable[[Path], str]:
 
 def _print_report(made: Report, as_json: bool) -> None:
     if as_json:
-        tables = [
-            {"title": g.title, "columns": g.columns, "rows": g.rows, "note": g.note}
-            for g in made.grids
-        ]
+        tables = [table.to_json() for table in made.tables]
         plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
         typer.echo(json.dumps(plain, ensure_ascii=False))
         return
     for grid in made.short:
         print_table(grid.columns, grid.rows, grid.title)
-    for line in (*made.verdict, *made.notes):
+    for line in made.verdict:
         typer.echo(textwrap.fill(line, 80))
     typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
 

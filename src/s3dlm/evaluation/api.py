@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Unpack
 
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation import run, summary
-from s3dlm.evaluation.summary import Cell
+from s3dlm.evaluation import records, run
+from s3dlm.evaluation.statistics import Cell, summarise
 from s3dlm.models.base import Model
 from s3dlm.models.registry import load
 from s3dlm.settings import Settings, SettingsKwargs
@@ -48,8 +48,9 @@ def evaluate(
     conditions = plans.grid(names, labels, defaults, settings)
     plan = plans.Plan(conditions, problems, seeds=range(seeds), split=split)
     run.evaluate(loaded, plan, Path(out))
-    cells = summary.cells(summary.read(Path(out)))
+    finished = records.read(Path(out))
+    by_spec = {c.spec: [record for record in finished if record.spec == c.spec] for c in conditions}
     return {
-        task: {c.label: cell for c, cell in cells.items() if c.task == task and c in conditions}
+        task: {c.label: summarise(c, by_spec[c.spec]) for c in conditions if c.task == task}
         for task in names
     }

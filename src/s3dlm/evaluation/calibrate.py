@@ -16,7 +16,7 @@ from pathlib import Path
 
 from s3dlm.answers import extract, grade
 from s3dlm.errors import SettingsError
-from s3dlm.evaluation import probability, statistics, summary
+from s3dlm.evaluation import frames, probability, statistics
 from s3dlm.evaluation.records import rounded, write_atomic
 from s3dlm.evaluation.scoring import read_rows
 from s3dlm.evaluation.statistics import CalibrationReport
@@ -62,7 +62,7 @@ def read(
         for name in task.split(","):
             groups[name, "baseline", verifier] = _outputs(source, name, verifier)
         return GradedAnswers(model, None, groups)
-    run = summary.read(source)
+    run = frames.read(source)
     for name in run.tasks:
         for condition in run.main(name).values():
             judge = probability.verifier_of(condition, verifier)

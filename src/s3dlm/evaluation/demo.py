@@ -18,11 +18,18 @@ from rich.progress import BarColumn, Progress, TextColumn
 from s3dlm import board, engine
 from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
-from s3dlm.evaluation.plan import Condition, Defaults, Plan, grid, load_problems, settings_for
+from s3dlm.evaluation.plan import (
+    Condition,
+    Defaults,
+    Plan,
+    grid,
+    load_problems,
+    settings_for,
+    title_of,
+)
 from s3dlm.evaluation.progress import LINE_EVERY
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Observer, Runner, evaluate
-from s3dlm.evaluation.tables import title_of
 from s3dlm.models.base import Model
 
 METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "best")

@@ -1,35 +1,25 @@
-"""The figures, drawn from flat tables; the only file that imports matplotlib.
+"""The figures of a report, drawn from data frames; the only file that imports matplotlib.
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; every method also has its own
-marker and line style.
+A figure is a function that paints a task's column of axes; `_figure` registers it with its words.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+import matplotlib
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure as Canvas
 
-from s3dlm.errors import MissingExtraError
-from s3dlm.evaluation.compute_figure import log_ticks
+from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe, in_per_cent, look
 from s3dlm.evaluation.records import write_atomic, writing
-from s3dlm.evaluation.series import Table
 
-LOOKS = {  # colour, marker, line style
-    "greedy": ("#999999", "x", ":"),
-    "baseline": ("#0072B2", "s", "--"),
-    "best_of_k": ("#009E73", "^", "-."),
-    "tilting": ("#CC79A7", "v", "-"),
-    "look_ahead": ("#56B4E9", "D", "-"),
-    "s3": ("#D55E00", "o", "-"),
-    "twisted": ("#E69F00", "P", "-"),
-    "best": ("#5B4FC9", "*", "-"),
-    "s3_paper": ("#B8A600", "p", "-"),
-    "verified_best_of_k": ("#8C564B", "h", "-"),
-}
-SPARE = ("#000000", "#7F7F7F", "#BCBD22")  # for other methods
+BASE, TILTED = "#0072B2", "#D55E00"
 
 # Fixed salt and no date: the same data gives the same file, byte for byte.
 RC = {
@@ -45,323 +35,252 @@ RC = {
     "legend.frameon": False,
     "figure.dpi": 100,
 }
+Paint = Callable[[Sequence[Any], pd.DataFrame, pd.DataFrame], Any]  # (axes, rows of a task, all)
 
 
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a report: what is written about it, and how a task's column of axes is painted."""
 
-    return pyplot
-
-
-def look(label: str) -> tuple[str, str, str]:
-    """Colour, marker and line style of a method."""
-    return LOOKS.get(label) or (SPARE[sum(label.encode()) % len(SPARE)], "o", "-")
+    title: str
+    caption: str
+    x: str
+    y: tuple[str, ...]  # of each row of axes
+    shared: Mapping[str, Any]
+    paint: Paint
 
 
-Painter = Callable[[Any, Table, Mapping[str, str]], Any]  # (pyplot, table, titles) → figure
+FIGURES: dict[str, Figure] = {}  # in the order of a report; `_figure` adds them
 
 
-def draw(
-    table: Table, titles: Mapping[str, str], folder: Path, painter: Painter | None = None
-) -> str | None:
-    """Draw one table as SVG and PNG, write its CSV, and return the SVG's text.
+def _figure(title: str, caption: str, x: str, *y: str, **shared: Any) -> Callable[[Paint], Paint]:
+    def add(paint: Paint) -> Paint:
+        FIGURES[paint.__name__.lstrip("_")] = Figure(title, caption, x, y, shared, paint)
+        return paint
 
-    None if the table has no rows, as in a run without a sweep.
-    """
-    if not table.rows:
-        return None
-    plt = _pyplot()
-    write_atomic(folder / f"{table.name}.csv", table.to_csv())
-    with writing(folder), plt.rc_context(RC):
-        figure = (painter or PAINTERS[table.name])(plt, table, titles)
-        for suffix in ("svg", "png"):
-            metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-            path = folder / f"{table.name}.{suffix}"
-            figure.savefig(path, bbox_inches="tight", metadata=metadata, dpi=150)
-        plt.close(figure)
-    return (folder / f"{table.name}.svg").read_text(encoding="utf-8")
+    return add
 
 
-def _panels(
-    plt: Any, table: Table, titles: Mapping[str, str], rows: int = 1, **shared: Any
-) -> tuple[Any, Any, list[str]]:
-    """One column of axes per task, with its title."""
-    tasks = [str(task) for task in table.values("task")]
-    size = (2.9 * len(tasks) + 0.4, 2.6 * rows + 0.4)
-    figure, axes = plt.subplots(
-        rows, len(tasks), figsize=size, squeeze=False, layout="constrained", **shared
-    )
-    for axis, task in zip(axes[0], tasks, strict=True):
-        axis.set_title(titles.get(task, task), fontweight="bold")
-    return figure, axes, tasks
+def draw(name: str, frame: pd.DataFrame, titles: Mapping[str, str], folder: Path) -> str | None:
+    """Draw one figure of a report and save it; None if there is no data, as in a run without a sweep."""
+    return None if frame.empty else save(lambda: paint(name, frame, titles), name, frame, folder)
 
 
-def _column(rows: Sequence[Mapping[str, object]], name: str) -> np.ndarray:
-    return np.array([float(cast("float", row[name])) for row in rows])
+def save(make: Callable[[], Canvas], name: str, frame: pd.DataFrame, folder: Path) -> str:
+    """Write a figure as SVG and PNG, and its data as CSV; returns the SVG's text."""
+    write_atomic(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
+    with writing(folder), matplotlib.rc_context(RC):
+        figure = make()
+        figure.savefig(folder / f"{name}.png", bbox_inches="tight", metadata={"Software": None}, dpi=150)  # fmt: skip
+        figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    return (folder / f"{name}.svg").read_text(encoding="utf-8")
 
 
-def _legend(figure: Any, axes: Any) -> None:
-    """One legend for all panels, below them."""
-    found: dict[str, Any] = {}
-    for axis in np.ravel(axes):
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    columns = min(len(found), 7) or 1
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+def panel(frame: pd.DataFrame, titles: Mapping[str, str]) -> str:
+    """Accuracy over NFE on one task, as SVG text: a page puts such panels side by side."""
+    text = io.StringIO()
+    with matplotlib.rc_context(RC):
+        figure = paint("accuracy_nfe", frame, titles)
+        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return text.getvalue()
 
 
-def _accuracy_nfe(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    """A line per method and branching; N grows along it."""
-    figure, axes, tasks = _panels(plt, table, titles)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        for label in map(str, table.values("label")):
-            ours = table.where(task=task, label=label)
-            branchings = sorted({cast("int", row["branching"]) for row in ours})
-            for number, branching in enumerate(branchings):
-                rows = [row for row in ours if row["branching"] == branching]
-                rows.sort(key=lambda row: cast("float", row["nfe"]))
-                name = f"{label}, b = {branching}" if len(branchings) > 1 else label
-                _with_error(axis, rows, "nfe", label, name, number)
-        axis.set_xscale("log")
-        axis.set_xlabel("NFE per problem")
-        axis.set_xticks(log_ticks(*axis.get_xlim()))
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_locator(plt.NullLocator())
-    axes[0][0].set_ylabel("accuracy (%)")
-    _legend(figure, axes)
+def paint(name: str, frame: pd.DataFrame, titles: Mapping[str, str]) -> Canvas:
+    """A column of axes per task, and one legend or colour bar for all."""
+    about, tasks = FIGURES[name], list(frame.task.unique())
+    size = (2.9 * len(tasks) + 0.4, 2.6 * len(about.y) + 0.4)
+    figure = Canvas(figsize=size, layout="constrained")
+    axes = figure.subplots(len(about.y), len(tasks), squeeze=False, **about.shared)
+    image = None
+    for column, task in enumerate(tasks):
+        image = about.paint(axes[:, column], frame[frame.task == task], frame)
+        axes[0, column].set_title(titles.get(task, task), fontweight="bold")
+        axes[-1, column].set_xlabel(about.x)
+    for axis, label in zip(axes[:, 0], about.y, strict=True):
+        axis.set_ylabel(label)
+    if image is not None:
+        figure.colorbar(image, ax=axes, label="share of children", extend="max")
+    legend(figure, axes, min(7, 3 * len(tasks)))
     return figure
 
 
-def _with_error(
-    axis: Any, rows: Sequence[Mapping[str, object]], x: str, label: str, name: str, number: int
-) -> None:
-    """Accuracy in per cent with its 95 % interval; `number` distinguishes lines of one method."""
-    value, errors = _accuracy(rows)
-    colour, marker, line = look(label)
-    if number:
-        marker, line = ("o", "s", "^", "D")[number % 4], ("-", "--", ":", "-.")[number % 4]
-    axis.errorbar(
-        _column(rows, x), value, yerr=errors, label=name, color=colour, marker=marker,
-        markerfacecolor="white" if number else colour, markersize=4.5, linewidth=1.2,
-        linestyle=line if len(rows) > 1 else "none", elinewidth=0.5, capsize=1.5,
+def legend(figure: Canvas, axes: Any, columns: int, **where: Any) -> None:
+    """One legend for all panels, below them if nothing else is said."""
+    handles: dict[str, Any] = {}
+    for axis in np.ravel(axes):
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if handles:
+        where = {"loc": "outside lower center", "ncols": min(len(handles), columns), **where}
+        figure.legend(handles.values(), handles.keys(), **where)
+
+
+@_figure(
+    "Accuracy against compute",
+    "Accuracy with 95 % intervals over NFE, the forward passes per problem, for every (N, b) of "
+    "the run, on the problems that all of them share. N grows along a line; up and to the left is "
+    "better.",
+    "NFE per problem",
+    "accuracy (%)",
+)
+def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    accuracy_over_nfe(axes[0], rows)
+
+
+@_figure(
+    "Confidence over denoising",
+    "Mean probability of the answer's tokens at every step: for revealed tokens at the step "
+    "that revealed them, for masked ones in the current block that of the best token.",
+    "denoising progress (%)",
+    "mean top-1 confidence",
+    sharey=True,
+)
+def _confidence(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    for label, line in rows.groupby("label", sort=False):
+        every = max(1, len(line) // 8)
+        how = {**look(label), "markersize": 3.5, "markevery": every, "linewidth": 1.3}
+        axes[0].plot(100 * line.progress, line.confidence, label=label, **how)
+
+
+@_figure(
+    "Accuracy over block length",
+    "Accuracy with 95 % intervals at the main budget for every block length of the run.",
+    "block length",
+    "accuracy (%)",
+)
+def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+    labels, lengths = list(whole.label.unique()), sorted(rows.block_length.unique())
+    width = 0.8 / len(labels)
+    for number, label in enumerate(labels):
+        bars = rows[rows.label == label]
+        value, errors = in_per_cent(bars)
+        at = np.array([lengths.index(length) for length in bars.block_length])
+        axes[0].bar(
+            at + (number - (len(labels) - 1) / 2) * width, value, width * 0.92, yerr=errors,
+            label=label, color=look(label)["color"], error_kw={"elinewidth": 0.6},
+            hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6], edgecolor="white",
+        )  # fmt: skip
+    axes[0].set_xticks(range(len(lengths)), [str(length) for length in lengths])
+    axes[0].grid(axis="x", visible=False)
+
+
+@_figure(
+    "Verifier scores along the search",
+    "Kernel density of the children's scores at five points of the search; dashed: finished "
+    "samples without search (best_of_k).",
+    "verifier score",
+    "density",
+)
+def _score_density(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+    names = list(whole.progress.unique())
+    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 0.95, max(len(names) - 1, 1)))
+    for name, line in rows.groupby("progress", sort=False):
+        how = {"color": "#555555", "linestyle": "--", "label": "without search"}
+        if name != "direct":
+            how = {"color": shades[names.index(name)], "label": f"s3 at {name} of denoising"}
+        axes[0].plot(line.score, line.density, linewidth=1.3, **how)
+    axes[0].set_xlim(0, 1)
+
+
+@_figure(
+    "Verifier scores at every step",
+    "Share of s3's children in each band of verifier scores, step by step.",
+    "denoising step",
+    "verifier score",
+    sharey=True,
+)
+def _score_heat(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> Any:
+    share = rows.pivot(index="score", columns="step", values="share").to_numpy()
+    axes[0].grid(visible=False)
+    return axes[0].imshow(
+        share, origin="lower", aspect="auto", extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
+        cmap="cividis", vmin=0.0, vmax=max(0.05, whole.share.quantile(0.99)),
+        interpolation="nearest",
     )  # fmt: skip
 
 
-def _confidence(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    figure, axes, tasks = _panels(plt, table, titles, sharey=True)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        for label in map(str, table.values("label")):
-            rows = table.where(task=task, label=label)
-            colour, marker, line = look(label)
-            x, y = 100 * _column(rows, "progress"), _column(rows, "confidence")
-            every = max(1, len(rows) // 8)
-            axis.plot(
-                x, y, label=label, color=colour, linestyle=line, marker=marker, markersize=3.5,
-                markevery=every, linewidth=1.3,
-            )  # fmt: skip
-        axis.set_xlabel("denoising progress (%)")
-    axes[0][0].set_ylabel("mean top-1 confidence")
-    _legend(figure, axes)
-    return figure
-
-
-def _accuracy(rows: Sequence[Mapping[str, object]]) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy in per cent, and the lengths of its error bars."""
-    value, low, high = (100 * _column(rows, column) for column in ("accuracy", "low", "high"))
-    return value, np.vstack([value - low, high - value])
-
-
-def _block_length(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    figure, axes, tasks = _panels(plt, table, titles)
-    labels = [str(label) for label in table.values("label")]
-    width = 0.8 / len(labels)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        lengths = sorted({int(cast("int", row["block_length"])) for row in table.where(task=task)})
-        for number, label in enumerate(labels):
-            rows = table.where(task=task, label=label)
-            at = np.array([lengths.index(int(cast("int", row["block_length"]))) for row in rows])
-            value, errors = _accuracy(rows)
-            hatch = ("", "//", "..", "xx", "\\\\", "--")[number % 6]
-            axis.bar(
-                at + (number - (len(labels) - 1) / 2) * width, value, width * 0.92, yerr=errors,
-                label=label, color=look(label)[0], error_kw={"elinewidth": 0.6}, hatch=hatch,
-                edgecolor="white",
-            )  # fmt: skip
-        axis.set_xticks(range(len(lengths)), [str(length) for length in lengths])
-        axis.set_xlabel("block length")
-        axis.grid(axis="x", visible=False)
-    axes[0][0].set_ylabel("accuracy (%)")
-    _legend(figure, axes)
-    return figure
-
-
-def _score_density(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    figure, axes, tasks = _panels(plt, table, titles)
-    names = [str(name) for name in table.values("progress")]
-    shades = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, max(len(names) - 1, 1)))
-    for axis, task in zip(axes[0], tasks, strict=True):
-        for number, name in enumerate(names):
-            rows = table.where(task=task, progress=name)
-            if name == "direct":
-                style = {"color": "#555555", "linestyle": "--", "label": "without search"}
-            else:
-                style = {"color": shades[number], "label": f"s3 at {name} of denoising"}
-            axis.plot(_column(rows, "score"), _column(rows, "density"), linewidth=1.3, **style)
-        axis.set_xlabel("verifier score")
-        axis.set_xlim(0, 1)
-    axes[0][0].set_ylabel("density")
-    _legend(figure, axes)
-    return figure
-
-
-def _score_heat(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    figure, axes, tasks = _panels(plt, table, titles, sharey=True)
-    image = None
-    for axis, task in zip(axes[0], tasks, strict=True):
-        rows = table.where(task=task)
-        bins = len({row["score"] for row in rows})
-        share = _column(rows, "share").reshape(-1, bins).T
-        top = max(0.05, float(np.quantile(_column(list(table.where()), "share"), 0.99)))
-        image = axis.imshow(
-            share, origin="lower", aspect="auto", extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
-            cmap="cividis", vmin=0.0, vmax=top, interpolation="nearest",
-        )  # fmt: skip
-        axis.set_xlabel("denoising step")
-        axis.grid(visible=False)
-    axes[0][0].set_ylabel("verifier score")
-    figure.colorbar(image, ax=axes, label="share of children", extend="max")
-    return figure
-
-
-def _density_quality(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
+@_figure(
+    "Density and quality",
+    "Samples without search, ordered by the model's log-density. Top: where the model puts its "
+    "mass. Middle: mean verifier score and accuracy there. Bottom: the target tilted by "
+    "exp(λ·score) within each problem, and the base (dashed).",
+    "log-density per token",
+    "base p₀: share",
+    "score / accuracy",
+    "tilted: share",
+    sharex="col",
+)
+def _density_quality(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
     """Rows: the base p₀, the landscape (verifier and truth), the tilted target."""
-    figure, axes, tasks = _panels(plt, table, titles, rows=3, sharex="col")
-    for column, task in enumerate(tasks):
-        rows = table.where(task=task)
-        density, score = _column(rows, "log_density"), _column(rows, "score")
-        low, high = np.quantile(density, [0.01, 1.0])
-        edges = np.linspace(low, high + 1e-9, 25)
-        middle = (edges[1:] + edges[:-1]) / 2
-        count, _ = np.histogram(density, edges)
-        _bars(axes[0][column], edges, density, _column(rows, "base"), "#0072B2")
-        _landscape(axes[1][column], edges, middle, density, score, _column(rows, "correct"), count)
-        axis = axes[2][column]
-        _bars(axis, edges, density, _column(rows, "tilted"), "#D55E00")
-        base, _ = np.histogram(density, edges, weights=_column(rows, "base"))
-        axis.stairs(base / base.sum(), edges, color="#0072B2", linestyle="--", label="base")
-        axis.set_xlabel("log-density per token")
-    for axis, name in zip(
-        axes[:, 0], ("base p₀: share", "score / accuracy", "tilted: share"), strict=True
-    ):
-        axis.set_ylabel(name)
-    _legend(figure, axes)
-    return figure
+    low, high = np.quantile(rows.log_density, [0.01, 1.0])
+    edges = np.linspace(low, high + 1e-9, 25)
 
+    def histogram(weights: pd.Series | None = None) -> np.ndarray:
+        return np.histogram(rows.log_density, edges, weights=weights)[0]
 
-def _sampling_search(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    """Rows: samples without search, survivors of s3; the same axes, so that the shift is seen."""
-    figure, axes, tasks = _panels(plt, table, titles, rows=2, sharex="col", sharey="col")
-    for column, task in enumerate(tasks):
-        for axis, how, colour in zip(
-            axes[:, column], ("direct", "s3"), ("#0072B2", "#D55E00"), strict=True
-        ):
-            rows = table.where(task=task, how=how)
-            density, score, right = (_column(rows, n) for n in ("log_density", "score", "correct"))
-            faces = [colour if one == 1 else "none" for one in right]
-            axis.scatter(
-                density, score, s=12, facecolors=faces, edgecolors=colour, linewidths=0.6, alpha=0.5
-            )
-            axis.plot(
-                density.mean(),
-                score.mean(),
-                "X",
-                color="black",
-                markersize=8,
-                markeredgecolor="white",
-            )
-            axis.set_ylim(-0.03, 1.03)
-        axes[1][column].set_xlabel("log-density per token")
-    axes[0][0].set_ylabel("without search: score")
-    axes[1][0].set_ylabel("s3: score")
-    return figure
-
-
-def _bars(axis: Any, edges: np.ndarray, x: np.ndarray, weight: np.ndarray, fill: str) -> None:
-    share, _ = np.histogram(x, edges, weights=weight)
-    axis.stairs(share / share.sum(), edges, fill=True, color=fill, alpha=0.75)
-
-
-def _landscape(
-    axis: Any,
-    edges: np.ndarray,
-    middle: np.ndarray,
-    density: np.ndarray,
-    score: np.ndarray,
-    correct: np.ndarray,
-    count: np.ndarray,
-) -> None:
-    """Mean verifier score and accuracy, where there are enough samples to average."""
-    enough = count >= 5
+    base, tilted, count = histogram(rows.base), histogram(rows.tilted), histogram()
+    axes[0].stairs(base / base.sum(), edges, fill=True, color=BASE, alpha=0.75)
+    axes[2].stairs(tilted / tilted.sum(), edges, fill=True, color=TILTED, alpha=0.75)
+    axes[2].stairs(base / base.sum(), edges, color=BASE, linestyle="--", label="base")
+    enough = count >= 5  # samples to average
+    middle = ((edges[1:] + edges[:-1]) / 2)[enough]
     for values, label, style in (
-        (score, "mean verifier score", {"color": "#009E73", "marker": "^"}),
-        (correct, "accuracy", {"color": "#000000", "marker": "o", "linestyle": ":"}),
+        (rows.score, "mean verifier score", {"color": "#009E73", "marker": "^"}),
+        (rows.correct, "accuracy", {"color": "#000000", "marker": "o", "linestyle": ":"}),
     ):
-        total, _ = np.histogram(density, edges, weights=values)
-        mean = total[enough] / count[enough]
-        axis.plot(middle[enough], mean, label=label, markersize=3, linewidth=1.2, **style)
-    axis.set_ylim(0, 1.03)
+        mean = histogram(values)[enough] / count[enough]
+        axes[1].plot(middle, mean, label=label, markersize=3, linewidth=1.2, **style)
+    axes[1].set_ylim(0, 1.03)
 
 
-def _bound(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    figure, axes, tasks = _panels(plt, table, titles)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        rows = table.where(task=task)
-        k = _column(rows, "k")
-        bound, best = _column(rows, "bound"), _column(rows, "best_score")
-        axis.plot(k, bound, "--", color="#000000", label="bound: mean + σ·√(2 ln K)")
-        axis.plot(k, best, "-^", color="#009E73", label="best of K, measured")
-        axis.set_xlabel("K")
-    axes[0][0].set_ylabel("verifier score")
-    _legend(figure, axes)
-    return figure
+@_figure(
+    "Sampling without search and with s3",
+    "Figure 1(d) and 1(e): each point is a finished text, at its log-density per token and its "
+    "verifier score; filled points are right. Top: samples without search. Bottom: survivors of s3. "
+    "The cross is the mean.",
+    "log-density per token",
+    "without search: score",
+    "s3: score",
+    sharex="col",
+    sharey="col",
+)
+def _sampling_search(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    """Rows: samples without search, survivors of s3; the same axes, so that the shift is seen."""
+    for axis, how, colour in zip(axes, ("direct", "s3"), (BASE, TILTED), strict=True):
+        points = rows[rows.how == how]
+        faces = [colour if right == 1 else "none" for right in points.correct]
+        style = {"facecolors": faces, "edgecolors": colour, "linewidths": 0.6, "alpha": 0.5}
+        axis.scatter(points.log_density, points.score, s=12, **style)
+        cross = {"color": "black", "markersize": 8, "markeredgecolor": "white"}
+        axis.plot(points.log_density.mean(), points.score.mean(), "X", **cross)
+        axis.set_ylim(-0.03, 1.03)
 
 
-def _reliability(plt: Any, table: Table, titles: Mapping[str, str]) -> Any:
-    figure, axes, tasks = _panels(plt, table, titles, sharey=True)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        axis.plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
-        for label in table.values("label"):
-            rows = table.where(task=task, label=label)
-            if not rows:
-                continue
-            colour, marker, _ = look(str(label))
-            count = _column(rows, "count")
-            axis.plot(
-                _column(rows, "p_correct"), _column(rows, "accuracy"), color=colour, alpha=0.5
-            )
-            axis.scatter(
-                _column(rows, "p_correct"), _column(rows, "accuracy"), color=colour, marker=marker,
-                s=6 + 60 * count / count.max(), label=str(label),
-            )  # fmt: skip
-        axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="p_correct")
-    axes[0][0].set_ylabel("accuracy")
-    _legend(figure, axes)
-    return figure
+@_figure(
+    "Best of K against its bound",
+    "Mean over problems of the best verifier score among K samples without search, and of the bound "
+    "mean + σ·√(2 ln K) with each problem's own mean and σ.",
+    "K",
+    "verifier score",
+)
+def _best_of_k_bound(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    axes[0].plot(rows.k, rows.bound, "--", color="#000000", label="bound: mean + σ·√(2 ln K)")
+    axes[0].plot(rows.k, rows.best_score, "-^", color="#009E73", label="best of K, measured")
 
 
-PAINTERS: Mapping[str, Painter] = {
-    "accuracy_nfe": _accuracy_nfe,
-    "confidence": _confidence,
-    "block_length": _block_length,
-    "score_density": _score_density,
-    "score_heat": _score_heat,
-    "density_quality": _density_quality,
-    "sampling_search": _sampling_search,
-    "best_of_k_bound": _bound,
-    "reliability": _reliability,
-}
+@_figure(
+    "Reliability of p_correct",
+    "Answers in bins of p_correct, a tenth wide: how many were right against what was promised. "
+    "On the dotted line both are equal; larger dots are more answers.",
+    "p_correct",
+    "accuracy",
+    sharey=True,
+)
+def _reliability(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    axes[0].plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
+    for label, bins in rows.groupby("label", sort=False):
+        how, size = look(label), 6 + 60 * bins["count"] / bins["count"].max()
+        axes[0].plot(bins.p_correct, bins.accuracy, color=how["color"], alpha=0.5)
+        style = {"color": how["color"], "marker": how["marker"], "label": label}
+        axes[0].scatter(bins.p_correct, bins.accuracy, s=size, **style)
+    axes[0].set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))

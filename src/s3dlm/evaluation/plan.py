@@ -132,6 +132,12 @@ class Plan:
         return sum(c.cost * c.count(counts[c.task], len(self.seeds)) for c in self.conditions)
 
 
+def title_of(task: str) -> str:
+    """A task's name in tables; accuracy on code is called pass@1 everywhere, so here, too."""
+    known = benchmarks.get(task)
+    return f"{known.title or task} (pass@1)" if known.answer == "code" else known.title or task
+
+
 def defaults_of(model: str | Model) -> Defaults:
     """The settings that a model, or the model of a name, recommends for each method and task."""
     own = models.defaults_of(model) if isinstance(model, str) else model.defaults

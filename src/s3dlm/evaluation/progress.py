@@ -9,10 +9,9 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from s3dlm.evaluation.plan import Condition, Plan
+from s3dlm.evaluation.plan import Condition, Plan, title_of
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Observer
-from s3dlm.evaluation.tables import title_of
 
 LINE_EVERY = 10.0  # seconds between lines if there is no terminal
 

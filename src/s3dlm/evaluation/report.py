@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -10,75 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from s3dlm import answers, tasks, verifier
-from s3dlm.errors import MissingExtraError
-from s3dlm.evaluation import (
-    comparisons,
-    figures,
-    in_fit,
-    page,
-    probability,
-    series,
-    summary,
-    tables,
-)
-from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.probability import Sureness
-from s3dlm.evaluation.records import Candidate, write_atomic
-from s3dlm.evaluation.series import Table
-from s3dlm.evaluation.summary import Evaluation
-from s3dlm.evaluation.tables import Grid, title_of
-from s3dlm.tasks import Sample
+from s3dlm.evaluation import comparisons, frames, page, probability, series, tables
+from s3dlm.evaluation import figures as drawing
+from s3dlm.evaluation.figures import FIGURES
+from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.plan import title_of
+from s3dlm.evaluation.probability import Reliability
+from s3dlm.evaluation.records import write_atomic
+from s3dlm.evaluation.tables import Table
 
 FULL_PROBLEMS, FULL_SEEDS = 500, 3  # the size of the project's own comparison
-
-CAPTIONS: dict[str, tuple[str, str]] = {
-    "accuracy_nfe": (
-        "Accuracy against compute",
-        "Accuracy with 95 % intervals over NFE, the forward passes per problem, for every (N, b) of "
-        "the run, on the problems that all of them share. N grows along a line.",
-    ),
-    "confidence": (
-        "Confidence over denoising",
-        "Mean probability of the answer's tokens at every step: for revealed tokens at the step "
-        "that revealed them, for masked ones in the current block that of the best token.",
-    ),
-    "block_length": (
-        "Accuracy over block length",
-        "Accuracy with 95 % intervals at the main budget for every block length of the run.",
-    ),
-    "score_density": (
-        "Verifier scores along the search",
-        "Kernel density of the children's scores at five points of the search; dashed: finished "
-        "samples without search (best_of_k).",
-    ),
-    "score_heat": (
-        "Verifier scores at every step",
-        "Share of s3's children in each band of verifier scores, step by step.",
-    ),
-    "density_quality": (
-        "Density and quality",
-        "Samples without search, ordered by the model's log-density. Top: where the model puts its "
-        "mass. Middle: mean verifier score and accuracy there. Bottom: the target tilted by "
-        "exp(λ·score) within each problem, and the base (dashed).",
-    ),
-    "sampling_search": (
-        "Sampling without search and with s3",
-        "Figure 1(d) and 1(e): each point is a finished text, at its log-density per token and its "
-        "verifier score; filled points are right. Top: samples without search. Bottom: survivors of s3. "
-        "The cross is the mean.",
-    ),
-    "best_of_k_bound": (
-        "Best of K against its bound",
-        "Mean over problems of the best verifier score among K samples without search, and of the bound "
-        "mean + σ·√(2 ln K) with each problem's own mean and σ.",
-    ),
-    "reliability": (
-        "Reliability of p_correct",
-        "Answers in bins of p_correct, a tenth wide: how many were right against what was promised. "
-        "On the dotted line both are equal; larger dots are more answers.",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +28,9 @@ class Report:
     markdown: Path
     html: Path
     verdict: Sequence[str]
-    grids: Sequence[Grid]
-    short: Sequence[Grid]  # what fits a terminal
-    notes: Sequence[str]
+    tables: Sequence[Table]
+    short: Sequence[Table]  # what fits a terminal
+    run: Run
 
 
 def write(
@@ -105,116 +45,98 @@ def write(
     All methods are compared with `reference`.
     `show` renders a trace as an HTML page, which the list of problems then links to.
     """
-    run = read(folders, grading)
-    target = out or folders[0]
-    against = comparisons.reference_of(run, reference)
+    run = frames.read(*folders, grading=grading)
+    target, against = out or folders[0], comparisons.reference_of(run, reference)
     traces = [trace for folder in folders for trace in sorted((folder / "traces").glob("*.jsonl"))]
     for trace in traces if show else ():
-        shown = trace.with_suffix(".html")
-        if show is not None and not shown.exists():
-            write_atomic(shown, show(trace))
-    sure = probability.sureness(run)
-    drawn, notes = _draw(run, target / "figures", grading or "fixed", sure)
-    grids = _tables(run, against, sure)
-    verdict = comparisons.verdict(run, against) or ["This run has no two methods to compare."]
-    verdict = [*verdict, *in_fit.warnings(in_fit.in_fit(run))]
+        if show is not None and not trace.with_suffix(".html").exists():
+            write_atomic(trace.with_suffix(".html"), show(trace))
+    reliabilities = probability.reliabilities(run)
+    every, verdict = all_tables(run, against, reliabilities), _verdict(run, against)
     facts = _facts(run, grading or "fixed")
     title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
-    if run.failures:
-        verdict = [
-            *verdict,
-            f"{len(run.failures)} samples failed and are not counted; the report lists them.",
-        ]
-    text = markdown(title, verdict, facts, grids, drawn)
-    write_atomic(target / "report.md", text)
-    pictures = [(key, *CAPTIONS[key], svg) for key, svg in drawn.items()]
-    html = page.render(run, title, verdict, facts, grids, pictures, against, target)
-    write_atomic(target / "report.html", html)
-    short = [t for t in (tables.brief(run), comparisons.short_comparisons(run, against)) if t.rows]
-    return Report(target / "report.md", target / "report.html", verdict, grids, short, notes)
 
-
-def read(folders: Sequence[Path], grading: str | None = None) -> Evaluation:
-    """One run, or several as one, named by their folders."""
-    grade = summary.regrade(grading) if grading else None
-    names = [folder.name for folder in folders]
-    names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
-    runs = [summary.read(folder, grade) for folder in folders]
-    return summary.merge(list(zip(names, runs, strict=True)))
-
-
-def _tables(run: Evaluation, against: str, sure: Sequence[Sureness]) -> list[Grid]:
-    """Every table that has rows, in reading order."""
-    first = tables.all_tables(run, comparisons.comparisons(run, against))
-    others = (in_fit.table(in_fit.in_fit(run)), probability.table(sure), tables.failures(run))
-    return [*first, *(grid for grid in others if grid.rows)]
-
-
-def _draw(
-    run: Evaluation, folder: Path, grading: str, sure: Sequence[Sureness]
-) -> tuple[dict[str, str], list[str]]:
-    """The figures that the run has data for, as SVG by name; without matplotlib none, and a note."""
-    score, mark = scorer(run), marker(grading)
-    samples = {task: series.direct(run, task, score, mark) for task in run.tasks}
-    every: list[Table] = [
-        series.accuracy_nfe(run),
-        series.confidence(run),
-        series.block_length(run),
-        series.score_density(run, samples),
-        series.score_heat(run),
-        series.density_quality(run, samples),
-        series.sampling_search(run, samples, score, mark),
-        series.bound(run, samples),
-        probability.reliability(sure),
-    ]
     titles = {task: title_of(task) for task in run.tasks}
-    drawn = {}
-    try:
-        for table in every:
-            svg = figures.draw(table, titles, folder)
-            if svg is not None:
-                drawn[table.name] = svg
-    except MissingExtraError as error:
-        return {}, [f"no figures: {error}"]
-    return drawn, []
+    data = series.series(run, grading or "fixed")
+    data["reliability"] = probability.reliability_bins(reliabilities)
+    drawn = {
+        name: svg
+        for name, frame in data.items()
+        if (svg := drawing.draw(name, frame, titles, target / "figures")) is not None
+    }
+    pictures = [
+        f"## {FIGURES[name].title}\n\n![{FIGURES[name].title}](figures/{name}.png)\n\n"
+        f"{FIGURES[name].caption}"
+        for name in drawn
+    ]
+    text = [
+        f"# {title}",
+        *verdict,
+        *(table.to_markdown() for table in every if not table.late),
+        *pictures,
+        *(table.to_markdown() for table in every if table.late),
+        _settings(facts),
+    ]
+    write_atomic(target / "report.md", "\n\n".join(text) + "\n")
+    html = page.render(run, title, verdict, facts, every, drawn, against, target)
+    write_atomic(target / "report.html", html)
+    short = [tables.brief(run), comparisons.short_comparisons(run, against)]
+    short = [table for table in short if table.rows]
+    return Report(target / "report.md", target / "report.html", verdict, every, short, run)
 
 
-def scorer(run: Evaluation) -> series.Score:
-    """The verifier's score of a recorded text; recorded scores are used as they are."""
-
-    @functools.cache
-    def of_task(task: str) -> verifier.Verifier:
-        scored = (c.value("verifier") for c in run.main(task).values())
-        return verifier.for_task(tasks.get(task).verifier, next(filter(None, scored), "paper"))
-
-    def score(task: str, question: str, one: Candidate) -> float:
-        if one.score is not None:
-            return one.score
-        return float(of_task(task).score(question, one.text, one.confidence).total)
-
-    return score
-
-
-def marker(grading: str) -> series.Mark:
-    """Grades texts, each text of a problem once."""
-    known: dict[tuple[str, str], float] = {}
-
-    def mark(task: str, sample: Sample, text: str) -> float:
-        key = (sample.id, text)
-        if key not in known:
-            kind = tasks.get(task).answer
-            known[key] = answers.grade(kind, text, sample.gold, grading, sample.question)
-        return known[key]
-
-    return mark
+def all_tables(run: Run, against: str, reliabilities: Sequence[Reliability]) -> list[Table]:
+    """Every table that the run has data for, in reading order."""
+    every = [
+        tables.accuracy(run),
+        comparisons.comparisons(run, against),
+        tables.ablation(run),
+        *tables.beside_paper(run),
+        tables.cost(run),
+        tables.block_cost(run),
+        tables.search(run),
+        tables.sweep(run),
+        tables.distinct_texts(run),
+        probability.in_fit(run),
+        probability.probability_table(reliabilities),
+        tables.failures(run),
+    ]
+    return [table for table in every if table.rows]
 
 
-def _facts(run: Evaluation, grading: str) -> dict[str, str]:
-    plan = run.manifest
-    count = sum(len(some) for some in run.records.values())
+def _verdict(run: Run, against: str) -> list[str]:
+    """What the comparison says, and what flatters it."""
+    lines = comparisons.verdict(run, against) or ["This run has no two methods to compare."]
+    lines += [
+        f"{label} on {title}: {count} problems were used to fit its verifier; accuracy on the "
+        f"others: {others} %."
+        for title, label, count, _, others in probability.in_fit(run).rows
+    ]
+    if run.failures:
+        lines.append(
+            f"{len(run.failures)} samples failed and are not counted; the report lists them."
+        )
+    return lines
+
+
+def _facts(run: Run, grading: str) -> dict[str, str]:
+    plan, count, failed = run.manifest, len(run.frame), len(run.failures)
     planned = sum(c.count(plan.counts[c.task], len(plan.seeds)) for c in plan.conditions)
-    main = {c.label: c for c in plan.conditions if c.main}
-    shared = _shared([c.settings.to_json() for c in main.values()])
+    progress = f"{count} of {planned}" + (f", {failed} failed" if failed else "")
+    settings = {c.label: c.settings.to_json() for c in plan.conditions if c.main}
+    first = next(iter(settings.values()), {})
+    shared = {
+        name: value
+        for name, value in first.items()
+        if all(each.get(name) == value for each in settings.values())
+    }
+    own = {
+        f"Settings of {label}": _values(
+            {k: v for k, v in values.items() if k not in shared and k != "method"}
+        )
+        or "–"
+        for label, values in settings.items()
+    }
     return {
         "Model": f"{plan.model} (weights {plan.fingerprint})",
         "Problems": "; ".join(
@@ -223,28 +145,12 @@ def _facts(run: Evaluation, grading: str) -> dict[str, str]:
         "Prompts": f"style {plan.prompt_style}, split {plan.split}",
         "Grading": grading,
         "Settings of all methods": _values(shared),
-        **{f"Settings of {label}": _own(c, shared) for label, c in main.items()},
+        **own,
         "Seeds": ", ".join(map(str, plan.seeds)),
-        "Records": _progress(count, len(run.failures), planned),
+        "Records": progress + ("" if count + failed == planned else " (the run is unfinished)"),
         "Versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
         "Machine": ", ".join(f"{name} {value}" for name, value in plan.machine.items()),
     }
-
-
-def _progress(count: int, failed: int, planned: int) -> str:
-    text = f"{count} of {planned}" + (f", {failed} failed" if failed else "")
-    return text if count + failed == planned else f"{text} (the run is unfinished)"
-
-
-def _shared(many: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What all methods have in common."""
-    first = many[0] if many else {}
-    return {k: v for k, v in first.items() if all(one.get(k) == v for one in many)}
-
-
-def _own(condition: Condition, shared: Mapping[str, Any]) -> str:
-    values = condition.settings.to_json()
-    return _values({k: v for k, v in values.items() if k not in shared and k != "method"}) or "–"
 
 
 def _values(values: Mapping[str, Any]) -> str:
@@ -253,57 +159,31 @@ def _values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in known.items())
 
 
-def markdown(
-    title: str,
-    verdict: Sequence[str],
-    facts: dict[str, str],
-    grids: Sequence[Grid],
-    drawn: dict[str, str],
-) -> str:
-    """The report's text form; figures are linked as PNG."""
-    parts = [f"# {title}", *verdict]
-    parts += [markdown_table(grid) for grid in grids if not grid.late]
-    for key in drawn:
-        name, caption = CAPTIONS[key]
-        parts.append(f"## {name}\n\n![{name}](figures/{key}.png)\n\n{caption}")
-    parts += [markdown_table(grid) for grid in grids if grid.late]
-    parts.append("## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()))
-    return "\n\n".join(parts) + "\n"
-
-
-def markdown_table(grid: Grid, bold: Callable[[str], str] = lambda text: f"**{text}**") -> str:
-    """One table with its title and note."""
-
-    def cell(text: str) -> str:
-        safe = text.replace("|", "\\|")
-        return bold(safe[1:]) if safe.startswith("*") else safe
-
-    lines = [
-        f"| {' | '.join(grid.columns)} |",
-        f"|{'|'.join('---' for _ in grid.columns)}|",
-        *(f"| {' | '.join(cell(text) for text in row)} |" for row in grid.rows),
-    ]
-    note = f"\n\n{grid.note}" if grid.note else ""
-    return f"## {grid.title}\n\n" + "\n".join(lines) + note
+def _settings(facts: Mapping[str, str]) -> str:
+    return "## Settings\n\n" + "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
 
 
 def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
     """The tables of a run as a documentation page, with the command that made it."""
-    run = summary.read(folder)
-    facts, against = _facts(run, "fixed"), comparisons.reference_of(run)
-    grids = _tables(run, against, probability.sureness(run))
+    run = frames.read(folder)
+    against = comparisons.reference_of(run)
+    fewest, seeds = min(run.manifest.counts.values()), len(run.manifest.seeds)
+    reduced = (
+        f"**A reduced run**: {fewest} problems per task and {seeds} seed(s) instead of "
+        f"{FULL_PROBLEMS} and {FULL_SEEDS}. Its intervals are too wide to rank methods. For the full "
+        "comparison, run the command without `--limit`, `--seeds` and `--sweep-problems`."
+    )
     parts = [
         f"# Results on {run.manifest.model}",
         "Tables and text were made by one command:",
         f"```\ns3dlm {shlex.join(command)}\n```",
-        *_reduced(run),
+        *([reduced] if fewest < FULL_PROBLEMS or seeds < FULL_SEEDS else []),
         "Temperature and λ of each method were chosen on the validation split "
         "([how](protocols.md#tuning)) and are listed at the end.",
-        *comparisons.verdict(run, against),
-        *in_fit.warnings(in_fit.in_fit(run)),
+        *_verdict(run, against),
         *_pictures(folder, path),
-        *(markdown_table(grid) for grid in grids),
-        "## Settings\n\n" + "\n".join(f"- **{k}**: {v}" for k, v in facts.items()),
+        *(t.to_markdown() for t in all_tables(run, against, probability.reliabilities(run))),
+        _settings(_facts(run, "fixed")),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")
 
@@ -311,23 +191,13 @@ def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
 def _pictures(folder: Path, path: Path) -> list[str]:
     """The figures of the run's report, copied beside the page that shows them."""
     shown = []
-    for key, (name, caption) in CAPTIONS.items():
-        drawn = folder / "figures" / f"{key}.png"
+    for name, about in FIGURES.items():
+        drawn = folder / "figures" / f"{name}.png"
         if drawn.is_file():
-            own = path.parent / "images" / f"{path.stem}-{key}.png"
-            own.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(drawn, own)
-            shown.append(f"## {name}\n\n![{name}](images/{own.name})\n\n{caption}")
+            copy = path.parent / "images" / f"{path.stem}-{name}.png"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(drawn, copy)
+            shown.append(
+                f"## {about.title}\n\n![{about.title}](images/{copy.name})\n\n{about.caption}"
+            )
     return shown
-
-
-def _reduced(run: Evaluation) -> list[str]:
-    """A warning for a run that is smaller than the project's own comparison."""
-    fewest, seeds = min(run.manifest.counts.values()), len(run.manifest.seeds)
-    if fewest >= FULL_PROBLEMS and seeds >= FULL_SEEDS:
-        return []
-    return [
-        f"**A reduced run**: {fewest} problems per task and {seeds} seed(s) instead of "
-        f"{FULL_PROBLEMS} and {FULL_SEEDS}. Its intervals are too wide to rank methods. For the full "
-        "comparison, run the command without `--limit`, `--seeds` and `--sweep-problems`."
-    ]

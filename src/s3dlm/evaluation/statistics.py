@@ -1,4 +1,4 @@
-"""The few statistics that a comparison of methods needs, without a dependency.
+"""The statistics that a comparison of methods needs.
 
 Methods are compared on the same problems, so differences are paired. Several seeds of one problem are
 not independent: everything here counts problems, and the bootstrap draws problems with all their
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from s3dlm.errors import SettingsError
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.records import Record
 from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
 
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
@@ -39,8 +41,67 @@ class Comparison:
     p: float  # the larger of the bootstrap's and the exact sign test's over problems
 
 
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One condition, summarised over its problems and seeds."""
+
+    condition: Condition
+    problems: int
+    seeds: int
+    accuracy: Interval
+    unanswered: float  # share of samples without an answer
+    nfe: float
+    nfe_logical: float
+    deduplicated: float  # share of Algorithm 1's forward passes that were not needed
+    timed: int  # number of samples behind the next three
+    seconds: float  # wall-clock time per sample, batched
+    latency: float  # total wall-clock time
+    wall: float  # the paper's wall time: mean of the times at which samples finish
+    tokens: float
+    answer_tokens: float
+    confidence: float
+    ess: float
+    distinct: float  # different texts among the survivors
+
+
+def summarise(condition: Condition, records: Sequence[Record]) -> Cell:
+    """The figures of one condition."""
+    problems = len({record.sample for record in records})
+    nfe, logical = mean(r.nfe for r in records), mean(r.nfe_logical for r in records)
+    finished = [record.at for record in records if record.at is not None]
+    latency = max(finished, default=math.nan)
+    return Cell(
+        condition=condition,
+        problems=problems,
+        seeds=len({record.seed for record in records}),
+        accuracy=wilson(mean(r.correct for r in records), problems),
+        unanswered=mean(float(r.answer is None) for r in records),
+        nfe=nfe,
+        nfe_logical=logical,
+        deduplicated=1 - nfe / logical if records else math.nan,
+        timed=len(finished),
+        seconds=latency / len(finished) if finished else math.nan,
+        latency=latency,
+        wall=mean(finished),
+        tokens=mean(r.tokens for r in records),
+        answer_tokens=mean(r.answer_tokens for r in records),
+        confidence=mean(r.confidence for r in records),
+        ess=mean(math.nan if r.ess is None else r.ess for r in records),
+        distinct=mean(len({survivor.text for survivor in r.survivors}) for r in records),
+    )
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean of the values that are known; NaN if none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
 def wilson(share: float, n: int) -> Interval:
-    """Wilson's score interval of a share among n independent trials."""
+    """Wilson's score interval of a share among n independent trials.
+
+    scipy's takes a whole number of successes; a share that is a mean over seeds is none.
+    """
     if n == 0:
         return Interval(math.nan, 0.0, 1.0)
     z2 = Z95 * Z95
@@ -53,29 +114,23 @@ def wilson(share: float, n: int) -> Interval:
 def mean_of(intervals: Iterable[Interval]) -> Interval:
     """The mean of independent estimates. Its bounds combine theirs (Zou and Donner's MOVER), so that
     it keeps a width where all answers are right, and a bootstrap has none."""
-    some = [one for one in intervals if not math.isnan(one.value)]
-    if not some:
+    known = [interval for interval in intervals if not math.isnan(interval.value)]
+    if not known:
         return Interval(math.nan, math.nan, math.nan)
-    value = sum(one.value for one in some) / len(some)
-    below = math.sqrt(sum((one.value - one.low) ** 2 for one in some)) / len(some)
-    above = math.sqrt(sum((one.high - one.value) ** 2 for one in some)) / len(some)
+    value = sum(each.value for each in known) / len(known)
+    below = math.sqrt(sum((each.value - each.low) ** 2 for each in known)) / len(known)
+    above = math.sqrt(sum((each.high - each.value) ** 2 for each in known)) / len(known)
     return Interval(value, max(0.0, value - below), min(1.0, value + above))
 
 
-def mcnemar(wins: int, losses: int) -> float:
-    """McNemar's exact two-sided test, the sign test: would a fair coin split the wins so unevenly?
+def sign_test(wins: int, losses: int) -> float:
+    """McNemar's exact two-sided test: would a fair coin split the wins so unevenly?
 
     Each win or loss must be an independent trial: a problem, never a problem and seed.
     """
-    n, k = wins + losses, min(wins, losses)
-    if n == 0:
-        return 1.0
-    logs = [
-        math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2)
-        for i in range(k + 1)
-    ]
-    top = max(logs)
-    return min(1.0, 2 * math.exp(top) * sum(math.exp(value - top) for value in logs))
+    from scipy.stats import binomtest
+
+    return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
 
 
 def bootstrap(tasks: Sequence[Sequence[float]], draws: int = 10_000) -> tuple[Interval, float]:
@@ -97,24 +152,19 @@ def bootstrap(tasks: Sequence[Sequence[float]], draws: int = 10_000) -> tuple[In
     return Interval(value, float(low), float(high)), p_value
 
 
-Pairs = Sequence[tuple[Sequence[float], Sequence[float]]]  # per problem: grades by seed of a and b
-
-
-def compare(tasks: Sequence[Pairs]) -> Comparison:
-    """A paired comparison over one task or several."""
-    gaps = [[float(np.mean(a) - np.mean(b)) for a, b in pairs] for pairs in tasks]
-    every = [gap for task in gaps for gap in task]
-    wins, losses = sum(gap > 1e-12 for gap in every), sum(gap < -1e-12 for gap in every)
-    difference, p_bootstrap = bootstrap(gaps)
-    p = max(p_bootstrap, mcnemar(wins, losses))
-    return Comparison(len(every), wins, losses, difference, p)
+def compare(tasks: Sequence[Sequence[float]]) -> Comparison:
+    """A paired comparison: per task, each problem's difference of grades, the mean over its seeds."""
+    gaps = [gap for task in tasks for gap in task]
+    wins, losses = sum(gap > 1e-12 for gap in gaps), sum(gap < -1e-12 for gap in gaps)
+    difference, p_bootstrap = bootstrap(tasks)
+    p_value = max(p_bootstrap, sign_test(wins, losses))
+    return Comparison(len(gaps), wins, losses, difference, p_value)
 
 
 def expected_maximum(values: Sequence[float], k: int) -> float:
     """Mean of the largest of k values drawn without replacement: exact, by order statistics."""
     ordered = sorted(values)
-    n = len(ordered)
-    total = math.comb(n, k)
+    total = math.comb(len(ordered), k)
     return sum(value * math.comb(i, k - 1) for i, value in enumerate(ordered)) / total
 
 

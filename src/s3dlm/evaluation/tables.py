@@ -1,38 +1,69 @@
-"""The tables of a report as plain text cells, rendered as Markdown, HTML and in the terminal."""
+"""The tables of a report: data frames of text with a title, shown as Markdown, HTML, JSON, on a terminal."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from s3dlm import tasks as benchmarks
+import pandas as pd
+
 from s3dlm.evaluation import paper, series
-from s3dlm.evaluation.plan import ABLATION, ONE_SEED
-from s3dlm.evaluation.statistics import Interval
-from s3dlm.evaluation.summary import Cell, Evaluation, cells, mean_accuracy, mean_nfe
+from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.plan import ABLATION, ONE_SEED, title_of
+from s3dlm.evaluation.statistics import Cell, Interval
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
 LISTED = 100  # failed samples in a report
 MOST_WITH_INTERVAL = 3  # tasks beside which an interval still fits 80 columns
+LEVEL = 0.05  # of significance
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
-    """A titled table; a cell that begins with `*` is emphasised."""
+class Table:
+    """A data frame of text; a cell that begins with `*` is emphasised."""
 
     key: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    frame: pd.DataFrame
     note: str = ""
-    late: bool = False  # printed after the figures
+    late: bool = False  # shown after the figures
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.frame.columns)
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(self.frame.itertuples(index=False, name=None))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {"title": self.title, "columns": self.columns, "rows": self.rows, "note": self.note}
+
+    def to_markdown(self) -> str:
+        """Title, table and note."""
+
+        def line(cells: Sequence[str]) -> str:
+            safe = [cell.replace("|", "\\|") for cell in cells]
+            return f"| {' | '.join(f'**{c[1:]}**' if c[:1] == '*' else c for c in safe)} |"
+
+        head = [line(self.columns), f"|{'|'.join('---' for _ in self.columns)}|"]
+        note = f"\n\n{self.note}" if self.note else ""
+        return f"## {self.title}\n\n" + "\n".join([*head, *map(line, self.rows)]) + note
 
 
-def title_of(task: str) -> str:
-    """A task's name in tables; accuracy on code is called pass@1 everywhere, so here, too."""
-    found = benchmarks.get(task)
-    return f"{found.title or task} (pass@1)" if found.answer == "code" else found.title or task
+def table(
+    key: str,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    note: str = "",
+    late: bool = False,
+) -> Table:
+    """A table from rows of text."""
+    return Table(key, title, pd.DataFrame(rows, columns=list(columns), dtype=object), note, late)
 
 
 def percent(interval: Interval) -> str:
@@ -46,13 +77,15 @@ def number(value: float, digits: int = 1) -> str:
     return "–" if math.isnan(value) else f"{value:,.{digits}f}"
 
 
-def _main_cells(run: Evaluation) -> dict[str, dict[str, Cell]]:
-    """Cells of the main comparison by task and label."""
-    every = cells(run)
-    return {
-        task: {label: every[c] for label, c in run.main(task).items() if c in every}
-        for task in run.tasks
-    }
+def points(difference: Interval, p: float) -> str:
+    """A difference of accuracies in points with its interval, emphasised if it is significant."""
+    low, high = 100 * difference.low, 100 * difference.high
+    text = f"{100 * difference.value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"*{text}" if p < LEVEL else text
+
+
+def p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _best_marked(
@@ -61,21 +94,18 @@ def _best_marked(
     """Accuracies with the highest emphasised."""
     values = {row[label].accuracy.value for label in labels if label in row}
     top = max(values) if len(values) > 1 else math.nan
-    marked = []
-    for label in labels:
-        text = write(row[label].accuracy) if label in row else "–"
-        best = label in row and row[label].accuracy.value == top
-        marked.append(f"*{text}" if best else text)
-    return marked
+    texts = {label: write(row[label].accuracy) for label in labels if label in row}
+    best = {label for label in texts if row[label].accuracy.value == top}
+    return ["*" * (label in best) + texts.get(label, "–") for label in labels]
 
 
-def accuracy(run: Evaluation) -> Grid:
+def accuracy(run: Run) -> Table:
     """Table 1: accuracy of the main methods."""
     labels = run.labels()
     if set(MAIN) <= set(labels) <= {*MAIN, *ABLATION, *ONE_SEED}:
         labels = list(MAIN)  # Table 2 has the others
     rows = []
-    for task, row in _main_cells(run).items():
+    for task, row in run.main_cells().items():
         counts = [cell.problems for cell in row.values()] or [0]
         asked = str(max(counts)) if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
         rows.append((title_of(task), asked, *_best_marked(row, labels)))
@@ -83,73 +113,75 @@ def accuracy(run: Evaluation) -> Grid:
         "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems. "
         "The highest of a row is emphasised. greedy is the baseline at temperature 0."
     )
-    return Grid("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), tuple(rows), note)
+    return table("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), rows, note)
 
 
-def ablation(run: Evaluation) -> Grid:
+def ablation(run: Run) -> Table:
     """Table 2: which part of the method does what."""
-    found = _main_cells(run)
-    labels = run.labels()
-    marked = {
-        task: dict(zip(labels, _best_marked(row, labels), strict=True))
-        for task, row in found.items()
+    cells, labels = run.main_cells(), run.labels()
+    columns = {title_of(task): _best_marked(row, labels) for task, row in cells.items()}
+    by_label = {c.label: c.settings for c in reversed(run.manifest.conditions)}
+    settings = [by_label[label] for label in labels]
+    tilts = [each.row.weight in ("tilt", "twist") and each.lam > 0 for each in settings]
+    parts = {
+        "Method": labels,
+        "Look-ahead": ["✓" if each.row.scored == "every step" else "×" for each in settings],
+        "Tilting": ["✓" if tilt else "×" for tilt in tilts],
     }
-    rows = []
-    for label in labels:
-        settings = next(c.settings for c in run.manifest.conditions if c.label == label)
-        ahead = "✓" if settings.row.scored == "every step" else "×"
-        tilt = "✓" if settings.row.weight in ("tilt", "twist") and settings.lam > 0 else "×"
-        rows.append((label, ahead, tilt, *(marked[task][label] for task in found)))
-    columns = ("Method", "Look-ahead", "Tilting", *(title_of(task) for task in found))
     note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
-    return Grid("ablation", "Ablation (Table 2)", columns, tuple(rows), note)
+    return Table("ablation", "Ablation (Table 2)", pd.DataFrame({**parts, **columns}), note)
 
 
-def brief(run: Evaluation) -> Grid:
+def brief(run: Run) -> Table:
     """Accuracy of every method on every task, narrow enough for a terminal."""
-    found, labels = _main_cells(run), run.labels()
-    several = len(found) > 1
-    write = _plain if several else _short
-    columns = [_best_marked(row, labels, write) for row in found.values()]
-    names = [title_of(task) for task in found]
-    if several:
-        wide = len(found) <= MOST_WITH_INTERVAL
-        mean = _short if wide else _plain
-        whole = {label for label in labels if all(label in row for row in found.values())}
-        columns.append([mean(mean_accuracy(run, one)) if one in whole else "–" for one in labels])
-        names.append("Mean [95 %]" if wide else "Mean")
-    columns.append([number(mean_nfe(run, label)) for label in labels])
-    names.append("NFE")
-    title = "Accuracy in per cent" if several else "Accuracy in per cent [95 % interval]"
-    return Grid("brief", title, ("Method", *names), tuple(zip(labels, *columns, strict=True)))
+    cells, labels = run.main_cells(), run.labels()
+    several, wide = len(cells) > 1, len(cells) <= MOST_WITH_INTERVAL
 
+    def plain(interval: Interval) -> str:
+        return number(100 * interval.value)
 
-def _plain(interval: Interval) -> str:
-    return number(100 * interval.value)
-
-
-def _short(interval: Interval) -> str:
-    low, high = number(100 * interval.low, 0), number(100 * interval.high, 0)
-    return f"{_plain(interval)} [{low}, {high}]"
-
-
-def cost(run: Evaluation) -> Grid:
-    """Table 3: tokens and latency."""
-    rows = [
-        (
-            title_of(task),
-            label,
-            number(cell.tokens),
-            number(cell.answer_tokens),
-            str(cell.timed),
-            number(cell.latency, 1),
-            number(cell.wall, 1),
-            number(cell.seconds, 3),
+    def short(interval: Interval) -> str:
+        return (
+            f"{plain(interval)} [{number(100 * interval.low, 0)}, {number(100 * interval.high, 0)}]"
         )
-        for task, row in _main_cells(run).items()
+
+    write = plain if several else short
+    columns = {title_of(task): _best_marked(row, labels, write) for task, row in cells.items()}
+    if several:
+        mean_of_all = [run.mean_accuracy(label) for label in labels]
+        known = [all(label in row for row in cells.values()) for label in labels]
+        columns["Mean [95 %]" if wide else "Mean"] = [
+            (short if wide else plain)(value) if whole else "–"
+            for value, whole in zip(mean_of_all, known, strict=True)
+        ]
+    nfe = [number(run.mean_nfe(label)) for label in labels]
+    title = "Accuracy in per cent" if several else "Accuracy in per cent [95 % interval]"
+    return Table("brief", title, pd.DataFrame({"Method": labels, **columns, "NFE": nfe}))
+
+
+def _by_method(run: Run, columns: Mapping[str, Callable[[Cell], str]]) -> pd.DataFrame:
+    """A row per task and method of the main comparison."""
+    rows = [
+        (title_of(task), label, *(write(cell) for write in columns.values()))
+        for task, row in run.main_cells().items()
         for label, cell in row.items()
     ]
-    columns = ("Task", "Method", "Output tokens", "Answer tokens", "Timed")
+    return pd.DataFrame(rows, columns=["Task", "Method", *columns])
+
+
+def cost(run: Run) -> Table:
+    """Table 3: tokens and latency."""
+    frame = _by_method(
+        run,
+        {
+            "Output tokens": lambda cell: number(cell.tokens),
+            "Answer tokens": lambda cell: number(cell.answer_tokens),
+            "Timed": lambda cell: str(cell.timed),
+            "Total latency (s)": lambda cell: number(cell.latency),
+            "Wall time (s)": lambda cell: number(cell.wall),
+            "s per sample": lambda cell: number(cell.seconds, 3),
+        },
+    )
     note = (
         f"Tokens counted by {run.manifest.token_counter}; the paper's “effective tokens” (3 to 6) "
         "are those of the extracted answer. Total latency is the wall-clock time of the timed "
@@ -157,148 +189,125 @@ def cost(run: Evaluation) -> Grid:
         "paper's wall time is the mean of the times at which samples finish, about half of it. "
         "Conditions ran one after another, batched."
     )
-    full = (*columns, "Total latency (s)", "Wall time (s)", "s per sample")
-    return Grid("cost", "Latency and tokens (Table 3)", full, tuple(rows), note, late=True)
+    return Table("cost", "Latency and tokens (Table 3)", frame, note, late=True)
 
 
-def search_figures(run: Evaluation) -> Grid:
+def search(run: Run) -> Table:
     """What the search did: NFE, effective sample size, confidence."""
-    rows = [
-        (
-            title_of(task),
-            label,
-            number(cell.nfe),
-            number(cell.nfe_logical, 0),
-            f"{100 * cell.deduplicated:.0f} %",
-            number(cell.ess, 2),
-            number(cell.distinct, 1),
-            number(cell.confidence, 3),
-            f"{100 * cell.unanswered:.1f} %",
-        )
-        for task, row in _main_cells(run).items()
-        for label, cell in row.items()
-    ]
-    columns = ("Task", "Method", "NFE", "NFE by Algorithm 1", "Saved", "ESS share")
+    frame = _by_method(
+        run,
+        {
+            "NFE": lambda cell: number(cell.nfe),
+            "NFE by Algorithm 1": lambda cell: number(cell.nfe_logical, 0),
+            "Saved": lambda cell: f"{100 * cell.deduplicated:.0f} %",
+            "ESS share": lambda cell: number(cell.ess, 2),
+            "Distinct texts": lambda cell: number(cell.distinct),
+            "Mean confidence": lambda cell: number(cell.confidence, 3),
+            "Unanswered": lambda cell: f"{100 * cell.unanswered:.1f} %",
+        },
+    )
     note = (
         "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
         "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
         "step's weights divided by the number of children. Distinct texts: among the survivors, on average. "
         "Unanswered: no answer was found."
     )
-    full = (*columns, "Distinct texts", "Mean confidence", "Unanswered")
-    return Grid("search", "What the search did", full, tuple(rows), note, late=True)
+    return Table("search", "What the search did", frame, note, late=True)
 
 
-def sweep(run: Evaluation, label: str = "s3") -> Grid | None:
+def sweep(run: Run, label: str = "s3") -> Table:
     """Accuracy over particles and branching, if a run has swept them."""
-    found: dict[tuple[int, int], dict[str, str]] = {}
-    for row in series.accuracy_nfe(run).where(label=label):
-        point = (int(str(row["particles"])), int(str(row["branching"])))
-        value, low, high = (float(str(row[name])) for name in ("accuracy", "low", "high"))
-        text = f"{percent(Interval(value, low, high))} @ {float(str(row['nfe'])):.0f}"
-        found.setdefault(point, {})[str(row["task"])] = text
-    if len(found) < 2:
-        return None
-    rows = tuple(
-        (str(n), str(b), *(found[n, b].get(task, "–") for task in run.tasks))
-        for n, b in sorted(found)
-    )
-    columns = ("N", "b", *(title_of(task) for task in run.tasks))
+    rows = series.accuracy_nfe(run).query("label == @label")
+    text = [
+        f"{percent(Interval(row.accuracy, row.low, row.high))} @ {row.nfe:.0f}"
+        for row in rows.itertuples()
+    ]
+    frame = _by_task(run, rows.assign(N=rows.particles, b=rows.branching, text=text), ["N", "b"])
     note = "Accuracy [95 %] @ NFE, on the problems and seeds that all points of the sweep share."
-    title = f"{label} over particles N and branching b"
-    return Grid("sweep", title, columns, rows, note, late=True)
+    return Table("sweep", f"{label} over particles N and branching b", frame, note, late=True)
 
 
-def distinct_texts(run: Evaluation) -> Grid:
+def distinct_texts(run: Run) -> Table:
     """How many different texts a vote over K samples really has."""
-    found: dict[int, dict[str, str]] = {}
-    for row in series.accuracy_nfe(run).where(label="best_of_k"):
-        count = int(str(row["particles"])) * int(str(row["branching"]))
-        found.setdefault(count, {})[str(row["task"])] = number(float(str(row["distinct"])))
-    rows = tuple((str(k), *(found[k].get(task, "–") for task in run.tasks)) for k in sorted(found))
+    rows = series.accuracy_nfe(run).query("label == 'best_of_k'")
+    text = [number(count) for count in rows.distinct]
+    frame = _by_task(run, rows.assign(K=rows.particles * rows.branching, text=text), ["K"])
     note = "Mean number over problems. A sharp model writes the same text again and again."
-    columns = ("K", *(title_of(task) for task in run.tasks))
-    title = "Distinct texts among the K samples of best_of_k"
-    return Grid("distinct", title, columns, rows if len(rows) > 1 else (), note, late=True)
+    return Table(
+        "distinct", "Distinct texts among the K samples of best_of_k", frame, note, late=True
+    )
 
 
-def block_cost(run: Evaluation) -> Grid:
+def _by_task(run: Run, rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """A row per point of a sweep, a column of texts per task; no rows if there is only one point."""
+    wide = rows.pivot_table(index=keys, columns="task", values="text", aggfunc="last")
+    wide = wide.reindex(columns=run.tasks).fillna("–").rename(columns=title_of).reset_index()
+    return wide.astype(dict.fromkeys(keys, str)) if len(wide) > 1 else wide[:0]
+
+
+def _in_papers_setting(run: Run) -> bool:
+    s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
+    return bool(s3) and all(paper.same_setting(run.manifest.model, c.settings) for c in s3)
+
+
+def block_cost(run: Run) -> Table:
     """Table 4: tokens and latency by block length; the paper's beside ours in the paper's setting."""
-    points = series.block_cells(run)
-    whole = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
-    same = bool(whole) and all(paper.same_setting(run.manifest.model, c.settings) for c in whole)
+    same = _in_papers_setting(run)
     rows = []
-    for condition, cell in points:
-        length, label = condition.settings.block_length, condition.label
-        ours = (number(cell.answer_tokens), number(cell.latency, 1), number(cell.wall, 1))
-        printed = paper.BLOCK_COST.get(condition.task, {}).get(length, {}).get(label)
-        beside = tuple(number(v, 2) for v in printed) if printed else ("–", "–", "–")
-        where = (title_of(condition.task), str(length), label, percent(cell.accuracy))
-        rows.append((*where, *ours, str(cell.timed), *(beside if same else ())))
-    columns = ("Task", "Block length", "Method", "Accuracy [95 %]", "Answer tokens")
-    full = (*columns, "Total latency (s)", "Wall time (s)", "Timed")
-    theirs = ("Tokens, paper", "Latency (s), paper", "Wall time (s), paper") if same else ()
+    for cell in series.block_cells(run):
+        condition, length = cell.condition, cell.condition.settings.block_length
+        printed = paper.BLOCK_COST.get(condition.task, {}).get(length, {}).get(condition.label)
+        beside = [number(value, 2) for value in printed] if printed else ["–", "–", "–"]
+        rows.append((
+            title_of(condition.task), str(length), condition.label, percent(cell.accuracy),
+            number(cell.answer_tokens), number(cell.latency), number(cell.wall), str(cell.timed),
+            *(beside if same else ()),
+        ))  # fmt: skip
+    columns = (
+        "Task", "Block length", "Method", "Accuracy [95 %]", "Answer tokens", "Total latency (s)",
+        "Wall time (s)", "Timed",
+        *(("Tokens, paper", "Latency (s), paper", "Wall time (s), paper") if same else ()),
+    )  # fmt: skip
     note = (
         "As Table 3, for every block length of the run, on the problems that all of them share. Total "
         "latency is that of the timed samples."
     )
-    return Grid("block_cost", "Tokens and latency by block length (Table 4)", (*full, *theirs),
-                tuple(rows), note, late=True)  # fmt: skip
+    title = "Tokens and latency by block length (Table 4)"
+    return table("block_cost", title, columns, rows, note, late=True)
 
 
-def beside_paper(run: Evaluation) -> list[Grid]:
-    """The paper's Tables 1 to 3 beside ours; nothing unless model and settings are the paper's."""
-    s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
-    if not s3 or not all(paper.same_setting(run.manifest.model, c.settings) for c in s3):
-        return []
-    found, cost_rows = [], []
-    for task, row in _main_cells(run).items():
+def beside_paper(run: Run) -> list[Table]:
+    """The paper's Tables 1 to 3 beside ours; empty unless model and settings are the paper's."""
+    accuracies, costs = [], []
+    for task, row in run.main_cells().items() if _in_papers_setting(run) else ():
         for label, printed in paper.ACCURACY.get(task, {}).items():
             if label not in row:
                 continue
             cell, ours = row[label], row[label].accuracy
             inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
-            found.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
-            figures = zip(
-                paper.COST[task][label], (cell.answer_tokens, cell.latency, cell.wall), strict=True
-            )
-            cost_rows.append((title_of(task), label, *(number(v, 2) for p in figures for v in p)))
+            accuracies.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
+            measured = (cell.answer_tokens, cell.latency, cell.wall)
+            pairs = zip(paper.COST[task][label], measured, strict=True)
+            costs.append((title_of(task), label, *(number(v, 2) for pair in pairs for v in pair)))
     columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
-    pairs = [f"{name}, {whose}" for name in ("Tokens", "Latency (s)", "Wall time (s)")
+    names = [f"{name}, {whose}" for name in ("Tokens", "Latency (s)", "Wall time (s)")
              for whose in ("paper", "ours")]  # fmt: skip
     return [
-        Grid("paper", "The paper's accuracy beside ours", columns, tuple(found)),
-        Grid("paper_cost", "The paper's Table 3 beside ours", ("Task", "Method", *pairs),
-             tuple(cost_rows), late=True),
+        table("paper", "The paper's accuracy beside ours", columns, accuracies),
+        table("paper_cost", "The paper's Table 3 beside ours", ("Task", "Method", *names), costs,
+              late=True),
     ]  # fmt: skip
 
 
-def failures(run: Evaluation) -> Grid:
+def failures(run: Run) -> Table:
     """The samples that failed, with their reasons."""
     labels = {c.spec: (title_of(c.task), c.label) for c in run.manifest.conditions}
-    rows = tuple(
-        (*labels[one.spec], one.sample, str(one.seed), f"{one.error}: {one.reason}")
-        for one in run.failures[:LISTED]
-    )
+    rows = [
+        (*labels[f.spec], f.sample, str(f.seed), f"{f.error}: {f.reason}")
+        for f in run.failures[:LISTED]
+    ]
     more = len(run.failures) - len(rows)
     note = "Failed samples count in no table. `s3dlm eval … --retry-failed` runs them again."
     note += f" {more} more are not listed." if more else ""
     columns = ("Task", "Method", "Sample", "Seed", "Reason")
-    return Grid("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)
-
-
-def all_tables(run: Evaluation, compared: Grid) -> list[Grid]:
-    """The tables of accuracy and cost that the run has data for; `compared` is of comparisons.py."""
-    swept = sweep(run)
-    found = [
-        accuracy(run),
-        compared,
-        ablation(run),
-        *beside_paper(run),
-        cost(run),
-        block_cost(run),
-        search_figures(run),
-        *([swept] if swept else []),
-        distinct_texts(run),
-    ]
-    return [grid for grid in found if grid.rows]
+    return table("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)

@@ -1,0 +1,236 @@
+"""A run, or several as one, read into a data frame with a row per record. Needs no model.
+
+Everything that reads a run needs the extra `report` (pandas, scipy, matplotlib, jinja2); this file is
+the first that is imported and says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+from s3dlm import answers, tasks
+from s3dlm.errors import MissingExtraError, RecordError
+from s3dlm.evaluation import manifest as manifests
+from s3dlm.evaluation import records as stores
+from s3dlm.evaluation.manifest import Manifest
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.records import Failure, Record
+from s3dlm.evaluation.statistics import (
+    Cell,
+    Comparison,
+    Interval,
+    compare,
+    mean,
+    mean_of,
+    summarise,
+)
+from s3dlm.tasks import Sample
+
+for _package in ("pandas", "scipy", "matplotlib", "jinja2"):
+    if find_spec(_package) is None:
+        raise MissingExtraError(_package, "report")
+
+import pandas as pd  # noqa: E402
+
+COLUMNS = ("condition", "task", "label", "main", "sample", "seed", "correct", "nfe", "record")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a report is made of.
+
+    `frame` has a row per record: `condition` is its place in the manifest, `record` the whole record.
+    """
+
+    manifest: Manifest
+    samples: Mapping[str, Sequence[Sample]]
+    frame: pd.DataFrame
+    folders: Mapping[Condition, Path] = dataclasses.field(default_factory=dict)  # with the traces
+    failures: Sequence[Failure] = ()
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(c.task for c in self.manifest.conditions))
+
+    def main(self, task: str) -> dict[str, Condition]:
+        """The conditions of the main comparison by label."""
+        return {c.label: c for c in self.manifest.conditions if c.task == task and c.main}
+
+    def labels(self) -> list[str]:
+        """Labels of the main comparison, in the plan's order."""
+        return list(dict.fromkeys(label for task in self.tasks for label in self.main(task)))
+
+    @cached_property
+    def records(self) -> dict[Condition, list[Record]]:
+        """The records of every condition, in the order they were finished."""
+        groups = dict(list(self.frame.groupby("condition")["record"]))
+        return {c: list(groups.get(i, ())) for i, c in enumerate(self.manifest.conditions)}
+
+    @cached_property
+    def cells(self) -> dict[Condition, Cell]:
+        """The figures of every condition that has records."""
+        return {c: summarise(c, records) for c, records in self.records.items() if records}
+
+    def main_cells(self) -> dict[str, dict[str, Cell]]:
+        """The figures of the main comparison by task and label."""
+        return {
+            task: {label: self.cells[c] for label, c in self.main(task).items() if c in self.cells}
+            for task in self.tasks
+        }
+
+    @cached_property
+    def _paired(self) -> pd.DataFrame:
+        """The main comparison with a row per problem and seed, and grade and NFE of every label."""
+        compared = self.frame[self.frame["main"]].astype({"correct": float, "nfe": float})
+        index = ["task", "sample", "seed"]
+        return compared.pivot(index=index, columns="label", values=["correct", "nfe"])
+
+    def _shared(self, ours: str, theirs: str) -> Iterator[pd.DataFrame]:
+        """Per task, the problems and seeds that both labels have, in the order of the tasks."""
+        known = {label for _, label in self._paired.columns}
+        if not {ours, theirs} <= known:
+            return
+        both = self._paired[self._paired["correct"][[ours, theirs]].notna().all(axis=1)]
+        for task in self.tasks:
+            if ours in self.main(task) and theirs in self.main(task):
+                yield both[both.index.get_level_values("task") == task]
+
+    def compare(self, ours: str, theirs: str, task: str | None = None) -> Comparison:
+        """Two labels on the problems and seeds that both have: on one task, or the mean of all."""
+        gaps = [
+            (rows["correct"][ours] - rows["correct"][theirs]).groupby(level="sample").mean()
+            for rows in self._shared(ours, theirs)
+            if task is None or task in rows.index.get_level_values("task")
+        ]
+        return compare([list(gap) for gap in gaps])
+
+    def mean_nfe(self, label: str, beside: str | None = None) -> float:
+        """Forward passes per problem, the mean of the tasks of the main comparison; on the problems
+        and seeds that another label has, too, if one is given."""
+        return mean(rows["nfe"][label].mean() for rows in self._shared(label, beside or label))
+
+    def mean_accuracy(self, label: str) -> Interval:
+        """The mean of the tasks of the main comparison."""
+        cells = [row[label] for row in self.main_cells().values() if label in row]
+        return mean_of(cell.accuracy for cell in cells)
+
+    def sweep(self, *free: str) -> list[Cell]:
+        """Conditions that differ from their label's main one in the free settings alone; on the
+        problems and seeds that all of a task have, so that the points of one curve are comparable."""
+        cells = []
+        for task in self.tasks:
+            swept = [
+                c for c in self.manifest.conditions if c.task == task and self._varies(c, free)
+            ]
+            asked = [{(r.sample, r.seed) for r in self.records[c]} for c in swept]
+            common = set.intersection(*asked) if asked else set()
+            for condition in swept if common else ():
+                records = [r for r in self.records[condition] if (r.sample, r.seed) in common]
+                cells.append(summarise(condition, records))
+        return cells
+
+    def _varies(self, condition: Condition, free: Sequence[str]) -> bool:
+        main = self.main(condition.task).get(condition.label)
+        if main is None or not self.records[condition]:
+            return False
+        ours, theirs = condition.settings.to_json(), main.settings.to_json()
+        return all(ours.get(name) == value for name, value in theirs.items() if name not in free)
+
+
+def frame_of(
+    conditions: Sequence[Condition], records: Mapping[Condition, Sequence[Record]]
+) -> pd.DataFrame:
+    """A row per record."""
+    rows = [
+        (i, c.task, c.label, c.main, r.sample, r.seed, r.correct, r.nfe, r)
+        for i, c in enumerate(conditions)
+        for r in records.get(c, ())
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def read(*folders: Path, grading: str | None = None) -> Run:
+    """One run, or several as one, named by their folders; with `grading` texts are graded again."""
+    names = [folder.name for folder in folders]
+    names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+    runs = [_read(folder, grading) for folder in folders]
+    return runs[0] if len(runs) == 1 else _merged(dict(zip(names, runs, strict=True)))
+
+
+def _read(folder: Path, grading: str | None) -> Run:
+    plan, samples = manifests.read(folder), manifests.read_samples(folder)
+    problems = {sample.id: (task, sample) for task, many in samples.items() for sample in many}
+    by_spec: dict[str, list[Record]] = {c.spec: [] for c in plan.conditions}
+    stored = stores.read_all(folder)
+    manifests.refuse_other_records(plan, stored, folder)
+    for record in stored.records.values():
+        if record.sample not in problems:
+            raise RecordError(
+                f"{folder / stores.FILE} has a record of {record.sample}, which is not in "
+                f"{manifests.SAMPLES}; the two files belong to different runs"
+            )
+        if grading is not None:
+            task, sample = problems[record.sample]
+            kind = tasks.get(task).answer
+            grade = answers.grade(kind, record.text, sample.gold, grading, sample.question)
+            record = dataclasses.replace(record, correct=grade)
+        by_spec[record.spec].append(record)
+    frame = frame_of(plan.conditions, {c: by_spec[c.spec] for c in plan.conditions})
+    folders = dict.fromkeys(plan.conditions, folder)
+    return Run(plan, samples, frame, folders, list(stored.failures.values()))
+
+
+def _merged(runs: Mapping[str, Run]) -> Run:
+    """Several named runs as one; a label that more than one run has gets the run's name."""
+    labels = [
+        label for run in runs.values() for label in {c.label for c in run.manifest.conditions}
+    ]
+    folders: dict[Condition, Path] = {}
+    records: dict[Condition, Sequence[Record]] = {}
+    for name, run in runs.items():
+        for old in run.manifest.conditions:
+            new = dataclasses.replace(
+                old,
+                label=f"{old.label} ({name})" if labels.count(old.label) > 1 else old.label,
+                problems=min(run.manifest.counts[old.task], old.problems or sys.maxsize),
+                seeds=min(len(run.manifest.seeds), old.seeds or sys.maxsize),
+            )
+            folders[new], records[new] = run.folders[old], run.records[old]
+    manifest = _merged_manifest([run.manifest for run in runs.values()], tuple(records))
+    failures = [failure for run in runs.values() for failure in run.failures]
+    frame = frame_of(manifest.conditions, records)
+    return Run(manifest, _merged_samples(runs), frame, folders, failures)
+
+
+def _merged_manifest(many: Sequence[Manifest], conditions: tuple[Condition, ...]) -> Manifest:
+    names = ("model", "fingerprint", "prompt_style", "split", "token_counter")
+    joined = {n: ", ".join(dict.fromkeys(str(getattr(plan, n)) for plan in many)) for n in names}
+    known = dict.fromkeys(task for plan in many for task in plan.counts)
+    return dataclasses.replace(
+        many[0],
+        **joined,
+        conditions=conditions,
+        seeds=tuple(sorted({seed for plan in many for seed in plan.seeds})),
+        counts={task: max(plan.counts.get(task, 0) for plan in many) for task in known},
+        origins={task: next(p.origins[task] for p in many if task in p.origins) for task in known},
+    )
+
+
+def _merged_samples(runs: Mapping[str, Run]) -> dict[str, list[Sample]]:
+    merged: dict[str, dict[str, Sample]] = {}
+    for name, run in runs.items():
+        for task, samples in run.samples.items():
+            known = merged.setdefault(task, {})
+            for sample in samples:
+                if known.setdefault(sample.id, sample) != sample:
+                    raise RecordError(
+                        f"{sample.id} of task={task!r} is another problem in {name} than in the "
+                        "other runs, so they cannot be compared; report on them one by one"
+                    )
+    return {task: list(samples.values()) for task, samples in merged.items()}
