@@ -7,13 +7,13 @@ export HF_HUB_OFFLINE ?= 1
 
 .PHONY: demo test check bench docs browser clean
 
-# The package alone. A Python without ensurepip (Debian's) gets pip from the pip that is there.
+# The package and what its reports need. A Python without ensurepip (Debian's) gets pip from the pip that is there.
 $(VENV)/core: pyproject.toml constraints.txt
 	@echo "installing s3dlm and what it needs (torch, transformers, …) into $(VENV), once"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || \
 		{ $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
-	@$(PIP) -e .
+	@$(PIP) -e '.[report]'
 	@touch $@
 
 # All that the checks need. Of sapiens only the weights are read; what it requires is old and large, and not installed.

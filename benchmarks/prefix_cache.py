@@ -13,7 +13,7 @@ import s3dlm
 from benchmarks.models import TASKS
 from benchmarks.run import TINY
 from s3dlm import answers, tasks
-from s3dlm.evaluation.statistics import mcnemar
+from s3dlm.evaluation.statistics import sign_test
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
 
@@ -58,7 +58,7 @@ def main() -> None:
             one.clear()
         print(
             f"{task:12} plain {sum(without)}/{chosen.count}, cached {sum(with_it)}/{chosen.count} "
-            f"(lost {lost}, won {won}, p = {mcnemar(won, lost):.2f}); tokens forwarded × {tokens:.2f}",
+            f"(lost {lost}, won {won}, p = {sign_test(won, lost):.2f}); tokens forwarded × {tokens:.2f}",
             flush=True,
         )
 

@@ -18,7 +18,7 @@ from s3dlm.models import registry
 from s3dlm.tasks import Loaded
 
 ROW_CACHE = 2.0  # GiB; the studies count forward passes and time nothing
-Run = Callable[[Sequence[tuple[Plan, Path]]], None]  # evaluates plans, each into its folder
+Evaluate = Callable[[Sequence[tuple[Plan, Path]]], None]  # evaluates plans, each into its folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def names(text: str | None) -> list[str]:
 @contextlib.contextmanager
 def started(
     options: argparse.Namespace, split: str, limit: int | None, seeds: int = 1
-) -> Iterator[tuple[StudyConfig, Run]]:
+) -> Iterator[tuple[StudyConfig, Evaluate]]:
     """Load model and problems; yields the configuration and the function that evaluates plans."""
     model = registry.load(options.model, device=options.device, dtype=options.dtype)
     tasks = names(options.task) or model.defaults.tasks

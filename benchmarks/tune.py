@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import study
-from benchmarks.study import Run, StudyConfig
+from benchmarks.study import Evaluate, StudyConfig
 from s3dlm.cli.evaluate import print_table
-from s3dlm.evaluation import summary
+from s3dlm.evaluation import frames
 from s3dlm.evaluation.plan import Condition, grid, uses
 from s3dlm.evaluation.records import write_atomic
 
@@ -44,7 +44,7 @@ class Trial:
 
 def tune(
     config: StudyConfig,
-    run: Run,
+    run: Evaluate,
     labels: Sequence[str],
     folder: Path,
     temperatures: Sequence[float],
@@ -84,8 +84,7 @@ def trials(*folders: Path) -> list[Trial]:
     """Every setting that was run, best first; of equal ones the lowest λ and temperature."""
     found: dict[tuple[str, float, float | None], dict[str, float]] = {}
     for folder in folders:
-        for cell in summary.cells(summary.read(folder)).values():
-            condition = cell.condition
+        for condition, cell in frames.read(folder).cells.items():
             key = (condition.label, condition.value("temperature"), condition.value("lam"))
             found.setdefault(key, {})[condition.task] = cell.accuracy.value
     rows = [Trial(*key, sum(tasks.values()) / len(tasks)) for key, tasks in found.items()]

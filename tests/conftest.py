@@ -69,8 +69,9 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     from s3dlm.evaluation import figures, records
 
-    def write_data(table: Any, titles: Any, folder: Path, painter: Any = None) -> None:
-        if table.rows:
-            records.write_atomic(folder / f"{table.name}.csv", table.to_csv())
+    def write_data(make: Any, name: str, frame: Any, folder: Path) -> str:
+        records.write_atomic(folder / f"{name}.csv", frame.to_csv())
+        return "<svg/>"
 
-    monkeypatch.setattr(figures, "draw", write_data)
+    monkeypatch.setattr(figures, "save", write_data)
+    monkeypatch.setattr(figures, "panel", lambda *_: "<svg/>")

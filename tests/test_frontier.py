@@ -7,31 +7,37 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from benchmarks import tune
 from benchmarks.frontier import __main__ as command
-from benchmarks.frontier import curves, page, pictures, stages, tables
+from benchmarks.frontier import curves, page, stages, tables
 from benchmarks.frontier import entries as rows
-from benchmarks.frontier.curves import Curve, Point
 from benchmarks.frontier.entries import ENTRIES, Entry
 
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import records
 from s3dlm.evaluation.plan import defaults_of
-from s3dlm.evaluation.records import Record
 from s3dlm.models import registry
 from tests.evaluation.small_run import defaults, small_model
 
 TASK = ["countdown"]
 
 
-def record(sample: str, seed: int, correct: float, nfe: int) -> Record:
-    return Record("spec", sample, seed, correct, None, "", (), nfe, nfe, 1, 0, 0, 0.0, None)
+def point(
+    grades: Sequence[float], nfe: int, task: str = "countdown", seeds: int = 1
+) -> pd.DataFrame:
+    """One point of a curve: a problem per grade."""
+    rows = [
+        (0, task, f"p{i}", seed, grade, nfe)
+        for i, grade in enumerate(grades)
+        for seed in range(seeds)
+    ]
+    return pd.DataFrame(rows, columns=("point", "task", "sample", "seed", "correct", "nfe"))
 
 
-def point(grades: Sequence[float], nfe: int, task: str = "countdown", seeds: int = 1) -> Point:
-    some = [record(f"p{i}", s, g, nfe) for i, g in enumerate(grades) for s in range(seeds)]
-    return Point({task: {(r.sample, r.seed): r for r in some}})
+def curve(*points: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([rows.assign(point=number) for number, rows in enumerate(points)])
 
 
 def test_the_place_between_two_points_is_a_share_of_log_nfe() -> None:
@@ -45,7 +51,7 @@ def test_the_place_between_two_points_is_a_share_of_log_nfe() -> None:
 
 def test_a_gap_is_taken_at_equal_nfe() -> None:
     """At NFE 8 the control is half-way between 0 and 1 on every problem: ours leads by a half."""
-    other = Curve("control", (point([0.0] * 4, 4), point([1.0] * 4, 16)))
+    other = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
     found = curves.gap(point([1.0] * 4, 8), other, TASK)
     assert found is not None
     assert found.difference.value == pytest.approx(0.5)
@@ -57,7 +63,7 @@ def test_a_gap_is_taken_at_equal_nfe() -> None:
 
 
 def test_a_gap_that_is_noise_has_a_large_p() -> None:
-    other = Curve("control", (point([1.0, 0.0] * 20, 4), point([1.0, 0.0] * 20, 16)))
+    other = curve(point([1.0, 0.0] * 20, 4), point([1.0, 0.0] * 20, 16))
     found = curves.gap(point([0.0, 1.0] * 20, 8), other, TASK)
     assert found is not None
     assert found.difference.value == pytest.approx(0)
@@ -66,16 +72,21 @@ def test_a_gap_that_is_noise_has_a_large_p() -> None:
 
 def test_a_gap_uses_only_the_problems_and_seeds_that_both_have() -> None:
     """Our point has two more problems, all wrong and dear; they count neither in grade nor in NFE."""
-    shared = point([1.0, 1.0], 8).records["countdown"]
-    more = {("p8", 0): record("p8", 0, 0.0, 999), ("p0", 1): record("p0", 1, 0.0, 999)}
-    other = Curve("control", (point([0.0, 0.0], 4), point([0.0, 0.0], 16)))
-    found = curves.gap(Point({"countdown": {**shared, **more}}), other, TASK)
+    more = pd.concat(
+        [
+            point([1.0, 1.0], 8),
+            point([0.0], 999).assign(seed=1),
+            point([0.0], 999).assign(sample="p8"),
+        ]
+    )
+    other = curve(point([0.0, 0.0], 4), point([0.0, 0.0], 16))
+    found = curves.gap(more, other, TASK)
     assert found is not None
     assert (found.difference.value, found.nfe) == (1.0, 8)
 
 
 def test_points_out_of_order_are_sorted_by_what_they_spent() -> None:
-    mixed = Curve("control", (point([1.0] * 4, 16), point([0.0] * 4, 4)))
+    mixed = curve(point([1.0] * 4, 16), point([0.0] * 4, 4))
     found = curves.gap(point([1.0] * 4, 8), mixed, TASK)
     assert found is not None
     assert found.difference.value == pytest.approx(0.5)
@@ -83,30 +94,33 @@ def test_points_out_of_order_are_sorted_by_what_they_spent() -> None:
 
 def test_seeds_of_a_problem_are_one_observation() -> None:
     """Fifty seeds of two problems are two problems: the interval stays as wide."""
-    few, many = point([1.0, 0.0], 4).accuracy(TASK), point([1.0, 0.0], 4, seeds=50).accuracy(TASK)
+    few, many = (curves.accuracy(point([1.0, 0.0], 4, seeds=n), TASK) for n in (1, 50))
     assert (many.low, many.high) == (few.low, few.high) == (0.0, 1.0)
 
 
 def test_the_mean_of_tasks_counts_each_task_once() -> None:
-    both = Point({**point([1.0] * 9, 10).records, **point([0.0], 30, "sudoku").records})
-    assert both.accuracy(["countdown", "sudoku"]).value == pytest.approx(0.5)
-    assert both.nfe(["countdown", "sudoku"]) == 20
+    both, tasks = (
+        pd.concat([point([1.0] * 9, 10), point([0.0], 30, "sudoku")]),
+        ["countdown", "sudoku"],
+    )
+    assert curves.accuracy(both, tasks).value == pytest.approx(0.5)
+    assert curves.nfe(both, tasks) == 20
 
 
 def test_the_nfe_that_reaches_an_accuracy() -> None:
-    curve = Curve("best", (point([0.0] * 4, 4), point([1.0] * 4, 16)))
-    assert curves.nfe_to_reach(curve, TASK, 0.5) == pytest.approx(8)
-    assert curves.nfe_to_reach(curve, TASK, 0.0) == 4
-    assert curves.nfe_to_reach(curve, TASK, 1.0) == pytest.approx(16)
-    short = Curve("best", (point([0.0] * 4, 4), point([1.0, 0, 0, 0], 16)))
+    line = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
+    assert curves.nfe_to_reach(line, TASK, 0.5) == pytest.approx(8)
+    assert curves.nfe_to_reach(line, TASK, 0.0) == 4
+    assert curves.nfe_to_reach(line, TASK, 1.0) == pytest.approx(16)
+    short = curve(point([0.0] * 4, 4), point([1.0, 0, 0, 0], 16))
     assert curves.nfe_to_reach(short, TASK, 0.5) is None
 
 
 def test_accuracy_beyond_a_curve_is_that_of_its_end() -> None:
-    curve = Curve("best", (point([0.0] * 4, 4), point([1.0] * 4, 16)))
-    assert curves.accuracy_at(curve, TASK, 8) == pytest.approx(0.5)
-    assert curves.accuracy_at(curve, TASK, 1) == 0
-    assert curves.accuracy_at(curve, TASK, 100) == 1
+    line = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
+    assert curves.accuracy_at(line, TASK, 8) == pytest.approx(0.5)
+    assert curves.accuracy_at(line, TASK, 1) == 0
+    assert curves.accuracy_at(line, TASK, 100) == 1
 
 
 def test_what_was_chosen_counts_only_where_the_entry_is_free() -> None:
@@ -263,25 +277,25 @@ def _lengths(table: dict[str, list[str]]) -> list[int]:
 
 
 def test_every_entry_has_a_look_of_its_own() -> None:
-    looks = [pictures.look(name) for name in ENTRIES if ENTRIES[name].kind != "leave-one-out"]
-    assert len({(colour, marker) for colour, marker, _ in looks}) == len(looks)
+    looks = [page.look(name) for name in ENTRIES if ENTRIES[name].kind != "leave-one-out"]
+    assert len({(style["color"], style["marker"]) for style in looks}) == len(looks)
 
 
 def test_a_lead_that_is_clear_is_emphasised() -> None:
-    other = Curve("control", (point([0.0] * 40, 4), point([0.0] * 40, 16)))
+    other = curve(point([0.0] * 40, 4), point([0.0] * 40, 16))
     text, p = tables._lead(curves.gap(point([1.0] * 40, 8), other, TASK))
     assert (text, p) == ("*+100.0 [+100.0, +100.0]", "< 0.001")
     assert tables._lead(None) == ("–", "–")
-    assert math.isnan(Point({"countdown": {}}).nfe(TASK))
+    assert math.isnan(curves.nfe(point([], 4), TASK))
 
 
 def test_a_dearer_point_is_compared_with_our_dearest() -> None:
     """Ours spends less there, so a lead of ours is no less than it says; a cheaper one has no peer."""
-    ours = Curve("best", (point([0.0] * 40, 8), point([1.0] * 40, 16)))
-    text, _ = tables._lead_at_most(point([0.0] * 40, 64), ours, TASK)
+    ours = curve(point([0.0] * 40, 8), point([1.0] * 40, 16))
+    text, _ = tables.lead_at_most(point([0.0] * 40, 64), ours, TASK)
     assert text == "*-100.0 [-100.0, -100.0] †"
-    assert tables._lead_at_most(point([0.0] * 40, 2), ours, TASK) == ("–", "–")
-    assert tables._lead_at_most(point([0.0] * 40, 16), ours, TASK)[0] == "*-100.0 [-100.0, -100.0]"
+    assert tables.lead_at_most(point([0.0] * 40, 2), ours, TASK) == ("–", "–")
+    assert tables.lead_at_most(point([0.0] * 40, 16), ours, TASK)[0] == "*-100.0 [-100.0, -100.0]"
 
 
 @pytest.mark.usefixtures("small")

@@ -82,17 +82,13 @@ def _print_choice(data: dict[str, Any], options: argparse.Namespace) -> None:
 
 def _print_page(made: Page, as_json: bool) -> None:
     if as_json:
-        plain = [
-            {"title": g.title, "columns": g.columns, "rows": g.rows, "note": g.note}
-            for g in made.grids
-        ]
-        print(json.dumps({"tables": plain, "page": str(made.path)}, ensure_ascii=False))
+        plain = {"tables": [t.to_json() for t in made.tables], "page": str(made.path)}
+        print(json.dumps(plain, ensure_ascii=False))
         return
-    for grid in made.grids[:2]:  # a terminal has no room for intervals
-        rows = [[re.sub(r" \[[^]]*\]", "", cell) for cell in row] for row in grid.rows]
-        print_table(grid.columns, rows, grid.title)
-    for line in (*made.notes, f"page: {made.path.resolve()}"):
-        print(line)
+    for table in made.tables[:2]:  # a terminal has no room for intervals
+        rows = [[re.sub(r" \[[^]]*\]", "", cell) for cell in row] for row in table.rows]
+        print_table(table.columns, rows, table.title)
+    print(f"page: {made.path.resolve()}")
 
 
 if __name__ == "__main__":

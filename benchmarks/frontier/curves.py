@@ -1,86 +1,26 @@
 """Records as curves of accuracy over NFE, and differences between curves at equal NFE.
 
-Between two points of a curve accuracy is interpolated linearly over log NFE, problem by problem, so a
-difference at equal NFE is still one number per problem and can be bootstrapped over problems with all
-their seeds. Nothing is extrapolated: outside the other curve's range there is no comparison.
+A curve is a data frame with a row per record (`point`, `task`, `sample`, `seed`, `correct`, `nfe`); a
+point is the part of it with one number of `point`. Between two points accuracy is interpolated
+linearly over log NFE, problem by problem, so a difference at equal NFE is still one number per problem
+and can be bootstrapped over problems with all their seeds. Nothing is extrapolated: outside the other
+curve's range there is no comparison.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from s3dlm.evaluation.records import Record
-from s3dlm.evaluation.statistics import Interval, bootstrap
-from s3dlm.evaluation.summary import Evaluation
+import pandas as pd
+
+from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.statistics import Interval, bootstrap, mean
 
 DRAWS = 2000  # of the bootstrap for a single accuracy; differences use the full number
-Key = tuple[str, int]  # a problem and a seed
-Keep = Callable[[str, str], bool]  # (task, problem) → whether it counts
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One budget of one entry: what was recorded, by task."""
-
-    records: Mapping[str, Mapping[Key, Record]]
-
-    @property
-    def tasks(self) -> list[str]:
-        return [task for task, some in self.records.items() if some]
-
-    def nfe(self, tasks: Sequence[str]) -> float:
-        """Mean over the tasks of the mean NFE of a problem."""
-        means = [_mean([r.nfe for r in self.records[task].values()]) for task in tasks]
-        return _mean(means)
-
-    def total_nfe(self) -> int:
-        return sum(r.nfe for some in self.records.values() for r in some.values())
-
-    def samples(self) -> int:
-        return sum(len(some) for some in self.records.values())
-
-    def grades(self, task: str) -> dict[str, float]:
-        """Each problem's grade, the mean over its seeds."""
-        found: dict[str, list[float]] = {}
-        for (sample, _), record in self.records[task].items():
-            found.setdefault(sample, []).append(record.correct)
-        return {sample: _mean(grades) for sample, grades in found.items()}
-
-    def accuracy(self, tasks: Sequence[str]) -> Interval:
-        """The mean of the tasks, with its bootstrap interval over problems."""
-        return bootstrap([list(self.grades(task).values()) for task in tasks], DRAWS)[0]
-
-    def only(self, keys: Mapping[str, set[Key]]) -> Point:
-        return Point(
-            {
-                task: {key: r for key, r in some.items() if key in keys.get(task, ())}
-                for task, some in self.records.items()
-            }
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """All points of one entry, cheapest first."""
-
-    name: str
-    points: tuple[Point, ...]
-
-    def where(self, keep: Keep) -> Curve:
-        """The curve on some of its problems."""
-        kept = [
-            Point(
-                {
-                    task: {key: r for key, r in some.items() if keep(task, key[0])}
-                    for task, some in point.records.items()
-                }
-            )
-            for point in self.points
-        ]
-        return Curve(self.name, tuple(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +32,36 @@ class Gap:
     p: float
 
 
-def curves_of(run: Evaluation) -> dict[str, Curve]:
+def curves_of(run: Run) -> dict[str, pd.DataFrame]:
     """One curve per label; the conditions of a task are its points in the plan's order."""
-    by_label: dict[str, dict[str, list[Mapping[Key, Record]]]] = {}
-    for condition in run.manifest.conditions:
-        records = {(r.sample, r.seed): r for r in run.records[condition]}
-        by_label.setdefault(condition.label, {}).setdefault(condition.task, []).append(records)
-    found = {}
-    for label, tasks in by_label.items():
-        count = min(len(points) for points in tasks.values())
-        points = [Point({task: some[at] for task, some in tasks.items()}) for at in range(count)]
-        found[label] = Curve(label, tuple(point for point in points if point.tasks))
-    return found
+    conditions = pd.DataFrame([(c.label, c.task) for c in run.manifest.conditions])
+    point = conditions.groupby([0, 1]).cumcount()
+    frame = run.frame.assign(point=run.frame.condition.map(point))
+    return {label: frame[frame.label == label] for label in conditions[0].unique()}
+
+
+def points(curve: pd.DataFrame) -> list[pd.DataFrame]:
+    return [rows for _, rows in curve.groupby("point")]
+
+
+def rising(many: Sequence[pd.DataFrame], tasks: Sequence[str]) -> list[pd.DataFrame]:
+    """The points in the order of their NFE."""
+    return sorted(many, key=lambda point: nfe(point, tasks))
+
+
+def nfe(point: pd.DataFrame, tasks: Sequence[str]) -> float:
+    """Mean over the tasks of the mean NFE of a problem."""
+    return mean(point.nfe[point.task == task].mean() for task in tasks)
+
+
+def grades(point: pd.DataFrame, task: str) -> pd.Series:
+    """Each problem's grade, the mean over its seeds."""
+    return point[point.task == task].groupby("sample", sort=False).correct.mean()
+
+
+def accuracy(point: pd.DataFrame, tasks: Sequence[str]) -> Interval:
+    """The mean of the tasks, with its bootstrap interval over problems."""
+    return bootstrap([list(grades(point, task)) for task in tasks], DRAWS)[0]
 
 
 def place(nfes: Sequence[float], at: float) -> tuple[int, float] | None:
@@ -111,27 +69,20 @@ def place(nfes: Sequence[float], at: float) -> tuple[int, float] | None:
     over log NFE; None outside."""
     if not nfes or at < nfes[0] * (1 - 1e-9) or at > nfes[-1] * (1 + 1e-9):
         return None
-    for index in range(len(nfes) - 1):
-        low, high = nfes[index], nfes[index + 1]
+    for index, (low, high) in enumerate(itertools.pairwise(nfes)):
         if at <= high:
             share = math.log(at / low) / math.log(high / low) if high > low else 0.0
             return index, min(1.0, max(0.0, share))
     return len(nfes) - 1, 0.0
 
 
-def rising(points: Sequence[Point], tasks: Sequence[str]) -> list[Point]:
-    """The points in the order of their NFE."""
-    return sorted(points, key=lambda point: point.nfe(tasks))
-
-
-def gap(point: Point, other: Curve, tasks: Sequence[str]) -> Gap | None:
+def gap(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) -> Gap | None:
     """A point against another curve at the point's NFE, on the problems and seeds that both have."""
-    keys = {task: _shared(task, [point, *other.points]) for task in tasks}
-    if not other.points or not all(keys.values()):
+    both = _shared([point, *points(other)], tasks)
+    if both is None or len(both) == 1:
         return None
-    ours = point.only(keys)
-    theirs = rising([one.only(keys) for one in other.points], tasks)
-    found = place([one.nfe(tasks) for one in theirs], ours.nfe(tasks))
+    ours, theirs = both[0], rising(both[1:], tasks)
+    found = place([nfe(each, tasks) for each in theirs], nfe(ours, tasks))
     if found is None:
         return None
     before, share = found
@@ -139,51 +90,59 @@ def gap(point: Point, other: Curve, tasks: Sequence[str]) -> Gap | None:
     return _gap(ours, theirs[before], after, share, tasks)
 
 
-def same_budget(point: Point, other: Point, tasks: Sequence[str]) -> Gap | None:
+def same_budget(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) -> Gap | None:
     """Two points, whatever each of them spent, on the problems and seeds that both have."""
-    keys = {task: _shared(task, [point, other]) for task in tasks}
-    if not all(keys.values()):
-        return None
-    return _gap(point.only(keys), other.only(keys), other.only(keys), 0.0, tasks)
+    both = _shared([point, other], tasks)
+    return None if both is None else _gap(both[0], both[1], both[1], 0.0, tasks)
 
 
-def _gap(ours: Point, before: Point, after: Point, share: float, tasks: Sequence[str]) -> Gap:
+def _gap(
+    ours: pd.DataFrame,
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    share: float,
+    tasks: Sequence[str],
+) -> Gap:
     gaps = []
     for task in tasks:
-        mine, low, high = (one.grades(task) for one in (ours, before, after))
-        gaps.append([mine[s] - (1 - share) * low[s] - share * high[s] for s in mine])
-    difference, p = bootstrap(gaps)
-    return Gap(ours.nfe(tasks), difference, p)
+        low, high = grades(before, task), grades(after, task)
+        lead = grades(ours, task)
+        gaps.append(list(lead - ((1 - share) * low + share * high).reindex(lead.index)))
+    return Gap(nfe(ours, tasks), *bootstrap(gaps))
 
 
-def _shared(task: str, points: Sequence[Point]) -> set[Key]:
-    return set.intersection(*(set(point.records.get(task, ())) for point in points))
+def _shared(many: Sequence[pd.DataFrame], tasks: Sequence[str]) -> list[pd.DataFrame] | None:
+    """The points on the problems and seeds that all have; None if a task has none."""
+    keys = [pd.MultiIndex.from_frame(point[["task", "sample", "seed"]]) for point in many]
+    common = functools.reduce(lambda one, other: one.intersection(other), keys)
+    if not set(tasks) <= set(common.get_level_values("task")):
+        return None
+    return [point[key.isin(common)] for point, key in zip(many, keys, strict=True)]
 
 
-def accuracy_at(curve: Curve, tasks: Sequence[str], nfe: float) -> float:
-    """Accuracy at an NFE; beyond an end of the curve, that end's."""
-    points = rising(curve.points, tasks)
-    nfes = [point.nfe(tasks) for point in points]
-    values = [_mean([_mean(list(p.grades(t).values())) for t in tasks]) for p in points]
-    before, share = place(nfes, min(max(nfe, nfes[0]), nfes[-1])) or (0, 0.0)
-    after = min(before + 1, len(values) - 1)
-    return (1 - share) * values[before] + share * values[after]
-
-
-def nfe_to_reach(curve: Curve, tasks: Sequence[str], accuracy: float) -> float | None:
-    """The least NFE at which a curve has this accuracy; None if it never has."""
-    points = rising(curve.points, tasks)
-    known = [
-        (p.nfe(tasks), _mean([_mean(list(p.grades(t).values())) for t in tasks])) for p in points
+def _path(curve: pd.DataFrame, tasks: Sequence[str]) -> list[tuple[float, float]]:
+    """NFE and accuracy of every point, cheapest first."""
+    return [
+        (nfe(point, tasks), mean(grades(point, task).mean() for task in tasks))
+        for point in rising(points(curve), tasks)
     ]
-    if known and known[0][1] >= accuracy - 1e-12:
-        return known[0][0]
-    for (low, worse), (high, better) in itertools.pairwise(known):
-        if better >= accuracy - 1e-12:
-            share = (accuracy - worse) / (better - worse)
+
+
+def accuracy_at(curve: pd.DataFrame, tasks: Sequence[str], at: float) -> float:
+    """Accuracy at an NFE; beyond an end of the curve, that end's."""
+    nfes, values = zip(*_path(curve, tasks), strict=True)
+    before, share = place(nfes, min(max(at, nfes[0]), nfes[-1])) or (0, 0.0)
+    after = min(before + 1, len(values) - 1)
+    return float((1 - share) * values[before] + share * values[after])
+
+
+def nfe_to_reach(curve: pd.DataFrame, tasks: Sequence[str], goal: float) -> float | None:
+    """The least NFE at which a curve has this accuracy; None if it never has."""
+    path = _path(curve, tasks)
+    if path and path[0][1] >= goal - 1e-12:
+        return path[0][0]
+    for (low, worse), (high, better) in itertools.pairwise(path):
+        if better >= goal - 1e-12:
+            share = (goal - worse) / (better - worse)
             return math.exp(math.log(low) + share * math.log(high / low))
     return None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan

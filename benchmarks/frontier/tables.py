@@ -1,52 +1,56 @@
-"""The frontier's tables: curves, differences at equal NFE, leave-one-out, other methods, cost."""
+"""The frontier's tables: curves, differences at equal NFE, leave-one-out, other methods, chains, cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from benchmarks.frontier.curves import (
-    Curve,
     Gap,
-    Point,
+    accuracy,
+    accuracy_at,
     gap,
+    nfe,
     nfe_to_reach,
+    points,
     rising,
     same_budget,
 )
-from benchmarks.frontier.entries import CONTROLS, ENTRIES, OURS, Entry
+from benchmarks.frontier.entries import CONTROLS, ENTRIES, OURS
 from benchmarks.frontier.stages import Chosen
-from s3dlm.evaluation.comparisons import LEVEL, MEAN, p_value
-from s3dlm.evaluation.series import Table
-from s3dlm.evaluation.summary import Evaluation
-from s3dlm.evaluation.tables import Grid, percent, title_of
+from s3dlm.evaluation import tables
+from s3dlm.evaluation.comparisons import MEAN
+from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.plan import title_of
+from s3dlm.evaluation.tables import Table, number, p_value, percent, table
 
 BY_LENGTH = "chain"  # its problems have groups n=2 … n=10; it is no part of the mean
+RESTARTS = "restarts"
+SHOWN = ("greedy", "best_of_k", RESTARTS, "s3", OURS)  # over the length of a chain
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """All curves of a run, and the tasks that their mean is over."""
 
-    run: Evaluation
-    curves: Mapping[str, Curve]
+    run: Run
+    curves: Mapping[str, pd.DataFrame]
     chosen: Chosen | None
 
     @property
     def tasks(self) -> list[str]:
         """Tasks that every point of every curve has records of."""
-        points = [point for curve in self.curves.values() for point in curve.points]
-        return [task for task in self.run.tasks if all(task in point.tasks for point in points)]
+        known = [set(point.task) for curve in self.curves.values() for point in points(curve)]
+        return [task for task in self.run.tasks if all(task in tasks for tasks in known)]
 
     @property
     def averaged(self) -> list[str]:
         return [task for task in self.tasks if task != BY_LENGTH] or self.tasks
 
-    def entry(self, name: str) -> Entry:
-        return ENTRIES[name]
-
-    def of_kind(self, *kinds: str) -> list[Curve]:
-        return [curve for name, curve in self.curves.items() if ENTRIES[name].kind in kinds]
+    def of_kind(self, *kinds: str) -> list[str]:
+        return [name for name in self.curves if ENTRIES[name].kind in kinds]
 
     def scopes(self) -> dict[str, list[str]]:
         """The mean of the tasks, then each task."""
@@ -54,129 +58,129 @@ class Frontier:
         return {MEAN: self.averaged, **one_by_one} if len(self.tasks) > 1 else one_by_one
 
 
-def series(frontier: Frontier) -> Table:
+def all_points(frontier: Frontier) -> pd.DataFrame:
     """Every point of every curve, in every scope: the data of the figures."""
     rows = []
     for scope, tasks in frontier.scopes().items():
         for name, curve in frontier.curves.items():
-            for number, point in enumerate(curve.points):
-                value = point.accuracy(tasks)
-                where = (scope, name, frontier.entry(name).kind, number)
-                rows.append((*where, point.nfe(tasks), value.value, value.low, value.high))
+            for at, point in enumerate(points(curve)):
+                value = accuracy(point, tasks)
+                spent = (nfe(point, tasks), value.value, value.low, value.high)
+                rows.append((scope, name, ENTRIES[name].kind, at, *spent))
     columns = ("scope", "label", "kind", "point", "nfe", "accuracy", "low", "high")
-    return Table("frontier", columns, tuple(rows))
+    return pd.DataFrame(rows, columns=columns)
 
 
-def curves(table: Table) -> Grid:
+def curves(frame: pd.DataFrame) -> Table:
     """Mean of the tasks: accuracy and NFE of every entry at each of its points."""
-    scope = table.values("scope")[0]
-    labels = [str(label) for label in table.values("label")]
-    width = max((len(table.where(scope=scope, label=label)) for label in labels), default=0)
-    rows = []
-    for label in labels:
-        found = table.where(scope=scope, label=label)
-        cells = [_at(row) for row in found] + ["–"] * (width - len(found))
-        rows.append((f"`{label}`", ENTRIES[label].kind, *cells))
-    columns = ("Entry", "Kind", *(f"Point {number + 1}" for number in range(width)))
+    scope = frame.scope[0]
+    rows = [
+        (f"`{row.label}`", row.kind, f"Point {row.point + 1}",
+         f"{100 * row.accuracy:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}] @ {row.nfe:.1f}")
+        for row in frame[frame.scope == scope].itertuples()
+    ]  # fmt: skip
+    long = pd.DataFrame(rows, columns=("Entry", "Kind", "point", "text"))
+    wide = long.pivot(index=["Entry", "Kind"], columns="point", values="text")
+    wide = wide.reindex(list(dict.fromkeys(zip(long.Entry, long.Kind, strict=True))))
     note = (
         f"Accuracy in per cent [95 % bootstrap interval over problems with all their seeds] @ mean "
         f"NFE, {scope}, from each entry's cheapest point to its dearest. "
         f"`{BY_LENGTH}` is no part of a mean."
     )
-    return Grid("curves", "Accuracy over NFE", columns, tuple(rows), note)
+    return Table("curves", "Accuracy over NFE", wide.fillna("–").reset_index(), note)
 
 
-def _at(row: Mapping[str, object]) -> str:
-    value, low, high = (100 * float(str(row[name])) for name in ("accuracy", "low", "high"))
-    return f"{value:.1f} [{low:.1f}, {high:.1f}] @ {float(str(row['nfe'])):.1f}"
-
-
-def per_task(table: Table) -> Grid:
+def per_task(frame: pd.DataFrame) -> Table:
     """Accuracy and NFE on every task at the point where each entry was tuned."""
-    scopes = [str(scope) for scope in table.values("scope")]
-    rows = []
-    for label in map(str, table.values("label")):
-        point = ENTRIES[label].tuned_at
-        found = [table.where(scope=scope, label=label, point=point) for scope in scopes]
-        rows.append((f"`{label}`", *(short(some[0]) if some else "–" for some in found)))
+    tuned = frame[frame.point == frame.label.map(lambda label: ENTRIES[label].tuned_at)]
+    wide = _wide(tuned, "scope")
     note = "Accuracy in per cent @ mean NFE at the point where each entry was tuned."
-    return Grid(
-        "per_task",
-        "Every task, at the point where each entry was tuned",
-        ("Entry", *scopes),
-        tuple(rows),
-        note,
-    )
+    return Table("per_task", "Every task, at the point where each entry was tuned", wide, note)
 
 
-def short(row: Mapping[str, object]) -> str:
-    return f"{100 * float(str(row['accuracy'])):.1f} @ {float(str(row['nfe'])):.1f}"
+def _wide(frame: pd.DataFrame, columns: str) -> pd.DataFrame:
+    """A row per entry: accuracy @ NFE, in the order in which entries and columns come."""
+    text = [f"{100 * row.accuracy:.1f} @ {row.nfe:.1f}" for row in frame.itertuples()]
+    wide = frame.assign(text=text).pivot(index="label", columns=columns, values="text")
+    wide = wide.reindex(index=frame.label.unique(), columns=frame[columns].unique()).fillna("–")
+    wide.insert(0, "Entry", [f"`{label}`" for label in wide.index])
+    return wide
 
 
 def _lead(found: Gap | None) -> tuple[str, str]:
-    if found is None:
-        return "–", "–"
-    low, high = 100 * found.difference.low, 100 * found.difference.high
-    text = f"{100 * found.difference.value:+.1f} [{low:+.1f}, {high:+.1f}]"
-    return (f"*{text}" if found.p < LEVEL else text), p_value(found.p)
+    return (
+        ("–", "–")
+        if found is None
+        else (tables.points(found.difference, found.p), p_value(found.p))
+    )
 
 
-def against_controls(frontier: Frontier) -> Grid:
+def against_controls(frontier: Frontier) -> Table:
     """Our method at each of its budgets against the controls' curves at the same NFE."""
     controls = [name for name in CONTROLS if name in frontier.curves]
-    ours = frontier.curves.get(OURS)
     rows = []
-    for scope, tasks in frontier.scopes().items() if ours and controls else ():
-        for point in ours.points if ours else ():
+    for scope, tasks in frontier.scopes().items() if controls else ():
+        for point in points(frontier.curves[OURS]) if OURS in frontier.curves else ():
             gaps = [_lead(gap(point, frontier.curves[name], tasks)) for name in controls]
-            first = percent(point.accuracy(tasks)).split(" ")[0]
-            rows.append((scope, f"{first} @ {point.nfe(tasks):.1f}", *(t for g in gaps for t in g)))
+            rows.append((scope, _at(point, tasks), *(text for pair in gaps for text in pair)))
     columns = ("Scope", f"`{OURS}`", *(t for name in controls for t in (f"Δ vs `{name}`", "p")))
     note = (
         f"Lead of `{OURS}` in points at equal NFE: the control's curve is interpolated over log NFE at "
         f"`{OURS}`'s mean NFE, problem by problem. 95 % interval and p from a bootstrap over problems "
         "with all their seeds; emphasised where p < 0.05. –: outside the control's curve."
     )
-    return Grid("controls", "Against the controls", columns, tuple(rows), note)
+    return table("controls", "Against the controls", columns, rows, note)
 
 
-def leave_one_out(frontier: Frontier) -> Grid:
+def _at(point: pd.DataFrame, tasks: Sequence[str]) -> str:
+    return f"{100 * accuracy(point, tasks).value:.1f} @ {nfe(point, tasks):.1f}"
+
+
+def leave_one_out(frontier: Frontier) -> Table:
     """What is lost without each piece, at the same budget and at the same NFE."""
-    ours, tasks = frontier.curves.get(OURS), frontier.averaged
-    others = frontier.of_kind("leave-one-out")
-    others += [frontier.curves[one] for one in ("moves", "with_search") if one in frontier.curves]
+    tasks = frontier.averaged
+    names = frontier.of_kind("leave-one-out")
+    names += [name for name in ("moves", "with_search") if name in frontier.curves]
     rows = []
-    for curve in others if ours else ():
-        entry = frontier.entry(curve.name)
-        if ours is None or len(curve.points) <= entry.tuned_at:
+    for name in names if OURS in frontier.curves else ():
+        entry, many = ENTRIES[name], points(frontier.curves[name])
+        if len(many) <= entry.tuned_at:
             continue
-        point, full = curve.points[entry.tuned_at], ours.points[entry.tuned_at]
+        point, full = many[entry.tuned_at], points(frontier.curves[OURS])[entry.tuned_at]
         budget = _lead(same_budget(point, full, tasks))
-        each = [_lead(same_budget(point, full, [task]))[0] for task in tasks]
-        accuracy = f"{100 * point.accuracy(tasks).value:.1f} @ {point.nfe(tasks):.1f}"
-        equal = _lead(gap(point, ours, tasks))
-        rows.append((entry.what, accuracy, *budget, *equal, *(one.split(" ")[0] for one in each)))
+        each = [_lead(same_budget(point, full, [task]))[0].split(" ")[0] for task in tasks]
+        equal = _lead(gap(point, frontier.curves[OURS], tasks))
+        rows.append((entry.what, _at(point, tasks), *budget, *equal, *each))
     columns = (
         "Variant", "Accuracy @ NFE", "Δ at the same budget", "p", "Δ at equal NFE", "p",
-        *(f"{title_of(task)}" for task in tasks),
+        *(title_of(task) for task in tasks),
     )  # fmt: skip
     note = (
         f"Change in points against `{OURS}` at the budget where it was tuned, on the problems and seeds that both "
         "have. The last columns are Δ at the same budget on each task."
     )
-    return Grid("leave_one_out", "What each piece is worth", columns, tuple(rows), note)
+    return table("leave_one_out", "What each piece is worth", columns, rows, note)
 
 
-def others(frontier: Frontier) -> Grid:
+def others(frontier: Frontier) -> Table:
     """Every other method at its best point against our curve at the same NFE."""
     ours, tasks = frontier.curves.get(OURS), frontier.averaged
     rows = []
-    for curve in frontier.of_kind("other", "control"):
-        best = max(curve.points, key=lambda point: point.accuracy(tasks).value)
-        accuracy = f"{percent(best.accuracy(tasks))} @ {best.nfe(tasks):.1f}"
-        what = frontier.entry(curve.name).what
-        needed, lead = _reached(ours, best, tasks), _lead_at_most(best, ours, tasks)
-        rows.append((f"`{curve.name}`", what, accuracy, needed, *lead))
+    for name in frontier.of_kind("other", "control"):
+        best = max(points(frontier.curves[name]), key=lambda point: accuracy(point, tasks).value)
+        value = accuracy(best, tasks)
+        needed, lead = "–", ("–", "–")
+        if ours is not None:
+            reached = nfe_to_reach(ours, tasks, value.value)
+            first = nfe(rising(points(ours), tasks)[0], tasks)
+            needed = (
+                "not reached"
+                if reached is None
+                else f"{'≤ ' if reached <= first else ''}{reached:.1f}"
+            )
+            lead = lead_at_most(best, ours, tasks)
+        what = (f"`{name}`", ENTRIES[name].what, f"{percent(value)} @ {nfe(best, tasks):.1f}")
+        rows.append((*what, needed, *lead))
     columns = (
         "Entry", "What it is", "Best point", f"NFE of `{OURS}` for that", f"Δ vs `{OURS}`", "p",
     )  # fmt: skip
@@ -185,43 +189,94 @@ def others(frontier: Frontier) -> Grid:
         f"the same accuracy, and the difference to `{OURS}` at equal NFE. †: even the dearest point of "
         f"`{OURS}` spends less and is compared as it is; –: its cheapest point spends more."
     )
-    return Grid("others", "Other methods and controls", columns, tuple(rows), note)
+    return table("others", "Other methods and controls", columns, rows, note)
 
 
-def _lead_at_most(point: Point, ours: Curve | None, tasks: Sequence[str]) -> tuple[str, str]:
+def lead_at_most(point: pd.DataFrame, ours: pd.DataFrame, tasks: Sequence[str]) -> tuple[str, str]:
     """A point's lead over our curve at its NFE, or over our dearest point if that spends less."""
-    found = gap(point, ours, tasks) if ours else None
-    if found is not None or ours is None:
+    found = gap(point, ours, tasks)
+    dearest = rising(points(ours), tasks)[-1]
+    if found is not None or nfe(dearest, tasks) > nfe(point, tasks):
         return _lead(found)
-    dearest = rising(ours.points, tasks)[-1]
-    if dearest.nfe(tasks) > point.nfe(tasks):
-        return _lead(None)
     text, p = _lead(same_budget(point, dearest, tasks))
     return f"{text} †", p
 
 
-def _reached(ours: Curve | None, point: Point, tasks: Sequence[str]) -> str:
-    if ours is None:
-        return "–"
-    found = nfe_to_reach(ours, tasks, point.accuracy(tasks).value)
-    if found is None:
-        return "not reached"
-    first = rising(ours.points, tasks)[0].nfe(tasks)
-    return f"≤ {found:.1f}" if found <= first else f"{found:.1f}"
+def _lengths(frontier: Frontier) -> dict[int, dict[str, pd.DataFrame]]:
+    """The curves on the chains of each length, shortest first; only those with all their points."""
+    if BY_LENGTH not in frontier.tasks:
+        return {}
+    groups: dict[int, set[str]] = {}
+    for sample in frontier.run.samples.get(BY_LENGTH, ()):
+        groups.setdefault(int(sample.group.partition("=")[2] or 0), set()).add(sample.id)
+    whole = {name: curve[curve.task == BY_LENGTH] for name, curve in frontier.curves.items()}
+    parts = {
+        length: {name: curve[curve["sample"].isin(ids)] for name, curve in whole.items()}
+        for length, ids in sorted(groups.items())
+    }
+    counts = {name: curve.point.nunique() for name, curve in whole.items()}
+    return {
+        length: {n: part for n, part in named.items() if part.point.nunique() == counts[n]}
+        for length, named in parts.items()
+    }
 
 
-def cost(frontier: Frontier) -> Grid:
+def chain_points(frontier: Frontier) -> pd.DataFrame:
+    """Accuracy over the number of steps, each curve at the NFE that our method spends there."""
+    rows = []
+    for length, parts in _lengths(frontier).items():
+        if OURS not in parts or len(points(parts[OURS])) <= ENTRIES[OURS].tuned_at:
+            continue
+        ours = nfe(points(parts[OURS])[ENTRIES[OURS].tuned_at], [BY_LENGTH])
+        for name in (name for name in SHOWN if name in parts):
+            spent = [nfe(point, [BY_LENGTH]) for point in points(parts[name])]
+            used = min(max(ours, min(spent)), max(spent))
+            value = accuracy_at(parts[name], [BY_LENGTH], ours)
+            rows.append((name, length, used, value, parts[name]["sample"].nunique()))
+    return pd.DataFrame(rows, columns=("label", "n", "nfe", "accuracy", "problems"))
+
+
+def by_length(frame: pd.DataFrame) -> Table:
+    """Accuracy on chains of n steps at equal NFE."""
+    order = [name for name in SHOWN if name in set(frame.label)]
+    ordered = frame.sort_values("label", key=lambda labels: labels.map(order.index), kind="stable")
+    wide = _wide(ordered.assign(n=[f"n = {n}" for n in ordered.n]), "n")
+    note = (
+        f"Accuracy in per cent @ NFE. Every curve is read at the NFE that `{OURS}` spends on that length "
+        "at the budget where it was tuned, or at its own nearest end."
+    )
+    return Table("by_length", "Chains over their number of steps", wide, note)
+
+
+def to_reach(frontier: Frontier) -> Table:
+    """What our method needs for the restarts' best accuracy, by chain length."""
+    rows, tasks = [], [BY_LENGTH]
+    for length, parts in _lengths(frontier).items():
+        if not {OURS, RESTARTS} <= set(parts):
+            continue
+        ends = [(accuracy(p, tasks).value, -nfe(p, tasks)) for p in points(parts[RESTARTS])]
+        top, spent = max(ends)[0], -max(ends)[1]
+        reached = nfe_to_reach(parts[OURS], tasks, top)
+        cells = (
+            ("not reached", "–") if reached is None else (number(reached), f"{reached / spent:.2f}")
+        )
+        problems = str(parts[OURS]["sample"].nunique())
+        text = f"{100 * top:.1f} @ {spent:.1f}"
+        rows.append((f"n={length}", problems, text, *(cells if top else ("–", "–"))))
+    columns = ("Length", "Problems", f"`{RESTARTS}`, best point", f"NFE of `{OURS}`", "Ratio")
+    note = f"NFE at which `{OURS}` reaches the restarts' highest accuracy, by linear interpolation over log NFE."
+    return table("to_reach", "NFE for the same accuracy on chains", columns, rows, note)
+
+
+def cost(frontier: Frontier) -> Table:
     """What every entry cost in this run, and what was chosen for it."""
     rows = []
     for name, curve in frontier.curves.items():
-        values = (frontier.chosen or {}).get(frontier.entry(name).tuned_as, {})
+        values = (frontier.chosen or {}).get(ENTRIES[name].tuned_as, {})
         text = ", ".join(f"{'λ' if k == 'lam' else k} {v:g}" for k, v in values.items()) or "–"
-        samples = sum(point.samples() for point in curve.points)
-        total = sum(point.total_nfe() for point in curve.points)
-        rows.append((f"`{name}`", text, f"{samples:,}", f"{total:,}"))
-    all_samples = sum(point.samples() for c in frontier.curves.values() for point in c.points)
-    all_nfe = sum(point.total_nfe() for c in frontier.curves.values() for point in c.points)
-    rows.append(("all", "", f"{all_samples:,}", f"{all_nfe:,}"))
+        rows.append((f"`{name}`", text, f"{len(curve):,}", f"{curve.nfe.sum():,}"))
+    every = frontier.run.frame
+    rows.append(("all", "", f"{len(every):,}", f"{every.nfe.sum():,}"))
     columns = ("Entry", "Chosen on validation", "Samples", "NFE in all")
     note = "NFE as each search needs them by itself; canvases that several searches share are computed once."
-    return Grid("cost", "Settings and cost", columns, tuple(rows), note)
+    return table("cost", "Settings and cost", columns, rows, note)

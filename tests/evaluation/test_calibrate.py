@@ -12,7 +12,7 @@ from s3dlm.cli import calibrate as calibrate_command
 from s3dlm.cli.main import app
 from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.evaluation import calibrate, probability, report, summary
+from s3dlm.evaluation import calibrate, frames, probability, report
 from s3dlm.evaluation.run import evaluate
 from s3dlm.verifier import calibration
 from s3dlm.verifier.calibration import (
@@ -91,7 +91,7 @@ def test_a_run_is_calibrated_and_its_file_read_back(run: Path, tmp_path: Path) -
         assert fit["brier"] <= fit["brier_of_mean"] + 0.02
         assert sum(one["count"] for one in fit["bins"]) == fit["answers"] == 72
     stored = read_calibrations(tmp_path / "c.json")
-    assert stored.fingerprint == summary.read(run).manifest.fingerprint
+    assert stored.fingerprint == frames.read(run).manifest.fingerprint
     assert len(stored.fits) == 2
     printed = CliRunner().invoke(app, ["calibrate", str(run), "--out", str(tmp_path / "c.json")])
     assert "Reliability" in printed.output
@@ -111,26 +111,26 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
     )
     plan = small_plan(source_task(run), ("baseline", "s3"))
     evaluate(model, plan, tmp_path / "run", batch_size=32)
-    before, after = summary.read(run), summary.read(tmp_path / "run")
+    before, after = frames.read(run), frames.read(tmp_path / "run")
     for condition in plan.conditions:
         texts = {r.key: r.text for r in before.records[condition]}
         assert all(
             texts[r.key] == r.text and r.p_correct is not None for r in after.records[condition]
         )
-    assert not any(one.by_model for one in probability.sureness(before))
-    for one in probability.sureness(after):
+    assert not any(one.by_model for one in probability.reliabilities(before))
+    for one in probability.reliabilities(after):
         records = after.records[one.condition]
         assert one.by_model
-        assert one.worth.brier == pytest.approx(
+        assert one.report.brier == pytest.approx(
             sum((r.p_correct - (r.correct == 1.0)) ** 2 for r in records) / len(records)
         )
-    grid = next(g for g in report.write(tmp_path / "run").grids if g.key == "probability")
+    grid = next(g for g in report.write(tmp_path / "run").tables if g.key == "probability")
     assert {row[2] for row in grid.rows} == {"the model's"}
     assert (tmp_path / "run" / "figures" / "reliability.csv").is_file()
 
 
 def source_task(run: Path) -> str:
-    return summary.read(run).tasks[0]
+    return frames.read(run).tasks[0]
 
 
 def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> None:

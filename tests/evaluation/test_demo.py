@@ -12,9 +12,9 @@ import typer
 from typer.testing import CliRunner
 
 from s3dlm.cli import demo as demo_command
-from s3dlm.evaluation import comparisons, demo, figures, records, summary
+from s3dlm.evaluation import comparisons, demo, figures, frames, records
+from s3dlm.evaluation.accuracy_chart import chart
 from s3dlm.evaluation.statistics import Interval
-from s3dlm.evaluation.terminal_chart import Point, chart
 from s3dlm.models import registry
 from tests.evaluation.small_run import defaults, small_model
 
@@ -51,7 +51,7 @@ def test_it_ends_with_a_report_that_begins_with_the_same_sentence(
     assert all(method in said for method in demo.METHODS)
     assert "3 problems per task" in said
     (path,) = re.findall(r"report: (\S+)", said)
-    run = summary.read(tmp_path)
+    run = frames.read(tmp_path)
     sentence = comparisons.verdict(run, demo.REFERENCE)[0]
     assert " ".join(sentence.split()) in " ".join(said.split())
     shown = Path(path).read_text()
@@ -75,8 +75,8 @@ def test_it_speaks_before_anything_heavy_is_imported() -> None:
     assert loaded == "False"
 
 
-def _points(*rows: tuple[str, float, float]) -> list[Point]:
-    return [Point(name, nfe, Interval(a, a - 0.03, a + 0.03)) for name, nfe, a in rows]
+def _points(*rows: tuple[str, float, float]) -> dict[str, tuple[float, Interval]]:
+    return {n: (nfe, Interval(a, max(0, a - 0.03), min(1, a + 0.03))) for n, nfe, a in rows}
 
 
 def test_the_chart_puts_better_above_and_dearer_to_the_right() -> None:
@@ -103,8 +103,7 @@ def test_the_chart_puts_better_above_and_dearer_to_the_right() -> None:
     ],
 )
 def test_every_point_is_drawn_whatever_the_numbers(rows: list[tuple[str, float, float]]) -> None:
-    points = [Point(n, x, Interval(a, max(0, a - 0.1), min(1, a + 0.1))) for n, x, a in rows]
-    drawn = chart(points)
+    drawn = chart(_points(*rows))
     plot, legend = drawn.rsplit("\n\n", 1)
     assert all(plot.count(part.split(" ")[0]) == 1 for part in legend.split("   "))
     assert max(map(len, drawn.splitlines())) <= 80

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from s3dlm.evaluation import in_fit, report, summary
+from s3dlm.evaluation import frames, probability, report
+from s3dlm.evaluation.plan import title_of
 from s3dlm.evaluation.run import evaluate
-from s3dlm.evaluation.tables import title_of
 from s3dlm.verifier.weights import in_fit_half
 from tests.evaluation.small_run import small_model, small_plan
 
@@ -23,22 +23,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_only_methods_with_the_fitted_verifier_are_flagged(folder: Path) -> None:
-    run = summary.read(folder)
-    (found,) = in_fit.in_fit(run)
-    questions = [sample.question for sample in run.samples[run.tasks[0]]]
-    assert found.condition.label == "best"
-    assert found.seen == sum(map(in_fit_half, questions))
-    assert 0 < found.seen < found.problems == 12
+    run = frames.read(folder)
+    ((_, label, count, *_),) = probability.in_fit(run).rows
+    seen = sum(in_fit_half(sample.question) for sample in run.samples[run.tasks[0]])
+    assert (label, count) == ("best", f"{seen} of 12")
+    assert 0 < seen < 12
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_report_says_so_in_words_and_in_a_table(folder: Path) -> None:
     made = report.write(folder)
-    (found,) = in_fit.in_fit(summary.read(folder))
-    words = f"{found.seen} of 12 problems were used to fit its verifier"
+    ((_, _, count, *_),) = probability.in_fit(made.run).rows
+    words = f"{count} problems were used to fit its verifier"
     assert any(words in line for line in made.verdict)
     assert words in made.markdown.read_text()
-    assert any(grid.key == "in_fit" for grid in made.grids)
+    assert any(table.key == "in_fit" for table in made.tables)
 
 
 def test_accuracy_on_code_is_called_pass_at_1() -> None:

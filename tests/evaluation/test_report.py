@@ -8,8 +8,10 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,15 +19,17 @@ from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import (
     comparisons,
     figures,
+    frames,
     paper,
     plan,
     records,
     report,
     series,
-    summary,
     tables,
 )
+from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.defaults import Defaults
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
@@ -60,8 +64,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "run"
 
 
+def told(run: Run, records: Mapping[plan.Condition, Sequence[Record]], **changes: Any) -> Run:
+    """The run as if these were its conditions and records."""
+    manifest = dataclasses.replace(run.manifest, conditions=tuple(records), **changes)
+    return dataclasses.replace(
+        run, manifest=manifest, frame=frames.frame_of(manifest.conditions, records)
+    )
+
+
 def test_tables_say_what_the_records_say(folder: Path) -> None:
-    run = summary.read(folder)
+    run = frames.read(folder)
     (task,) = run.tasks
     s3 = run.main(task)["s3"]
     grades = [r.correct for r in records.read(folder) if r.spec == s3.spec]
@@ -75,31 +87,26 @@ def test_tables_say_what_the_records_say(folder: Path) -> None:
 
 
 def test_comparisons_are_paired_on_the_same_problems_and_seeds(folder: Path) -> None:
-    run = summary.read(folder)
+    run = frames.read(folder)
     (task,) = run.tasks
     main = run.main(task)
-    found = summary.paired(run, main["s3"], main["best_of_k"])
-    back = summary.paired(run, main["best_of_k"], main["s3"])
+    found, back = run.compare("s3", "best_of_k", task), run.compare("best_of_k", "s3", task)
     assert found.problems == 6
     assert (found.wins, found.losses) == (back.losses, back.wins)
-    accuracy = {label: summary.cell(c, run.records[c]).accuracy.value for label, c in main.items()}
+    accuracy = {label: run.cells[condition].accuracy.value for label, condition in main.items()}
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
 
 
 def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
-    run = summary.read(folder)
+    run = frames.read(folder)
     (task,) = run.tasks
     s3 = run.main(task)["s3"]
-    only = summary.mean_accuracy(run, "s3")
-    assert only.value == pytest.approx(summary.cell(s3, run.records[s3]).accuracy.value)
+    only = run.mean_accuracy("s3")
+    assert only.value == pytest.approx(run.cells[s3].accuracy.value)
     other = dataclasses.replace(s3, task="arc")
     few = [dataclasses.replace(r, correct=1.0) for r in run.records[s3][:1]]
-    both = dataclasses.replace(
-        run,
-        manifest=dataclasses.replace(run.manifest, conditions=(*run.manifest.conditions, other)),
-        records={**run.records, other: few},
-    )
-    mean = summary.mean_accuracy(both, "s3")
+    both = told(run, {**run.records, other: few})
+    mean = both.mean_accuracy("s3")
     assert mean.value == pytest.approx((only.value + 1) / 2)
     assert 0 <= mean.low <= mean.value <= mean.high <= 1
     assert tables.brief(both).columns[-2:] == ("Mean [95 %]", "NFE")
@@ -107,7 +114,7 @@ def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
-    run = summary.read(folder)
+    run = frames.read(folder)
     for reference in ("best_of_k", "greedy"):
         grid = comparisons.comparisons(run, reference)
         assert f"Δ vs {reference}, points" in grid.columns
@@ -135,12 +142,9 @@ def test_a_method_that_was_not_run_is_not_named(tmp_path: Path) -> None:
 
 
 def test_intervals_stay_between_0_and_100_per_cent(folder: Path) -> None:
-    run = summary.read(folder)
+    run = frames.read(folder)
     texts = [
-        cell
-        for grid in tables.all_tables(run, comparisons.comparisons(run, "greedy"))
-        for row in grid.rows
-        for cell in row
+        cell for grid in report.all_tables(run, "greedy", []) for row in grid.rows for cell in row
     ]
     texts += [cell for row in tables.brief(run).rows for cell in row]
     found = [
@@ -156,15 +160,15 @@ def test_intervals_stay_between_0_and_100_per_cent(folder: Path) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_several_runs_stand_in_one_report(folder: Path, tmp_path: Path) -> None:
-    task = next(iter(summary.read(folder).samples))
+    task = next(iter(frames.read(folder).samples))
     other = dataclasses.replace(small_model(), name="other")
     second = small_plan(task, ("s3", "verified_best_of_k"), seeds=(0,), limit=4)
     evaluate(other, second, tmp_path / "second")
-    merged = report.read([folder, tmp_path / "second"])
+    merged = frames.read(folder, tmp_path / "second")
     assert comparisons.reference_of(merged) == "best_of_k"
     made = report.write(folder, tmp_path / "second", reference="s3 (run)", out=tmp_path / "out")
     assert "unfinished" not in made.markdown.read_text()
-    (grid,) = [g for g in made.grids if g.key == "comparisons"]
+    (grid,) = [g for g in made.tables if g.key == "comparisons"]
     rows = {row[0]: row for row in grid.rows}
     assert {"s3 (second)", "verified_best_of_k", "greedy"} <= set(rows)
     assert rows["s3 (second)"][2:4] == ("+0.0 [+0.0, +0.0]", "0 : 0")  # the same model and settings
@@ -189,7 +193,7 @@ def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -
 
 
 def test_every_figure_has_svg_png_and_its_data(folder: Path) -> None:
-    for name in figures.PAINTERS:
+    for name in figures.FIGURES:
         for suffix in ("svg", "png", "csv"):
             assert (folder / "figures" / f"{name}.{suffix}").stat().st_size > 100, (name, suffix)
     with (folder / "figures" / "accuracy_nfe.csv").open() as file:
@@ -198,20 +202,22 @@ def test_every_figure_has_svg_png_and_its_data(folder: Path) -> None:
 
 
 def test_figures_are_the_same_bytes_every_time(folder: Path, tmp_path: Path) -> None:
-    table = series.confidence(summary.read(folder))
-    assert figures.draw(table, {}, tmp_path / "a") == figures.draw(table, {}, tmp_path / "b")
+    frame = series.confidence(frames.read(folder))
+    first, second = (figures.draw("confidence", frame, {}, tmp_path / name) for name in "ab")
+    assert first == second
 
 
 def test_curves_compare_what_was_asked_of_all(folder: Path) -> None:
-    run = summary.read(folder)
-    (row,) = series.accuracy_nfe(run).where(label="s3", particles=2, branching=2)
+    run = frames.read(folder)
+    points = series.accuracy_nfe(run).query("label == 's3' and particles == 2 and branching == 2")
+    (row,) = points.to_dict("records")
     main = run.main(run.tasks[0])["s3"]
     common = [r for r in run.records[main] if r.seed == 0][:4]
     assert row["accuracy"] == pytest.approx(sum(r.correct for r in common) / 4)
 
 
 def test_a_vote_says_how_many_distinct_texts_it_has(folder: Path) -> None:
-    run = summary.read(folder)
+    run = frames.read(folder)
     points = {c.children: c for c in run.manifest.conditions if c.label == "best_of_k"}
     grid = tables.distinct_texts(run)
     assert [row[0] for row in grid.rows] == [str(k) for k in sorted(points)] == ["1", "2", "4"]
@@ -275,7 +281,11 @@ def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_p
         ["view", str(trace), "--out", str(tmp_path / "trace.html")],
     ]
     code = (
-        "import json, sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "import json, sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.split('.')[0] in ('torch', 'transformers'): raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
         "from s3dlm.cli.main import main\n"
         "from s3dlm.evaluation import figures\n"
         "for words in json.loads(sys.argv[1]):\n"
@@ -313,7 +323,7 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting() -> None:
 
 
 def test_table_4_has_every_block_length(folder: Path) -> None:
-    grid = tables.block_cost(summary.read(folder))
+    grid = tables.block_cost(frames.read(folder))
     assert [row[1:3] for row in grid.rows] == [
         ("8", "baseline"), ("8", "s3"), ("24", "baseline"), ("24", "s3"),
     ]  # fmt: skip
@@ -324,10 +334,9 @@ def test_table_4_has_every_block_length(folder: Path) -> None:
 
 def test_the_papers_tables_3_and_4_stand_beside_ours_in_its_setting(folder: Path) -> None:
     """The small run, told as if it were LLaDA in the paper's setting on GSM8K."""
-    run = summary.read(folder)
-    (old,) = run.tasks
+    run = frames.read(folder)
 
-    def told(one: plan.Condition) -> plan.Condition:
+    def retold(one: plan.Condition) -> plan.Condition:
         length = 64 if one.settings.block_length == 24 else 32
         own = {"gen_length": 128, "steps": 64, "block_length": length}
         if one.label == "s3" and one.main:
@@ -337,11 +346,8 @@ def test_the_papers_tables_3_and_4_stand_beside_ours_in_its_setting(folder: Path
         return dataclasses.replace(one, task="gsm8k", settings=one.settings.replace(**own))
 
     kept = [c for c in run.manifest.conditions if c.main or c.settings.block_length != 24]
-    new = {told(c): run.records[c] for c in kept}
-    manifest = dataclasses.replace(
-        run.manifest, model="GSAI-ML/LLaDA-8B-Instruct", conditions=tuple(new)
-    )
-    same = summary.Evaluation({}, manifest, {"gsm8k": run.samples[old]}, new)
+    new = {retold(c): run.records[c] for c in kept}
+    same = told(run, new, model="GSAI-ML/LLaDA-8B-Instruct")
     accuracy, cost = tables.beside_paper(same)
     assert ("GSM8K", "s3", "70.21") in [row[:3] for row in accuracy.rows]
     (s3,) = [row for row in cost.rows if row[1] == "s3"]
@@ -353,14 +359,12 @@ def test_the_papers_tables_3_and_4_stand_beside_ours_in_its_setting(folder: Path
 
 
 def test_figure_1_d_and_e_show_all_finished_texts(folder: Path) -> None:
-    run = summary.read(folder)
+    run = frames.read(folder)
     (task,) = run.tasks
-    score, mark = report.scorer(run), report.marker("fixed")
-    samples = {task: series.direct(run, task, score, mark)}
-    table = series.sampling_search(run, samples, score, mark)
+    frame = series.sampling_search(series.finished_texts(run, "fixed"))
     for how, label in (("direct", "best_of_k"), ("s3", "s3")):
         texts = sum(len(one.survivors) for one in run.records[run.main(task)[label]])
-        assert len(table.where(how=how)) == texts
+        assert sum(frame.how == how) == texts
     assert (folder / "figures" / "sampling_search.svg").is_file()
 
 
@@ -378,9 +382,7 @@ def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -
     assert "| Task |" in text
 
 
-def _graded(
-    run: summary.Evaluation, right: dict[str, float], spent: dict[str, int]
-) -> summary.Evaluation:
+def _graded(run: Run, right: dict[str, float], spent: dict[str, int]) -> Run:
     """The run as if this share of each method's problems had been solved, for these forward passes."""
     made = {
         c: [
@@ -392,9 +394,7 @@ def _graded(
         for c, some in run.records.items()
         if c.label in right
     }
-    conditions = tuple(c for c in run.manifest.conditions if c in made)
-    manifest = dataclasses.replace(run.manifest, conditions=conditions)
-    return dataclasses.replace(run, manifest=manifest, records=made)
+    return told(run, made)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
     folder: Path, right: dict[str, float], outcome: str
 ) -> None:
     spent = {"greedy": 4, "s3": 24, "tilting": 30, "best_of_k": 8}
-    run = _graded(summary.read(folder), {**right, "tilting": 0.9, "best_of_k": 0.1}, spent)
+    run = _graded(frames.read(folder), {**right, "tilting": 0.9, "best_of_k": 0.1}, spent)
     (line,) = comparisons.verdict(run, "greedy")
     assert line.startswith(f"s3 is {outcome} greedy in accuracy: ")
     assert f"{100 * (right['s3'] - right['greedy']):+.1f} [" in line
@@ -421,7 +421,7 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
 
 def test_the_tables_know_a_method_by_its_settings(folder: Path) -> None:
     """A λ of 0 does not tilt, whatever the method is called; and no method is left out of Table 1."""
-    run = summary.read(folder)
+    run = frames.read(folder)
     flat = {
         dataclasses.replace(
             c,
@@ -430,8 +430,7 @@ def test_the_tables_know_a_method_by_its_settings(folder: Path) -> None:
         ): some
         for c, some in run.records.items()
     }
-    manifest = dataclasses.replace(run.manifest, conditions=tuple(flat))
-    other = dataclasses.replace(run, manifest=manifest, records=flat)
+    other = told(run, flat)
     ticks = {row[0]: row[1:3] for row in tables.ablation(other).rows}
     assert ticks["s3 (first)"] == ("✓", "✓")
     assert ticks["mine"] == ("×", "×")

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from s3dlm.evaluation import report
-from s3dlm.evaluation.compute_figure import accuracy_over_nfe, log_ticks
+from s3dlm.evaluation.accuracy_chart import log_ticks
 from s3dlm.evaluation.plan import Plan, as_sweep, grid, unique
 from s3dlm.evaluation.run import evaluate
-from s3dlm.evaluation.series import Table
 from tests.evaluation.small_run import defaults, small_model, small_plan, write_task
 
 LABELS = ("greedy", "baseline", "best_of_k", "s3")
@@ -42,25 +41,6 @@ def test_log_ticks_are_round_and_enough(low: float, high: float) -> None:
     assert all(
         re.fullmatch(r"(1|1\.5|[234568])", f"{float(f'{t:e}'.split('e')[0]):g}") for t in ticks
     )
-
-
-def test_the_frontier_escapes_what_it_is_given() -> None:
-    columns = (
-        "task",
-        "label",
-        "particles",
-        "branching",
-        "nfe",
-        "nfe_logical",
-        "accuracy",
-        "low",
-        "high",
-    )
-    row = ("t", "<b>", 1, 1, 5.0, 5.0, 0.5, 0.4, 0.6)
-    drawn = accuracy_over_nfe(Table("accuracy_nfe", columns, (row,)), {"t": "<i>&"})
-    assert "<b>" not in drawn
-    assert "<i>" not in drawn
-    assert "&lt;b&gt;, N = 1" in drawn
 
 
 def test_verdict_then_frontier_then_tables_then_problems(html: Path) -> None:

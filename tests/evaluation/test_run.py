@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import local, manifest, records, summary, tables
+from s3dlm.evaluation import frames, local, manifest, records, tables
 from s3dlm.evaluation.local import wrong_gold
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import canonical
@@ -252,7 +252,7 @@ def test_failed_samples_are_reported_and_run_again_only_on_request(tmp_path: Pat
     before = (tmp_path / "run" / records.FILE).read_bytes()
     evaluate(_fragile(), plan, tmp_path / "run")
     assert (tmp_path / "run" / records.FILE).read_bytes() == before
-    run = summary.read(tmp_path / "run")
+    run = frames.read(tmp_path / "run")
     (row,) = tables.failures(run).rows
     assert row[1:] == ("s3", "problems-0001", "0", "RuntimeError: the forward pass broke")
     evaluate(_fragile(broken=False), plan, tmp_path / "run", retry_failed=True)
@@ -305,7 +305,7 @@ def test_a_lost_or_foreign_manifest_is_refused(whole: tuple[str, Path], tmp_path
     with pytest.raises(RecordError, match="belong to different runs"):
         evaluate(other, small_plan(task), tmp_path)
     with pytest.raises(RecordError, match="belong to different runs"):
-        summary.read(tmp_path)
+        frames.read(tmp_path)
     assert (tmp_path / records.FILE).read_bytes() == (folder / records.FILE).read_bytes()
 
 
@@ -320,7 +320,7 @@ def test_separators_of_unicode_in_a_question_do_not_end_a_line(tmp_path: Path) -
     assert [s.question for s in manifest.read_samples(tmp_path / "run")[task]] == [question]
     (trace,) = (tmp_path / "run" / "traces").iterdir()
     assert read_trace(trace).header["question"] == question
-    assert len(summary.read(tmp_path / "run").records) == 1
+    assert len(frames.read(tmp_path / "run").records) == 1
 
 
 def test_a_question_that_is_not_valid_unicode_is_written_escaped(tmp_path: Path) -> None:

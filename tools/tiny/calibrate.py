@@ -17,11 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from s3dlm.cli.evaluate import bars
-from s3dlm.evaluation import calibrate, figures, probability, report, summary
+from s3dlm.evaluation import calibrate, figures, frames, probability
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import evaluate
-from s3dlm.evaluation.tables import title_of
 from s3dlm.models.defaults import TINY
 from s3dlm.models.registry import load
 from s3dlm.verifier.calibration import FILE, bundled, read_calibrations
@@ -89,11 +88,14 @@ def main() -> None:
     page = fill(page, "fit", "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made)))
 
     run("test", given.test, given.out / "test", given.row_cache)
-    measured = summary.read(given.out / "test")
-    sure = probability.sureness(measured)
-    page = fill(page, "test", report.markdown_table(probability.table(sure)).partition("\n\n")[2])
-    titles = {task: title_of(task) for task in measured.tasks}
-    figures.draw(probability.reliability(sure), titles, given.out / "figures")
+    measured = frames.read(given.out / "test")
+    found = probability.reliabilities(measured)
+    page = fill(
+        page, "test", probability.probability_table(found).to_markdown().partition("\n\n")[2]
+    )
+    titles = {task: plans.title_of(task) for task in measured.tasks}
+    bins = probability.reliability_bins(found)
+    figures.draw("reliability", bins, titles, given.out / "figures")
     shutil.copy(given.out / "figures" / "reliability.png", ROOT / "docs" / "images")
 
     if "S3DLM_DATA" in os.environ:

@@ -14,7 +14,7 @@ import typer
 from s3dlm.cli import options
 from s3dlm.cli.loading import load_model
 from s3dlm.cli.options import UnsafeCode, lists_from_pairs, lists_of, with_setting_lists
-from s3dlm.errors import SettingsError
+from s3dlm.errors import MissingExtraError, SettingsError
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.plan import Plan
@@ -332,8 +332,12 @@ def _closing(runner: Any, plan: Plan, workers: int | None) -> Any:
 
 
 def _finish(folder: Path, as_json: bool, results: Path | None = None) -> None:
-    """Write the report of a run and print its tables."""
-    from s3dlm.evaluation import report
+    """Write the report of a run and print its tables; without the extra it can be made later."""
+    try:
+        from s3dlm.evaluation import report
+    except MissingExtraError as error:
+        typer.echo(f"no report: {error}; then: s3dlm report {folder}", err=True)
+        return
 
     made = report.write(folder, show=viewer())
     if results is not None:

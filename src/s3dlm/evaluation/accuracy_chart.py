@@ -27,6 +27,7 @@ LOOKS = {  # colour, marker, line style
     "s3_paper": ("#B8A600", "p", "-"),
     "verified_best_of_k": ("#8C564B", "h", "-"),
 }
+DRAWN = {"markersize": 4.5, "linewidth": 1.2, "elinewidth": 0.5, "capsize": 1.5}
 SPARE = ("#000000", "#7F7F7F", "#BCBD22")  # for other methods
 WIDTH, HEIGHT = 66, 13  # of the plot, in characters
 MARGIN = 7  # for the labels of the vertical axis
@@ -47,8 +48,7 @@ def accuracy_over_nfe(axis: Any, rows: pd.DataFrame, style: Look = look, bars: b
         lines = list(ours.groupby("branching")) if "branching" in ours else [(1, ours)]
         for number, (branching, line) in enumerate(lines):
             line = line.sort_values("nfe")
-            how = {"markersize": 4.5, "linewidth": 1.2, "elinewidth": 0.5, "capsize": 1.5}
-            how |= style(label)
+            how = {**DRAWN, **style(label)}
             if number:  # lines of one method differ in marker and dashes
                 how |= {"marker": "os^D"[number % 4], "markerfacecolor": "white"}
                 how["linestyle"] = ("-", "--", ":", "-.")[number % 4]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from s3dlm import answers, tasks
 from s3dlm.errors import MissingExtraError, RecordError
@@ -210,7 +211,9 @@ def _merged(runs: Mapping[str, Run]) -> Run:
 
 def _merged_manifest(many: Sequence[Manifest], conditions: tuple[Condition, ...]) -> Manifest:
     names = ("model", "fingerprint", "prompt_style", "split", "token_counter")
-    joined = {n: ", ".join(dict.fromkeys(str(getattr(plan, n)) for plan in many)) for n in names}
+    joined: dict[str, Any] = {
+        n: ", ".join(dict.fromkeys(str(getattr(plan, n)) for plan in many)) for n in names
+    }
     known = dict.fromkeys(task for plan in many for task in plan.counts)
     return dataclasses.replace(
         many[0],

@@ -24,30 +24,6 @@ from s3dlm.trace import read_trace
 
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
-NAMES = {  # section names in the navigation bar
-    "accuracy": "Accuracy",
-    "comparisons": "Comparisons",
-    "ablation": "Ablation",
-    "paper": "Paper",
-    "paper_cost": "Paper's cost",
-    "cost": "Cost",
-    "block_cost": "Cost by block",
-    "search": "Search",
-    "sweep": "N and b",
-    "distinct": "Distinct texts",
-    "accuracy_nfe": "Compute",
-    "confidence": "Confidence",
-    "block_length": "Blocks",
-    "score_density": "Scores",
-    "score_heat": "Heat map",
-    "density_quality": "Density",
-    "sampling_search": "Sampling and search",
-    "best_of_k_bound": "Bound",
-    "in_fit": "Fitted on",
-    "probability": "Probability",
-    "reliability": "Reliability",
-    "failures": "Failures",
-}
 
 
 def render(
@@ -74,7 +50,6 @@ def render(
         panels=_panels(run) if "accuracy_nfe" in drawn else [],
         figures={key: _encoded(svg) for key, svg in drawn.items() if key != "accuracy_nfe"},
         about=figures.FIGURES,
-        names=NAMES,
         names_in=_names_in,
         labels=labels,
         first=next((label for label in reversed(labels) if label != reference), ""),
