@@ -76,6 +76,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "endless printing": (LOOP, "def f(x):\n    while True: print('x' * 10 ** 6)"),
     "closes all descriptors": (DEAD, "import os\ndef f(x):\n    os.closerange(0, 1000)\n    return 'escaped'"),
     "says that it passed": (f"{DEAD}|KeyError|Error", "import os\nfor fd in range(3, 40):\n    try: os.write(fd, b'{\"passed\": true}\\n' * 3)\n    except OSError: pass\ndef f(x): return None"),
+    "answers before it is asked": (f"{DEAD}|KeyError|Error", "import os\nfor fd in range(3, 40):\n    try: os.write(fd, b'{\"value\": true}\\n' * 9)\n    except OSError: pass\ndef f(x): return None"),
     "floods the line": (f"{DEAD}|{LOOP}|Error", "import os\ndef f(x):\n    while True:\n        for fd in range(3, 40):\n            try: os.write(fd, b'x' * 65536)\n            except OSError: pass"),
     "speaks nonsense": ("Error", "import os\nfor fd in range(3, 40):\n    try: os.write(fd, b'[' * 50000 + b'\\n')\n    except OSError: pass\ndef f(x): return None"),
     "opens too many files": (DENIED, "import os\ndef f(x): return [os.pipe() for _ in range(10 ** 6)] and 'escaped'"),

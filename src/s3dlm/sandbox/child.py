@@ -215,8 +215,8 @@ def judge(parent: Channel, candidate: Channel) -> None:
         exec(compile(str(request["tests"]), "<tests>", "exec"), names)
         client.ask("eval", "None")  # still there: its death was not taken for an exception
     except (ChannelClosed, BrokenPipeError):
-        parent.send({"passed": False, "error": ["ended without an answer", "", 0]})
+        parent.send({"error": ["ended without an answer", "", 0]})
     except BaseException as error:
-        parent.send({"passed": False, "error": _describe(error)})
+        parent.send({"error": _describe(error)})
     else:
-        parent.send({"passed": True})
+        parent.send({"value": True})

@@ -56,22 +56,23 @@ class Exchange:
         self.end, self.bytes_left = end, limits.output_bytes
         self.deadline = time.monotonic() + seconds
 
-    def ask(self, request: Json) -> dict[str, Json]:
-        """The reply; one that does not come in time, size or shape is an error in its place."""
+    def ask(self, request: Json) -> CodeResult:
+        """The reply; it comes from untrusted code, so its shape is checked."""
         try:
             self._wait()
             self.end.sendall(json.dumps(request).encode() + b"\n")
-            reply = json.loads(self._line())
-            if isinstance(reply, dict):
-                return reply
-            problem = ENDED
+            match json.loads(self._line()):
+                case {"value": value}:
+                    return CodeResult(value)
+                case {"error": [str(kind), str(message), int(line)]}:
+                    return CodeResult(error=f"{kind}: {message}".rstrip(": "), line=line)
         except TimeoutError:
-            problem = TOO_LONG
+            return CodeResult(error=TOO_LONG)
         except OverflowError:
-            problem = TOO_MUCH
+            return CodeResult(error=TOO_MUCH)
         except (OSError, EOFError, ValueError, RecursionError):
-            problem = ENDED
-        return {"error": [problem, "", 0]}
+            pass
+        return CodeResult(error=ENDED)
 
     def _line(self) -> bytes:
         data = bytearray()
@@ -91,13 +92,3 @@ class Exchange:
         if left <= 0:
             raise TimeoutError
         self.end.settimeout(left)
-
-
-def read_reply(reply: dict[str, Json]) -> CodeResult:
-    """A reply as a result; it comes from untrusted code, so its shape is checked."""
-    if "value" in reply:
-        return CodeResult(reply["value"])
-    match reply.get("error"):
-        case [str(kind), str(message), int(line)]:
-            return CodeResult(error=f"{kind}: {message}".rstrip(": "), line=line)
-    return CodeResult(error=ENDED)

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from s3dlm.errors import SandboxError
-from s3dlm.sandbox.exchange import FINAL, CodeResult, Exchange, SandboxLimits, read_reply
+from s3dlm.sandbox.exchange import FINAL, CodeResult, Exchange, SandboxLimits
 
 PROTECTIONS = {  # each is given by any one of these mechanisms
     "no network": ("namespaces", "seccomp"),
@@ -79,12 +79,12 @@ class Sandbox:
         near, far = socket.socketpair()
         with near, far, self._confined(b"c", far):
             exchange = Exchange(near, self.limits, min(seconds or limit, limit))
-            results = [read_reply(exchange.ask(["load", source]))]
+            results = [exchange.ask(["load", source])]
             for expression in expressions:
                 if not results[0].ok or results[-1].error in FINAL:
                     results.append(results[-1])
                 else:
-                    results.append(read_reply(exchange.ask(["eval", expression])))
+                    results.append(exchange.ask(["eval", expression]))
         return results[1:]
 
     def test(
@@ -102,11 +102,10 @@ class Sandbox:
             self._confined(b"c", candidate), self._confined(b"j", far, judge),
         ):  # fmt: skip
             exchange = Exchange(near, self.limits, self.limits.seconds)
-            reply = exchange.ask(
+            result = exchange.ask(
                 {"source": source, "tests": tests, "setup": setup, "remote": list(remote)}
             )
-        passed = reply.get("passed") is True
-        return Verdict(passed, "" if passed else read_reply(reply).error)
+        return Verdict(result.value is True, result.error)
 
     def close(self) -> None:
         """End the launcher; the next program starts another."""
