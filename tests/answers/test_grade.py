@@ -69,6 +69,19 @@ def test_sudoku_counts_cells_under_d1_and_grids_otherwise():
     assert [grade("sudoku", t, SOLVED, "fixed", PUZZLE) for t in tagged] == [1.0, 0.0]
 
 
+NINE = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
+
+
+@pytest.mark.parametrize("question", ["", f"Solve this: {NINE[:40]}{'0' * 41}\n"])
+@pytest.mark.parametrize("text", ["{}", "so it is {}", "<answer>{}</answer>", "{}</answer>"])
+def test_a_grid_of_nine_is_graded_whole(question, text):
+    wrong = NINE[:-1] + "1"
+    empty = 41 if question else 81
+    for grading, share in (("d1", 1 - 1 / empty), ("hex", 0.0), ("fixed", 0.0)):
+        assert grade("sudoku9", text.format(NINE), NINE, grading, question) == 1.0
+        assert grade("sudoku9", text.format(wrong), NINE, grading, question) == pytest.approx(share)
+
+
 def test_sudoku_has_another_solution_that_is_as_right():
     question = "Solve the following Sudoku puzzle: 0000000000000000"
     other = "4321214334121234"

@@ -15,7 +15,6 @@ from s3dlm.answers import expressions
 _NUMERAL = re.compile(r"-?[0-9]+\.?[0-9]*")
 _EQUATION = re.compile(r"(?<![0-9+\-*/() ])([0-9+\-*/() ]++)=[0-9. ]")
 _ALLOWED = re.compile(r"[0-9+\-*/().\s]+")
-_PUZZLE = re.compile(r"[0-9]{16}")
 
 
 def gsm8k_number(text: str) -> float | None:
@@ -157,19 +156,19 @@ def countdown_right(text: str, numbers: list[int], target: float) -> bool:
     return value is not None and abs(value - target) < 1e-5
 
 
-def puzzle_in(question: str) -> str | None:
-    """The sixteen digits of the puzzle in a question."""
-    match = _PUZZLE.search(question)
+def puzzle_in(question: str, size: int = 16) -> str | None:
+    """The digits of the puzzle in a question; d1 has sixteen, a 9×9 grid has 81."""
+    match = re.search(rf"[0-9]{{{size}}}", question)
     return match[0] if match else None
 
 
-def sudoku_cells(text: str) -> str:
-    """The digits d1 takes for the solution, padded with 0 or cut to sixteen; "" when none."""
-    solution = "".join(_sudoku_text(text).split())
-    return solution[:16].ljust(16, "0") if solution else ""
+def sudoku_cells(text: str, size: int = 16) -> str:
+    """The digits d1 takes for the solution, padded with 0 or cut to the grid's size; "" when none."""
+    solution = "".join(_sudoku_text(text, size).split())
+    return solution[:size].ljust(size, "0") if solution else ""
 
 
-def _sudoku_text(text: str) -> str:
+def _sudoku_text(text: str, size: int) -> str:
     """The first of five places that holds anything."""
     opened = text.find("<answer>")
     if opened >= 0:
@@ -181,8 +180,8 @@ def _sudoku_text(text: str) -> str:
     closed_at = text.find("</answer>")
     if closed_at >= 0 and (after := _until_end(text[closed_at + 9 :], need_end=False)):
         return after
-    before = re.search(r"([0-9]{16})\s*+</answer>", text)
-    alone = before or re.search(r"\b([0-9]{16})\b", text)
+    before = re.search(rf"([0-9]{{{size}}})\s*+</answer>", text)
+    alone = before or re.search(rf"\b([0-9]{{{size}}})\b", text)
     return alone[1] if alone else ""
 
 
@@ -201,7 +200,7 @@ def _until_end(text: str, *, need_end: bool) -> str:
 def sudoku_share(text: str, solution: str, puzzle: str) -> float:
     """The share of originally empty cells that are right."""
     empty = [i for i, digit in enumerate(puzzle) if digit == "0"]
-    cells = sudoku_cells(text)
+    cells = sudoku_cells(text, len(puzzle))
     if not cells or not empty or len(solution) < len(puzzle):
         return 0.0
     return sum(cells[i] == solution[i] for i in empty) / len(empty)

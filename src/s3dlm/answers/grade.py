@@ -46,7 +46,7 @@ def graded_answer(task: str, text: str, grading: str = "fixed", question: str = 
         value = d1.gsm8k_number(text)
         return None if value is None else f"{value:g}"
     if kind == "grid":
-        return d1.sudoku_cells(text) or None
+        return d1.sudoku_cells(text, 81 if d1.puzzle_in(question, 81) else 16) or None
     return d1.countdown_expression(text) if kind == "expression" else d1.boxed_or_everything(text)
 
 
@@ -212,7 +212,8 @@ def _d1_math(text: str, gold: object, question: str) -> float:
 def _d1_grid(text: str, gold: object, question: str) -> float:
     """Without a puzzle in the question every cell counts as originally empty."""
     solution = normalise("grid", str(gold))
-    return d1.sudoku_share(text, solution, d1.puzzle_in(question) or "0" * len(solution))
+    puzzle = d1.puzzle_in(question, 81 if len(solution) == 81 else 16)
+    return d1.sudoku_share(text, solution, puzzle or "0" * len(solution))
 
 
 _Grader = Callable[[str, object, str], float]
