@@ -6,15 +6,18 @@ program it keeps: a search pays once for all texts that hold the same program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import builtins
+import symtable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
-from s3dlm.answers.code import Program, parse, program
+from s3dlm.answers.code import Program, attempt, parse, program, required
 from s3dlm.sandbox import CodeResult, Sandbox, shared
 from s3dlm.sandbox.values import same
 from s3dlm.verifier.base import Score, Verifier
-from s3dlm.verifier.code_checks import Finding, names, parses, signature, written
 from s3dlm.verifier.code_examples import examples, inputs
 
 WEIGHTS: Mapping[str, float] = {
@@ -27,14 +30,17 @@ WEIGHTS: Mapping[str, float] = {
 }
 SECONDS = 1.0  # for all examples and inputs of one program
 _REMEMBERED = 4096
+_MODULE = {"__name__", "__doc__", "__file__", "__builtins__", "__annotations__"}
+
+Span = tuple[int, int]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What the cheap checks found in a text, and the program if it is worth running."""
+class Finding(NamedTuple):
+    """How good one aspect looks, in [0, 1], and the suspicious characters of the text."""
 
-    found: Mapping[str, Finding]
-    runnable: Program | None = None
+    value: float
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(slots=True)
@@ -45,7 +51,7 @@ class CodeVerifier(Verifier):
     seconds: float = SECONDS
     name: str = "code"
     batched: bool = True
-    compares_texts: bool = True  # a score depends on the others of its batch
+    compares_texts: bool = True
     rescores: bool = True
     executed: int = 0  # programs run so far
     _known: dict[tuple[str, str, int], list[CodeResult]] = field(default_factory=dict)
@@ -56,126 +62,230 @@ class CodeVerifier(Verifier):
 
     def rescore(self, score: Score, confidence: float | None) -> Score:
         """The score of the same text at another confidence."""
-        kept = {name: value for name, value in score.parts.items() if name != "confidence"}
-        parts = kept | _confidence(confidence)
-        return Score(_total(parts), parts, score.spans)
+        parts = {name: value for name, value in score.parts.items() if name != "confidence"}
+        return _total(parts, confidence, score.spans)
 
     def score_batch(
-        self,
-        prompts: Sequence[str],
-        texts: Sequence[str],
-        confidences: Sequence[float | None],
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
     ) -> list[Score]:
         """Many texts; those of one prompt are also compared with each other on generated inputs."""
         rows = list(zip(prompts, texts, confidences, strict=True))
         agreement: dict[str, dict[str, float]] = {
-            prompt: self._agreement(prompt, [text for p, text, _ in rows if p == prompt])
+            prompt: self._agreement(prompt, [row[1] for row in rows if row[0] == prompt])
             for prompt in dict.fromkeys(prompts)
         }
-        return [
-            self._score(prompt, text, confidence, agreement[prompt].get(text))
-            for prompt, text, confidence in rows
-        ]
+        return [self._score(*row, agreement[row[0]].get(row[1])) for row in rows]
 
     def _score(
         self, prompt: str, text: str, confidence: float | None, agreement: float | None
     ) -> Score:
-        """The parts that apply, and what they doubt."""
-        read = _read(prompt, text)
-        parts = {name: one.value for name, one in read.found.items()}
-        spans = [span for one in read.found.values() for span in one.spans]
+        """The parts that apply, and the spans that they name."""
+        findings, runnable = check(prompt, text)
         if examples(prompt):
-            tried = self._examples(prompt, text, read.runnable)
-            parts["examples"], spans = tried.value, [*spans, *tried.spans]
+            findings = {**findings, "examples": self._examples(prompt, text, runnable)}
+        parts = {name: finding.value for name, finding in findings.items()}
         if agreement is not None:
             parts["agreement"] = agreement
-        parts |= _confidence(confidence)
-        inside = tuple(sorted({(a, b) for a, b in spans if 0 <= a < b <= len(text)}))
-        return Score(_total(parts), parts, inside)
+        spans = {span for finding in findings.values() for span in finding.spans}
+        inside = tuple(sorted((a, b) for a, b in spans if 0 <= a < b <= len(text)))
+        return _total(parts, confidence, inside)
 
-    def _examples(self, prompt: str, text: str, one: Program | None) -> Finding:
+    def _examples(self, prompt: str, text: str, runnable: Program | None) -> Finding:
         """The share of the prompt's examples that come out right, and the lines that raised."""
-        if one is None:
+        if runnable is None:
             return Finding(0.0)
-        wanted = examples(prompt)
-        outcomes = self._run(prompt, one, 0)
+        results = self._run(prompt, runnable, 0)
         right = [
-            outcome.ok and _equal(outcome, CodeResult(example.expected))
-            for outcome, example in zip(outcomes, wanted, strict=True)
+            result.ok and _equal(result, CodeResult(example.expected))
+            for result, example in zip(results, examples(prompt), strict=True)
         ]
-        lines = {outcome.line for outcome in outcomes if outcome.line}
-        spans = (span for line in lines if (span := written(one, line, text)) is not None)
-        return Finding(sum(right) / len(right), tuple(sorted(spans)))
+        spans = []
+        for line in {result.line for result in results if result.line}:
+            if (start := runnable.position(line)) is not None:
+                first, last = _to_line_end(text, start)
+                spans.append((last - len(text[first:last].lstrip()), last))
+        return Finding(sum(right) / len(right), tuple(spans))
 
     def _agreement(self, prompt: str, texts: list[str]) -> dict[str, float]:
         """For each text the mean share of other programs with the same result, over the inputs."""
         calls = len(inputs(prompt))
-        reads = {text: _read(prompt, text).runnable for text in texts}
-        programs = {one.source: one for one in reads.values() if one is not None}
+        runnables = {text: check(prompt, text)[1] for text in texts}
+        programs = {runnable.source: runnable for runnable in runnables.values() if runnable}
         if not calls or len(programs) < 2:
             return {}
-        results = {source: self._run(prompt, one, calls) for source, one in programs.items()}
+        results = {source: self._run(prompt, made, calls) for source, made in programs.items()}
         shares = {source: _agreeing(source, results) for source in results}
-        return {text: shares[one.source] if one else 0.0 for text, one in reads.items()}
+        return {text: shares[made.source] if made else 0.0 for text, made in runnables.items()}
 
-    def _run(self, prompt: str, one: Program, generated: int) -> list[CodeResult]:
-        """Results of the prompt's examples, or of the generated inputs; both of one process."""
-        count = len(examples(prompt))
-        key = (prompt, one.source, generated)
-        known = self._known.get(key) or self._known.get((prompt, one.source, len(inputs(prompt))))
-        if known is None:
-            calls = [*(e.expression for e in examples(prompt)), *inputs(prompt)[:generated]]
-            known = (self.sandbox or shared()).evaluate(one.source, calls, self.seconds)
+    def _run(self, prompt: str, runnable: Program, generated: int) -> list[CodeResult]:
+        """Outcomes of the prompt's examples, or of the generated inputs; both of one process."""
+        count, source = len(examples(prompt)), runnable.source
+        key = (prompt, source, generated)
+        results = self._known.get(key) or self._known.get((prompt, source, len(inputs(prompt))))
+        if results is None:
+            calls = [example.expression for example in examples(prompt)]
+            calls += inputs(prompt)[:generated]
+            results = (self.sandbox or shared()).evaluate(source, calls, self.seconds)
             self.executed += 1
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[key] = known
-        return known[count : count + generated] if generated else known[:count]
+            self._known[key] = results
+        return results[count : count + generated] if generated else results[:count]
 
 
-def _confidence(value: float | None) -> dict[str, float]:
-    return {} if value is None else {"confidence": min(max(value, 0.0), 1.0)}
-
-
-def _total(parts: Mapping[str, float]) -> float:
+def _total(parts: dict[str, float], confidence: float | None, spans: Sequence[Span]) -> Score:
     """The weighted mean of the parts there are."""
+    if confidence is not None:
+        parts = {**parts, "confidence": min(max(confidence, 0.0), 1.0)}
     total = sum(WEIGHTS[name] * value for name, value in parts.items())
-    return min(max(total / sum(WEIGHTS[name] for name in parts), 0.0), 1.0)
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _read(prompt: str, text: str) -> _Read:
-    """The checks that need no process; each needs the one before it."""
-    found = {name: Finding(0.0) for name in ("parses", "signature", "names")}
-    one = program(text, prompt)
-    if one is None:
-        return _Read(found)
-    found["parses"] = parses(one, text)
-    tree = parse(one.source)
-    if tree is None:
-        return _Read(found)
-    found["signature"] = signature(one, tree, prompt)
-    found["names"] = names(one, tree)
-    worth = found["signature"].value > 0 and found["names"].value == 1.0
-    return _Read(found, one if worth else None)
+    total /= sum(WEIGHTS[name] for name in parts)
+    return Score(min(max(total, 0.0), 1.0), parts, spans)
 
 
 def _agreeing(source: str, results: Mapping[str, list[CodeResult]]) -> float:
     """Errors agree with nobody, and neither does a function that only ever returns None."""
-    own = results[source]
-    if all(outcome.value is None for outcome in own):
+    if all(result.value is None for result in results[source]):
         return 0.0
-    others = [outcomes for other, outcomes in results.items() if other != source]
     agree = [
-        outcome.ok and other[index].ok and _equal(outcome, other[index])
-        for index, outcome in enumerate(own)
-        for other in others
+        result.ok and other.ok and _equal(result, other)
+        for other_source, others in results.items()
+        if other_source != source
+        for result, other in zip(results[source], others, strict=True)
     ]
     return sum(agree) / len(agree)
 
 
-def _equal(one: CodeResult, other: CodeResult) -> bool:
+def _equal(left: CodeResult, right: CodeResult) -> bool:
     try:
-        return same(one.value, other.value)
+        return same(left.value, right.value)
     except (RecursionError, OverflowError, TypeError):  # values come from untrusted code
         return False
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def check(prompt: str, text: str) -> tuple[Mapping[str, Finding], Program | None]:
+    """What can be said of a text without running it, and its program if that is worth running.
+
+    Each check needs the one before it.
+    """
+    findings = {name: Finding(0.0) for name in ("parses", "signature", "names")}
+    written = program(text, prompt)
+    if written is None:
+        return findings, None
+    findings["parses"] = _parses(written, text)
+    tree = parse(written.source)
+    if tree is None:
+        return findings, None
+    findings["signature"] = _signature(written, tree, prompt)
+    findings["names"] = _names(written, tree)
+    worth = findings["signature"].value > 0 and findings["names"].value == 1.0
+    return findings, written if worth else None
+
+
+def _parses(written: Program, text: str) -> Finding:
+    """1 when all of the code parses; else half of the share of lines that does."""
+    if written.whole:
+        return Finding(1.0)
+    # Where the whole of the written code, not just the part kept, first fails to parse.
+    lines = written.source.split("\n")[: written.given]
+    for start, added in zip(written.starts, written.added, strict=True):
+        line = text[slice(*_to_line_end(text, start))].rstrip("\r")
+        lines.append(" " * added + line if added > 0 else line[-added:])
+    tree = attempt("\n".join(lines) + "\n")
+    line_number, column = (0, 0) if isinstance(tree, ast.Module) else tree
+    place = written.position(line_number, column) if line_number else None
+    spans = () if place is None else (_to_line_end(text, place),)
+    return Finding(0.5 * written.share, spans)
+
+
+def _to_line_end(text: str, start: int) -> Span:
+    """From a place to the end of its line: at least one character where there is one."""
+    end = text.find("\n", start)
+    end = len(text) if end < 0 else end
+    return (start, end) if end > start else (max(start - 1, 0), start)
+
+
+def _signature(written: Program, tree: ast.Module, question: str) -> Finding:
+    """1 for the required function with its parameters, ½ if it takes as many, 0 if it is not there."""
+    wanted = required(question)
+    function = _function(tree, wanted.name)
+    if function is None:
+        return Finding(0.0)
+    head = parse(f"{wanted.head.rstrip()}\n    pass\n") if wanted.head else None
+    stub = _function(head, wanted.name)
+    parameters = [parameter.arg for parameter in function.args.args]
+    if stub is not None and parameters == [parameter.arg for parameter in stub.args.args]:
+        return Finding(1.0)
+    count = len(stub.args.args) if stub is not None else _arguments(question, wanted.name)
+    if count is None or _takes(function, count):
+        return Finding(0.5 if stub is not None else 1.0)
+    start = written.place(function)
+    return Finding(0.0, () if start is None else ((start, start + len(f"def {function.name}")),))
+
+
+def _function(tree: ast.Module | None, name: str) -> Function | None:
+    """The last definition of a function at the top of a program; of any, if no name is given."""
+    for node in reversed(tree.body if tree else []):
+        if isinstance(node, Function) and name in ("", node.name):
+            return node
+    return None
+
+
+def _takes(function: Function, count: int) -> bool:
+    """Whether a function can be called with that many positional arguments."""
+    parameters = function.args
+    most = len(parameters.posonlyargs) + len(parameters.args)
+    if most - len(parameters.defaults) > count or None in parameters.kw_defaults:
+        return False
+    return count <= most or parameters.vararg is not None
+
+
+def _arguments(question: str, name: str) -> int | None:
+    """How many arguments the question's examples give."""
+    for example in examples(question):
+        for node in ast.walk(ast.parse(example.expression)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name:
+                return len(node.args)
+    return None
+
+
+def _names(written: Program, tree: ast.Module) -> Finding:
+    """1 when every name is defined; each undefined one halves it."""
+    unknown = _undefined(written.source, tree)
+    if unknown is None:
+        return Finding(0.0)
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in unknown]
+    starts = ((written.place(node), len(node.id)) for node in nodes)
+    spans = tuple((start, start + length) for start, length in starts if start is not None)
+    return Finding(0.5 ** len(unknown), spans)
+
+
+def _undefined(source: str, tree: ast.Module) -> set[str] | None:
+    """Names that are read somewhere and defined nowhere; None if the scopes make no sense."""
+    if any(
+        isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
+    ):
+        return set()
+    try:
+        tables = list(_tables(symtable.symtable(source, "<candidate>", "exec")))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    top, used = tables[0], set()
+    defined = {
+        symbol.get_name()
+        for symbol in top.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    }
+    for table in tables:
+        for symbol in table.get_symbols():
+            if symbol.is_declared_global() and symbol.is_assigned():
+                defined.add(symbol.get_name())
+            elif symbol.is_referenced() and (table is top or symbol.is_global()):
+                used.add(symbol.get_name())
+    return {name for name in used - defined - _MODULE if not hasattr(builtins, name)}
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
