@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import math
+import tracemalloc
 
 import pytest
 
-from s3dlm.sandbox import Sandbox, SandboxLimits, shared
+from s3dlm.sandbox import CodeResult, Sandbox, SandboxLimits, shared
 from s3dlm.tasks import code as task
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score
@@ -205,6 +206,31 @@ def test_a_program_that_never_ends_costs_its_time_once() -> None:
     for text in ("    while True: pass", "    while True: pass\n"):
         assert verifier.score(HEAD, text).parts["examples"] == 0.0
     assert verifier.executed == 1
+
+
+def test_what_it_remembers_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large prompts, texts and results of many requests; nothing of it is looked at again."""
+    monkeypatch.setattr("s3dlm.verifier.code.MEMORY", 1 << 20)
+
+    class Generous:
+        """A sandbox whose every program returns a long text."""
+
+        def evaluate(self, source: str, calls: list[str], seconds: float) -> list[CodeResult]:
+            return [CodeResult("a" * 50_000 + source) for _ in calls]
+
+    verifier = CodeVerifier(Generous())  # type: ignore[arg-type]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for request in range(10):
+        prompt = f"# {request}{'x' * 50_000}\n{HEAD}"
+        for number in range(30):
+            verifier.score(prompt, f"    return 2 * x + {number}")
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 12 << 20
+    assert verifier.executed == 300
+    verifier.score(prompt, f"    return 2 * x + {number}")
+    assert verifier.executed == 300  # the last ones are still known
 
 
 ODD = {

@@ -85,7 +85,7 @@ def attempt(source: str) -> ast.Module | tuple[int, int]:
             return 0, 0
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def required(question: str) -> Required:
     """A question is code that ends in a function's head, or prose with asserts that call it."""
     code = _fenced(question) or question
@@ -149,7 +149,7 @@ def _is_docstring(node: object) -> bool:
     )
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=64)  # prompts and texts may be long
 def program(text: str, question: str = "") -> Program | None:
     """The program of a text, by the steps that docs/code.md numbers; None when there is no code."""
     wanted = required(question)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from s3dlm.answers.code import Program, attempt, parse, program, required
 from s3dlm.sandbox import CodeResult, Sandbox, shared
@@ -29,7 +31,7 @@ WEIGHTS: Mapping[str, float] = {
     "confidence": 0.05,
 }
 SECONDS = 1.0  # for all examples and inputs of one program
-_REMEMBERED = 4096
+MEMORY = 32 << 20  # bytes of what is known of programs
 _MODULE = {"__name__", "__doc__", "__file__", "__builtins__", "__annotations__"}
 
 Span = tuple[int, int]
@@ -43,6 +45,30 @@ class Finding(NamedTuple):
     spans: tuple[Span, ...] = ()
 
 
+class _Memory:
+    """What is known of texts and programs; what was not asked for longest is forgotten first."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.size = most, 0
+        self.entries: OrderedDict[tuple[str | int, ...], tuple[Any, int]] = OrderedDict()
+        self.lock = threading.Lock()
+
+    def get(self, *key: str | int) -> Any:
+        with self.lock:
+            if key not in self.entries:
+                return None
+            self.entries.move_to_end(key)
+            return self.entries[key][0]
+
+    def keep(self, value: Any, *key: str | int) -> None:
+        size = sum(map(sys.getsizeof, key)) + len(repr(value))
+        with self.lock:
+            self.size += size - self.entries.pop(key, (None, 0))[1]
+            self.entries[key] = value, size
+            while self.size > self.most:
+                self.size -= self.entries.popitem(last=False)[1][1]
+
+
 @dataclass(slots=True)
 class CodeVerifier(Verifier):
     """Scores programs by their form, the prompt's examples, and agreement with other candidates."""
@@ -54,7 +80,7 @@ class CodeVerifier(Verifier):
     compares_texts: bool = True
     rescores: bool = True
     executed: int = 0  # programs run so far
-    _known: dict[tuple[str, str, int], list[CodeResult]] = field(default_factory=dict)
+    _memory: _Memory = field(default_factory=lambda: _Memory(MEMORY))
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
@@ -80,7 +106,7 @@ class CodeVerifier(Verifier):
         self, prompt: str, text: str, confidence: float | None, agreement: float | None
     ) -> Score:
         """The parts that apply, and the spans that they name."""
-        findings, runnable = check(prompt, text)
+        findings, runnable = self._check(prompt, text)
         if examples(prompt):
             findings = {**findings, "examples": self._examples(prompt, text, runnable)}
         parts = {name: finding.value for name, finding in findings.items()}
@@ -109,7 +135,7 @@ class CodeVerifier(Verifier):
     def _agreement(self, prompt: str, texts: list[str]) -> dict[str, float]:
         """For each text the mean share of other programs with the same result, over the inputs."""
         calls = len(inputs(prompt))
-        runnables = {text: check(prompt, text)[1] for text in texts}
+        runnables = {text: self._check(prompt, text)[1] for text in texts}
         programs = {runnable.source: runnable for runnable in runnables.values() if runnable}
         if not calls or len(programs) < 2:
             return {}
@@ -119,18 +145,24 @@ class CodeVerifier(Verifier):
 
     def _run(self, prompt: str, runnable: Program, generated: int) -> list[CodeResult]:
         """Outcomes of the prompt's examples, or of the generated inputs; both of one process."""
-        count, source = len(examples(prompt)), runnable.source
-        key = (prompt, source, generated)
-        results = self._known.get(key) or self._known.get((prompt, source, len(inputs(prompt))))
+        count, source, most = len(examples(prompt)), runnable.source, len(inputs(prompt))
+        results: list[CodeResult] | None = self._memory.get(prompt, source, generated)
+        if results is None:
+            results = self._memory.get(prompt, source, most)
         if results is None:
             calls = [example.expression for example in examples(prompt)]
             calls += inputs(prompt)[:generated]
             results = (self.sandbox or shared()).evaluate(source, calls, self.seconds)
             self.executed += 1
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = results
+            self._memory.keep(results, prompt, source, generated)
         return results[count : count + generated] if generated else results[:count]
+
+    def _check(self, prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
+        known: tuple[dict[str, Finding], Program | None] | None = self._memory.get(prompt, text)
+        if known is None:
+            known = check(prompt, text)
+            self._memory.keep(known, prompt, text)
+        return known
 
 
 def _total(parts: dict[str, float], confidence: float | None, spans: Sequence[Span]) -> Score:
@@ -162,8 +194,7 @@ def _equal(left: CodeResult, right: CodeResult) -> bool:
         return False
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def check(prompt: str, text: str) -> tuple[Mapping[str, Finding], Program | None]:
+def check(prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
     """What can be said of a text without running it, and its program if that is worth running.
 
     Each check needs the one before it.
@@ -267,7 +298,7 @@ def _undefined(source: str, tree: ast.Module) -> set[str] | None:
     ):
         return set()
     try:
-        tables = list(_tables(symtable.symtable(source, "<candidate>", "exec")))
+        tables = [symtable.symtable(source, "<candidate>", "exec")]
     except (SyntaxError, ValueError, RecursionError):
         return None
     top, used = tables[0], set()
@@ -277,15 +308,10 @@ def _undefined(source: str, tree: ast.Module) -> set[str] | None:
         if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
     }
     for table in tables:
+        tables += table.get_children()
         for symbol in table.get_symbols():
             if symbol.is_declared_global() and symbol.is_assigned():
                 defined.add(symbol.get_name())
             elif symbol.is_referenced() and (table is top or symbol.is_global()):
                 used.add(symbol.get_name())
     return {name for name in used - defined - _MODULE if not hasattr(builtins, name)}
-
-
-def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    yield table
-    for child in table.get_children():
-        yield from _tables(child)

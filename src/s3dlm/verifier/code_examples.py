@@ -35,7 +35,7 @@ class Example:
     expected: Json
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def examples(question: str) -> tuple[Example, ...]:
     """The examples of a question, each once, in its order."""
     name = required(question).name
@@ -137,7 +137,7 @@ def _without_remark(text: str) -> str:
     return text[: min((start for start in starts if start >= 0), default=len(text))].rstrip()
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def inputs(question: str) -> tuple[str, ...]:
     """Calls of the required function on new arguments: the examples' own, changed a little."""
     name = required(question).name
