@@ -103,11 +103,10 @@ class ProcessRunner(LocalRunner):
 
     def __exit__(self, *_: object) -> None:
         """Stop the workers, whatever they are doing."""
-        for executor in self.executors:
-            executor.shutdown(wait=False, cancel_futures=True)
         for process in self.processes:
             process.terminate()
-            process.join()
+        for executor in self.executors:
+            executor.shutdown(cancel_futures=True)
 
 
 def _result(future: Future[None]) -> None:
