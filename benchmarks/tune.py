@@ -21,8 +21,9 @@ from benchmarks import study
 from benchmarks.study import Evaluate, StudyConfig
 from s3dlm.cli.evaluate import print_table
 from s3dlm.evaluation import frames
-from s3dlm.evaluation.plan import Condition, grid, uses
+from s3dlm.evaluation.plan import Condition, grid
 from s3dlm.evaluation.records import write_atomic
+from s3dlm.settings import Settings
 
 SPLIT = "validation"
 
@@ -38,7 +39,7 @@ class Trial:
 
     def chosen(self) -> dict[str, Any]:
         """The values that a method keeps."""
-        used = uses(self.label, "lam") and self.lam is not None
+        used = "lam" in Settings(self.label).active and self.lam is not None
         return {"temperature": self.temperature, **({"lam": self.lam} if used else {})}
 
 
@@ -69,7 +70,7 @@ def second_round(
     return [
         condition
         for label, trial in best.items()
-        if uses(label, "lam")
+        if "lam" in Settings(label).active
         for condition in grid(
             list(config.problems),
             [label],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from s3dlm.engine import run as run
     from s3dlm.engine import stream as stream
     from s3dlm.errors import S3dlmError as S3dlmError
-    from s3dlm.evaluation.api import evaluate as evaluate
+    from s3dlm.evaluation import evaluate as evaluate
     from s3dlm.models.base import Denoiser as Denoiser
     from s3dlm.models.base import Model as Model
     from s3dlm.models.registry import load as load
@@ -54,7 +54,7 @@ _HOMES = {
     "Survivor": "search.select",
     "Task": "tasks.base",
     "Verifier": "verifier.base",
-    "evaluate": "evaluation.api",
+    "evaluate": "evaluation",
     "generate": "engine",
     "generate_batch": "engine",
     "infill": "engine",

@@ -1,1 +1,50 @@
-"""Evaluation as recorded data: run, resume, compare, report."""
+"""Evaluation from Python in one call: `s3dlm.evaluate`. A module for each step: plan, run, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+if TYPE_CHECKING:
+    from s3dlm.evaluation.statistics import Cell
+    from s3dlm.models.base import Model
+    from s3dlm.settings import SettingsKwargs
+
+
+def evaluate(
+    model: Model | str,
+    tasks: str | Sequence[str] | None = None,
+    methods: str | Sequence[str] = "s3",
+    *,
+    out: str | Path,
+    limit: int | None = None,
+    seeds: int = 1,
+    split: str = "test",
+    data: str | Path | None = None,
+    **settings: Unpack[SettingsKwargs],
+) -> dict[str, dict[str, Cell]]:
+    """Accuracy, NFE and more for every task and method: `found["countdown"]["s3"].accuracy`.
+
+    Records go to the folder `out`; the same call resumes an interrupted run. Without `tasks`, the
+    model's own are used. `limit` problems per task; settings apply to the methods that use them.
+    """
+    from s3dlm.evaluation import plan as plans
+    from s3dlm.evaluation import records, run
+    from s3dlm.evaluation.statistics import summarise
+    from s3dlm.models.registry import load
+
+    loaded = load(model) if isinstance(model, str) else model
+    names = [tasks] if isinstance(tasks, str) else list(tasks or loaded.defaults.tasks)
+    labels = [methods] if isinstance(methods, str) else list(methods)
+    folder = None if data is None else Path(data)
+    style = loaded.defaults.prompt_style
+    problems = plans.load_problems(names, style, data=folder, split=split, limit=limit)
+    conditions = plans.grid(names, labels, plans.defaults_of(loaded), settings)
+    run.evaluate(loaded, plans.Plan(conditions, problems, range(seeds), split), Path(out))
+    finished = records.read(Path(out))
+    by_spec = {c.spec: [record for record in finished if record.spec == c.spec] for c in conditions}
+    return {
+        task: {c.label: summarise(c, by_spec[c.spec]) for c in conditions if c.task == task}
+        for task in names
+    }

@@ -39,7 +39,7 @@ TIMED = 40  # problems, enough to rank methods by their times
 ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
 
 Defaults = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
-Given = Mapping[str, Any]  # settings by name
+Overrides = Mapping[str, Any]  # settings by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,11 @@ class Condition:
         Only what differs from the defaults is hashed, so a setting that is added to the package
         later does not rename older runs; the manifest has every value.
         """
-        usual = {name: field.default for name, field in Settings.model_fields.items()}
-        changed = {
-            k: v for k, v in self.settings.to_json().items() if k == "method" or v != usual.get(k)
-        }
-        plain = {"task": self.task, **changed}
-        plain.pop("seed", None)
+        defaults = {name: field.default for name, field in Settings.model_fields.items()}
+        plain = {"task": self.task}
+        for name, value in self.settings.to_json().items():
+            if name == "method" or (name != "seed" and value != defaults.get(name)):
+                plain[name] = value
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -87,9 +86,9 @@ class Condition:
     @property
     def cost(self) -> int:
         """The likely NFE of a sample: all its canvases, or the half of its budget."""
-        settings, budget = self.settings, self.value("budget")
-        scheduled = settings.reveal == SCHEDULE
-        steps = settings.steps if scheduled else settings.steps // ADAPTIVE_SAVES + 1
+        steps, budget = self.settings.steps, self.value("budget")
+        if self.settings.reveal != SCHEDULE:
+            steps = steps // ADAPTIVE_SAVES + 1
         cost = self.children * steps
         return cost if budget is None else max(1, min(cost, budget // 2))
 
@@ -140,35 +139,26 @@ def title_of(task: str) -> str:
 
 def defaults_of(model: str | Model) -> Defaults:
     """The settings that a model, or the model of a name, recommends for each method and task."""
-    own = models.defaults_of(model) if isinstance(model, str) else model.defaults
-    return lambda method, task: Settings.recommended(own, method, task)
-
-
-def uses(label: str, setting: str) -> bool:
-    """Whether a setting changes what a method does."""
-    return setting != "seed" and setting in Settings(label).active
+    recommended = models.defaults_of(model) if isinstance(model, str) else model.defaults
+    return lambda method, task: Settings.recommended(recommended, method, task)
 
 
 def settings_for(
-    label: str, defaults: Defaults, given: Given | None = None, task: str | None = None
+    method: str, defaults: Defaults, overrides: Overrides | None = None, task: str | None = None
 ) -> Settings:
-    """The settings of a label: the defaults, then what is given as far as the method uses it."""
-    usual = defaults(label, task)
-    return _canonical(usual.replace(**usual.effective(given or {})))
-
-
-def _canonical(settings: Settings) -> Settings:
-    """The one form that all equal runs share."""
-    if settings.row.population != "product":
-        return settings
-    return settings.replace(particles=settings.size, branching=1)
+    """The defaults, then the overrides as far as the method uses them; equal runs have one form."""
+    settings = defaults(method, task)
+    settings = settings.replace(**settings.effective(overrides or {}))
+    if settings.row.population == "product":
+        return settings.replace(particles=settings.size, branching=1)
+    return settings
 
 
 def grid(
     tasks: Sequence[str],
     labels: Sequence[str],
     defaults: Defaults,
-    given: Given | None = None,
+    overrides: Overrides | None = None,
     sweeps: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Condition]:
     """Every condition of a sweep once, in the order of tasks, then sweep points, then labels.
@@ -176,37 +166,38 @@ def grid(
     The main comparison is the point that s3 has by default, else the first.
     """
     axes = {name: values for name, values in (sweeps or {}).items() if values}
-    _check_used(labels, defaults, given or {}, axes)
-    usual = defaults("s3", None).to_json()
-    main = {n: usual[n] if usual.get(n) in values else values[0] for n, values in axes.items()}
+    _check_used(labels, defaults, overrides or {}, axes)
+    s3 = defaults("s3", None).to_json()
+    main = {n: s3[n] if s3.get(n) in values else values[0] for n, values in axes.items()}
     points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
-    return unique(
-        Condition(
-            task, label, settings_for(label, defaults, {**(given or {}), **point}, task),
-            main=point == main,
-        )
-        for task in tasks
-        for point in sorted(points, key=lambda point: point != main)
-        for label in labels
-    )  # fmt: skip
+    conditions = []
+    for task in tasks:
+        for point in sorted(points, key=lambda point: point != main):
+            for label in labels:
+                settings = settings_for(label, defaults, {**(overrides or {}), **point}, task)
+                conditions.append(Condition(task, label, settings, main=point == main))
+    return unique(conditions)
 
 
 def _check_used(
-    labels: Sequence[str], defaults: Defaults, given: Given, axes: Mapping[str, Sequence[Any]]
+    labels: Sequence[str],
+    defaults: Defaults,
+    overrides: Overrides,
+    axes: Mapping[str, Sequence[Any]],
 ) -> None:
     for name in axes:
         if name not in AXES:
             raise SettingsError(unknown_name("sweep", name, AXES))
-    for name in (*given, *axes):
+    for name in (*overrides, *axes):
         if name == "seed":
             raise SettingsError(
                 "seed is set by --seeds N: every problem is asked with 0, 1, … N − 1"
             )
         if name not in Settings.model_fields:
             raise SettingsError(unknown_name("setting", name, Settings.model_fields))
-    every = {**given, **{name: values[0] for name, values in axes.items()}}
-    used = {n for label in labels for n in defaults(label, None).effective(every)}
-    for name in every:
+    changes = {**overrides, **{name: values[0] for name, values in axes.items()}}
+    used = {n for label in labels for n in defaults(label, None).effective(changes)}
+    for name in changes:
         if name not in used:
             raise SettingsError(
                 f"{name} has no effect on {', '.join(labels)}; leave it out, or add a method "
@@ -216,10 +207,10 @@ def _check_used(
 
 def unique(conditions: Iterable[Condition]) -> list[Condition]:
     """The conditions without repeats; of equal ones the first counts."""
-    found: dict[tuple[str, str], Condition] = {}
+    first: dict[tuple[str, str], Condition] = {}
     for condition in conditions:
-        found.setdefault((condition.label, condition.spec), condition)
-    return list(found.values())
+        first.setdefault((condition.label, condition.spec), condition)
+    return list(first.values())
 
 
 def as_sweep(conditions: Iterable[Condition], problems: int | None) -> list[Condition]:
@@ -259,18 +250,14 @@ def reproduction(
     names = list(loaded)
     once = [replace(c, seeds=1) for c in grid(names, ONE_SEED, defaults)]
     main = [*grid(names, MAIN, defaults), *once]
-    main.sort(key=lambda one: names.index(one.task))
+    main.sort(key=lambda condition: names.index(condition.task))
     sweeps: list[Condition] = []
     if sweep_problems:
-        lengths = [length for length in BLOCK_LENGTHS if _fits(defaults("s3", None), length)]
+        s3 = defaults("s3", None)
+        least = -(-s3.gen_length // s3.steps)  # every block needs a step
+        lengths = [length for length in BLOCK_LENGTHS if least <= length <= s3.gen_length]
         axes = {"particles": PARTICLES, "branching": BRANCHING}
         sweeps += [replace(c, timed=0) for c in grid(names, SWEPT, defaults, sweeps=axes)]
         sweeps += grid(names, BLOCK_SWEPT, defaults, sweeps={"block_length": lengths})
     conditions = unique([*main, *as_sweep(sweeps, sweep_problems)])
     return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)
-
-
-def _fits(settings: Settings, block_length: int) -> bool:
-    """Whether every block of this length gets a step."""
-    blocks = -(-settings.gen_length // block_length)
-    return blocks <= settings.steps and block_length <= settings.gen_length

@@ -14,7 +14,7 @@ import queue
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -79,24 +79,26 @@ class ProcessRunner(LocalRunner):
         self.processes = [p for p in multiprocessing.active_children() if p not in others]
 
     def wait(self) -> None:
-        for future in self.started:
-            _result(future)
+        with _lost_worker():
+            for future in self.started:
+                future.result()
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         count, futures = len(self.executors), []
-        for number, executor in enumerate(self.executors):
-            items, row_cache = chunk.items[number::count], chunk.row_cache / count
-            share = replace(chunk, items=items, row_cache=row_cache)
-            futures.append(executor.submit(_search, share))
-        for _ in chunk.items:
-            while True:
+        with _lost_worker():
+            for number, executor in enumerate(self.executors):
+                items, row_cache = chunk.items[number::count], chunk.row_cache / count
+                share = replace(chunk, items=items, row_cache=row_cache)
+                futures.append(executor.submit(_search, share))
+            left = len(chunk.items)
+            while left:
                 try:
                     yield self.queue.get(timeout=0.1)
-                    break
+                    left -= 1
                 except queue.Empty:
                     for future in futures:
                         if future.done():
-                            _result(future)
+                            future.result()  # raises what the worker raised
 
     def __enter__(self) -> ProcessRunner:
         return self
@@ -109,10 +111,10 @@ class ProcessRunner(LocalRunner):
             executor.shutdown(cancel_futures=True)
 
 
-def _result(future: Future[None]) -> None:
-    """Raises what a worker raised."""
+@contextlib.contextmanager
+def _lost_worker() -> Iterator[None]:
     try:
-        future.result()
+        yield
     except BrokenProcessPool as error:
         raise S3dlmError(
             "a worker process ended unexpectedly, perhaps for lack of memory; what is recorded is "

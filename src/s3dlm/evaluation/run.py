@@ -6,6 +6,7 @@ seeds share full batches. What is already recorded is skipped.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ class WorkItem:
     seed: int
     keep_scores: bool = False
     trace: Path | None = None  # the file for all its steps
+    timed: bool = True  # or it may reuse what other searches computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +105,14 @@ def evaluate(
         origins={task: loaded.origin for task, loaded in plan.problems.items()},
         **runner.describe(),
     )
-    failures = _FailureLimit(fail_on_error)
     observer = observer or Observer()
+    finished = failed = 0
     with Store(folder) as store:  # locked first: nobody else may write the plan
         manifests.commit(folder, manifest, samples, store.contents)
         for condition in plan.conditions:
             spec = condition.spec
             done = [r for r in store.contents.records.values() if r.spec == spec]
-            todo = _missing(plan, condition, store, folder, retry_failed)
+            todo = list(_missing(plan, condition, store, folder, retry_failed))
             observer.begin(condition, len(done) + len(todo), done)
             earlier = max((r.at or 0.0 for r in done), default=0.0)  # earlier sessions count
             for chunk in _chunks(runner, plan, condition, todo, batch_size):
@@ -120,70 +122,50 @@ def evaluate(
                         record = replace(record, at=round(time.perf_counter() - started, 4))
                     store.append(record, manifest.run)
                     observer.record(condition, record)
-                    failures.count(record)
+                    if isinstance(record, Record):
+                        finished += 1
+                        continue
+                    failed += 1
+                    last = f"the last one is {record.sample}: {record.reason}"
+                    if failed == fail_on_error:
+                        raise S3dlmError(
+                            f"{failed} samples failed, the limit of --fail-on-error; {last}"
+                        )
+                    if failed >= HOPELESS and not finished:
+                        raise S3dlmError(f"the first {failed} samples all failed; {last}")
     return manifest
 
 
 def _missing(
     plan: Plan, condition: Condition, store: Store, folder: Path, retry_failed: bool
-) -> list[WorkItem]:
-    """What a condition needs and the store does not have, seed after seed.
-
-    Scores and traces are kept of the first problems and the first seed only."""
+) -> Iterator[WorkItem]:
+    """What a condition needs and the store does not have, seed after seed. Scores, traces and times
+    are kept of the first problems and the first seed only."""
     contents, spec = store.contents, condition.spec
     skip = contents.records if retry_failed else {**contents.records, **contents.failures}
-    items = []
+    traces = folder.resolve() / "traces"
     for seed in plan.seeds[: condition.seeds]:
         samples = plan.problems[condition.task].samples[: condition.problems]
         for number, sample in enumerate(samples):
             if (spec, sample.id, seed) not in skip:
-                first = seed == plan.seeds[0]
-                trace = folder.resolve() / "traces" / f"{spec}-{sample.id}.jsonl"
-                traced = first and number < plan.traces
-                keep = first and number < SCORED
-                items.append(WorkItem(sample, seed, keep, trace if traced else None))
-    return items
+                rank = number if seed == plan.seeds[0] else sys.maxsize
+                yield WorkItem(
+                    sample,
+                    seed,
+                    keep_scores=rank < SCORED,
+                    trace=traces / f"{spec}-{sample.id}.jsonl" if rank < plan.traces else None,
+                    timed=not plan.row_cache or rank < condition.timed,
+                )
 
 
 def _chunks(
-    runner: Runner,
-    plan: Plan,
-    condition: Condition,
-    todo: Sequence[WorkItem],
-    batch_size: int | None,
+    runner: Runner, plan: Plan, condition: Condition, todo: list[WorkItem], batch_size: int | None
 ) -> Iterator[Chunk]:
     """The searches that are timed, then those that may use the row cache."""
-    if not todo:
-        return
-    runner.wait()
-    problems = plan.problems[condition.task].samples
-    size = batch_size or runner.batch_size(condition, [s.question for s in problems[:TRIED]])
-    first = {(sample.id, plan.seeds[0]) for sample in problems[: condition.timed]}
-    for timed in (True, False):
-        items = [
-            item
-            for item in todo
-            if timed == (not plan.row_cache or (item.sample.id, item.seed) in first)
-        ]
-        if items:
-            yield Chunk(condition, items, size, 0.0 if timed else plan.row_cache)
-
-
-@dataclass(slots=True)
-class _FailureLimit:
-    """Ends a run that fails too often."""
-
-    limit: int | None
-    finished: int = 0
-    failed: int = 0
-
-    def count(self, record: Record | Failure) -> None:
-        if isinstance(record, Record):
-            self.finished += 1
-            return
-        self.failed += 1
-        last = f"the last one is {record.sample}: {record.reason}"
-        if self.failed == self.limit:
-            raise S3dlmError(f"{self.failed} samples failed, the limit of --fail-on-error; {last}")
-        if self.failed >= HOPELESS and not self.finished:
-            raise S3dlmError(f"the first {self.failed} samples all failed; {last}")
+    if todo:
+        runner.wait()
+        questions = [sample.question for sample in plan.problems[condition.task].samples[:TRIED]]
+        batch_size = batch_size or runner.batch_size(condition, questions)
+        for timed, row_cache in ((True, 0.0), (False, plan.row_cache)):
+            if items := [item for item in todo if item.timed is timed]:
+                yield Chunk(condition, items, batch_size, row_cache)
