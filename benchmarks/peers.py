@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from s3dlm.diffusion.blocks import reveals
-from s3dlm.jobs import Job, prepare
+from s3dlm.job import Job, prepare
 from s3dlm.models.base import Model
 from s3dlm.search.resample import ssp
 from s3dlm.settings import Settings

@@ -20,7 +20,7 @@ FILES = sorted(path for path in ROOT.rglob("*.py"))
 # Who may import whom inside the package, by top-level part; every file belongs to one of them.
 EVERYWHERE = {"errors", "inputs"}
 CORE = {"errors", "models", "result", "search", "settings"}
-ENGINE = {*CORE, "engine", "jobs", "trace"}
+ENGINE = {*CORE, "engine", "job", "trace"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "inputs": set(),
@@ -31,11 +31,10 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"errors", "verifier"},  # of the verifier only calibration.py: what a probability is
     "search": {"errors", "verifier"},
     "settings": {"diffusion", "errors", "search"},
-    "result": {"search", "settings"},
+    "result": {"answers", "errors", "search", "settings"},
     "diffusion": {"errors", "models", "search", "settings"},
-    "jobs": {*CORE, "diffusion", "tasks", "verifier"},
-    "finish": {"answers", "errors", "jobs", "result", "search", "tasks"},
-    "engine": {*CORE, "finish", "jobs"},
+    "job": {*CORE, "diffusion", "tasks", "verifier"},
+    "engine": {*CORE, "job"},
     "trace": {*CORE, "diffusion"},
     "board": {*CORE, "trace"},
     "estimate": {*CORE, "diffusion", "evaluation"},

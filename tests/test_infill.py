@@ -19,7 +19,7 @@ from s3dlm.diffusion.blocks import Blocks, hole_reveals
 from s3dlm.diffusion.infill import LENGTHS, MOST_TRIALS, Template
 from s3dlm.engine import Job
 from s3dlm.errors import PromptError, SettingsError
-from s3dlm.jobs import prepare
+from s3dlm.job import prepare
 from s3dlm.search.methods import METHODS
 from s3dlm.search.moves import HIDINGS
 from s3dlm.settings import Settings, only_used

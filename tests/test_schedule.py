@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from s3dlm.diffusion.blocks import Reveal, reveals
 from s3dlm.diffusion.schedule import POLICIES, Draw, choose
-from s3dlm.jobs import Job, prepare
+from s3dlm.job import Job, prepare
 from tests.fakes import fake_model
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.settings import Settings
+from s3dlm.trace import encode_result
 from tests.fakes import fake_model
 
 SETTINGS = Settings(gen_length=32, steps=8, block_length=16)
@@ -104,7 +104,7 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
 
 def test_results_are_plain_data() -> None:
     result = s3dlm.generate(fake_model(), "why?", settings=SETTINGS)
-    assert json.dumps(dataclasses.asdict(result))
+    assert json.dumps(encode_result(result))
 
 
 @pytest.mark.parametrize(

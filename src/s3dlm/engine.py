@@ -3,7 +3,7 @@
 `Batcher` gathers what the running searches ask for, forwards it together and hands the predictions
 out; texts for a verifier that takes many at once are gathered and verified in the same way. `run`,
 `stream`, `generate`, `generate_batch` and `infill` are ways to drain it. What happens once per prompt is
-in jobs.py (before) and finish.py (after).
+in job.py (before) and result.py (after).
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Unpack
 
-from s3dlm.errors import PromptError, S3dlmError, SettingsError, short_repr
-from s3dlm.finish import finish
-from s3dlm.jobs import Job, Running, prepare
+from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError, short_repr
+from s3dlm.job import Job, Running, prepare
 from s3dlm.models.base import Model
-from s3dlm.models.forward import Forward, Prediction, Rows
+from s3dlm.models.forward import Forward
 from s3dlm.models.registry import load
-from s3dlm.result import Result
+from s3dlm.result import Result, finish
 from s3dlm.search.methods import Method
-from s3dlm.search.score import Unscored
+from s3dlm.search.particles import Predict, Reply
+from s3dlm.search.score import Scored, Verify, verify
 from s3dlm.search.step import Step
-from s3dlm.search.verify import verify
 from s3dlm.settings import Settings, SettingsKwargs
 
 __all__ = [
@@ -38,6 +37,8 @@ __all__ = [
     "stream",
 ]
 
+Event = Step | Result | Exception
+
 
 class Batcher:
     """Runs searches side by side: each `step` is one forward pass for everyone who waits for one."""
@@ -51,114 +52,119 @@ class Batcher:
     @property
     def rows(self) -> int:
         """Canvases waiting for the next forward pass."""
-        return sum(len(rows.canvas) for one in self.running.values() for rows in one.asked or ())
+        return sum(running.rows for running in self.running.values())
 
     def add(self, job: Job) -> int:
         """Start a job; its key names its events. A bad job raises here and changes nothing else."""
         return self.start(prepare(self.model, job))
 
-    def start(self, one: Running) -> int:
+    def start(self, running: Running) -> int:
         """As `add`, for a search that was prepared elsewhere."""
-        one.started = time.perf_counter()
-        _asks(one, next(one.search))
+        running.started = time.perf_counter()
+        request = next(running.search)
+        assert not isinstance(request, Step)
+        running.request = request
         key, self._next = self._next, self._next + 1
-        self.running[key] = one
+        self.running[key] = running
         return key
 
     def remove(self, key: int) -> None:
         """Cancel a job; it leaves the batch."""
-        gone = self.running.pop(key, None)
-        if gone is not None:
-            gone.search.close()
+        running = self.running.pop(key, None)
+        if running is not None:
+            running.search.close()
 
-    def step(
-        self, keys: Iterable[int] | None = None
-    ) -> list[tuple[int, Step | Result | S3dlmError]]:
+    def step(self, keys: Iterable[int] | None = None) -> list[tuple[int, Event]]:
         """One forward pass for all who wait for one, or for those with these keys; and beside it one
         verifier call for all who wait for scores. A search that fails ends with its own error. If the
         forward pass raises, no search has advanced."""
         chosen = self.running if keys is None else {key: self.running[key] for key in keys}
-        held = {key: one for key, one in chosen.items() if one.unscored}
-        waiting = [(k, one, one.asked) for k, one in chosen.items() if one.asked and k not in held]
-        requests = [request for one in held.values() for request in one.unscored]
-        if not requests:
-            return self._forward(waiting)
-        if not waiting:
-            return self._scored(held, verify(requests))
+        predicts = {k: ask for k, r in chosen.items() if isinstance(ask := r.request, Predict)}
+        verifies = {k: ask for k, r in chosen.items() if isinstance(ask := r.request, Verify)}
+        if not verifies:
+            return self._forward(predicts)
+        if not predicts:
+            return self._verified(verifies, self._verify(verifies))
         with ThreadPoolExecutor(1, "verifier") as beside:
-            verified = beside.submit(verify, requests)
-            events = self._forward(waiting)
-        return [*events, *self._scored(held, verified.result())]
+            replies = beside.submit(self._verify, verifies)
+            events = self._forward(predicts)
+        return [*events, *self._verified(verifies, replies.result())]
 
-    def _forward(
-        self, waiting: Sequence[tuple[int, Running, list[Rows]]]
-    ) -> list[tuple[int, Step | Result | S3dlmError]]:
-        requests = [rows for _, _, asked in waiting for rows in asked]
+    def _forward(self, requests: Mapping[int, Predict]) -> list[tuple[int, Event]]:
         started, model_before = time.perf_counter(), self.forward.model_seconds
-        predictions = self.forward(requests)
+        predictions = self.forward([request.rows for request in requests.values()])
         model_seconds = self.forward.model_seconds - model_before
         other_seconds = time.perf_counter() - started - model_seconds
-        total = sum(len(rows.canvas) for rows in requests)
-        events: list[tuple[int, Step | Result | S3dlmError]] = []
-        last = 0
-        for key, one, asked in waiting:
-            first, last = last, last + len(asked)
-            share = sum(len(rows.canvas) for rows in asked) / total
-            one.forward_seconds += model_seconds * share
-            one.sampling_seconds += other_seconds * share
-            events.extend(
-                (key, event) for event in self._advance(key, one, predictions[first:last])
-            )
+        total = sum(len(request.rows.canvas) for request in requests.values())
+        events: list[tuple[int, Event]] = []
+        for (key, request), prediction in zip(requests.items(), predictions, strict=True):
+            share = len(request.rows.canvas) / total
+            self.running[key].forward_seconds += model_seconds * share
+            self.running[key].sampling_seconds += other_seconds * share
+            events += [(key, event) for event in self._advance(key, prediction)]
         return events
 
-    def _scored(
-        self, held: Mapping[int, Running], errors: Sequence[S3dlmError | None]
-    ) -> list[tuple[int, Step | Result | S3dlmError]]:
-        """Searches whose texts are verified continue, unless they wait for predictions as well."""
-        events: list[tuple[int, Step | Result | S3dlmError]] = []
-        own = iter(errors)
-        for key, one in held.items():
-            failed = [error for _, error in zip(one.unscored, own, strict=False) if error]
-            one.unscored = []
-            if failed:
+    def _verify(self, requests: Mapping[int, Verify]) -> list[Scored]:
+        """What the searches with these keys ask for; each pays for its share of the texts."""
+        started = time.perf_counter()
+        replies = verify(list(requests.values()))
+        seconds = time.perf_counter() - started
+        total = sum(len(request.texts) for request in requests.values())
+        for key, request in requests.items():
+            if key in self.running:  # not cancelled meanwhile
+                self.running[key].verifier_seconds += seconds * len(request.texts) / total
+        return replies
+
+    def _verified(self, keys: Iterable[int], replies: Sequence[Scored]) -> list[tuple[int, Event]]:
+        """Hand scores out; a search whose texts could not be verified ends with the error."""
+        events: list[tuple[int, Event]] = []
+        for key, reply in zip(keys, replies, strict=True):
+            if isinstance(reply, VerifierError):
                 self.remove(key)
-                events.append((key, failed[0]))
-            elif not one.asked:
-                events.extend((key, event) for event in self._advance(key, one, []))
+                events.append((key, reply))
+            else:
+                events += [(key, event) for event in self._advance(key, reply)]
         return events
 
-    def _advance(
-        self, key: int, one: Running, predictions: list[Prediction]
-    ) -> Iterator[Step | Result | S3dlmError]:
-        """Hand a search its predictions; one that does not ask again is over."""
-        yield from advance(one, predictions)
-        if one.asked is None:
+    def _advance(self, key: int, reply: Reply) -> list[Event]:
+        """Continue a search until it needs what it can share with others; one that ends leaves."""
+        running = self.running[key]
+        events = self._events(running, reply)
+        while isinstance(running.request, Verify) and self._at_once(running):
+            (scores,) = self._verify({key: running.request})
+            if isinstance(scores, VerifierError):
+                running.request = None
+                running.search.close()
+                events.append(scores)
+            else:
+                events += self._events(running, scores)
+        if running.request is None:
             del self.running[key]
+        return events
+
+    def _events(self, running: Running, reply: Reply) -> list[Event]:
+        return list(advance(running, reply))
+
+    def _at_once(self, running: Running) -> bool:
+        """Whether a search's texts are verified as soon as it asks: a verifier that takes many texts
+        at once is called for all searches together."""
+        return not running.scorer.verifier.batched
 
 
-def advance(one: Running, predictions: list[Prediction]) -> Iterator[Step | Result | S3dlmError]:
-    """Send predictions and pass on what the search says until it asks again or ends."""
-    one.asked = None
+def advance(running: Running, reply: Reply) -> Iterator[Event]:
+    """Send a reply and pass on the steps of a search until it asks again or ends."""
+    running.request = None
     try:
-        predicted = iter(predictions)
-        replies = [None if isinstance(part, Unscored) else next(predicted) for part in one.said]
-        said = one.search.send(replies if one.batched else replies[0])
-        while isinstance(said, Step):
-            one.note(said)
-            yield said
-            said = next(one.search)
-        _asks(one, said)
+        event = running.search.send(reply)
+        while isinstance(event, Step):
+            running.note(event)
+            yield event
+            event = next(running.search)
+        running.request = event
     except StopIteration as end:
-        yield finish(one, end.value)
+        yield finish(running, end.value)
     except S3dlmError as error:
         yield error
-
-
-def _asks(one: Running, said: Any) -> None:
-    one.batched = isinstance(said, list)
-    one.said = said if isinstance(said, list) else [said]
-    one.unscored = [part for part in one.said if isinstance(part, Unscored)]
-    one.asked = [part for part in one.said if not isinstance(part, Unscored)]
 
 
 def run(
@@ -179,7 +185,7 @@ def run(
         if not batcher.running:
             return
         for key, event in batcher.step():
-            if isinstance(event, S3dlmError):
+            if isinstance(event, Exception):
                 raise event
             yield index_of[key], event
             if isinstance(event, Result):

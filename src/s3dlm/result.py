@@ -1,14 +1,26 @@
-"""What a search gives back, and how a terminal or a notebook shows it."""
+"""What a search gives back, how it is read off the outcome, and how a notebook shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, Any
 
-from s3dlm.search.select import Survivor
-from s3dlm.search.step import FINISHED
+import numpy as np
+
+from s3dlm import answers
+from s3dlm.errors import VerifierError
+from s3dlm.search.score import verify
+from s3dlm.search.select import Survivor, temporal_log_weight
+from s3dlm.search.step import FINISHED, SATISFIED, Outcome
 from s3dlm.settings import Settings
+
+if TYPE_CHECKING:
+    from s3dlm.diffusion.masked import MaskedDiffusion
+    from s3dlm.job import Job, Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +113,157 @@ def genealogy(ancestry: Sequence[Sequence[int]]) -> str:
         f"aria-label='Genealogy: {len(shown)} of {len(ancestry)} steps changed the population'>"
         f"{lines}</svg>"
     )
+
+
+def finish(running: Running, outcome: Outcome) -> Result:
+    """Read the survivors of a search and choose among them."""
+    job, selection = running.job, running.selection
+    process = running.processes[outcome.trial]
+    survivors = tuple(_survivors(running, process, outcome))
+    candidates = list(survivors)
+    # A text that satisfied the verifier is the answer, even if none can be read from it.
+    if selection.from_all_seen and outcome.stopped != SATISFIED:
+        candidates += _all_seen(running)
+    if selection.from_steps:
+        candidates = _votes_of_steps(running, process) or candidates
+    chosen = selection.choose(candidates)
+    p_correct = _p_correct(running, chosen, survivors)
+    tokens, logp = _tokens(running, process, outcome, survivors, chosen)
+    seconds = time.perf_counter() - running.started
+    timings = {
+        "forward": running.forward_seconds,
+        "sampling": running.sampling_seconds,
+        "verifier": running.verifier_seconds,
+    }
+    return Result(
+        text=chosen.text,
+        answer=chosen.answer,
+        survivors=survivors,
+        nfe=outcome.nfe,
+        nfe_logical=outcome.nfe_logical,
+        stopped=outcome.stopped,
+        seconds=seconds,
+        timings={**timings, "search": seconds - sum(timings.values())},
+        question=job.question,
+        task=job.task,
+        settings=job.settings,
+        ancestry=tuple(running.ancestry),
+        score=chosen.score,
+        confidence=chosen.confidence,
+        p_correct=p_correct,
+        prompt=process.reader.decode(process.prompt.tolist()),
+        token_ids=tokens,
+        token_logprobs=logp,
+        holes=() if job.infill is None else _holes(running, process, tokens, chosen),
+    )
+
+
+def _holes(
+    running: Running, process: MaskedDiffusion, ids: tuple[int, ...], chosen: Survivor
+) -> tuple[str, ...]:
+    """What fills the holes of the chosen text."""
+    tokens = np.asarray(ids, dtype=np.int64)
+    if not ids:
+        looked = (tokens for canvases, _ in running.looked_ahead for tokens in canvases)
+        tokens = next(tokens for tokens in looked if running.scorer.text(tokens) == chosen.text)
+    readers = [each.reader for each in (process, *running.processes)]
+    return next(reader.filled(tokens) for reader in readers if reader.keeps_given(tokens))
+
+
+def _tokens(
+    running: Running,
+    process: MaskedDiffusion,
+    outcome: Outcome,
+    survivors: tuple[Survivor, ...],
+    chosen: Survivor,
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The chosen text's tokens with their log-probabilities; none if it was only looked at."""
+    row = next((row for row, survivor in enumerate(survivors) if survivor is chosen), None)
+    if row is not None:
+        tokens, logp = outcome.canvas.tokens[row], outcome.canvas.logp[row]
+    elif chosen.text in running.scorer.looks:
+        look = running.scorer.looks[chosen.text]
+        tokens, logp = look.tokens[0], look.logp[0]
+    else:  # by a vote over the steps of a method that never scores
+        return (), ()
+    length = process.reader.length(tokens)
+    return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
+
+
+def _p_correct(running: Running, chosen: Survivor, survivors: tuple[Survivor, ...]) -> float | None:
+    """The probability that the chosen answer is right; where there is no answer, none is."""
+    if running.calibration is None:
+        return None
+    if chosen.answer is None:
+        return 0.0
+    score = chosen.score
+    if score is None:  # by a method that never scores
+        started = time.perf_counter()
+        request = running.scorer.request([(chosen.text, chosen.confidence)], "the end")
+        (reply,) = verify([request])
+        running.verifier_seconds += time.perf_counter() - started
+        if isinstance(reply, VerifierError):  # the answer is worth more than its probability
+            return None
+        score = reply[0].total
+    agreement = sum(other.answer == chosen.answer for other in survivors) / len(survivors)
+    return running.calibration.p_correct(score, agreement, chosen.confidence)
+
+
+def _survivors(running: Running, process: MaskedDiffusion, outcome: Outcome) -> Iterator[Survivor]:
+    nll = process.nll(outcome.canvas)
+    for row, tokens in enumerate(outcome.canvas.tokens):
+        text, score = running.scorer.text(tokens), float(outcome.scores.total[row])
+        yield Survivor(
+            text=text,
+            answer=_answer(running.job, text),
+            tokens=process.reader.length(tokens),
+            score=None if np.isnan(score) else score,
+            parts=outcome.scores.parts[row],
+            log_weight=float(outcome.log_weight[row]),
+            nll=float(nll[row]),
+            confidence=float(outcome.clean.confidence[row]),
+        )
+
+
+def _all_seen(running: Running) -> list[Survivor]:
+    """Every complete text that was scored on the way, as if it had survived."""
+    looks, readers = running.scorer.looks, [process.reader for process in running.processes]
+    return [
+        _passing(running.job, text, confidence, score=score.total, parts=score.parts)
+        for text, (score, confidence) in running.scorer.best().items()
+        if text not in looks or any(r.keeps_given(looks[text].tokens[0]) for r in readers)
+    ]
+
+
+def _votes_of_steps(running: Running, process: MaskedDiffusion) -> list[Survivor]:
+    """The look-ahead texts of every step, as if they had survived with the weight of their step."""
+    steps = len(running.looked_ahead)
+    return [
+        _passing(
+            running.job,
+            running.scorer.text(tokens),
+            sure,
+            log_weight=temporal_log_weight(step, steps),
+        )
+        for step, (canvases, confidence) in enumerate(running.looked_ahead)
+        for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
+        if process.reader.keeps_given(tokens)
+    ]
+
+
+def _passing(job: Job, text: str, confidence: float, **values: Any) -> Survivor:
+    """A look-ahead text as a survivor; its confidence stands in for a path NLL."""
+    defaults: dict[str, Any] = {"tokens": 0, "score": None, "parts": {}, "log_weight": 0.0}
+    nll = -math.log(max(confidence, 1e-9))
+    return Survivor(
+        text=text,
+        answer=_answer(job, text),
+        nll=nll,
+        confidence=confidence,
+        **{**defaults, **values},
+    )
+
+
+def _answer(job: Job, text: str) -> str | None:
+    answer = answers.extract(job.kind, text, job.question)
+    return None if answer is None else answers.normalise(job.kind, answer)

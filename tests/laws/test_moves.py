@@ -13,15 +13,14 @@ from s3dlm.diffusion.blocks import Blocks, reveals
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.text import TextReader
 from s3dlm.models.base import Denoiser
-from s3dlm.models.forward import Forward
 from s3dlm.search.methods import Method
-from s3dlm.search.particles import Canvas, CanvasPredictions, CleanText, Lineage, Particles
+from s3dlm.search.particles import Canvas, CleanText
 from s3dlm.search.rounds import _round
 from s3dlm.search.score import Scorer
-from s3dlm.search.step import Outcome, Step
+from s3dlm.search.step import Outcome
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier
-from tests.laws.toy import LENGTH, LETTERS, MASK, read, reward
+from tests.laws.toy import LENGTH, LETTERS, MASK, drive, read, reward
 
 TEXTS = list(itertools.product(range(LETTERS), repeat=LENGTH))
 JOINT = np.random.default_rng(5).dirichlet(np.full(len(TEXTS), 0.5))
@@ -73,33 +72,19 @@ def target(lam: float) -> np.ndarray:
 
 def moved(shares: np.ndarray, settings: Settings, seed: int) -> np.ndarray:
     """The shares of all texts after one move of particles that had these shares."""
-    rng, one = np.random.default_rng(seed), process()
+    rng, toy = np.random.default_rng(seed), process()
     first = rng.choice(len(TEXTS), PARTICLES, p=shares)
     verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
-    scorer = Scorer(verifier, "toy", "toy", one)
-    tokens = np.array(TEXTS)[first]
-    clean = CleanText(tokens, np.zeros(tokens.shape), np.ones(PARTICLES))
-    scores = scorer(clean, "the start")
-    particles = Particles(
-        Canvas(tokens, np.zeros(tokens.shape)),
-        CanvasPredictions(None, np.full(PARTICLES, -1), 0),
-        scores.total,
-        np.zeros(PARTICLES),
-        Lineage.begin(scores.total),
-    )
-    population = Outcome(particles, clean, scores, 0, 0)
+    scorer = Scorer(verifier, "toy", "toy", toy)
+    tokens, logp = np.array(TEXTS)[first], np.zeros((PARTICLES, LENGTH))
+    clean = CleanText(tokens, logp, np.ones(PARTICLES))
+    scores, _ = drive(scorer.score(clean, "the start"), ConsistentDenoiser())
+    population = Outcome(Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0)
     sized = settings.adapted(particles=PARTICLES)
-    running = _round(population, one, scorer, sized, rng, np.inf, np.arange(PARTICLES))
-    forward, reply = Forward(ConsistentDenoiser()), None
-    while True:
-        try:
-            said = running.send(reply)
-        except StopIteration as end:
-            outcome, _ = end.value
-            break
-        reply = None if isinstance(said, Step) else forward([said])[0]
-    found = outcome.particles.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
-    return np.bincount(found, minlength=len(TEXTS)) / PARTICLES
+    running = _round(population, toy, scorer, sized, rng, np.inf, np.arange(PARTICLES))
+    (outcome, _), _ = drive(running, ConsistentDenoiser())
+    after = outcome.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
+    return np.bincount(after, minlength=len(TEXTS)) / PARTICLES
 
 
 @pytest.mark.parametrize("remask_fraction", [0.3, 1.0])

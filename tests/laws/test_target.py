@@ -20,11 +20,9 @@ def survivors(
     found = []
     for seed in range(runs):
         outcome, _ = sample(method, seed, **options)
-        weight = np.exp(outcome.particles.log_weight)
+        weight = np.exp(outcome.log_weight)
         run: Counter[tuple[int, ...]] = Counter()
-        for tokens, share in zip(
-            outcome.particles.canvas.tokens, weight / weight.sum(), strict=True
-        ):
+        for tokens, share in zip(outcome.canvas.tokens, weight / weight.sum(), strict=True):
             run[tuple(tokens.tolist())] += float(share)
         found.append(dict(run))
     return found

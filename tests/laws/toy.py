@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,11 +20,13 @@ from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.forward import Forward
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import search
-from s3dlm.search.score import Scorer
-from s3dlm.search.step import Outcome, Step
+from s3dlm.search.particles import Predict
+from s3dlm.search.score import Scorer, verify
+from s3dlm.search.step import Outcome, Searching, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier
 
+T = TypeVar("T")
 LETTERS = 3
 MASK = 3
 LENGTH, STEPS = 4, 3
@@ -119,21 +122,24 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
         label="toy",
     )
     verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
-    forward = Forward(ToyDenoiser())
-    running = search(
-        process, Scorer(verifier, "toy", "toy", process), settings, np.random.default_rng(seed)
-    )
-    steps: list[Step] = []
-    said = next(running)
+    scorer = Scorer(verifier, "toy", "toy", process)
+    return drive(search(process, scorer, settings, np.random.default_rng(seed)), ToyDenoiser())
+
+
+def drive(running: Searching[T], denoiser: Denoiser) -> tuple[T, list[Step]]:
+    """Answer all that a search asks for; what it returns, and its steps."""
+    forward, steps, reply = Forward(denoiser), list[Step](), None
     while True:
         try:
-            if isinstance(said, Step):
-                steps.append(said)
-                said = next(running)
-            else:
-                said = running.send(forward([said])[0])
+            event = running.send(reply)
         except StopIteration as end:
             return end.value, steps
+        if isinstance(event, Step):
+            steps.append(event)
+            reply = None
+        else:
+            predicts = isinstance(event, Predict)
+            (reply,) = forward([event.rows]) if predicts else verify([event])
 
 
 class Digits:

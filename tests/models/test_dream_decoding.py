@@ -10,7 +10,7 @@ from torch import Tensor
 import s3dlm
 from s3dlm.diffusion.blocks import dream_counts
 from s3dlm.diffusion.schedule import draw_positions
-from s3dlm.jobs import random_stream
+from s3dlm.job import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows, Sampling
 from s3dlm.models.sampling import restrict

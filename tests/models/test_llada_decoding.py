@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import s3dlm
-from s3dlm.jobs import random_stream
+from s3dlm.job import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from s3dlm.result import Result

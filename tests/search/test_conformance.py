@@ -10,7 +10,7 @@ import pytest
 
 import s3dlm
 from s3dlm.engine import Batcher, Job
-from s3dlm.jobs import prepare
+from s3dlm.job import prepare
 from s3dlm.search.methods import METHODS
 from s3dlm.search.moves import positions
 from s3dlm.search.particles import Canvas
@@ -47,15 +47,17 @@ def test_every_method_keeps_the_contract(method: str) -> None:
     events = list(s3dlm.stream(model, QUESTION, task="countdown", settings=settings))
     *steps, result = events
     assert isinstance(result, s3dlm.Result)
-    assert [step.index for step in steps] == list(range(settings.steps)) * plan.sweeps
+    searches = 4 if method == "hex" else plan.sweeps  # blocks of 4, 8, 16, 32
+    assert [step.index for step in steps] == list(range(settings.steps)) * searches
     most = plan.size * plan.children
+    share = 4 if method == "hex" else 1
     previous = plan.size
     for step in steps:
         children = len(step.tokens)
         previous = plan.size if step.index == 0 else previous
         assert children <= most
         assert step.tokens.shape == step.clean.shape == (children, settings.gen_length)
-        assert step.survivor.size == plan.survivors(step.index, settings.steps)
+        assert step.survivor.size * share == plan.survivors(step.index, settings.steps)
         assert step.parent.max() < previous
         previous = step.survivor.size
         assert step.weight.sum() == pytest.approx(1)
@@ -71,7 +73,7 @@ def test_every_method_keeps_the_contract(method: str) -> None:
         assert result.text in [one.text for one in result.survivors]
     assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]
     starts = result.nfe - sum(step.nfe for step in steps)
-    assert starts == (4 if method == "hex" else plan.sweeps)  # blocks of 4, 8, 16, 32
+    assert starts == searches
     assert result.nfe <= result.nfe_logical <= settings.most_nfe
     assert settings.most_nfe == starts + plan.sweeps * settings.steps * most
     assert (result.nfe_logical == settings.most_nfe) == (not plan.row.pruned)
@@ -204,13 +206,13 @@ def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried
     _, suspicious = process.remaskable(tokens[0], [(13, 24)])
     assert suspicious.nonzero()[0].tolist() == list(range(13, 24))
     rng = np.random.default_rng(0)
-    where = positions(process, canvas, [[(13, 24)]], "rest", 0.5, rng)
+    where = positions(process, canvas, [[(13, 24)]], settings, rng)
     resumed, remasked = process.remask(canvas, where)
     hidden = remasked.tokens[0] == 256
     assert hidden.nonzero()[0].tolist() == list(range(13, len(text) + 4))
     assert (remasked.logp[0][hidden] == 0).all()
     assert resumed.steps == -(-int(hidden.sum()) // 4)
-    assert not positions(process, canvas, [()], "rest", 0.5, rng, always=False).any()
+    assert not positions(process, canvas, [()], settings, rng).any()
 
     *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)

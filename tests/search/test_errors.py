@@ -11,7 +11,7 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import ModelError, PromptError, SettingsError, VerifierError
-from s3dlm.jobs import Job, prepare
+from s3dlm.job import Job, prepare
 from s3dlm.models.base import Turn
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings

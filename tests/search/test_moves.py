@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from s3dlm.jobs import Job, prepare
+from s3dlm.job import Job, prepare
 from s3dlm.search.moves import HIDINGS, Text
 from tests.fakes import END, fake_model
 

@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from s3dlm.engine import Job
+from s3dlm.search.score import Verify
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError
 from s3dlm.settings import Settings
@@ -216,7 +217,9 @@ def test_searches_share_a_verifier_call_that_holds_nobody_else_up() -> None:
 
 def unscored(live: Live) -> int:
     """Searches that wait for scores."""
-    return sum(bool(each.unscored) for each in live.scheduler._batcher.running.values())
+    return sum(
+        isinstance(each.request, Verify) for each in live.scheduler._batcher.running.values()
+    )
 
 
 def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:

@@ -147,8 +147,9 @@ def _loaded(
     **how: Any,
 ) -> tuple[Model, Settings]:
     """The model and the settings of a search; what can be checked is checked before a long load."""
-    from s3dlm import jobs, tasks
+    from s3dlm import tasks
     from s3dlm.diffusion.infill import Template
+    from s3dlm.job import Job, check_prompt
     from s3dlm.models.defaults import defaults_of
     from s3dlm.settings import Settings
 
@@ -157,7 +158,7 @@ def _loaded(
         tasks.require_file(tasks.get(task))
     if infill is not None:
         Template.parse(infill)
-    jobs.check_prompt(jobs.Job(prompt, task, infill=infill))
+    check_prompt(Job(prompt, task, infill=infill))
     loaded = load_model(model, **how)
     return loaded, Settings.for_model(loaded, method, task, **overrides)
 

@@ -255,7 +255,7 @@ class MaskedDiffusion:
                 tokens[where] = value.draws[row, :, draw][masked]
                 logp[where] = value.draws_logp[row, :, draw][masked]
                 texts.append(self._clean(tokens, logp))
-        return CleanText.joined(texts) if len(texts) > 1 else texts[0]
+        return CleanText.join(texts) if len(texts) > 1 else texts[0]
 
     def _clean(self, tokens: Ints, logp: Floats) -> CleanText:
         counted = self.reader.counted(tokens) & (

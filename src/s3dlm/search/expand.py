@@ -103,10 +103,7 @@ def _filled(
             break
     chosen = np.sort(np.fromiter(fresh.values(), dtype=np.int64))
     kept, born = particles.canvas.take(closed), grown.take(chosen)
-    canvas = Canvas(
-        np.concatenate([kept.tokens, born.tokens]), np.concatenate([kept.logp, born.logp])
-    )
-    return np.concatenate([closed, parent[chosen]]), canvas
+    return np.concatenate([closed, parent[chosen]]), Canvas.join([kept, born])
 
 
 CHILD_SAMPLINGS: dict[str, ChildSampling] = {

@@ -7,14 +7,18 @@ without looking at the text, and `metropolis`, the moves leave p·exp(λ·score)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from s3dlm.search.particles import Bools, Canvas, Floats, Ints, Process, distinct
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.verifier.base import Spans
+
+if TYPE_CHECKING:
+    from s3dlm.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +101,18 @@ def _first(movable: Bools, order: Floats, count: int) -> Bools:
 def positions(
     process: Process,
     canvas: Canvas,
-    spans: list[Spans],
-    hiding: str,
-    share: float,
+    spans: Sequence[Spans],
+    settings: Settings,
     rng: np.random.Generator,
-    *,
-    always: bool = True,
 ) -> Bools:
-    """What `hiding` chooses of each text; where that is nothing, unsure tokens if something is always
-    to be masked again."""
+    """What is masked again of each text. Where that is nothing and there is a budget, which has to be
+    spent on something, unsure tokens are."""
     where = np.zeros(canvas.tokens.shape, dtype=np.bool_)
     for row, tokens in enumerate(canvas.tokens):
         text = Text(tokens, canvas.logp[row], *process.remaskable(tokens, spans[row]))
-        where[row] = HIDINGS[hiding](text, share, rng)
-        if always and not where[row].any():
-            where[row] = _unsure(text, share, rng)
+        where[row] = HIDINGS[settings.remask](text, settings.remask_fraction, rng)
+        if settings.budget is not None and not where[row].any():
+            where[row] = _unsure(text, settings.remask_fraction, rng)
     return where
 
 

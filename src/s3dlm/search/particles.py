@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,16 @@ from s3dlm.verifier.base import Spans as Spans
 
 if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.models.packing import Prediction, Rows
+    from s3dlm.verifier.base import Score
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+
+Reply: TypeAlias = "Prediction | list[Score] | bool | None"
+"""What a search is sent: the prediction or the scores that it asked for; after a step, whether it
+shall stop. None refuses a prediction, and the search stops with what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,14 @@ class Canvas:
 
     def take(self, rows: Ints) -> Canvas:
         return Canvas(self.tokens[rows], self.logp[rows])
+
+    @classmethod
+    def join(cls, parts: Sequence[Canvas]) -> Canvas:
+        """The rows of all, one part after the other."""
+        return cls(
+            np.concatenate([part.tokens for part in parts]),
+            np.concatenate([part.logp for part in parts]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,7 @@ class CleanText:
         return CleanText(self.tokens[rows], self.logp[rows], self.confidence[rows])
 
     @classmethod
-    def joined(cls, parts: Sequence[CleanText]) -> CleanText:
+    def join(cls, parts: Sequence[CleanText]) -> CleanText:
         """The rows of all, one part after the other."""
         return cls(
             np.concatenate([part.tokens for part in parts]),
@@ -66,6 +80,13 @@ class CanvasPredictions:
 
     def take(self, canvases: Ints) -> CanvasPredictions:
         return CanvasPredictions(self.value, self.row[canvases], self.nfe)
+
+
+@dataclass(frozen=True, slots=True)
+class Predict:
+    """A search's request for one forward pass of these rows; the reply is their prediction."""
+
+    rows: Rows  # distinct, and none of them finished
 
 
 class Progress(NamedTuple):
@@ -199,6 +220,29 @@ class Children:
 
     def __len__(self) -> int:
         return len(self.canvas.tokens)
+
+    def survive(
+        self, survivors: Survivors, prediction: CanvasPredictions, score: Floats, lineage: Lineage
+    ) -> Particles:
+        """The population after the step, with the last score known of each lineage."""
+        last_known = np.where(np.isnan(score), self.parent_score, score)
+        index = survivors.index
+        return Particles(
+            self.canvas.take(index),
+            prediction.take(index),
+            last_known[index],
+            survivors.log_weight,
+            lineage.take(index),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """Who survives a step."""
+
+    index: Ints  # (particles,) into the children
+    log_weight: Floats  # (particles,) what they carry on
+    resampled: bool
 
 
 def distinct(tokens: Ints) -> tuple[Ints, Ints]:

@@ -2,26 +2,26 @@
 
 With a budget the first round is one greedy answer, where there is a verifier to judge it. Each later
 round is the method's own search, begun on empty canvases or on finished texts of which a part is
-hidden again. It ends when the verifier is satisfied, when the budget is spent or after the given
+masked again. It ends when the verifier is satisfied, when the budget is spent or after the given
 number of rounds; the best of what was found until then is there at any time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s3dlm.search.ensemble import ENSEMBLES, merge_outcomes
-from s3dlm.search.loop import Search, relay, search
+from s3dlm.search.ensembles import ENSEMBLES, bounded, one_search, relay, unrelated
+from s3dlm.search.loop import search
 from s3dlm.search.moves import BY_DOUBT, KEEP_RULES, SCORED_KEEPS, Moved, positions
 from s3dlm.search.particles import Ints, Process
 from s3dlm.search.score import Scorer
-from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Step
+from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Search, Searching, Step
 
 if TYPE_CHECKING:
     from s3dlm.settings import Settings
@@ -29,71 +29,59 @@ if TYPE_CHECKING:
 LEAST = 2  # forward passes below which no round is begun
 
 
-def run_method(
+def run_rounds(
     process: Process, scorer: Scorer, settings: Settings, rng: np.random.Generator
 ) -> Search:
     """The whole of a method."""
-    if settings.budget is None and not settings.rounds:
-        return (yield from ENSEMBLES[settings.row.ensemble](process, scorer, settings, rng))
-    population = yield from _first(process, scorer, settings, rng)
-    price = math.ceil(population.nfe / len(population.particles))
-    seat = np.arange(len(population.particles))  # where each text stood in the last step
-    for number in range(1, _most_rounds(settings) + 1):
-        population = yield from _judged(population, scorer, settings)
-        left = math.inf if settings.budget is None else settings.budget - population.nfe
-        if population.stopped != FINISHED or left < LEAST or _undoubted(population, settings):
-            break
-        sized = _sized(settings, left, price)
-        begun = _round(population, process, scorer, sized, rng, left, seat)
-        population, seat = yield from relay(begun, partial(replace, round=number))
-    return _ended(population, scorer, settings)
-
-
-def _first(
-    process: Process, scorer: Scorer, settings: Settings, rng: np.random.Generator
-) -> Generator[Any, Any, Outcome]:
-    if settings.budget is None or settings.row.scored == "never":
-        return (
-            yield from ENSEMBLES[settings.row.ensemble](
-                process, scorer, settings, rng, settings.budget
-            )
+    ensemble, budget = ENSEMBLES[settings.row.ensemble], settings.budget
+    if budget is None and not settings.rounds:
+        return (yield from ensemble(process, scorer, settings, rng))
+    if budget is None or settings.row.scored == "never":
+        population = yield from ensemble(process, scorer, settings, rng, budget)
+    else:
+        greedy = settings.adapted(
+            population="one",
+            branches=False,
+            weight="none",
+            resampling=None,
+            ess_threshold=None,
+            pruned=False,
+            child_sampling="independent",
+            scored="every step" if scorer.satisfied_at is not None else "at the end",
         )
-    plain = settings.adapted(
-        population="one",
-        branches=False,
-        weight="none",
-        resampling=None,
-        ess_threshold=None,
-        pruned=False,
-        child_sampling="independent",
-        scored="every step" if scorer.enough is not None else "at the end",
-    )
-    return (yield from search(process.greedy(), scorer, plain, rng, settings.budget))
-
-
-def _most_rounds(settings: Settings) -> int:
-    """Rounds after the first."""
-    return (settings.rounds or settings.budget or 0) if settings.has_rounds else 0
-
-
-def _judged(
-    population: Outcome, scorer: Scorer, settings: Settings
-) -> Generator[Any, Any, Outcome]:
-    """The population with the scores that a move needs, and whether they are enough."""
-    moves = settings.remask in BY_DOUBT or (
-        settings.remask != "all" and settings.accept in SCORED_KEEPS
-    )
-    if moves and np.isnan(population.scores.total).any():
-        scores = yield from scorer.ask(population.clean, "a move")
-        particles = replace(population.particles, score=scores.total)
-        population = replace(population, scores=scores, particles=particles)
-    if scorer.satisfied(population.scores).any():
+        population = yield from one_search(process.greedy(), scorer, greedy, rng, budget)
+    price = math.ceil(population.nfe / len(population))
+    seat = np.arange(len(population))  # where each text stood in the last step
+    most = (settings.rounds or budget or 0) if settings.has_rounds else 0
+    for number in range(1, most + 1):
+        population = yield from _judged(population, scorer, settings)
+        left = math.inf if budget is None else budget - population.nfe
+        if population.stopped != FINISHED or left < LEAST or _nothing_to_mend(population, settings):
+            break
+        begun = _round(population, process, scorer, _sized(settings, left, price), rng, left, seat)
+        population, seat = yield from relay(begun, partial(replace, round=number))
+    if scorer.satisfied(population.scores.total, population.scores.spans).any():
         return replace(population, stopped=SATISFIED)
+    spent = budget is not None and budget - population.nfe < LEAST  # else it made all its rounds
+    if most and spent and population.stopped == FINISHED:
+        return replace(population, stopped=SPENT)
     return population
 
 
-def _undoubted(population: Outcome, settings: Settings) -> bool:
-    """Whether a fixed number of rounds, meant to mend what the verifier doubts, has no more to do."""
+def _judged(population: Outcome, scorer: Scorer, settings: Settings) -> Search:
+    """The population with the scores that a move needs, and whether they are enough."""
+    by_score = settings.remask != "all" and settings.accept in SCORED_KEEPS
+    scores = population.scores
+    if (settings.remask in BY_DOUBT or by_score) and np.isnan(scores.total).any():
+        scores = yield from scorer.score(population.clean, "a move")
+    satisfied = scorer.satisfied(scores.total, scores.spans).any()
+    return replace(
+        population, scores=scores, stopped=SATISFIED if satisfied else population.stopped
+    )
+
+
+def _nothing_to_mend(population: Outcome, settings: Settings) -> bool:
+    """Whether a fixed number of rounds, meant to mend what looks wrong, has no more to do."""
     mends = settings.budget is None and settings.remask in BY_DOUBT
     return mends and not any(len(spans) for spans in population.scores.spans)
 
@@ -115,60 +103,46 @@ def _round(
     rng: np.random.Generator,
     left: float,
     seat: Ints,
-) -> Generator[Any, Any, tuple[Outcome, Ints]]:
+) -> Searching[tuple[Outcome, Ints]]:
     """The population after one more search, and where each of it stood in the search's last step."""
     limit = None if math.isinf(left) else int(left)
-    before = len(population.particles)
+    before = len(population)
     if settings.remask == "all":
         running = ENSEMBLES[settings.row.ensemble](process, scorer, settings, rng, limit)
         again, _ = yield from _from_seats(running, np.full(settings.size, -1))
-        kept = np.arange(before + len(again.particles))
+        index = np.arange(before + len(again))
     else:
         origin = np.arange(settings.size) % before
-        canvas = population.particles.canvas.take(origin)
-        spans = [population.scores.spans[one] for one in origin.tolist()]
-        always = settings.budget is not None  # what is left of it has to be spent on something
-        where = positions(
-            process, canvas, spans, settings.remask, settings.remask_fraction, rng, always=always
-        )
+        canvas = population.canvas.take(origin)
+        spans = [population.scores.spans[row] for row in origin.tolist()]
+        where = positions(process, canvas, spans, settings, rng)
         seats_before = seat[origin]
         if settings.restart_fraction:
             empty = rng.random(settings.size) < settings.restart_fraction
             where[empty], seats_before[empty] = True, -1
         resumed, start = process.remask(canvas, where)
-        same_size = settings.adapted(population="particles", particles=settings.size, pruned=False)
-        running = search(resumed, scorer, same_size, rng, limit, start=start)
+        size = settings.size
+        same_size = settings.adapted(population="particles", particles=size, pruned=False)
+        running = search(resumed, scorer, same_size, rng, start=start)
+        running = bounded(running, resumed, scorer, same_size, limit)
         again, start_of = yield from _from_seats(running, seats_before)
-        kept = origin
         if again.stopped != SATISFIED:
-            kept = yield from _kept(population, again, origin[start_of], settings, scorer, rng)
+            judged = yield from _judged(again, scorer, settings)
+            moved = Moved(
+                population.scores.total,
+                judged.scores.total,
+                origin[start_of],
+                np.concatenate([population.canvas.tokens, again.canvas.tokens]),
+            )
+            index = KEEP_RULES[settings.accept](moved, settings.size, settings.lam, rng)
     if again.stopped == SATISFIED:  # its one text is the answer
-        kept = before + np.arange(len(again.particles))
-    both = merge_outcomes([population, again])
-    seats = np.concatenate([np.full(before, -1), np.arange(len(again.particles))])
-    return replace(both.take(kept), stopped=again.stopped), seats[kept]
+        index = before + np.arange(len(again))
+    both = Outcome.join([population, again])
+    seats = np.concatenate([np.full(before, -1), np.arange(len(again))])
+    return replace(both.take(index), stopped=again.stopped), seats[index]
 
 
-def _kept(
-    population: Outcome,
-    again: Outcome,
-    origin: Ints,
-    settings: Settings,
-    scorer: Scorer,
-    rng: np.random.Generator,
-) -> Generator[Any, Any, Ints]:
-    """Which texts go on, among those before and those after the move."""
-    again = yield from _judged(again, scorer, settings)
-    moved = Moved(
-        population.scores.total,
-        again.scores.total,
-        origin,
-        np.concatenate([population.particles.canvas.tokens, again.particles.canvas.tokens]),
-    )
-    return KEEP_RULES[settings.accept](moved, settings.size, settings.lam, rng)
-
-
-def _from_seats(running: Search, seat: Ints) -> Generator[Any, Any, tuple[Outcome, Ints]]:
+def _from_seats(running: Search, seat: Ints) -> Searching[tuple[Outcome, Ints]]:
     """The search, whose first step names its parents by their places in the step before, and from
     which of its starts each of its last particles descends."""
     start_of, first = np.arange(seat.size), True
@@ -183,10 +157,40 @@ def _from_seats(running: Search, seat: Ints) -> Generator[Any, Any, tuple[Outcom
     return outcome, start_of
 
 
-def _ended(population: Outcome, scorer: Scorer, settings: Settings) -> Outcome:
-    if scorer.satisfied(population.scores).any():
-        return replace(population, stopped=SATISFIED)
-    if population.stopped != FINISHED or settings.budget is None or not _most_rounds(settings):
-        return population
-    spent = settings.budget - population.nfe < LEAST  # else it has made all its rounds
-    return replace(population, stopped=SPENT) if spent else population
+def run_trials(
+    processes: Sequence[Process], scorer: Scorer, settings: Settings, rng: np.random.Generator
+) -> Search:
+    """The method on each process, one after the other, each with its share of the budget, until the
+    verifier is satisfied; the outcome of the best, with the cost of all. The best has the highest
+    score; where nothing is scored, and among equal scores, the most likely text: the lowest mean
+    −log p per token that was filled in."""
+    if len(processes) == 1:
+        return (yield from run_rounds(processes[0], scorer, settings, rng))
+    outcomes: list[Outcome] = []
+    nfe, rounds = 0, [-1]
+    for trial, process in enumerate(processes):
+        sized = settings
+        if settings.budget is not None:
+            sized = settings.adapted(budget=(settings.budget - nfe) // (len(processes) - trial))
+        running = run_rounds(process, scorer, sized, rng)
+        renumbered = relay(running, partial(_renumber, rounds, rounds[-1] + 1))
+        outcome = yield from unrelated(renumbered) if outcomes else renumbered
+        outcomes.append(replace(outcome, trial=trial))
+        nfe += outcome.nfe
+        if outcome.stopped == SATISFIED:
+            break
+    best = max(outcomes, key=lambda outcome: _rank(outcome, processes[outcome.trial]))
+    return replace(best, nfe=nfe, nfe_logical=sum(outcome.nfe_logical for outcome in outcomes))
+
+
+def _renumber(rounds: list[int], first: int, step: Step) -> Step:
+    rounds.append(step.round + first)
+    return replace(step, round=rounds[-1])
+
+
+def _rank(outcome: Outcome, process: Process) -> tuple[float, float]:
+    score, nll = outcome.scores.total, process.nll(outcome.canvas)
+    if np.isnan(score).all():
+        return 0.0, -float(nll.min())
+    top = float(np.nanmax(score))
+    return top, -float(nll[score == top].min())

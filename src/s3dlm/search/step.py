@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
+from typing import TypeVar
 
 import numpy as np
 
-from s3dlm.search.particles import Children, CleanText, Floats, Ints, Particles
+from s3dlm.search.particles import (
+    Canvas,
+    CleanText,
+    Floats,
+    Ints,
+    Predict,
+    Reply,
+    Spans,
+    Survivors,
+)
 from s3dlm.search.resample import effective_sample_size, normalise
-from s3dlm.search.score import Scores
+from s3dlm.search.score import Scores, Verify
 
 # Why a search ended.
 FINISHED = "finished"  # every answer is complete
@@ -40,39 +50,42 @@ class Step:
     log_normaliser: float  # log of the mean unnormalised weight
     nfe: int  # forward passes of this step
     resampled: bool
-    round: int = 0  # of the searches that a budget pays for, from 0
+    round: int = 0  # of several searches for one prompt, from 0
+    spans: list[Spans] = field(default_factory=list)  # where each child's text looks wrong
 
     @classmethod
     def of(
         cls,
         index: int,
         total: int,
-        children: Children,
+        canvas: Canvas,
+        parent: Ints,
         clean: CleanText,
         scores: Scores,
         log_weight: Floats,
-        kept: Kept,
+        survivors: Survivors,
         nfe: int,
     ) -> Step:
         weight = normalise(log_weight)
         return cls(
             index=index,
             total=total,
-            tokens=children.canvas.tokens,
-            logp=children.canvas.logp,
+            tokens=canvas.tokens,
+            logp=canvas.logp,
             clean=clean.tokens,
             clean_logp=clean.logp,
-            parent=children.parent,
+            parent=parent,
             score=scores.total,
             parts=scores.parts,
             confidence=clean.confidence,
             weight=weight,
-            survivor=kept.index,
+            survivor=survivors.index,
             ess=effective_sample_size(weight),
-            unique_ancestors=len(set(children.parent[kept.index].tolist())),
+            unique_ancestors=len(set(parent[survivors.index].tolist())),
             log_normaliser=float(log_weight.max()) - math.log(weight.size * float(weight.max())),
             nfe=nfe,
-            resampled=kept.resampled,
+            resampled=survivors.resampled,
+            spans=scores.spans,
         )
 
     def __repr__(self) -> str:
@@ -98,36 +111,48 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Who survives a step."""
-
-    index: Ints  # (particles,) into the children
-    log_weight: Floats  # (particles,) what they carry on
-    resampled: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """The population after the last step."""
 
-    particles: Particles
+    canvas: Canvas
+    log_weight: Floats  # (particles,)
     clean: CleanText
     scores: Scores
     nfe: int  # forward passes in all
     nfe_logical: int  # what Algorithm 1 takes without sharing: 1 + T·N·b
     stopped: str = FINISHED  # why it ended
-    trial: int = 0  # which of several searches it comes from; see trials.py
+    trial: int = 0  # which of several lengths of the holes it has
+
+    def __len__(self) -> int:
+        return self.log_weight.size
 
     def take(self, index: Ints) -> Outcome:
         """Some of the population, in this order."""
-        particles = replace(
-            self.particles,
-            canvas=self.particles.canvas.take(index),
-            prediction=self.particles.prediction.take(index),
-            score=self.particles.score[index],
-            log_weight=self.particles.log_weight[index],
-            lineage=self.particles.lineage.take(index),
-        )
         return replace(
-            self, particles=particles, clean=self.clean.take(index), scores=self.scores.take(index)
+            self,
+            canvas=self.canvas.take(index),
+            log_weight=self.log_weight[index],
+            clean=self.clean.take(index),
+            scores=self.scores.take(index),
         )
+
+    @classmethod
+    def join(cls, outcomes: Sequence[Outcome]) -> Outcome:
+        """The population of all, with the cost of all."""
+        reasons = (outcome.stopped for outcome in outcomes if outcome.stopped != FINISHED)
+        return cls(
+            Canvas.join([outcome.canvas for outcome in outcomes]),
+            np.concatenate([outcome.log_weight for outcome in outcomes]),
+            CleanText.join([outcome.clean for outcome in outcomes]),
+            Scores.join([outcome.scores for outcome in outcomes]),
+            sum(outcome.nfe for outcome in outcomes),
+            sum(outcome.nfe_logical for outcome in outcomes),
+            next(reasons, FINISHED),
+        )
+
+
+_T = TypeVar("_T")
+Searching = Generator[Predict | Verify | Step, Reply, _T]
+"""What a search yields, one thing at a time, and is sent; at its end it returns a value."""
+
+Search = Searching[Outcome]

@@ -12,21 +12,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from s3dlm.engine import Batcher, Result, advance
-from s3dlm.errors import S3dlmError, VerifierError
-from s3dlm.jobs import Running
+from s3dlm.engine import Batcher, advance
+from s3dlm.engine import Event as Event
+from s3dlm.errors import VerifierError
+from s3dlm.job import Running
 from s3dlm.models.base import Model
-from s3dlm.models.forward import Prediction
-from s3dlm.search.score import Unscored
-from s3dlm.search.step import Step
-from s3dlm.search.verify import verify
+from s3dlm.search.particles import Reply
+from s3dlm.search.score import Scored, Verify
 from s3dlm.server.reporting import ApiError, as_api_error, log
 
-Event = Step | Result | Exception
 SHARES_PER_BATCH = 8
 
 
@@ -100,7 +98,7 @@ class VerifierCall:
 
     thread: threading.Thread
     since: float
-    group: object = None  # the verifier, while it works for all who wait for it
+    group: object  # the verifier, while it works for all who wait for it
 
 
 class ServerBatcher(Batcher):
@@ -111,8 +109,7 @@ class ServerBatcher(Batcher):
         self.calls: dict[int, VerifierCall] = {}
         self.most_calls = most_calls
         self._wake = wake
-        self._ready: deque[tuple[int, Running, list[Prediction]]] = deque()
-        self._returned: deque[Callable[[], list[tuple[int, Event]]]] = deque()
+        self._returned: deque[tuple[Mapping[int, Verify], Sequence[Scored]]] = deque()
         self._abandoned: list[threading.Thread] = []
 
     @property
@@ -124,149 +121,85 @@ class ServerBatcher(Batcher):
     def has_news(self) -> bool:
         """Whether `collect` would change anything."""
         may_start = self._may_start() or self.stuck >= self.most_calls
-        return bool(self._returned or (may_start and (self._ready or self._unscored())))
+        return bool(self._returned or (may_start and self._waiting()))
 
     def _may_start(self) -> bool:
         threads = {call.thread for call in self.calls.values()}
         return self.stuck + len(threads) < self.most_calls
 
-    def _unscored(self) -> dict[object, list[int]]:
-        """Searches that wait for a verifier which is not at work, by verifier. One that compares texts
-        works for each search by itself."""
+    def _waiting(self) -> dict[object, dict[int, Verify]]:
+        """Requests to verifiers that are not at work, by verifier; those that cannot share a call by
+        themselves."""
         busy = {call.group for call in self.calls.values()}
-        found: dict[object, list[int]] = {}
-        for key, one in self.running.items():
-            if key in self.calls or not one.unscored:
-                continue
-            verifier = one.scorer.verifier
-            group = ("alone", key) if verifier.compares_texts else id(verifier)
-            found.setdefault(group, []).append(key)
-        return {group: keys for group, keys in found.items() if group not in busy}
+        groups: dict[object, dict[int, Verify]] = {}
+        for key, running in self.running.items():
+            request = running.request
+            if key not in self.calls and isinstance(request, Verify):
+                group = id(request.verifier) if request.shares_calls else ("alone", key)
+                groups.setdefault(group, {})[key] = request
+        return {group: requests for group, requests in groups.items() if group not in busy}
 
     def sizes(self) -> dict[int, int]:
         """Canvases of every search that is ready for a forward pass."""
-        return {
-            key: sum(len(rows.canvas) for rows in one.asked)
-            for key, one in self.running.items()
-            # A thread may set `asked` before it returns.
-            if one.asked and not one.unscored and key not in self.calls
-        }
-
-    def _advance(
-        self, key: int, one: Running, predictions: list[Prediction]
-    ) -> Iterator[Step | Result | S3dlmError]:
-        if one.job.verifier is not None and not one.scorer.verifier.batched:
-            one.asked = None
-            self._ready.append((key, one, predictions))
-            return
-        yield from _events(one, predictions)  # type: ignore[misc]
-        if one.asked is None:
-            del self.running[key]
+        return {key: running.rows for key, running in self.running.items() if running.rows}
 
     def collect(self) -> list[tuple[int, Event]]:
         """Events of searches whose verifier has returned; starts the calls that wait."""
         events: list[tuple[int, Event]] = []
         while self._returned:
-            events.extend(self._returned.popleft()())
+            requests, replies = self._returned.popleft()
+            there = {
+                key: reply
+                for key, reply in zip(requests, replies, strict=True)
+                if self.calls.pop(key, None) is not None  # not cancelled meanwhile
+            }
+            events += self._verified(there, list(there.values()))
         self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
-        stuck = self.stuck
+        stuck, waiting = self.stuck, self._waiting()
         if stuck >= self.most_calls:
-            waiting = [key for keys in self._unscored().values() for key in keys]
-            waiting += [key for key, _, _ in self._ready]
             message = f"{stuck} calls of registered verifiers hang; requests without `verifier` still work"
             error = ApiError(503, message, code="verifier_stuck")
-            events.extend((key, error) for key in waiting)
-            self._ready.clear()
-            return events
-        while self._ready and self._may_start():
-            self._call_verifier(*self._ready.popleft())
-        for group, keys in self._unscored().items():
+            return [*events, *((key, error) for requests in waiting.values() for key in requests)]
+        for group, requests in waiting.items():
             if self._may_start():
-                self._verify_together(group, keys)
+                self._start_call(group, requests)
         return events
 
-    def _call_verifier(self, key: int, one: Running, predictions: list[Prediction]) -> None:
-        def work() -> Callable[[], list[tuple[int, Event]]]:
-            told = _events(one, predictions)
-            return lambda: self._told(key, told)
-
-        self._start_call([key], work)
-
-    def _told(self, key: int, told: list[Event]) -> list[tuple[int, Event]]:
-        if self.calls.pop(key, None) is None:
-            return []  # cancelled meanwhile
-        if self.running[key].asked is None:
-            del self.running[key]
-        return [(key, event) for event in told]
-
-    def _verify_together(self, group: object, keys: list[int]) -> None:
-        requests = {key: self.running[key].unscored for key in keys}
-
-        def work() -> Callable[[], list[tuple[int, Event]]]:
-            errors = _verify([request for some in requests.values() for request in some])
-            own = iter(errors)
-            failed = {key: [next(own) for _ in some] for key, some in requests.items()}
-            return lambda: self._verified(failed)
-
-        self._start_call(keys, work, group)
-
-    def _verified(self, failed: dict[int, list[VerifierError | None]]) -> list[tuple[int, Event]]:
-        """Continue the searches of a call, without those that were cancelled meanwhile."""
-        there = {k: errors for k, errors in failed.items() if self.calls.pop(k, None) is not None}
-        held = {key: self.running[key] for key in there}
-        return [*self._scored(held, [error for errors in there.values() for error in errors])]
-
-    def _start_call(
-        self,
-        keys: list[int],
-        work: Callable[[], Callable[[], list[tuple[int, Event]]]],
-        group: object = None,
-    ) -> None:
+    def _start_call(self, group: object, requests: Mapping[int, Verify]) -> None:
         def run() -> None:
-            self._returned.append(work())
+            self._returned.append((requests, self._verify(requests)))
             self._wake()
 
-        thread = threading.Thread(target=run, name=f"verifier-{keys[0]}", daemon=True)
-        call = VerifierCall(thread, time.monotonic(), group)
-        self.calls |= dict.fromkeys(keys, call)
+        thread = threading.Thread(target=run, name=f"verifier-{min(requests)}", daemon=True)
+        self.calls |= dict.fromkeys(requests, VerifierCall(thread, time.monotonic(), group))
         thread.start()
 
     def remove(self, key: int) -> None:
-        self._ready = deque(one for one in self._ready if one[0] != key)
+        super().remove(key)
         call = self.calls.pop(key, None)
-        if call is None:
-            super().remove(key)
-            return
-        del self.running[
-            key
-        ]  # its generator may be running in the thread and cannot be closed here
-        if all(other.thread is not call.thread for other in self.calls.values()):
+        if call and all(other.thread is not call.thread for other in self.calls.values()):
             self._abandoned.append(call.thread)
 
+    def _at_once(self, running: Running) -> bool:
+        return running.job.verifier is None and super()._at_once(running)
 
-def _verify(requests: list[Unscored]) -> list[VerifierError | None]:
-    """As `verify`, also for what is no `Exception`: SystemExit in a verifier."""
-    try:
-        return verify(requests)
-    except BaseException as error:
-        failure = VerifierError(f"the verifier raised {type(error).__name__}")
-        failure.__cause__ = error
-        return [failure] * len(requests)
-
-
-def _events(one: Running, predictions: list[Prediction]) -> list[Event]:
-    """Events of a search; whatever is raised ends this search only, also what is no `Exception`:
-    SystemExit in a verifier, a panic of the tokenizer."""
-    events: list[Event] = []
-    try:
-        events.extend(advance(one, predictions))
-    except BaseException as error:
-        one.asked = None
-        if one.job.verifier is None:
-            log("search failed", level=logging.ERROR, with_traceback=True)
-            events.append(as_api_error(error))
-        else:
+    def _verify(self, requests: Mapping[int, Verify]) -> list[Scored]:
+        """Also for what is no `Exception`: SystemExit in a verifier."""
+        try:
+            return super()._verify(requests)
+        except BaseException as error:
             failure = VerifierError(f"the verifier raised {type(error).__name__}")
             failure.__cause__ = error
-            events.append(failure)
-    return events
+            return [failure] * len(requests)
+
+    def _events(self, running: Running, reply: Reply) -> list[Event]:
+        """Whatever is raised ends this search only, also what is no `Exception`: a panic of the
+        tokenizer."""
+        events: list[Event] = []
+        try:
+            events.extend(advance(running, reply))
+        except BaseException as error:
+            running.request = None
+            log("search failed", level=logging.ERROR, with_traceback=True)
+            events.append(as_api_error(error))
+        return events

@@ -23,7 +23,7 @@ from typing import Any
 
 from s3dlm.engine import Job, Result
 from s3dlm.errors import S3dlmError, VerifierError
-from s3dlm.jobs import Running, prepare
+from s3dlm.job import Running, prepare
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.search.step import Step
 from s3dlm.server.batching import Demand, Event, FairShare, ServerBatcher

@@ -1,7 +1,7 @@
 """From a job to a search: chat template, schedule, verifier and random stream, once per prompt.
 
 Every search has a random stream of its own, seeded from (seed, sample id), so a result does not depend
-on order, on batching or on being resumed. The way from its outcome to a result is in finish.py.
+on order, on batching or on being resumed. The way from its outcome to a result is in result.py.
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.text import TextReader
 from s3dlm.errors import PromptError, SettingsError, short_repr
 from s3dlm.models.base import Model, Tokenizer, Turn
-from s3dlm.models.packing import Rows, Sampling
+from s3dlm.models.packing import Sampling
 from s3dlm.search.expand import OVERSAMPLING
-from s3dlm.search.loop import Search
-from s3dlm.search.particles import Floats, Ints
-from s3dlm.search.score import Scorer, Unscored
+from s3dlm.search.particles import Floats, Ints, Predict
+from s3dlm.search.rounds import run_trials
+from s3dlm.search.score import Scorer, Verify
 from s3dlm.search.select import SELECTIONS, Selection
-from s3dlm.search.step import Step
-from s3dlm.search.trials import run_trials
+from s3dlm.search.step import Search, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
-Looks = tuple[Ints, Floats]  # clean canvases and the model's confidence in each
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
 GENERAL = "general"  # the verifier and the kind of answer of a prompt without a task
 
@@ -52,6 +50,11 @@ class Job:
     infill: str | None = None  # the answer as a text with holes; the question may then be empty
 
     @property
+    def kind(self) -> str:
+        """The kind of answer, by which it is read and normalised."""
+        return tasks.get(self.task).answer if self.task is not None else GENERAL
+
+    @property
     def label(self) -> str:
         """Names the job in errors."""
         name = self.question or self.infill or ""
@@ -60,23 +63,30 @@ class Job:
 
 @dataclass(slots=True)
 class Running:
-    """A search under way, with what it asked for last."""
+    """A search under way, with what it waits for."""
 
     job: Job
     search: Search
     scorer: Scorer
-    process: MaskedDiffusion  # of several, the one that gives the answer
-    trials: list[MaskedDiffusion]  # all there are, one per combination of lengths of the holes
+    processes: list[MaskedDiffusion]  # one per combination of lengths of the holes
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
-    asked: list[Rows] | None = None  # for predictions; None: nothing, it is busy or over
-    unscored: list[Unscored] = field(default_factory=list)  # what it needs scores of before that
-    said: list[Any] = field(default_factory=list)  # both, in the order of the answers it expects
-    batched: bool = False  # whether it expects a list of answers or one
+    request: Predict | Verify | None = None  # None: it is over
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
-    looked_ahead: list[Looks] = field(default_factory=list)  # per step, if the steps vote
+    looked_ahead: list[tuple[Ints, Floats]] = field(default_factory=list)  # if the steps vote
     started: float = field(default_factory=time.perf_counter)
     forward_seconds: float = 0.0
     sampling_seconds: float = 0.0
+    verifier_seconds: float = 0.0
+
+    @property
+    def process(self) -> MaskedDiffusion:
+        """The first of the processes, and the only one of a text without holes."""
+        return self.processes[0]
+
+    @property
+    def rows(self) -> int:
+        """Canvases that wait for a forward pass."""
+        return len(self.request.rows.canvas) if isinstance(self.request, Predict) else 0
 
     @property
     def selection(self) -> Selection:
@@ -84,10 +94,9 @@ class Running:
 
     def note(self, step: Step) -> None:
         """Keep what the result tells of a step, or is chosen from."""
-        kept = step.survivor
-        self.ancestry.append(tuple(step.parent[kept].tolist()))
+        self.ancestry.append(tuple(step.parent[step.survivor].tolist()))
         if self.selection.from_steps:
-            self.looked_ahead.append((step.clean[kept], step.confidence[kept]))
+            self.looked_ahead.append((step.clean[step.survivor], step.confidence[step.survivor]))
 
 
 def prepare(model: Model, job: Job) -> Running:
@@ -95,21 +104,19 @@ def prepare(model: Model, job: Job) -> Running:
     settings = job.settings
     if job.infill is not None:
         check_support(model, settings)
-    process, fit = _process(model, job), _fit(model, job)
-    trials = [process]
+    processes, fit = [_process(model, job)], _fit(model, job)
+    tokens = str(processes[0].prompt.tolist()) + (job.infill or "")
     if job.infill is not None:
-        trials = infilling(process, job.infill, model, settings)
+        processes = infilling(processes[0], job.infill, model, settings)
     verifier = _verifier(job, fit)
-    scorer = Scorer(verifier, job.question, process.label, trials[0])
-    if settings.budget is not None and settings.stop_when == "satisfied":
-        scorer.enough = verifier.satisfied_at
+    stops = settings.budget is not None and settings.stop_when == "satisfied"
+    satisfied_at = verifier.satisfied_at if stops else None
+    scorer = Scorer(verifier, job.question, job.label, processes[0], satisfied_at)
     # By default the same tokens get the same random numbers, wherever the prompt came from.
-    tokens = str(process.prompt.tolist()) + (job.infill or "")
-    sample_id = tokens if job.sample_id is None else job.sample_id
-    rng = random_stream(settings.seed, sample_id)
+    rng = random_stream(settings.seed, tokens if job.sample_id is None else job.sample_id)
     calibration = None if fit is None else fit.weights
-    search = run_trials(trials, scorer, settings, rng)
-    return Running(job, search, scorer, trials[0], trials, calibration)
+    search = run_trials(processes, scorer, settings, rng)
+    return Running(job, search, scorer, processes, calibration)
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
