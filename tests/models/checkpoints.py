@@ -1,4 +1,4 @@
-"""Small random checkpoints of both families, and their forward written from the definition.
+"""Small random checkpoints of the native families, and the dense forward written from the definition.
 
 Nothing here imports the package: the reference is one row, one head, one position pair at a time,
 from the stored tensors under their stored names, so that a shared mistake is unlikely.
@@ -16,53 +16,51 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
-LLADA: dict[str, Any] = {
-    "model_type": "llada",
-    "architectures": ["LLaDAModelLM"],
-    "auto_map": {"AutoModel": "modeling_llada.LLaDAModelLM"},
-    "d_model": 32,
-    "n_heads": 4,
-    "n_kv_heads": 4,
-    "n_layers": 2,
-    "mlp_hidden_size": 48,
-    "mlp_ratio": 4,
-    "rope_theta": 500000.0,
-    "max_sequence_length": 64,
-    "vocab_size": 300,
-    "embedding_size": 320,
-    "weight_tying": False,
-    "rms_norm_eps": 1e-5,
-    "include_bias": False,
-    "include_qkv_bias": False,
-    "block_type": "llama",
-    "layer_norm_type": "rms",
-    "activation_type": "silu",
-    "rope": True,
-    "alibi": False,
-    "mask_token_id": 259,
-    "eos_token_id": 257,
-}
+Shapes = dict[str, tuple[int, ...]]
 
-DREAM: dict[str, Any] = {
-    "model_type": "Dream",
-    "architectures": ["DreamModel"],
-    "auto_map": {"AutoModel": "modeling_dream.DreamModel"},
-    "hidden_size": 32,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 2,
-    "intermediate_size": 48,
-    "rope_theta": 1000000.0,
-    "rope_scaling": None,
-    "max_position_embeddings": 131072,
-    "vocab_size": 300,
-    "tie_word_embeddings": False,
-    "rms_norm_eps": 1e-6,
-    "hidden_act": "silu",
-    "use_sliding_window": False,
-    "mask_token_id": 259,
+LLADA: dict[str, Any] = {
+    "model_type": "llada", "architectures": ["LLaDAModelLM"],
+    "auto_map": {"AutoModel": "modeling_llada.LLaDAModelLM"},
+    "d_model": 32, "n_heads": 4, "n_kv_heads": 4, "n_layers": 2, "mlp_hidden_size": 48,
+    "mlp_ratio": 4, "rope_theta": 500000.0, "max_sequence_length": 64, "vocab_size": 300,
+    "embedding_size": 320, "weight_tying": False, "rms_norm_eps": 1e-5, "include_bias": False,
+    "include_qkv_bias": False, "block_type": "llama", "layer_norm_type": "rms",
+    "activation_type": "silu", "rope": True, "alibi": False, "mask_token_id": 259,
     "eos_token_id": 257,
-}
+}  # fmt: skip
+
+_LLAMA: dict[str, Any] = {
+    "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu",
+    "rms_norm_eps": 1e-6, "rope_scaling": None, "tie_word_embeddings": False, "eos_token_id": 257,
+}  # fmt: skip
+
+DREAM: dict[str, Any] = _LLAMA | {
+    "model_type": "Dream", "architectures": ["DreamModel"],
+    "auto_map": {"AutoModel": "modeling_dream.DreamModel"}, "vocab_size": 300,
+    "num_hidden_layers": 2, "intermediate_size": 48, "rope_theta": 1000000.0,
+    "max_position_embeddings": 131072, "use_sliding_window": False, "mask_token_id": 259,
+}  # fmt: skip
+
+LLADA_MOE: dict[str, Any] = _LLAMA | {
+    "model_type": "llada", "architectures": ["LLaDAMoEModelLM"], "vocab_size": 301,
+    "dense_intermediate_size": 48, "expert_intermediate_size": 24,
+    "shared_expert_intermediate_size": None, "num_hidden_layers": 3, "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5, "rope_theta": 50000.0, "partial_rotary_factor": 1,
+    "attention_bias": False, "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": None,
+    "qk_layernorm": True, "moe_layer_freq": [0, 1, 1], "moe_router_enable_expert_bias": False,
+    "moe_router_score_function": "softmax", "routed_scaling_factor": 1, "router_num_group": None,
+    "router_topk_group": None, "pad_token_id": 1,
+}  # fmt: skip
+
+LLADA2: dict[str, Any] = _LLAMA | {
+    "model_type": "llada2_moe", "architectures": ["LLaDA2MoeModelLM"], "vocab_size": 301,
+    "intermediate_size": 48, "num_hidden_layers": 3, "head_dim": 16, "use_qkv_bias": False,
+    "use_qk_norm": True, "use_bias": False, "max_position_embeddings": 64, "rope_theta": 600000.0,
+    "partial_rotary_factor": 0.5, "use_sliding_window": False, "num_experts": 16,
+    "num_shared_experts": 1, "num_experts_per_tok": 4, "n_group": 4, "topk_group": 2,
+    "routed_scaling_factor": 2.5, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+    "norm_topk_prob": True, "pad_token_id": 1,
+}  # fmt: skip
 
 SPECIAL = {256: "<|startoftext|>", 257: "<|endoftext|>", 258: "<|eot_id|>", 259: "<|mdm_mask|>"}
 TEMPLATE = (
@@ -75,9 +73,8 @@ TEMPLATE = (
 def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
     width, hidden = config["d_model"], config["mlp_hidden_size"]
     keys = width // config["n_heads"] * config["n_kv_heads"]
-    vocabulary = config["embedding_size"]
-    root = "model.transformer."
-    shapes: dict[str, tuple[int, ...]] = {f"{root}wte.weight": (vocabulary, width)}
+    vocabulary, root = config["embedding_size"], "model.transformer."
+    shapes: Shapes = {f"{root}wte.weight": (vocabulary, width)}
     for index in range(config["n_layers"]):
         block = f"{root}blocks.{index}."
         shapes[f"{block}attn_norm.weight"] = (width,)
@@ -87,8 +84,7 @@ def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
                 shapes[f"{block}{name}.bias"] = (rows,)
         shapes[f"{block}attn_out.weight"] = (width, width)
         shapes[f"{block}ff_norm.weight"] = (width,)
-        shapes[f"{block}ff_proj.weight"] = (hidden, width)
-        shapes[f"{block}up_proj.weight"] = (hidden, width)
+        shapes[f"{block}ff_proj.weight"] = shapes[f"{block}up_proj.weight"] = (hidden, width)
         shapes[f"{block}ff_out.weight"] = (width, hidden)
     shapes[f"{root}ln_f.weight"] = (width,)
     if not config["weight_tying"]:
@@ -96,27 +92,61 @@ def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
     return random_tensors(shapes, seed)
 
 
-def dream_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
-    width, hidden = config["hidden_size"], config["intermediate_size"]
-    keys = width // config["num_attention_heads"] * config["num_key_value_heads"]
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (config["vocab_size"], width)
-    }
+def llama_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
+    """Dream, LLaDA-MoE and LLaDA2, each under the names that its checkpoints have."""
+    width, dream = config["hidden_size"], config["model_type"] == "Dream"
+    fused = config["model_type"] == "llada2_moe"
+    size = config.get("head_dim") or width // config["num_attention_heads"]
+    queries, keys = (size * config[f"num_{part}_heads"] for part in ("attention", "key_value"))
+    table = "model.word_embeddings.weight" if fused else "model.embed_tokens.weight"
+    shapes: Shapes = {table: (config["vocab_size"], width)}
     for index in range(config["num_hidden_layers"]):
         layer = f"model.layers.{index}."
         shapes[f"{layer}input_layernorm.weight"] = (width,)
-        for name, rows in (("q_proj", width), ("k_proj", keys), ("v_proj", keys)):
-            shapes[f"{layer}self_attn.{name}.weight"] = (rows, width)
-            shapes[f"{layer}self_attn.{name}.bias"] = (rows,)
-        shapes[f"{layer}self_attn.o_proj.weight"] = (width, width)
+        if fused:
+            shapes[f"{layer}attention.query_key_value.weight"] = (queries + 2 * keys, width)
+            for name in ("query_layernorm", "key_layernorm"):
+                shapes[f"{layer}attention.{name}.weight"] = (size,)
+            shapes[f"{layer}attention.dense.weight"] = (width, queries)
+        else:
+            for name, rows in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
+                shapes[f"{layer}self_attn.{name}.weight"] = (rows, width)
+                if dream:
+                    shapes[f"{layer}self_attn.{name}.bias"] = (rows,)
+            shapes[f"{layer}self_attn.o_proj.weight"] = (width, queries)
+            for name in () if dream else ("q_norm", "k_norm"):
+                shapes[f"{layer}self_attn.{name}.weight"] = (size,)
         shapes[f"{layer}post_attention_layernorm.weight"] = (width,)
-        shapes[f"{layer}mlp.gate_proj.weight"] = (hidden, width)
-        shapes[f"{layer}mlp.up_proj.weight"] = (hidden, width)
-        shapes[f"{layer}mlp.down_proj.weight"] = (width, hidden)
+        shapes |= _feeds(config, layer, index)
     shapes["model.norm.weight"] = (width,)
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (config["vocab_size"], width)
     return random_tensors(shapes, seed)
+
+
+def _feeds(config: dict[str, Any], layer: str, index: int) -> Shapes:
+    """The feed-forward part of a layer: dense, or a mixture of experts."""
+    width, dense = config["hidden_size"], config.get("first_k_dense_replace", 0)
+    mixture = config.get("moe_layer_freq", [0] * dense + [1] * 9)[index]
+
+    def feed(prefix: str, hidden: int) -> Shapes:
+        shapes = {f"{prefix}{name}_proj.weight": (hidden, width) for name in ("gate", "up")}
+        return {**shapes, f"{prefix}down_proj.weight": (width, hidden)}
+
+    if "num_experts" not in config or not mixture:
+        hidden = config.get("intermediate_size") or config["dense_intermediate_size"]
+        return feed(f"{layer}mlp.", hidden)
+    hidden = config.get("moe_intermediate_size") or config["expert_intermediate_size"]
+    shapes: Shapes = {f"{layer}mlp.gate.weight": (config["num_experts"], width)}
+    if "n_group" in config:
+        shapes[f"{layer}mlp.gate.expert_bias"] = (config["num_experts"],)
+    for expert in range(config["num_experts"]):
+        shapes |= feed(f"{layer}mlp.experts.{expert}.", hidden)
+    if "num_shared_experts" in config:
+        shapes |= feed(f"{layer}mlp.shared_experts.", config["num_shared_experts"] * hidden)
+    if config.get("shared_expert_intermediate_size"):
+        shapes |= feed(f"{layer}shared_expert.", config["shared_expert_intermediate_size"])
+    return shapes
 
 
 def random_tensors(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ from s3dlm.search.step import Step
 from s3dlm.settings import Settings, only_used
 from s3dlm.trace import TraceEncoder
 from tests.fakes import ByteTokenizer, FakeDenoiser, fake_model
-from tests.models.checkpoints import write_folder
+from tests.models.checkpoints import llama_tensors, write_folder
 from tests.models.test_families import BLOCKS, MOE_CASES, folder_of, reference
 
 MASK, LENGTH = 259, 40
@@ -222,9 +222,8 @@ def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
 
 def test_a_mixture_of_llada2_edits_as_its_sampler(tmp_path: Path) -> None:
     """Its network's logits are proven in test_families; here they come from whole rows, uncached."""
-    tensors, config = MOE_CASES["llada2"]
-    config = config | {"max_position_embeddings": 128}
-    loaded = load(str(write_folder(tmp_path / "llada2", config, tensors(config))))
+    config = MOE_CASES["llada2"] | {"max_position_embeddings": 128}
+    loaded = load(str(write_folder(tmp_path / "llada2", config, llama_tensors(config))))
     model = dataclasses.replace(loaded, tokenizer=ByteTokenizer(), end_ids=frozenset())
     network, replaced = model.denoiser, 0
     assert isinstance(network, Transformer)

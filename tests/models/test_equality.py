@@ -13,8 +13,8 @@ from s3dlm.models.transformer import Transformer, TransformerConfig
 from tests.models.checkpoints import (
     DREAM,
     LLADA,
-    dream_tensors,
     llada_tensors,
+    llama_tensors,
     reference_logits,
     write_folder,
 )
@@ -25,9 +25,9 @@ CASES = {
     "llada, grouped": (LLADA | {"n_kv_heads": 2}, llada_tensors, families.LLADA),
     "llada, bias": (LLADA | {"include_qkv_bias": True}, llada_tensors, families.LLADA),
     "llada, tied": (LLADA | {"weight_tying": True}, llada_tensors, families.LLADA),
-    "dream": (DREAM, dream_tensors, families.DREAM),
-    "dream, one key head": (DREAM | {"num_key_value_heads": 1}, dream_tensors, families.DREAM),
-    "dream, tied": (DREAM | {"tie_word_embeddings": True}, dream_tensors, families.DREAM),
+    "dream": (DREAM, llama_tensors, families.DREAM),
+    "dream, one key head": (DREAM | {"num_key_value_heads": 1}, llama_tensors, families.DREAM),
+    "dream, tied": (DREAM | {"tie_word_embeddings": True}, llama_tensors, families.DREAM),
 }
 ROWS = [[3, 1, 4, 1, 5, 259, 259, 259, 9, 2, 6], [259] * 16, [7], list(range(20, 60))]
 

@@ -19,11 +19,13 @@ from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer
 from tests.models.checkpoints import (
     LLADA,
+    LLADA2,
+    LLADA_MOE,
     llada_tensors,
+    llama_tensors,
     reference_logits,
     write_folder,
 )
-from tests.models.moe_checkpoints import LLADA2, LLADA_MOE, llada2_tensors, llada_moe_tensors
 
 NEAR = 2e-4
 ROWS = [[3, 1, 4, 1, 5, 259, 259, 259, 9, 2, 6], [259] * 16, [7, 8, 9], list(range(20, 60))]
@@ -144,14 +146,12 @@ def test_logits_are_those_of_the_reference(case: str, tmp_path: Path) -> None:
         assert (batched - theirs).abs().max() <= NEAR
 
 
-MOE_CASES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "llada_moe": (llada_moe_tensors, LLADA_MOE),
-    "llada_moe, shared": (llada_moe_tensors, LLADA_MOE | {"shared_expert_intermediate_size": 40}),
-    "llada2": (llada2_tensors, LLADA2 | {"block_size": 8}),
-    "llada2, two shared experts": (
-        llada2_tensors,
-        LLADA2 | {"num_shared_experts": 2, "n_group": 2, "topk_group": 1, "block_size": 4},
-    ),
+MOE_CASES: dict[str, dict[str, Any]] = {
+    "llada_moe": LLADA_MOE,
+    "llada_moe, shared": LLADA_MOE | {"shared_expert_intermediate_size": 40},
+    "llada2": LLADA2 | {"block_size": 8},
+    "llada2, two shared experts": LLADA2
+    | {"num_shared_experts": 2, "n_group": 2, "topk_group": 1, "block_size": 4},
 }
 
 
@@ -160,9 +160,8 @@ def test_mixtures_of_experts_give_the_values_of_their_authors_network(
     case: str, tmp_path: Path
 ) -> None:
     """expected_moe.json holds every 25th logit of some positions, made with the authors' code."""
-    tensors, config = MOE_CASES[case]
-    folder = write_folder(tmp_path / "model", config, tensors(config), shards=2)
-    model = load(str(folder))
+    config = MOE_CASES[case]
+    model = load(str(write_folder(tmp_path / "model", config, llama_tensors(config), shards=2)))
     values = json.loads((Path(__file__).parent / "expected_moe.json").read_text())[case]
     rows = [one["row"] for one in values]
     for one, batched in zip(values, found(model, rows), strict=True):

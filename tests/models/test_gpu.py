@@ -7,7 +7,6 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -17,16 +16,16 @@ from s3dlm import engine
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.family import Experts
-from s3dlm.models.forward import Forward, Prediction, Rows, Sampling, logits_room
+from s3dlm.models.forward import Forward, Sampling, logits_room
 from s3dlm.models.hf import TransformersModel
-from s3dlm.models.transformer import Transformer, TransformerConfig, check_attention
+from s3dlm.models.transformer import Transformer, check_attention
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings, only_used
 from tests.fakes import ByteTokenizer
+from tests.models.networks import END, MASK, assert_close, make_rows, random_network
 from tests.models.pretend_gpu import DeviceError, PretendTensor, kernels, pretend_gpu, to_gpu
 from tests.models.test_hf import masked_lm
 
-MASK, END = 256, 257
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
     "grouped": {"key_value_heads": 2, "qk_norm": True},
@@ -35,41 +34,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     "large vocabulary": {"vocabulary": 2048},
     "text only": {"text_vocabulary": 258},
 }
-
-
-def network(**changes: Any) -> Transformer:
-    shape: dict[str, Any] = {
-        "vocabulary": 260, "width": 32, "layers": 2, "heads": 4, "hidden": 48, "mask_id": MASK,
-        "context": 256,
-    }  # fmt: skip
-    built = Transformer(TransformerConfig(**shape | changes))
-    random = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            narrow = parameter.normal_(0.0, 0.2, generator=random)
-            if parameter.ndim == 1:
-                narrow.add_(1.0)
-    return built.requires_grad_(False)
-
-
-def rows(prompt: int, canvas: int = 16, count: int = 3, seed: int = 0, **changes: Any) -> Rows:
-    random = np.random.default_rng(seed)
-    tokens = np.full((count, canvas), MASK)
-    tokens[:, :3] = random.integers(0, 250, (count, 3))
-    options: dict[str, Any] = {
-        "temperature": 0.7, "look_ahead": True, "statistics": True, "label": "a test",
-    }  # fmt: skip
-    return Rows(
-        random.integers(0, 250, prompt), tokens, tokens == MASK, 0, 8,
-        random.random((count, 8, 4)), **options | changes,
-    )  # fmt: skip
-
-
-def assert_close(one: Prediction, other: Prediction) -> None:
-    np.testing.assert_array_equal(one.top, other.top)
-    np.testing.assert_array_equal(one.draws, other.draws)
-    for name in ("top_logp", "draws_logp", "margin", "entropy"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=2e-5)
 
 
 def test_the_pretend_gpu_refuses_what_a_gpu_refuses() -> None:
@@ -100,10 +64,10 @@ def test_the_pretend_gpu_refuses_what_a_gpu_refuses() -> None:
     ids=["warm", "greedy", "filtered", "guided"],
 )
 def test_a_forward_pass_gives_the_same_and_waits_once(shape: str, options: dict[str, Any]) -> None:
-    requests = [rows(20, **options), rows(18, seed=1, **options)]
-    expected = Forward(network(**SHAPES[shape]))(requests)
+    requests = [make_rows(20, **options), make_rows(18, seed=1, **options)]
+    expected = Forward(random_network(**SHAPES[shape]))(requests)
     with pretend_gpu() as syncs:
-        found = Forward(to_gpu(network(**SHAPES[shape])))(requests)
+        found = Forward(to_gpu(random_network(**SHAPES[shape])))(requests)
         assert sum(syncs.values()) == 1, syncs
     for one, other in zip(found, expected, strict=True):
         assert_close(one, other)
@@ -111,9 +75,9 @@ def test_a_forward_pass_gives_the_same_and_waits_once(shape: str, options: dict[
 
 def test_a_mixture_of_experts_waits_once_more_per_layer() -> None:
     experts = Experts(count=4, chosen=2, hidden=16)
-    expected = Forward(network(experts=experts))([rows(20)])
+    expected = Forward(random_network(experts=experts))([make_rows(20)])
     with pretend_gpu() as syncs:
-        found = Forward(to_gpu(network(experts=experts)))([rows(20)])
+        found = Forward(to_gpu(random_network(experts=experts)))([make_rows(20)])
         assert sum(syncs.values()) <= 1 + 2 * 2
     assert_close(found[0], expected[0])
 
@@ -123,7 +87,7 @@ def test_every_method_runs_and_waits_at_most_three_times_per_step(method: str) -
     options = only_used(method, {"block_length": 8, "particles": 2})
     settings = Settings(method=method, gen_length=16, steps=8, temperature=0.8, **options)
     with pretend_gpu() as syncs:
-        model = Model("small", to_gpu(network()), ByteTokenizer(), frozenset({END}))
+        model = Model("small", to_gpu(random_network()), ByteTokenizer(), frozenset({END}))
         calls = 0
 
         class Counting(Forward):
@@ -146,13 +110,15 @@ def test_policies_and_dtypes(policy: str, dtype: torch.dtype) -> None:
         method="s3", gen_length=16, steps=4, block_length=8, policy=policy, particles=2
     )
     with pretend_gpu():
-        model = Model("small", to_gpu(network().to(dtype)), ByteTokenizer(), frozenset({END}))
+        model = Model(
+            "small", to_gpu(random_network().to(dtype)), ByteTokenizer(), frozenset({END})
+        )
         assert s3dlm.generate(model, "why?", settings=settings).nfe > 0
 
 
 def test_the_transformers_path_runs_there_too(tmp_path: Path) -> None:
     inner = masked_lm("bert", tmp_path)
-    requests = [rows(20), rows(18, seed=1)]
+    requests = [make_rows(20), make_rows(18, seed=1)]
     expected = Forward(TransformersModel(inner, MASK, 300, 64))(requests)
     with pretend_gpu() as syncs:
         denoiser = TransformersModel(to_gpu(inner), MASK, 300, 64)
@@ -168,14 +134,14 @@ def test_the_transformers_path_runs_there_too(tmp_path: Path) -> None:
 
 def test_no_mask_is_passed_where_nothing_is_hidden() -> None:
     with pretend_gpu():
-        Forward(to_gpu(network(key_value_heads=2)))([rows(21), rows(21, seed=1)])
+        Forward(to_gpu(random_network(key_value_heads=2)))([make_rows(21), make_rows(21, seed=1)])
         assert kernels
         assert all(call["attn_mask"] is None and call["enable_gqa"] for call in kernels)
 
 
 def test_keys_are_repeated_where_the_kernel_with_a_mask_needs_it() -> None:
     with pretend_gpu():
-        Forward(to_gpu(network(key_value_heads=2)))([rows(21), rows(20)])
+        Forward(to_gpu(random_network(key_value_heads=2)))([make_rows(21), make_rows(20)])
         assert kernels
         for call in kernels:
             assert call["attn_mask"] is not None
@@ -185,8 +151,8 @@ def test_keys_are_repeated_where_the_kernel_with_a_mask_needs_it() -> None:
 
 def test_the_open_block_of_a_block_causal_model_needs_no_mask() -> None:
     with pretend_gpu():
-        forward = Forward(to_gpu(network(causal_block=8)))
-        request = rows(24, canvas=8)
+        forward = Forward(to_gpu(random_network(causal_block=8)))
+        request = make_rows(24, canvas=8)
         forward([request])
         kernels.clear()
         forward([request])  # the prompt is known now, and all is visible from the last block
@@ -197,10 +163,10 @@ def test_the_open_block_of_a_block_causal_model_needs_no_mask() -> None:
 
 def test_flash_attention_gets_rows_of_one_length() -> None:
     with pretend_gpu():
-        flash = to_gpu(network())
+        flash = to_gpu(random_network())
         flash.attention = "flash"
         assert not flash.takes_padding
-        Forward(flash)([rows(21), rows(20), rows(21, seed=2)])
+        Forward(flash)([make_rows(21), make_rows(20), make_rows(21, seed=2)])
         assert len(kernels) == 2 * flash.config.layers
         assert all(call["attn_mask"] is None for call in kernels)
 
@@ -217,17 +183,19 @@ def test_flash_attention_gets_rows_of_one_length() -> None:
 def test_a_kernel_that_cannot_work_is_refused_when_chosen(
     choice: str, device: str, dtype: torch.dtype, block: int | None, reason: str
 ) -> None:
-    config = network(causal_block=block).config
+    config = random_network(causal_block=block).config
     with pytest.raises(SettingsError, match=reason):
         check_attention(choice, config, device, dtype)
     check_attention("auto", config, device, dtype)
 
 
 def test_flash_works_on_cpu_with_padding() -> None:
-    requests = [rows(21), rows(20)]
-    flash = network()
+    requests = [make_rows(21), make_rows(20)]
+    flash = random_network()
     flash.attention = "flash"
-    for one, other in zip(Forward(flash)(requests), Forward(network())(requests), strict=True):
+    for one, other in zip(
+        Forward(flash)(requests), Forward(random_network())(requests), strict=True
+    ):
         assert_close(one, other)
 
 
@@ -253,11 +221,8 @@ class Small(Transformer):
 
 
 def test_out_of_memory_halves_the_batch_that_failed_and_frees_it() -> None:
-    plain = network()
-    small = Small(plain.config)
-    small.load_state_dict(plain.state_dict())
-    small.requires_grad_(False)
-    requests = [rows(20, count=3), rows(20, count=4, seed=1)]
+    plain, small = random_network(), random_network(Small)
+    requests = [make_rows(20, count=3), make_rows(20, count=4, seed=1)]
     expected = Forward(plain)(requests)
     Small.held = Small.failed = 0
     forward = Forward(small)
@@ -273,11 +238,10 @@ def test_out_of_memory_halves_the_batch_that_failed_and_frees_it() -> None:
 
 
 def test_out_of_memory_with_one_row_is_an_error() -> None:
-    plain = network()
-    small = Small(plain.config)
-    small.most = 0
+    small = random_network(Small)
+    small.most = 0  # type: ignore[assignment]
     with pytest.raises(ModelError, match="out of memory with a single row"):
-        Forward(small)([rows(20)])
+        Forward(small)([make_rows(20)])
 
 
 def test_chunks_of_logits_follow_the_memory_of_a_gpu() -> None:
@@ -291,7 +255,7 @@ def test_chunks_of_logits_follow_the_memory_of_a_gpu() -> None:
 
 def test_time_in_the_model_is_measured_by_events() -> None:
     with pretend_gpu():
-        forward = Forward(to_gpu(network()))
-        forward([rows(20)])
+        forward = Forward(to_gpu(random_network()))
+        forward([make_rows(20)])
         # One pair around the body, one around the head for each of the two groups of positions.
         assert forward.model_seconds == pytest.approx(3e-3)

@@ -32,8 +32,8 @@ from tests.models.checkpoints import (
     LLADA,
     SPECIAL,
     byte_vocabulary,
-    dream_tensors,
     llada_tensors,
+    llama_tensors,
     reference_logits,
     write_folder,
 )
@@ -95,7 +95,7 @@ def test_half_precision_weights_load_into_the_chosen_dtype(
 
 
 def test_a_dream_folder_loads_without_its_own_code(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "dream", DREAM, dream_tensors(DREAM), shards=2)
+    folder = write_folder(tmp_path / "dream", DREAM, llama_tensors(DREAM), shards=2)
     (folder / "tokenizer.json").unlink()  # the hub's Dream has only Qwen's two files
     (folder / "vocab.json").write_text(json.dumps(byte_vocabulary()))
     (folder / "merges.txt").write_text("#version: 0.2\n")
@@ -113,7 +113,7 @@ def test_a_dream_folder_loads_without_its_own_code(tmp_path: Path) -> None:
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(stated))
     model = load(str(folder))
-    expected = reference_logits(DREAM, dream_tensors(DREAM), ROW)
+    expected = reference_logits(DREAM, llama_tensors(DREAM), ROW)
     assert (logits(model, ROW) - expected).abs().max() <= 1e-5
     assert model.denoiser.context == 2048
     text = "Grüße, 12 + 7!"
