@@ -14,26 +14,18 @@ from s3dlm.job import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows, Sampling
 from s3dlm.models.sampling import restrict
-from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.models.transformer import Transformer
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
+from tests.models.networks import MASK, random_network
 
-MASK, LENGTH = 256, 24
+LENGTH = 24
 QUESTION = "why?"
 PROMPT = [3, 1, 4, 1, 5, 9, 2]
 
 
 def network() -> Transformer:
-    config = TransformerConfig(
-        vocabulary=260, width=32, layers=2, heads=4, hidden=64, mask_id=MASK, context=128,
-        key_value_heads=2, qkv_bias=True, shift=True,
-    )  # fmt: skip
-    built = Transformer(config)
-    random = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.normal_(0.0, 0.4, generator=random)
-    return built.requires_grad_(False).eval()
+    return random_network(std=0.4, key_value_heads=2, qkv_bias=True, shift=True)
 
 
 def filtered(logits: Tensor, top_p: float | None, top_k: int | None) -> Tensor:

@@ -11,7 +11,8 @@ from s3dlm.models import forward as module
 from s3dlm.models.base import Denoiser
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.sampling import GROUP, shift, sums
-from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.models.transformer import Transformer
+from tests.models.networks import random_network
 
 MASK = 5
 
@@ -103,20 +104,6 @@ def test_chunks_batches_and_company_change_nothing() -> None:
             np.testing.assert_array_equal(one.draws_logp, third.draws_logp)
 
 
-def test_out_of_memory_halves_the_batch_and_keeps_the_results() -> None:
-    class Small(Table):
-        def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
-            if len(tokens) > 2:
-                raise torch.OutOfMemoryError("too much")
-            return super().encode(tokens, keys)
-
-    requests = [rows([[MASK, 7, MASK, i]], [1, 2]) for i in range(6, 12)]
-    limited = Forward(Small(40))
-    for one, other in zip(limited(requests), Forward(Table(40))(requests), strict=True):
-        np.testing.assert_array_equal(one.draws, other.draws)
-        np.testing.assert_array_equal(one.top, other.top)
-
-
 @pytest.mark.parametrize("vocabulary", [7, 4 * GROUP, 8 * GROUP + 3, 16 * GROUP])
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_samples_follow_the_tempered_softmax(vocabulary: int, temperature: float) -> None:
@@ -182,11 +169,7 @@ def test_a_network_on_cpu_writes_all_its_logits_into_the_same_memory() -> None:
             return super().head(features, out)
 
     written: list[int | None] = []
-    network = Watched(
-        TransformerConfig(
-            vocabulary=64, width=16, layers=1, heads=2, hidden=32, mask_id=MASK, context=64
-        )
-    )
+    network = random_network(Watched, vocabulary=64, mask_id=MASK)
     request = rows([[MASK] * 8, [MASK, 7] * 4], [1, 2])
     few = 4 * 64 * 3  # three positions at a time
     (kept,) = Forward(network, logits_bytes=few)([request])
@@ -209,10 +192,7 @@ def test_logits_beyond_the_limit_are_clamped() -> None:
 
 
 def test_rows_go_where_the_network_is_and_no_more_at_once_than_pays_there() -> None:
-    config = TransformerConfig(
-        vocabulary=64, width=16, layers=1, heads=2, hidden=32, mask_id=MASK, context=64
-    )
-    here, elsewhere = Forward(Transformer(config)), Forward(Transformer(config).to("meta"))
+    here, elsewhere = Forward(random_network()), Forward(random_network().to("meta"))
     assert (here.device.type, elsewhere.device.type) == ("cpu", "meta")
     assert here.max_tokens < elsewhere.max_tokens == Forward(Table(40)).max_tokens
 

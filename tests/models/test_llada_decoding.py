@@ -12,31 +12,17 @@ import torch
 import s3dlm
 from s3dlm.job import random_stream
 from s3dlm.models.base import Model
-from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
-from tests.models.test_prefix_cache import model as network_model
+from tests.models.networks import MASK, random_model, random_network
 
-MASK, LENGTH = 256, 24
+LENGTH = 24
 
 
 def network() -> Transformer:
-    torch.manual_seed(3)
-    config = TransformerConfig(
-        width=32,
-        layers=2,
-        heads=4,
-        key_value_heads=4,
-        hidden=64,
-        vocabulary=260,
-        context=128,
-        mask_id=MASK,
-    )
-    model = Transformer(config)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-    return model.eval()
+    return random_network(std=0.4)
 
 
 def llada_generate(
@@ -169,7 +155,7 @@ def test_end_tokens_that_are_revealed_last() -> None:
 def test_with_guidance_batched_is_unbatched() -> None:
     """Also beside rows that are not guided, and with the cache that those use."""
     for block in (None, 8):
-        model = network_model(block, cache=block is not None)
+        model = random_model(257, causal_block=block, cache=block is not None)
         asked = [
             s3dlm.Job(question, settings=Settings(
                 "s3", gen_length=16, steps=8, block_length=8, particles=2, temperature=1.0, guidance=scale

@@ -20,7 +20,7 @@ from s3dlm.models.forward import Forward, Rows
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings, only_used
 from tests.fakes import END, MASK, fake_model
-from tests.models.test_prefix_cache import model as network_model
+from tests.models.test_cache import model as network_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 QUESTIONS = [QUESTION, "Target: 22 Numbers: 6, 4, 12", "Target: 42 Numbers: 12, 4, 6 please"]

@@ -1,8 +1,11 @@
-"""The prefix cache: exact for block-causal models, an option for others, the same in any batch."""
+"""The prefix cache: exact for block-causal models, an option for others, the same in any batch. And the
+cache of whole rows, which changes the work and never the results."""
 
 from __future__ import annotations
 
+import dataclasses
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,35 +15,42 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.models import cache
 from s3dlm.models.base import Model
+from s3dlm.models.cache import RowCache
 from s3dlm.models.forward import Forward, Rows
-from s3dlm.models.transformer import Transformer, TransformerConfig
+from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
+from tests.models.networks import END, MASK, random_network
 
-MASK, END, BLOCK = 256, 257, 16
+BLOCK = 16
 SETTINGS = Settings(gen_length=48, steps=24, block_length=BLOCK, temperature=1.0)
 QUESTIONS = [f"What is {i} + {i * i}?" + " Think." * (i % 3) for i in range(5)]
 
 
 def network(causal_block: int | None, *, cache: bool, shift: bool = False) -> Transformer:
-    config = TransformerConfig(
-        vocabulary=258, width=64, layers=3, heads=4, hidden=96, mask_id=MASK, context=256,
-        key_value_heads=2, qk_norm=True, causal_block=causal_block, shift=shift,
+    return random_network(
+        width=64, layers=3, hidden=96, key_value_heads=2, qk_norm=True, causal_block=causal_block,
+        shift=shift, cache=cache,
     )  # fmt: skip
-    built = Transformer(config)
-    random = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            if parameter.ndim > 1:
-                parameter.normal_(0.0, 0.2, generator=random)
-    built.prefix_cache = cache
-    return built.requires_grad_(False)
 
 
 def model(causal_block: int | None, *, cache: bool) -> Model:
     denoiser = network(causal_block, cache=cache)
     return Model("small", denoiser, ByteTokenizer(), frozenset({END}))
+
+
+def watched(denoiser: Transformer) -> list[int]:
+    """Lengths of the rows that are run from now on."""
+    seen: list[int] = []
+    inner = denoiser.body
+
+    def body(tokens: torch.Tensor, *rest: Any) -> torch.Tensor:
+        seen.append(tokens.shape[1])
+        return inner(tokens, *rest)
+
+    denoiser.body = body  # type: ignore[method-assign,assignment]
+    return seen
 
 
 def request(prompt: np.ndarray, canvas: np.ndarray, start: int) -> Rows:
@@ -94,14 +104,7 @@ def test_a_block_causal_network_sees_no_later_block() -> None:
 
 def test_only_what_follows_the_prefix_is_forwarded() -> None:
     denoiser = network(None, cache=True)
-    seen: list[int] = []
-    inner = denoiser.body
-
-    def body(tokens: torch.Tensor, *rest: object) -> torch.Tensor:
-        seen.append(tokens.shape[1])
-        return inner(tokens, *rest)  # type: ignore[arg-type]
-
-    denoiser.body = body  # type: ignore[method-assign,assignment]
+    seen = watched(denoiser)
     forward = Forward(denoiser)
     for rows in revealing(2, np.arange(37)):
         forward([rows])
@@ -113,14 +116,7 @@ def test_only_what_follows_the_prefix_is_forwarded() -> None:
 def test_cost_grows_with_the_open_block_of_a_block_causal_model(prompt_length: int) -> None:
     """The process asks up to the open block's end; finished blocks are never run again."""
     denoiser = network(BLOCK, cache=True)
-    seen: list[int] = []
-    inner = denoiser.body
-
-    def body(tokens: torch.Tensor, *rest: object) -> torch.Tensor:
-        seen.append(tokens.shape[1])
-        return inner(tokens, *rest)  # type: ignore[arg-type]
-
-    denoiser.body = body  # type: ignore[method-assign,assignment]
+    seen = watched(denoiser)
     forward, plain = Forward(denoiser), Forward(network(BLOCK, cache=False))
     first = -prompt_length % BLOCK or BLOCK  # the answer's first block is what the prompt leaves
     prompt, random = np.arange(prompt_length), np.random.default_rng(0)
@@ -193,3 +189,54 @@ def test_the_cache_is_off_by_default_and_refused_where_it_cannot_work() -> None:
     assert Forward(s3dlm.load("tiny", prefix_cache=True).denoiser).prefixes is not None
     with pytest.raises(SettingsError, match="prefix_cache"):
         s3dlm.load("tiny", prefix_cache=True, compile=True)
+
+
+# --- whole rows
+
+COUNTDOWN = [
+    "Target: 24 Numbers: 6, 4, 12",
+    "Target: 10 Numbers: 2, 3, 4",
+    "Target: 9 Numbers: 1, 2, 6",
+]
+SMALL = {"gen_length": 64, "steps": 8, "temperature": 1.5}
+
+
+def answers(model: s3dlm.Model, settings: Settings) -> list[tuple[object, ...]]:
+    results = s3dlm.generate_batch(model, COUNTDOWN, task="countdown", settings=settings)
+    return [(one.text, one.nfe, [s.nll for s in one.survivors]) for one in results]
+
+
+@pytest.mark.parametrize("capacity", [1 << 30, 300_000, 0])
+def test_results_are_the_same_to_the_bit_whatever_is_forgotten(capacity: int) -> None:
+    model = s3dlm.load("tiny")
+    memory = RowCache(model.denoiser, capacity)
+    remembering = dataclasses.replace(model, denoiser=memory)
+    for method in ("s3", "best"):
+        settings = Settings(method=method, **SMALL)
+        assert answers(remembering, settings) == answers(model, settings)
+    assert memory.bytes <= capacity
+
+
+def test_a_row_is_encoded_once() -> None:
+    model = s3dlm.load("tiny")
+    memory = RowCache(model.denoiser, 1 << 30)
+    remembering = dataclasses.replace(model, denoiser=memory)
+    settings = Settings(method="s3", **SMALL)
+    answers(remembering, settings)
+    once = memory.encoded
+    answers(remembering, settings)
+    assert memory.encoded == once
+    assert memory.asked == 2 * sum(nfe for _, nfe, _ in answers(model, settings))  # type: ignore[misc]
+
+
+def test_equal_rows_of_one_batch_and_rows_without_masks() -> None:
+    denoiser = s3dlm.load("tiny").denoiser
+    memory = RowCache(denoiser, 1 << 30)
+    tokens = torch.randint(4, 300, (5, 40), generator=torch.Generator().manual_seed(0))
+    tokens[:, 20:30] = denoiser.mask_id
+    tokens[3] = tokens[0]
+    tokens[4, 20:30] = 7
+    masked = tokens == denoiser.mask_id
+    with torch.inference_mode():
+        assert torch.equal(memory.encode(tokens)[masked], denoiser.encode(tokens)[masked])
+    assert (memory.asked, memory.encoded) == (5, 4)
