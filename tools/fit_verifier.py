@@ -1,6 +1,6 @@
 """Fit the weights of the `plus` verifier on one half of the questions, and report on the other.
 
-    S3DLM_DATA=folder python tools/fit_verifier.py [gsm8k math500] [--swap]
+    S3DLM_DATA=folder python -m tools.fit_verifier [gsm8k math500] [--swap]
 
 Reads `llada8b_outputs.jsonl` in that folder: two outputs to every question. The half of a question is
 decided by its hash (`verifier/weights.py`), and the other half is not looked at before the last line.
@@ -29,7 +29,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from plus_candidates import GROUPS
 
 from s3dlm.answers import grade
 from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
@@ -38,6 +37,7 @@ from s3dlm.verifier import for_task
 from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.plus import FEATURES
 from s3dlm.verifier.weights import in_fit_half
+from tools.plus_candidates import GROUPS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -1,6 +1,6 @@
 """What a language model's likelihood is worth as a verifier, beside `paper` and `plus`.
 
-    S3DLM_DATA=folder python tools/judge_by_likelihood.py MODEL [--tasks gsm8k math500]
+    S3DLM_DATA=folder python -m tools.judge_by_likelihood MODEL [--tasks gsm8k math500]
         [--pairs 0.5] [--share 0.06] [--memory FILE]
 
 MODEL is a name on the hub, a folder or a GGUF file; `SmolLM2-135M-Instruct.Q4_1.gguf` from the PyPI
