@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import study
 from benchmarks.study import Evaluate, StudyConfig
-from s3dlm.cli.evaluate import print_table
+from s3dlm.cli.options import print_table
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.plan import Condition, grid
 from s3dlm.evaluation.records import write_atomic

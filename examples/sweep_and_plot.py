@@ -1,7 +1,7 @@
 """A sweep and its picture: accuracy against NFE, over the number of particles.
 
 The same on the command line:
-s3dlm eval --task countdown --method best_of_k,s3 -N 1,2,4 --limit 50 --out runs/sweep
+s3dlm eval --task countdown --method best_of_k,s3 --set particles=1,2,4 --limit 50 --out runs/sweep
 """
 
 import sys

@@ -123,7 +123,7 @@ def test_a_registered_method_is_known_everywhere(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     listed = subprocess.run(
-        [sys.executable, str(file), "methods"], capture_output=True, text=True, check=True
+        [sys.executable, str(file), "list", "methods"], capture_output=True, text=True, check=True
     )
     assert "squared" in listed.stdout
 

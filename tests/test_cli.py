@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.main import get_command
 
 import s3dlm
 from s3dlm import board
@@ -18,6 +19,7 @@ from s3dlm.cli import main as cli
 from s3dlm.models import registry
 from s3dlm.sandbox import configure, shared
 from s3dlm.sandbox.runner import UNSAFE
+from s3dlm.settings import schema
 from tests.fakes import fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
@@ -53,17 +55,8 @@ def test_generate_as_json_with_a_trace(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     trace = tmp_path / "run.jsonl"
-    arguments = [
-        "generate",
-        QUESTION,
-        "--task",
-        "countdown",
-        "--json",
-        "--trace",
-        str(trace),
-        *SMALL,
-    ]
-    assert run(monkeypatch, *arguments) == 0
+    words = ["--task", "countdown", "--json", "--trace", str(trace), *SMALL]
+    assert run(monkeypatch, "generate", QUESTION, *words) == 0
     result = json.loads(capsys.readouterr().out)
     assert {"text", "answer", "nfe", "nfe_logical", "survivors", "settings"} <= set(result)
     replayed = list(s3dlm.read_trace(trace))
@@ -74,7 +67,8 @@ def test_generate_as_json_with_a_trace(
 def test_any_setting_can_be_given_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    extra = ["--child-sampling", "distinct", "--cadence", "block", "--rounds", "1"]
+    extra = ["--set", "child_sampling=distinct", "--set", "cadence=block", "--rounds", "1"]
+    extra += ["--set", "budget=none"]
     assert run(monkeypatch, "generate", QUESTION, "--json", *extra, *SMALL) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
     found = (settings["child_sampling"], settings["cadence"], settings["rounds"])
@@ -102,7 +96,16 @@ def test_the_prompt_may_come_from_standard_input(
         (["generate", "x", "--steps", "1000"], ["steps=1000"]),
         (["generate", "x", "--verifier", "nowhere.toml"], ["nowhere.toml"]),
         (["generate", "x", "--particels", "3"], ["No such option", "--particles"]),
-        (["generate", "x", "--child-sampling", "distinkt"], ["did you mean 'distinct'"]),
+        (["generate", "x", "--set", "child_sampling=distinkt"], ["did you mean 'distinct'"]),
+        (["generate", "x", "--set", "steps"], ["--set 'steps' is not allowed", "NAME=VALUE"]),
+        (["generate", "x", "--set", "top_k=2", "--set", "top_k=3"], ["top_k=…", "twice"]),
+        (["generate", "x", "--steps", "8", "--set", "steps=4"], ["both given"]),
+        (["generate", "x", "--set", "top_k=2,3"], ["one value"]),
+        (["generate", "x", "--method", "s3", "--method", "best"], ["generate takes one"]),
+        (["generate", "x", "--load", "dtyp=float32"], ["did you mean 'dtype'"]),
+        (["generate", "x", "--load", "compile=maybe"], ["true or false"]),
+        (["eval", "--set", "steps=4,8", "--out", "x"], ["steps cannot be swept"]),
+        (["serve", "--max", "lenght=3"], ["did you mean 'length'"]),
         (["generate", "x", "--method", "best_of_k", "--lam", "3"], ["lam=3.0 changes nothing"]),
         (["generate", "x", "--task", "nowhere.jsonl:gsm8k"], ["nowhere.jsonl does not exist"]),
         (["eval", "--task", "nowhere.jsonl:gsm8k", "--out", "x"], ["nowhere.jsonl does not exist"]),
@@ -112,9 +115,9 @@ def test_the_prompt_may_come_from_standard_input(
             ["looks like a file", "FILE.jsonl"],
         ),
         (["generate", " ", "--model", "nowhere"], ["is empty; give a question"]),
-        (["infill", "x"], ["has no hole", "[[16]]"]),
-        (["infill", "x [[2", "--model", "nowhere"], ["no closing ]]"]),
-        (["infill", "x [[2]]", "--task", "countdown"], ["is empty; give a question"]),
+        (["generate", "--infill", "x"], ["has no hole", "[[16]]"]),
+        (["generate", "--infill", "x [[2", "--model", "nowhere"], ["no closing ]]"]),
+        (["generate", "--infill", "x [[2]]", "--task", "countdown"], ["is empty; give a question"]),
         (["genrate"], ["No such command"]),
         (["score", "nowhere.jsonl", "--task", "gsm8k"], ["nowhere.jsonl"]),
     ],
@@ -132,16 +135,18 @@ def test_a_mistake_is_one_clear_line(
         assert word in err
 
 
-def test_methods_and_models_are_listed(
+def test_what_is_here_is_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "methods", "--json") == 0
+    assert run(monkeypatch, "list", "methods", "--json") == 0
     assert set(json.loads(capsys.readouterr().out)) == set(s3dlm.settings.METHODS)
-    assert run(monkeypatch, "methods") == 0
+    assert run(monkeypatch, "list", "methods") == 0
     out = capsys.readouterr().out
     assert all(name in out for name in s3dlm.settings.METHODS)
-    assert run(monkeypatch, "models", "--json") == 0
-    assert "tiny" in capsys.readouterr().out
+    for what, name in (("models", "tiny"), ("tasks", "countdown"), ("verifiers", "plus")):
+        for more in ([], ["--json"]):
+            assert run(monkeypatch, "list", what, *more) == 0
+            assert name in capsys.readouterr().out
 
 
 def test_control_c_ends_cleanly(
@@ -209,7 +214,6 @@ def test_the_version_is_the_packages(
         ("s3dlm gen", "generate"),
         ("s3dlm generate --method look", "look_ahead"),
         ("s3dlm generate --task count", "countdown"),
-        ("s3dlm generate --child-sampling dis", "distinct"),
         ("s3dlm serve --method best_", "best_of_k"),
         ("s3dlm eval --method greedy,s3_", "greedy,s3_paper"),
         ("s3dlm eval --task chain,count", "chain,countdown"),
@@ -259,7 +263,7 @@ def test_missing_protections_are_accepted_on_the_command_line(
         configure()
         run(monkeypatch, *arguments)
         assert not shared().allow_unprotected
-        run(monkeypatch, *arguments, "--unsafe-code")
+        run(monkeypatch, "--unsafe-code", *arguments)
         assert shared().allow_unprotected
     finally:
         configure(before.limits, before.allow_unprotected)
@@ -272,14 +276,14 @@ def test_infill_prints_the_whole_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace.jsonl"
-    more = ["--prompt", QUESTION, "--task", "countdown", *SMALL]
-    assert run(monkeypatch, "infill", INFILL, "--trace", str(trace), *more) == 0
+    more = [QUESTION, "--infill", INFILL, "--task", "countdown", *SMALL]
+    assert run(monkeypatch, "generate", *more, "--trace", str(trace)) == 0
     out, err = capsys.readouterr()
     assert out.startswith("12 - 6 = ")
     assert "</answer>" in out
     assert "step " in err
     assert s3dlm.read_trace(trace).header["infill"] == INFILL
-    assert run(monkeypatch, "infill", INFILL, "--json", *more) == 0
+    assert run(monkeypatch, "generate", *more, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["text"] + "\n" == out
     assert len(result["holes"]) == 2
@@ -289,7 +293,7 @@ def test_infill_reads_standard_input_and_needs_no_prompt(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("ab[[3]]cd\n"))
-    assert run(monkeypatch, "infill", "-", "--quiet", "--timings", *SMALL) == 0
+    assert run(monkeypatch, "generate", "--infill", "-", "--quiet", "--timings", *SMALL) == 0
     out, err = capsys.readouterr()
     assert out.startswith("ab")
     assert out.endswith("cd\n")
@@ -297,13 +301,23 @@ def test_infill_reads_standard_input_and_needs_no_prompt(
     assert "verifier" in err
 
 
-def test_help_of_infill_shows_how_a_hole_is_written(
+def test_the_help_of_generate_fits_on_two_screens(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "infill", "--help") == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(monkeypatch, "generate", "-h") == 0
     out = capsys.readouterr().out
     assert "[[16]]" in out
-    assert 's3dlm infill "First, 10 - 1 =[[2]]' in out
+    assert len(out.splitlines()) <= 48
+    shown = {name for name, rules in schema().items() if rules["shown"]}
+    assert all(f"--{name.replace('_', '-')}" in out for name in shown)
+
+
+def test_the_command_line_stays_small() -> None:
+    commands = get_command(cli.app).commands  # type: ignore[attr-defined]
+    options = [p for c in commands.values() for p in c.params if p.param_type_name == "option"]
+    assert len(commands) <= 11
+    assert len(options) <= 100
 
 
 def test_a_path_that_cannot_be_written_is_named(

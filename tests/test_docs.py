@@ -78,14 +78,8 @@ def commands() -> list[Any]:
     return found
 
 
-def assemble() -> None:
-    if "estimate" not in {one.name for one in cli.app.registered_commands}:
-        cli._register_others()
-
-
 @pytest.fixture(scope="module")
 def command_line() -> Any:
-    assemble()
     return typer.main.get_command(cli.app)
 
 
@@ -128,7 +122,6 @@ def run(command: str) -> str:
         return subprocess.run(
             command, shell=True, check=True, capture_output=True, text=True
         ).stdout
-    assemble()
     done = CliRunner().invoke(cli.app, shlex.split(command)[1:])
     assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
     return done.stdout

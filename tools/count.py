@@ -89,9 +89,6 @@ def command_line() -> tuple[int, int]:
 
     from s3dlm.cli import main
 
-    register = getattr(main, "_register_others", None)
-    if register is not None:
-        register()
     commands = get_command(main.app).commands  # type: ignore[attr-defined]
     options = [
         parameter

@@ -21,7 +21,7 @@ from benchmarks.frontier import entries, page, stages
 from benchmarks.frontier.curves import curves_of
 from benchmarks.frontier.page import Page
 from benchmarks.frontier.tables import Frontier
-from s3dlm.cli.evaluate import print_table
+from s3dlm.cli.options import print_table
 
 QUICK = 20  # problems per task, with one seed
 TUNING = 40

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from s3dlm import answers
-from s3dlm.cli import calibrate as calibrate_command
 from s3dlm.cli.main import app
 from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
@@ -25,7 +24,6 @@ from s3dlm.verifier.calibration import (
 from tests.evaluation.small_run import FAKE, small_model, small_plan, write_task
 from tests.fakes import fake_model
 
-calibrate_command.register(app)
 QUESTION = "Target: 22 Numbers: 6, 4, 12"
 WEIGHTS = AnswerCalibration(intercept=-2.0, score=3.0, agreement=1.0, confidence=0.5)
 

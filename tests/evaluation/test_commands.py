@@ -9,13 +9,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from s3dlm.cli import evaluate as commands
+from s3dlm.cli.main import app as command_line
 from s3dlm.errors import ModelError, RecordError, SettingsError
 from s3dlm.evaluation import records
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
 
-SMALL = ["--gen-length", "24", "--steps", "4", "--block-length", "24", "-N", "2", "-b", "2"]
+SIZES = {"gen_length": 24, "steps": 4, "block_length": 24, "particles": 2, "branching": 2}
+SMALL = [word for pair in SIZES.items() for word in ("--set", "{}={}".format(*pair))]
 
 
 @pytest.fixture
@@ -23,9 +24,7 @@ def app(monkeypatch: pytest.MonkeyPatch, undrawn: None) -> typer.Typer:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
     monkeypatch.setattr(registry, "KNOWN", [*registry.KNOWN, "fake"])
     monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
-    made = typer.Typer()
-    commands.register(made)
-    return made
+    return command_line
 
 
 def call(app: typer.Typer, *words: str) -> str:
@@ -45,7 +44,7 @@ def test_eval_writes_a_report_and_says_where(app: typer.Typer, tmp_path: Path) -
     assert [table["title"] for table in again["tables"]][:1] == ["Accuracy (Table 1)"]
     assert len(records.read(out)) == 4
     with pytest.raises(RecordError, match=r"temperature was 1\.0 and is now 0\.5"):
-        call(app, *words, *SMALL, "--temperature", "0.5", "--out", str(out))
+        call(app, *words, *SMALL, "--set", "temperature=0.5", "--out", str(out))
 
 
 def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
@@ -54,7 +53,17 @@ def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
     task = write_task(tmp_path, 2)
     words = ["eval", "--model", "fake", "--task", task, "--method", "s3", "--limit", "1"]
     made = json.loads(
-        call(app, *words, "-N", "1,2", "-b", "1,2", "--out", str(tmp_path / "r"), "--json")
+        call(
+            app,
+            *words,
+            "--set",
+            "particles=1,2",
+            "--set",
+            "branching=1,2",
+            "--out",
+            str(tmp_path / "r"),
+            "--json",
+        )
     )
     sweep = next(table for table in made["tables"] if "particles" in table["title"])
     assert [row[:2] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
@@ -93,7 +102,7 @@ def test_reproduce_writes_the_results_page(app: typer.Typer, tmp_path: Path) -> 
 def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -> None:
     task = write_task(tmp_path, 2)
     with pytest.raises(SettingsError, match="particles='two' is not a list of numbers"):
-        call(app, "eval", "--task", task, "-N", "two", "--out", str(tmp_path / "r"))
+        call(app, "eval", "--task", task, "--set", "particles=two", "--out", str(tmp_path / "r"))
     with pytest.raises(SettingsError, match="did you mean 'gsm8k'"):
         call(app, "eval", "--task", "gsm8", "--out", str(tmp_path / "r"))
     with pytest.raises(RecordError, match="give a folder that `s3dlm eval` wrote"):

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from s3dlm.cli import demo as demo_command
+from s3dlm.cli.main import app
 from s3dlm.evaluation import comparisons, demo, figures, frames, records
 from s3dlm.evaluation.accuracy_chart import chart
 from s3dlm.evaluation.statistics import Interval
@@ -41,9 +40,6 @@ def test_it_ends_with_a_report_that_begins_with_the_same_sentence(
     monkeypatch.setattr(figures, "draw", lambda *_: None)
     monkeypatch.setattr(demo, "ROUNDS", (3,))
     monkeypatch.setenv("COLUMNS", "80")
-    app = typer.Typer()
-    demo_command.register(app)
-    app.command("other")(lambda: None)  # so that `demo` must be named
     words = ["demo", "--workers", "1", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     said = done.stdout
@@ -62,12 +58,12 @@ def test_it_speaks_before_anything_heavy_is_imported() -> None:
     """The first line comes from a process that has no torch yet."""
     code = (
         "import sys, typer\n"
-        "import s3dlm.cli.demo as d\n"
+        "import s3dlm.cli.report as d\n"
         "def stop(name):\n"
         "    print('torch' in sys.modules)\n"
         "    raise SystemExit\n"
-        "d.load_model = stop\n"
-        "d.demo_command()\n"
+        "d.options.load_model = stop\n"
+        "d.demo()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     first, loaded = done.stdout.splitlines()

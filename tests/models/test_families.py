@@ -230,7 +230,7 @@ def test_the_mask_id_comes_from_config_then_tokenizer_then_table_then_argument(
     described = json.loads((folder / "tokenizer_config.json").read_text())
     del described["mask_token"]
     (folder / "tokenizer_config.json").write_text(json.dumps(described))
-    with pytest.raises(ModelError, match=r"neither config.json nor the tokenizer.*--mask-id"):
+    with pytest.raises(ModelError, match=r"neither config.json nor the tokenizer.*--load mask_id"):
         load(str(folder))
     assert load(str(folder), mask_id=7).denoiser.mask_id == 7
     (folder / "config.json").write_text(

@@ -358,7 +358,7 @@ def test_the_list_of_models_shows_the_revision_on_disk(
 ) -> None:
     fill_cache("GSAI-ML/LLaDA-8B-Instruct", tmp_path, monkeypatch)
     monkeypatch.setenv("COLUMNS", "300")  # one line per model
-    monkeypatch.setattr(sys, "argv", ["s3dlm", "models"])
+    monkeypatch.setattr(sys, "argv", ["s3dlm", "list", "models"])
     with contextlib.suppress(SystemExit):
         cli.main()
     (line,) = [one for one in capsys.readouterr().out.splitlines() if "on disk (" in one]

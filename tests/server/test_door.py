@@ -13,10 +13,9 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from s3dlm.cli.serve import register
+from s3dlm.cli.main import app
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import JsonLines
@@ -201,8 +200,7 @@ def test_nothing_listens_to_a_network_by_accident() -> None:
         check_exposure(host, KEY, insecure=False)
     with pytest.raises(SettingsError, match="at least 16"):
         check_exposure("127.0.0.1", "short", insecure=False)
-    app = typer.Typer()
-    register(app)  # the command refuses before it loads anything
+    # The command refuses before it loads anything.
     result = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0"])
     assert isinstance(result.exception, SettingsError)
 

@@ -16,9 +16,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from s3dlm.cli.evaluate import bars
 from s3dlm.evaluation import calibrate, figures, frames, probability
 from s3dlm.evaluation import plan as plans
+from s3dlm.evaluation.progress import Bars
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.defaults import TINY
@@ -44,7 +44,7 @@ def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
         for one in plans.grid(names, METHODS, plans.defaults_of(model))
     ]
     plan = plans.Plan(conditions, problems, range(1), split, row_cache=row_cache)
-    with bars(plan) as shown:
+    with Bars(plan) as shown:
         evaluate(model, plan, folder, observer=shown)
 
 

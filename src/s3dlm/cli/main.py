@@ -6,35 +6,30 @@ raises on purpose become one line and exit code 2; Ctrl-C ends with 130.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import importlib
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Literal, TextIO
 
 import typer
+from typer import Argument, Option
 
 import s3dlm
-from s3dlm.cli import search as search_commands
+from s3dlm.cli import evaluate, report, search, serve
+from s3dlm.cli.options import AsJson, print_table
 from s3dlm.errors import S3dlmError
-
-if TYPE_CHECKING:
-    from s3dlm.models.registry import Known
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # as it comes: half the lines, and [[16]] is no markup
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Inference-time search for diffusion language models: S³, its ablations, other methods.",
 )
-
-
-def _flag(words: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=words, **more)
-
-
-AsJson = Annotated[bool, _flag("Print JSON.", "--json")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -47,92 +42,132 @@ def _print_version(wanted: bool) -> None:
 def options_of_all(
     version: Annotated[
         bool,
-        _flag("Print the version and exit.", "--version", callback=_print_version, is_eager=True),
+        Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+    unsafe_code: Annotated[
+        bool,
+        Option("--unsafe-code", help="Run code of the model even if protections are missing."),
     ] = False,
 ) -> None:
     """What is common to all commands."""
+    if unsafe_code:  # here, and in the workers that inherit this environment
+        from s3dlm.sandbox import configure
+        from s3dlm.sandbox.runner import UNSAFE
+
+        os.environ[UNSAFE] = "1"
+        configure(allow_unprotected=True)
 
 
-search_commands.register(app)
+app.command()(search.generate)
+app.command("eval")(evaluate.eval_command)
+for _command in (
+    evaluate.reproduce, report.report, report.calibrate, report.demo, serve.serve, serve.view
+):  # fmt: skip
+    app.command()(_command)
 
 
-@app.command()
-def methods(as_json: AsJson = False) -> None:
-    """List the methods and the settings that each one uses."""
+@app.command("list")
+def list_command(
+    what: Annotated[Literal["methods", "models", "tasks", "verifiers"], Argument(help="What.")],
+    as_json: AsJson = False,
+) -> None:
+    """List what is here: methods and what each does, models and how each is supported, and so on.
+
+    \b
+    s3dlm list methods
+    s3dlm list models --json
+    """
+    {
+        "methods": _methods,
+        "models": _models,
+        "tasks": _tasks,
+        "verifiers": _verifiers,
+    }[what](as_json)
+
+
+def _methods(as_json: bool) -> None:
     from s3dlm.search.methods import all_methods
     from s3dlm.settings import Settings
 
     rows = all_methods()
     if as_json:
-        typer.echo(json.dumps({name: row.to_json() for name, row in rows.items()}))
+        plain = {n: {"summary": row.summary, **row.to_json()} for n, row in rows.items()}
+        typer.echo(json.dumps(plain))
         return
-    population = {"one": "1", "product": "N·b", "particles": "N"}
+    size = {"one": "1", "product": "N·b", "particles": "N"}
     scored = {"never": "never", "at the end": "end", "every step": "steps"}
-    _table(
-        ["method", "size", "children", "scored", "weight", "resample", "select"],
-        [
-            [
-                name,
-                population[row.population],
-                "b" if row.branches else "1",
-                scored[row.scored],
-                row.weight if Settings(name).lam > 0 else f"{row.weight}, λ=0",
-                Settings(name).resampling or "keep",
-                Settings(name).selection,
-            ]
-            for name, row in rows.items()
-        ],
-    )
-    typer.echo()
-    _table(
+    table = []
+    for name, row in rows.items():
+        settings = Settings(name)
+        weight = row.weight if settings.lam > 0 else f"{row.weight}, λ=0"
+        table.append(
+            [name, size[row.population], "b" if row.branches else "1", scored[row.scored], weight,
+             settings.resampling or "keep", settings.selection]
+        )  # fmt: skip
+    print_table(["method", "size", "children", "scored", "weight", "resample", "select"], table)
+    print_table(
         ["method", "NFE at most", "description"],
         [[name, Settings(name).nfe_formula(), row.summary] for name, row in rows.items()],
     )
 
 
-@app.command()
-def models(as_json: AsJson = False) -> None:
-    """List the known models, how each is supported and which are on this disk."""
-    import dataclasses
-
+def _models(as_json: bool) -> None:
     from s3dlm.models.registry import families, known
 
     rows, kinds = known(), families()
     if as_json:
         plain = {
             "models": [dataclasses.asdict(row) for row in rows],
-            "families": [dataclasses.asdict(one) for one in kinds],
+            "families": [dataclasses.asdict(kind) for kind in kinds],
         }
         typer.echo(json.dumps(plain))
         return
-    _table(
-        ["model", "size", "notes"],
-        [[row.name, row.size, _notes(row)] for row in rows],
-    )
-    typer.echo()
-    _table(
+    table = []
+    for row in rows:
+        support = "" if row.support == "native" else row.support
+        disk = f"on disk ({row.revision[:12]})" if row.revision else "on disk" if row.cached else ""
+        notes = "; ".join(part for part in (row.family, support, row.notes, disk) if part)
+        table.append([row.name, row.size, notes])
+    print_table(["model", "size", "notes"], table)
+    print_table(
         ["family", "support", "what was proven"],
-        [[one.family, one.support, one.proven] for one in kinds],
+        [[kind.family, kind.support, kind.proven] for kind in kinds],
     )
-    typer.echo("\nModel types, attention, mask ids and more: --json, docs/models.md")
+    typer.echo("Model types, attention, mask ids and more: --json, docs/models.md")
 
 
-def _notes(row: Known) -> str:
-    """The family, how it is supported if not natively, what is on this disk, and remarks."""
-    support = "" if row.support == "native" else row.support
-    disk = f"on disk ({row.revision[:12]})" if row.revision else "on disk" if row.cached else ""
-    return "; ".join(part for part in (row.family, support, row.notes, disk) if part)
+def _tasks(as_json: bool) -> None:
+    from s3dlm import tasks
+
+    rows = {name: tasks.get(name) for name in tasks.names()}
+    plain = {
+        n: {"title": r.title, "answer": r.answer, "bundled": r.bundled} for n, r in rows.items()
+    }
+    if as_json:
+        typer.echo(json.dumps(plain))
+        return
+    where = {True: "bundled", False: "published"}
+    table = [[name, row.title, row.answer, where[row.bundled]] for name, row in rows.items()]
+    print_table(["task", "description", "notes", "support"], table)
+
+
+def _verifiers(as_json: bool) -> None:
+    from s3dlm.inputs import find_entry_points
+    from s3dlm.verifier import GROUP, SPELLINGS, VERIFIERS
+
+    names = [*VERIFIERS, *find_entry_points(GROUP), *SPELLINGS, "FILE.toml"]
+    typer.echo(json.dumps(names) if as_json else "\n".join(names))
 
 
 @app.command()
 def score(
-    file: Annotated[Path, typer.Argument(help="JSON lines with question, output and maybe gold.")],
-    task: Annotated[str, _flag("The task of these outputs, for example gsm8k.")],
-    verifier: Annotated[str, _flag("paper, plus or a TOML file of weights.")] = "paper",
-    grading: Annotated[str, _flag("How answers are graded: fixed, d1 or hex.")] = "fixed",
-    by: Annotated[str, _flag("Also split the report by this field.")] = "gen_length",
+    file: Annotated[Path, Argument(help="JSON lines with question, output and maybe gold.")],
+    task: Annotated[str, Option(help="The task of these outputs, for example gsm8k.")],
+    verifier: Annotated[str, Option(help="paper, plus or a TOML file of weights.")] = "paper",
+    grading: Annotated[str, Option(help="How answers are graded: fixed, d1 or hex.")] = "fixed",
+    by: Annotated[str, Option(help="Also split the report by this field.")] = "gen_length",
     explain: Annotated[
-        bool, _flag("List every output that the two gradings disagree on.", "--explain")
+        bool, Option("--explain", help="List every output that the two gradings disagree on.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -140,45 +175,16 @@ def score(
 
     s3dlm score outputs.jsonl --task gsm8k --explain
     """
-    import dataclasses
-
     from rich.console import Console
 
     from s3dlm.evaluation.scoring import score_file
     from s3dlm.evaluation.scoring_report import render
 
-    report = score_file(file, task, verifier=verifier, grading=grading, by=by)
+    scored = score_file(file, task, verifier=verifier, grading=grading, by=by)
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(report), ensure_ascii=False))
+        typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
     else:
-        render(report, Console(), explain=explain)
-
-
-def _table(headings: list[str], rows: list[list[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading in ("method", "model", "size"))
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-# Commands that live beside what they call; each module has a `register(app)`.
-_OTHERS = (
-    "s3dlm.cli.evaluate",
-    "s3dlm.cli.demo",
-    "s3dlm.cli.calibrate",
-    "s3dlm.cli.serve",
-    "s3dlm.cli.cost",
-)
-
-
-def _register_others() -> None:
-    for name in _OTHERS:
-        importlib.import_module(name).register(app)
+        render(scored, Console(), explain=explain)
 
 
 _python_warns = warnings.showwarning
@@ -206,7 +212,6 @@ def _say_once(text: str) -> None:
 
 def main() -> None:
     """The `s3dlm` command."""
-    _register_others()
     warnings.showwarning = _warn
     try:
         code = app(standalone_mode=False)
@@ -220,18 +225,13 @@ def main() -> None:
         code = 2
     except (typer.Abort, KeyboardInterrupt):
         code = 130
-    except Exception as error:
-        code = _usage(error)
+    except Exception as error:  # a wrong flag, as click words it; anything else is a defect
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show()
+        code = int(getattr(error, "exit_code", 2))
     if code == 130:
         typer.echo("stopped", err=True)
     if isinstance(code, int):
         sys.exit(code)
-
-
-def _usage(error: Exception) -> int:
-    """A wrong flag is reported as click words it; anything else is a defect and keeps its traceback."""
-    show = getattr(error, "show", None)
-    if show is None:
-        raise error
-    show()
-    return int(getattr(error, "exit_code", 2))

@@ -1,136 +1,35 @@
-"""Command-line options of the settings, read off their schema."""
+"""Options that commands share, and what they do with them. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
-import inspect
-import os
-from collections.abc import Callable, Collection
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from s3dlm.errors import SettingsError, shown, unknown_name
-from s3dlm.settings import check, schema
 
-SHORT = {"particles": "-N", "branching": "-b"}
-TYPES = {"integer": int, "number": float, "string": str}
-PANELS = {"search": "Search settings", "decoding": "Decoding settings"}
-Command = Callable[..., None]
+if TYPE_CHECKING:
+    from s3dlm.models.base import Model
 
-
-def _unsafe_code(given: bool) -> bool:
-    """Accept missing protections, here and in the workers that inherit this environment."""
-    if given:
-        from s3dlm.sandbox import configure
-        from s3dlm.sandbox.runner import UNSAFE
-
-        os.environ[UNSAFE] = "1"
-        configure(allow_unprotected=True)
-    return given
-
-
-UnsafeCode = Annotated[
-    bool,
-    typer.Option(
-        "--unsafe-code",
-        callback=_unsafe_code,
-        help="Run code that the model writes even if this machine lacks protections.",
-    ),
-]
-"""For commands that may run code; the sandbox refuses without it where a protection is missing."""
-
-
-def with_settings(command: Command) -> Command:
-    """The command with an option for every setting; it gets those that were given as `overrides`."""
-    return _with_options(
-        command, lambda name: TYPES[schema()[name]["type"]], lambda name, value: value
-    )
-
-
-def with_setting_lists(command: Command) -> Command:
-    """The same for commands that sweep: an option takes several values, `overrides` has lists, and
-    the seed is the command's own affair."""
-    words = " Several values sweep: 1,2,4."
-    return _with_options(command, lambda name: str, values_of, words, left_out=("seed",))
-
-
-def _with_options(
-    command: Command,
-    kind: Callable[[str], Any],
-    read: Callable[[str, Any], Any],
-    more_help: str = "",
-    left_out: Collection[str] = (),
-) -> Command:
-    signature = inspect.signature(command, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.name != "overrides"]
-    taken = {*left_out, *(one.name for one in own)}
-    settings = [name for name in schema() if name not in taken]
-    added = [
-        _parameter(name, kind(name), more_help if schema()[name]["type"] != "string" else "")
-        for name in settings
-    ]
-
-    def wrapped(**values: Any) -> None:
-        given = {name: values.pop(name) for name in settings}
-        overrides = {name: read(name, value) for name, value in given.items() if value is not None}
-        command(**values, overrides=overrides)
-
-    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
-    wrapped.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {one.name: one.annotation for one in [*own, *added]}
-    return wrapped
-
-
-def _parameter(name: str, kind: Any, more_help: str) -> inspect.Parameter:
-    one, flag = schema()[name], f"--{name.replace('_', '-')}"
-    flags = [flag, SHORT[name]] if name in SHORT else [flag]
-    words = f"{one['description'][0].upper()}{one['description'][1:]}.{more_help}"
-    choices = one.get("enum")
-    if choices:
-        words += f" One of: {', '.join(choices)}."
-    option = typer.Option(
-        *flags,
-        help=words,
-        rich_help_panel=PANELS[one["group"]],
-        show_default=False,
-        autocompletion=(lambda: list(choices)) if choices else None,
-    )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind | None, option],
-    )
-
-
-def values_of(name: str, text: str) -> list[Any]:
-    """Several values of a setting, separated by commas, each checked."""
-    kind = TYPES[schema()[name]["type"]]
-    try:
-        found = [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise SettingsError(
-            f"{name}={shown(text)} is not a list of numbers; write one or several, as in 1,2,4"
-        ) from error
-    return [check(name, value) for value in found]
+# --- shell completion
 
 
 def method_names() -> list[str]:
-    """The methods, for shell completion."""
     from s3dlm.search.methods import all_methods
 
     return list(all_methods())
 
 
 def task_names() -> list[str]:
-    """The tasks, for shell completion."""
     from s3dlm import tasks
 
     return tasks.names()
 
 
 def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
-    """Shell completion of the last of several names, separated by commas."""
+    """Completes the last of several names, separated by commas."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -139,16 +38,137 @@ def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     return complete
 
 
-def lists_from_pairs(texts: list[str]) -> dict[str, list[Any]]:
-    """`--set NAME=VALUE` as settings."""
+# --- options
+ModelName = Annotated[str, Option("--model", help="tiny (bundled), a folder or a hub id.")]
+Tasks = Annotated[
+    list[str] | None,
+    Option(
+        "--task",
+        help="Tasks: repeat, or separate by commas. FILE.jsonl:TASK is your own. "
+        "Default: those of the model.",
+        autocompletion=lists_of(task_names),
+    ),
+]
+Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
+Load = Annotated[
+    list[str] | None,
+    Option(
+        "--load",
+        metavar="NAME=VALUE",
+        help="How to load: dtype, compile, prefix_cache, revision, trust_remote_code, …",
+    ),
+]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+Workers = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Processes. Default: one per core for a small model on the CPU, else one; with --ray "
+        "one per GPU.",
+    ),
+]
+
+
+# --- values
+def split(values: Sequence[str] | None) -> list[str]:
+    """Names that were given by repeating an option, by commas, or both."""
+    return [name.strip() for text in values or () for name in text.split(",") if name.strip()]
+
+
+def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """The NAME=VALUE of a repeated option; a name that is given twice is a mistake."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
+            raise SettingsError(f"{flag} {shown(text)} is not allowed; write NAME=VALUE")
+        if name in found:
+            raise SettingsError(f"{flag} {name}=… was given twice; give it once")
+        found[name] = value
+    return found
+
+
+def setting_values(texts: Sequence[str] | None, flag: str = "--set") -> dict[str, list[Any]]:
+    """`--set NAME=VALUE` as settings; several values, separated by commas, are a sweep."""
+    from s3dlm.settings import check, schema
+
     found = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise SettingsError(
-                f"--set {shown(text)} is not allowed; write NAME=VALUE, as in particles=8"
-            )
+    for name, text in pairs(flag, texts).items():
         if name not in schema():
             raise SettingsError(unknown_name("setting", name, schema()))
-        found[name] = values_of(name, value)
+        kind = {"integer": int, "number": float, "string": str}[schema()[name]["type"]]
+        try:
+            values = [None if part == "none" else kind(part) for part in split([text])]
+        except ValueError as error:
+            raise SettingsError(
+                f"{name}={shown(text)} is not a list of numbers; write one or several, as in 1,2,4"
+            ) from error
+        found[name] = [check(name, value) for value in values]
     return found
+
+
+def single(values: dict[str, list[Any]]) -> dict[str, Any]:
+    """Settings of one value each."""
+    for name, some in values.items():
+        if len(some) != 1:
+            raise SettingsError(f"{name}={shown(some)} is not allowed here; give one value")
+    return {name: some[0] for name, some in values.items()}
+
+
+LOADING: dict[str, Callable[[str], Any]] = {
+    "dtype": str,
+    "attention": str,
+    "revision": str,
+    "mask_id": int,
+    "block": int,
+    "trust_remote_code": bool,
+    "compile": bool,
+    "prefix_cache": bool,
+}
+
+
+def typed(flag: str, texts: Sequence[str] | None, kinds: dict[str, Any]) -> dict[str, Any]:
+    """The NAME=VALUE of an option whose names have these types."""
+    found: dict[str, Any] = {}
+    for name, text in pairs(flag, texts).items():
+        if name not in kinds:
+            raise SettingsError(unknown_name(flag, name, kinds))
+        try:
+            truth = {"true": True, "false": False}
+            found[name] = truth[text.lower()] if kinds[name] is bool else kinds[name](text)
+        except (KeyError, ValueError) as error:
+            wanted = "true or false" if kinds[name] is bool else f"a {kinds[name].__name__}"
+            raise SettingsError(
+                f"{flag} {name}={shown(text)} is not allowed; give {wanted}"
+            ) from error
+    return found
+
+
+def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:
+    """The model, announced first: torch and large weights take a while."""
+    if not quiet:
+        typer.echo(f"loading model {name} …", err=True)
+    from s3dlm.models.registry import load
+
+    return load(name, **how)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """A table in the terminal; a cell that begins with `*` is bold."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    texts = {"description", "notes", "support", "what was proven", "resample", "select"}
+    for number, column in enumerate(columns):
+        left = number == 0 or column in texts
+        table.add_column(
+            column, justify="left" if left else "right", header_style="bold", no_wrap=number == 0
+        )
+    for row in rows:
+        table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
+    if title:
+        Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
+    Console().print(table)
+    typer.echo()

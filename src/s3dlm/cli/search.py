@@ -1,199 +1,128 @@
-"""The commands that search: `s3dlm generate` answers a prompt, `s3dlm infill` fills holes in a text.
-
-Their options are the same, so each is declared once. Nothing heavy is imported before a command runs.
-"""
+"""`s3dlm generate` answers a prompt, or fills the holes of a text."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from s3dlm.cli.loading import load_model
-from s3dlm.cli.options import UnsafeCode, method_names, task_names, with_settings
+from s3dlm.cli import options
+from s3dlm.errors import SettingsError
 
 if TYPE_CHECKING:
-    from s3dlm.engine import Result
-    from s3dlm.models.base import Model
-    from s3dlm.settings import Settings
-
-
-def _flag(words: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=words, **more)
-
-
-ModelName = Annotated[str, _flag("tiny (bundled), a folder or a hub id.")]
-Task = Annotated[
-    str | None,
-    _flag(
-        "Sets the prompt template, the verifier and the answer format.", autocompletion=task_names
-    ),
-]
-MethodName = Annotated[
-    str, _flag("A method listed by `s3dlm methods`.", autocompletion=method_names)
-]
-Device = Annotated[str | None, _flag("cpu, cuda, cuda:1 or mps.")]
-Dtype = Annotated[str | None, _flag("float32, bfloat16 or float16.")]
-RemoteCode = Annotated[bool, _flag("Allow code from the checkpoint to run.", "--trust-remote-code")]
-Compiled = Annotated[bool, _flag("Compile the network with torch.compile.", "--compile")]
-PrefixCache = Annotated[
-    bool | None,
-    _flag(
-        "Encode the prompt and finished blocks once per block. Default: where it is exact.",
-        "--prefix-cache/--no-prefix-cache",
-    ),
-]
-Revision = Annotated[str | None, _flag("The hub's commit, branch or tag to load.")]
-MaskId = Annotated[int | None, _flag("The mask token's id, if the model's files do not state it.")]
-AsJson = Annotated[bool, _flag("Print the result as JSON.", "--json")]
-TraceFile = Annotated[Path | None, _flag("Write every step to this file, as JSON lines.")]
-Timings = Annotated[bool, _flag("Print where the time went.", "--timings")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the package's command line."""
-    app.command("generate")(with_settings(generate))
-    app.command("infill")(with_settings(infill))
+    from s3dlm.result import Result
 
 
 def generate(
-    prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    overrides: dict[str, Any],
-    model: ModelName = "tiny",
-    task: Task = None,
-    method: MethodName = "s3",
-    device: Device = None,
-    dtype: Dtype = None,
-    trust_remote_code: RemoteCode = False,
-    compiled: Compiled = False,
-    prefix_cache: PrefixCache = None,
-    revision: Revision = None,
-    mask_id: MaskId = None,
-    as_json: AsJson = False,
-    trace: TraceFile = None,
-    timings: Timings = False,
-    quiet: Annotated[bool, _flag("Print only the answer.", "--quiet", "-q")] = False,
-    unsafe_code: UnsafeCode = False,
-) -> None:
-    """Answer one prompt and watch the search. Settings left out are the model's own.
-
-    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --task countdown --method best
-
-    s3dlm generate "What is 2 + 2?" --model GSAI-ML/LLaDA-8B-Instruct --json
-    """
-    prompt = sys.stdin.read() if prompt == "-" else prompt
-    loaded, settings = _loaded(
-        prompt, model, method, task, overrides, quiet=quiet, device=device, dtype=dtype,
-        trust_remote_code=trust_remote_code, compile=compiled, prefix_cache=prefix_cache,
-        revision=revision, mask_id=mask_id,
-    )  # fmt: skip
-    result = _search(loaded, prompt, task, settings, trace, board=not (as_json or quiet))
-    _print_result(result, as_json=as_json, quiet=quiet, timings=timings)
-
-
-def infill(
-    text: Annotated[
-        str,
-        typer.Argument(
-            help=r"The text: \[\[16]] is a hole of 16 tokens, \[\[4-32]] one of 4 to 32; "
-            "- reads it from standard input, without the last line break."
+    prompt: Annotated[str, typer.Argument(help="The question; - reads standard input.")] = "",
+    model: options.ModelName = "tiny",
+    task: Annotated[
+        list[str] | None,
+        Option(
+            help="Sets template, verifier and answer format.", autocompletion=options.task_names
         ),
-    ],
-    overrides: dict[str, Any],
-    prompt: Annotated[
-        str, _flag("The question that the text answers; --task needs it. Default: none.")
-    ] = "",
-    model: ModelName = "tiny",
-    task: Task = None,
-    method: MethodName = "s3",
-    device: Device = None,
-    dtype: Dtype = None,
-    trust_remote_code: RemoteCode = False,
-    compiled: Compiled = False,
-    prefix_cache: PrefixCache = None,
-    revision: Revision = None,
-    mask_id: MaskId = None,
-    as_json: AsJson = False,
-    trace: TraceFile = None,
-    timings: Timings = False,
-    quiet: Annotated[bool, _flag("Print only the text.", "--quiet", "-q")] = False,
-    unsafe_code: UnsafeCode = False,
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        Option(help="See `s3dlm list methods`.", autocompletion=options.method_names),
+    ] = None,
+    infill: Annotated[
+        str | None, Option(help="Fill the holes of this text; - reads standard input.")
+    ] = None,
+    particles: Annotated[int | None, Option("-N", "--particles", help="Kept per step.")] = None,
+    branching: Annotated[int | None, Option("-b", "--branching", help="Children each.")] = None,
+    lam: Annotated[float | None, Option(help="λ in the weights exp(λ·score).")] = None,
+    verifier: Annotated[str | None, Option(help="paper, plus, a TOML file, …")] = None,
+    resampling: Annotated[str | None, Option(help="How survivors are drawn.")] = None,
+    look_aheads: Annotated[int | None, Option(help="Texts looked at per child.")] = None,
+    selection: Annotated[str | None, Option(help="How the answer is chosen.")] = None,
+    budget: Annotated[int | None, Option(help="Most forward passes; rounds until then.")] = None,
+    rounds: Annotated[int | None, Option(help="Searches after the first.")] = None,
+    remask: Annotated[str | None, Option(help="What a later round hides.")] = None,
+    temperature: Annotated[float | None, Option(help="0 is greedy.")] = None,
+    gen_length: Annotated[int | None, Option(help="Tokens of the answer.")] = None,
+    steps: Annotated[int | None, Option(help="Denoising steps.")] = None,
+    block_length: Annotated[int | None, Option(help="Tokens per block.")] = None,
+    policy: Annotated[str | None, Option(help="Which positions go first.")] = None,
+    reveal: Annotated[str | None, Option(help="How many positions per step.")] = None,
+    reveal_threshold: Annotated[float | None, Option(help="With --reveal threshold.")] = None,
+    seed: Annotated[int | None, Option(help="Same seed, same answer.")] = None,
+    more: Annotated[
+        list[str] | None,
+        Option("--set", metavar="NAME=VALUE", help="Any setting: docs/settings.md."),
+    ] = None,
+    device: options.Device = None,
+    load: options.Load = None,
+    trace: Annotated[Path | None, Option(help="Write every step as JSON lines.")] = None,
+    timings: Annotated[bool, Option("--timings", help="Print where the time went.")] = False,
+    as_json: options.AsJson = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only the answer.")] = False,
 ) -> None:
-    r"""Fill the holes of a text and watch the search. Known text stays as it is.
+    """Answer a prompt and watch the search. Settings left out are the model's.
 
-    s3dlm infill "First, 10 - 1 =\[\[2]]. Then\[\[3]] 6 = 15. <answer>\[\[7-10]]</answer>" --prompt "Target: 15 Numbers: 10, 1, 6" --task countdown
+    \b
+    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --task countdown --method best
+    s3dlm generate --infill "6 + 4 =[[2]]." --set top_p=0.9
+    A hole is [[16]] for 16 tokens, [[4-32]] for 4 to 32.
     """
-    text = sys.stdin.read().removesuffix("\n") if text == "-" else text
-    loaded, settings = _loaded(
-        prompt, model, method, task, overrides, infill=text, quiet=quiet, device=device, dtype=dtype,
-        trust_remote_code=trust_remote_code, compile=compiled, prefix_cache=prefix_cache,
-        revision=revision, mask_id=mask_id,
-    )  # fmt: skip
-    board = not (as_json or quiet)
-    result = _search(loaded, prompt, task, settings, trace, board=board, infill=text)
-    _print_result(result, as_json=as_json, quiet=quiet, timings=timings)
-
-
-def _loaded(
-    prompt: str,
-    model: str,
-    method: str,
-    task: str | None,
-    overrides: dict[str, Any],
-    infill: str | None = None,
-    **how: Any,
-) -> tuple[Model, Settings]:
-    """The model and the settings of a search; what can be checked is checked before a long load."""
-    from s3dlm import tasks
+    from s3dlm import engine, tasks
+    from s3dlm import trace as traces
     from s3dlm.diffusion.infill import Template
     from s3dlm.job import Job, check_prompt
     from s3dlm.models.defaults import defaults_of
-    from s3dlm.settings import Settings
+    from s3dlm.settings import Settings, schema
 
-    Settings.recommended(defaults_of(model), method, task, **overrides)
-    if task is not None:
-        tasks.require_file(tasks.get(task))
+    given = {name: value for name, value in locals().items() if name in schema()}
+    flags = {name: value for name, value in given.items() if value is not None and name != "method"}
+    sets = options.single(options.setting_values(more))
+    if twice := flags.keys() & sets.keys():
+        raise SettingsError(f"--set {min(twice)} and its own option were both given; give one")
+    task_name, method_name = _only("--task", task), _only("--method", method) or "s3"
+    overrides: dict[str, Any] = {**flags, **sets}
+    prompt = sys.stdin.read() if prompt == "-" else prompt
+    infill = sys.stdin.read().removesuffix("\n") if infill == "-" else infill
+    # What can be checked is checked before a long load.
+    Settings.recommended(defaults_of(model), method_name, task_name, **overrides)
+    if task_name is not None:
+        tasks.require_file(tasks.get(task_name))
     if infill is not None:
         Template.parse(infill)
-    check_prompt(Job(prompt, task, infill=infill))
-    loaded = load_model(model, **how)
-    return loaded, Settings.for_model(loaded, method, task, **overrides)
-
-
-def _search(
-    model: Model,
-    prompt: str,
-    task: str | None,
-    settings: Settings,
-    trace: Path | None,
-    *,
-    board: bool,
-    infill: str | None = None,
-) -> Result:
-    """Drain one search, through a trace and a board if they are wanted."""
-    from s3dlm import board as boards
-    from s3dlm import engine
-    from s3dlm import trace as traces
-
-    events = engine.stream(model, prompt, task=task, settings=settings, infill=infill)
+    check_prompt(Job(prompt, task_name, infill=infill))
+    how = options.typed("--load", load, options.LOADING)
+    loaded = options.load_model(model, quiet=quiet, device=device, **how)
+    settings = Settings.for_model(loaded, method_name, task_name, **overrides)
+    events = engine.stream(loaded, prompt, task=task_name, settings=settings, infill=infill)
     if trace is not None:
         events = traces.write_trace(
-            trace, model, events, question=prompt, task=task, settings=settings, infill=infill
+            trace, loaded, events, question=prompt, task=task_name, settings=settings, infill=infill
         )
-    if board:
-        title = f"{settings.method} on {model.name}"
+    if not (as_json or quiet):
+        from s3dlm import board
+
         # An end token inside a text with holes does not end it.
-        ends: frozenset[int] = model.end_ids if infill is None else frozenset()
-        events = boards.show(events, boards.pieces_of(model), ends, title=title)
+        ends: frozenset[int] = loaded.end_ids if infill is None else frozenset()
+        title = f"{settings.method} on {loaded.name}"
+        events = board.show(events, board.pieces_of(loaded), ends, title=title)
     *_, result = events
-    return cast("Result", result)
+    assert isinstance(result, engine.Result)
+    _print(result, as_json=as_json, quiet=quiet)
+    for name, seconds in result.timings.items() if timings else ():
+        share = 100 * seconds / max(result.seconds, 1e-9)
+        typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
 
 
-def _print_result(result: Result, *, as_json: bool, quiet: bool, timings: bool) -> None:
-    """All of it as JSON, or only what was asked for, or the text and how it was found."""
+def _only(flag: str, values: list[str] | None) -> str | None:
+    names = options.split(values)
+    if len(names) > 1:
+        raise SettingsError(f"{flag} {','.join(names)}: generate takes one; `s3dlm eval` several")
+    return names[0] if names else None
+
+
+def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         from s3dlm.trace import encode_result
 
@@ -202,21 +131,13 @@ def _print_result(result: Result, *, as_json: bool, quiet: bool, timings: bool) 
         whole = result.answer is None or bool(result.holes)
         typer.echo(result.text if whole else result.answer)
     else:
+        answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
+        chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
+        reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
         typer.echo(result.text)
-        typer.echo(f"\n{_summary(result)}", err=True)
-    if timings:
-        for name, seconds in result.timings.items():
-            share = 100 * seconds / max(result.seconds, 1e-9)
-            typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
-
-
-def _summary(result: Result) -> str:
-    """The answer, how sure it is, what it cost and why a search with a budget ended."""
-    answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
-    chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
-    reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
-    return (
-        f"{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE {result.nfe}, "
-        f"{result.nfe_logical} without sharing; {result.seconds:.2f} s"
-        f"{reasons.get(result.stopped, '')})"
-    )
+        typer.echo(
+            f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE "
+            f"{result.nfe}, {result.nfe_logical} without sharing; {result.seconds:.2f} s"
+            f"{reasons.get(result.stopped, '')})",
+            err=True,
+        )

@@ -115,7 +115,7 @@ class RayRunner:
         except self.ray.exceptions.RayError as error:
             raise S3dlmError(
                 f"{ATTEMPTS} workers were lost on the same samples ({_first_line(error)}); they may "
-                "need more memory than a worker has: try a smaller --batch-size"
+                "need more memory than a worker has: try a smaller --run batch_size=N"
             ) from error
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ def evaluate(
                     last = f"the last one is {record.sample}: {record.reason}"
                     if failed == fail_on_error:
                         raise S3dlmError(
-                            f"{failed} samples failed, the limit of --fail-on-error; {last}"
+                            f"{failed} samples failed, the limit of --run fail_on_error; {last}"
                         )
                     if failed >= HOPELESS and not finished:
                         raise S3dlmError(f"the first {failed} samples all failed; {last}")

@@ -307,7 +307,9 @@ def failures(run: Run) -> Table:
         for f in run.failures[:LISTED]
     ]
     more = len(run.failures) - len(rows)
-    note = "Failed samples count in no table. `s3dlm eval … --retry-failed` runs them again."
+    note = (
+        "Failed samples count in no table. `s3dlm eval … --run retry_failed=true` runs them again."
+    )
     note += f" {more} more are not listed." if more else ""
     columns = ("Task", "Method", "Sample", "Seed", "Reason")
     return table("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)

@@ -251,7 +251,7 @@ def find_mask_id(
     if mask_id is None:
         raise ModelError(
             f"neither config.json nor the tokenizer of {name} states a mask token; if it is a "
-            "masked diffusion model, pass mask_id=… (--mask-id)"
+            "masked diffusion model, pass mask_id=… (--load mask_id=…)"
         )
     return mask_id
 

@@ -42,7 +42,7 @@ def find_folder(name: str, revision: str | None = None, *, code: bool = False) -
         return _download(name, revision, (*FETCHED, "*.py") if code else FETCHED)
     raise ModelError(
         f"{name!r} is neither an existing folder nor a hub id such as GSAI-ML/LLaDA-8B-Instruct; "
-        "`s3dlm models` lists the known names"
+        "`s3dlm list models` lists the known names"
     )
 
 

@@ -176,7 +176,7 @@ def check_denoiser(name: str, denoiser: TransformersModel) -> None:
     if torch.equal(logits[:, :-1], changed[:, :-1]):
         raise ModelError(
             f"{name} is a causal model: its predictions do not depend on later tokens, so it "
-            "cannot fill masks; diffusion models are listed by `s3dlm models`"
+            "cannot fill masks; diffusion models are listed by `s3dlm list models`"
         )
     padded = torch.cat((row, row[:, :4]), 1)
     keys = torch.arange(padded.shape[1], device=row.device)[None] < length

@@ -31,7 +31,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One model of `s3dlm models`."""
+    """One model of `s3dlm list models`."""
 
     name: str
     family: str
@@ -70,7 +70,7 @@ KNOWN: dict[str, Known] = {
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """One family of `s3dlm models`: what is supported and what was proven."""
+    """One family of `s3dlm list models`: what is supported and what was proven."""
 
     family: str
     model_types: tuple[str, ...]

@@ -132,7 +132,7 @@ class Sandbox:
             raise SandboxError(
                 f"code is not run, because this machine does not offer: {listed}. Use Linux 5.13 or "
                 "newer, where containers may use user namespaces or Landlock, or accept the risk "
-                f"with --unsafe-code, with {UNSAFE}=1 in the environment, or with "
+                f"with s3dlm --unsafe-code COMMAND, with {UNSAFE}=1 in the environment, or with "
                 "allow_unprotected=True in Python"
             )
         control, far = socket.socketpair()

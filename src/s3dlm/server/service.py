@@ -37,7 +37,7 @@ GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The traces that `s3dlm eval --traces` wrote into some folders, in a table of names: no request
+    """The traces that `s3dlm eval --run traces=N` wrote into some folders, in a table of names: no request
     is a path."""
 
     folders: tuple[Path, ...] = ()
@@ -46,7 +46,7 @@ class Recorded:
         for folder in self.folders:
             if not folder.is_dir():
                 raise SettingsError(
-                    f"--runs {folder} is not a folder; give one that `s3dlm eval --traces` wrote"
+                    f"--runs {folder} is not a folder; give one that `s3dlm eval --run traces=N` wrote"
                 )
 
     def files(self) -> dict[str, Path]:

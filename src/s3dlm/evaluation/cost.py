@@ -1,0 +1,136 @@
+"""What a run costs before it starts: samples, NFE at most, and seconds and dollars on a GPU.
+
+The floating-point operations of a forward pass follow from the network's shape; the share of the
+GPU's peak that is reached has to be assumed. UTILISATION is chosen so that the estimate agrees with a
+published run: the authors of LLaDA report three hours for GSM8K with 512 tokens and 512 steps on
+eight A100 (github.com/ML-GSAI/LLaDA, issue 112).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from s3dlm import tasks
+from s3dlm.errors import SettingsError, shown, unknown_name
+from s3dlm.evaluation import manifest, records
+from s3dlm.evaluation.plan import Condition
+from s3dlm.settings import Settings
+
+UTILISATION = 0.3
+PROMPT_TOKENS = 256  # d1's instruction, a GSM8K question and the chat template, rounded up
+GPUS = (1, 8, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The dimensions of a transformer that decide its cost."""
+
+    width: int
+    layers: int
+    feed: int  # width of the feed-forward part
+    keys: int  # width of keys and values; equal to `width` without grouped queries
+    vocabulary: int
+
+    @property
+    def block(self) -> int:
+        return 2 * self.width * (self.width + self.keys) + 3 * self.width * self.feed
+
+    @property
+    def parameters(self) -> float:
+        return self.layers * self.block + 2.0 * self.width * self.vocabulary
+
+    def operations(self, settings: Settings) -> float:
+        """Per forward pass: body on all positions, attention, and logits where they are read, which
+        is at masked positions only: all of them at first, none at the end."""
+        length = PROMPT_TOKENS + settings.gen_length
+        attention = 4.0 * self.layers * self.width * length * length
+        logits = self.width * self.vocabulary * settings.gen_length
+        return 2.0 * self.layers * self.block * length + attention + logits
+
+
+_LLADA = Shape(4096, 32, 12288, 4096, 126464)  # from the models' own config.json
+_DREAM = Shape(3584, 28, 18944, 512, 152064)
+SHAPES = {
+    "GSAI-ML/LLaDA-8B-Instruct": _LLADA,
+    "GSAI-ML/LLaDA-8B-Base": _LLADA,
+    "GSAI-ML/LLaDA-1.5": _LLADA,
+    "Dream-org/Dream-v0-Instruct-7B": _DREAM,
+    "Dream-org/Dream-v0-Base-7B": _DREAM,
+}
+# Dense bfloat16 peak by data sheet, bytes of memory, a typical price per hour in dollars.
+CARDS = {
+    "A100": (312e12, 80e9, 1.80),
+    "H100": (989e12, 80e9, 2.50),
+    "L40S": (362e12, 48e9, 1.00),
+    "RTX4090": (165e12, 24e9, 0.40),
+}
+
+
+def problems(task: str, prompt_style: str, limit: int | None) -> int:
+    """How many problems a run of a task has; what is published is not loaded to count it."""
+    row = tasks.get(task)
+    count = None if row.source is None else row.source.subset or row.source.count
+    if count is None or (row.bundled and prompt_style == "tiny"):
+        return len(tasks.load(row, prompt_style=prompt_style, limit=limit).samples)
+    return min(count, limit or count)
+
+
+def shares(folder: Path | None) -> dict[str, float]:
+    """Measured NFE divided by Algorithm 1's, by method, in the records of a run that has begun."""
+    if folder is None or not (folder / records.FILE).is_file():
+        return {}
+    method_of = {c.spec: c.settings.method for c in manifest.read(folder).conditions}
+    sums: dict[str, list[int]] = {}
+    for record in records.read(folder):
+        total = sums.setdefault(method_of[record.spec], [0, 0])
+        total[0], total[1] = total[0] + record.nfe, total[1] + record.nfe_logical
+    return {method: nfe / logical for method, (nfe, logical) in sums.items() if logical}
+
+
+def estimate(
+    model: str,
+    conditions: Sequence[Condition],
+    counts: Mapping[str, int],
+    seeds: int,
+    gpu: str = "H100",
+    measured: Mapping[str, float] | None = None,
+) -> dict[str, object]:
+    """The cost of all conditions: per condition and in sum; without a known shape in NFE alone.
+
+    `counts` are problems by task. `gpu` is a card, or CARD=DOLLARS for another price per hour.
+    Samples are independent, so a cluster takes as long as its busiest GPU.
+    """
+    name, _, price = gpu.partition("=")
+    if name not in CARDS:
+        raise SettingsError(unknown_name("gpu", name, CARDS))
+    peak, memory, dollars = CARDS[name]
+    try:
+        dollars = float(price) if price else dollars
+    except ValueError:
+        dollars = -1.0
+    if not dollars > 0:
+        raise SettingsError(f"gpu={shown(gpu)} is not allowed; give CARD=DOLLARS, as in H100=2.20")
+    shape, seconds, total = SHAPES.get(model), dict.fromkeys(GPUS, 0.0), 0.0
+    rows = []
+    for condition in conditions:
+        settings, samples = condition.settings, condition.count(counts[condition.task], seeds)
+        nfe = settings.most_nfe * (measured or {}).get(settings.method, 1.0)
+        rows.append(
+            {"task": condition.task, "method": condition.label, "samples": samples, "nfe": nfe}
+        )
+        total += samples * nfe
+        for cards in GPUS if shape is not None else ():
+            assert shape is not None
+            each = nfe * shape.operations(settings) / (peak * UTILISATION)
+            seconds[cards] += math.ceil(samples / cards) * each
+    found: dict[str, object] = {"model": model, "gpu": name, "conditions": rows, "nfe": total}
+    if shape:
+        found["costs"] = [
+            {"gpus": cards, "seconds": time, "dollars": time * cards * dollars / 3600}
+            for cards, time in seconds.items()
+        ]
+        found["fits"] = 2 * shape.parameters * 1.15 < memory  # activations need a tenth on top
+    return found

@@ -1,0 +1,79 @@
+"""Costs before a run: the arithmetic, the published run it is calibrated on, and `--dry-run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from s3dlm.cli.main import app
+from s3dlm.errors import SettingsError
+from s3dlm.evaluation.cost import SHAPES, estimate, shares
+from s3dlm.evaluation.plan import Condition
+from s3dlm.evaluation.run import evaluate
+from s3dlm.settings import Settings
+from tests.evaluation.small_run import small_model, small_plan, write_task
+
+LLADA = "GSAI-ML/LLaDA-8B-Instruct"
+
+
+def cost(settings: Settings, samples: int, gpu: str = "H100", **more: Any) -> Any:
+    condition = Condition("gsm8k", settings.method, settings)
+    return estimate(LLADA, [condition], {"gsm8k": samples}, 1, gpu, **more)
+
+
+def test_it_meets_the_published_run_it_is_calibrated_on() -> None:
+    """LLaDA's authors: GSM8K, 512 tokens, 512 steps, eight A100, three hours."""
+    settings = Settings("baseline", gen_length=512, steps=512, block_length=512)
+    assert 2.5 < cost(settings, 1319, "A100")["costs"][1]["seconds"] / 3600 < 3.5
+
+
+def test_parameters_are_those_of_the_models() -> None:
+    assert SHAPES[LLADA].parameters == pytest.approx(8.0e9, rel=0.02)
+    assert SHAPES["Dream-org/Dream-v0-Instruct-7B"].parameters == pytest.approx(7.6e9, rel=0.02)
+
+
+def test_cards_share_the_work_and_the_bill() -> None:
+    found = cost(Settings(), 6400)
+    one, eight, many = found["costs"]
+    assert one["seconds"] == pytest.approx(8 * eight["seconds"])
+    assert one["seconds"] == pytest.approx(64 * many["seconds"])
+    assert one["dollars"] == pytest.approx(many["dollars"])
+    assert found["nfe"] == 6400 * 513
+    half = cost(Settings(), 6400, measured={"s3": 0.5})["costs"][0]
+    assert half["seconds"] == pytest.approx(one["seconds"] / 2)
+    dear = cost(Settings(), 6400, "H100=5")["costs"][0]
+    assert dear["dollars"] == pytest.approx(2 * one["dollars"])
+    assert cost(Settings(), 1, "RTX4090")["fits"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [("H10", "did you mean 'H100'"), ("H100=-1", "CARD=DOLLARS"), ("H100=x", "CARD=DOLLARS")],
+)
+def test_what_cannot_be_is_refused(gpu: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        cost(Settings(), 1, gpu)
+
+
+def test_a_dry_run_names_the_run_it_measured(tmp_path: Path) -> None:
+    task, out = write_task(tmp_path, 3), tmp_path / "run"
+    evaluate(small_model(), small_plan(task, ("s3",), seeds=(0,)), out)
+    assert 0 < shares(out)["s3"] < 1
+    words = ["eval", "--task", task, "--method", "s3", "--out", str(out), "--dry-run"]
+    said = CliRunner().invoke(app, words).output
+    assert f"3 samples, about (measured in {out})" in said
+    assert "times are known for" in said
+
+
+def test_dry_runs_load_nothing() -> None:
+    words = ["--model", LLADA, "--task", "math500", "--dry-run", "--out", "nowhere"]
+    shown = CliRunner().invoke(app, ["eval", "--method", "s3,best", *words])
+    assert "math500, s3: 500 samples, at most 513 NFE each" in shown.output
+    plain = CliRunner().invoke(app, ["reproduce", *words, "--limit", "10", "--json"])
+    found = json.loads(plain.output)
+    assert {row["method"] for row in found["conditions"]} >= {"greedy", "s3", "s3_paper"}
+    assert [line["gpus"] for line in found["costs"]] == [1, 8, 64]
