@@ -12,29 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
 from s3dlm import board, engine
 from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
-from s3dlm.evaluation.plan import (
-    Condition,
-    Defaults,
-    Plan,
-    grid,
-    load_problems,
-    settings_for,
-    title_of,
-)
-from s3dlm.evaluation.progress import LINE_EVERY
+from s3dlm.evaluation import plan as plans
+from s3dlm.evaluation.plan import Condition, Defaults, Plan, load_problems, title_of
+from s3dlm.evaluation.progress import Display
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.run import Observer, Runner, evaluate
+from s3dlm.evaluation.run import Runner, evaluate
 from s3dlm.models.base import Model
 
 METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "best")
 REFERENCE = "greedy"  # what a user has without the package
-GIVEN = {"reveal": "threshold"}  # several times fewer forward passes, for every method alike
+OVERRIDES = {"reveal": "threshold"}  # several times fewer forward passes, for every method alike
 LIVE = ("chain", 9)  # the search that is shown: a problem of `tiny` that takes several rounds
 ROUNDS = (5, *range(10, 201, 10))  # problems per task
 ROW_CACHE = 1.0  # GiB; methods share what they compute, and nothing is timed here
@@ -45,7 +35,7 @@ def show(model: Model, defaults: Defaults) -> Result:
     tasks = model.defaults.tasks
     task, number = LIVE if LIVE[0] in tasks else (tasks[0], 0)
     problem = load_problems([task], model.defaults.prompt_style, limit=number + 1)[task].samples[-1]
-    settings = settings_for("best", defaults, task=task)
+    settings = plans.settings_for("best", defaults, task=task)
     events = engine.stream(model, problem.question, task=task, settings=settings)
     title = f"best on {model.name}: {problem.question}"
     *_, last = board.show(events, board.pieces_of(model), model.end_ids, title=title)
@@ -56,16 +46,15 @@ def show(model: Model, defaults: Defaults) -> Result:
 def rounds(model: Model, defaults: Defaults) -> Iterator[Plan]:
     """The same comparison on more and more problems."""
     tasks, style = model.defaults.tasks, model.defaults.prompt_style
-    conditions = [replace(c, timed=0) for c in grid(tasks, METHODS, defaults, GIVEN)]
+    conditions = [replace(c, timed=0) for c in plans.grid(tasks, METHODS, defaults, OVERRIDES)]
     for limit in ROUNDS:
-        yield Plan(
-            conditions, load_problems(tasks, style, limit=limit), traces=2, row_cache=ROW_CACHE
-        )
+        problems = load_problems(tasks, style, limit=limit)
+        yield Plan(conditions, problems, traces=2, row_cache=ROW_CACHE)
 
 
 def compare(
     runner: Model | Runner,
-    plans: Iterator[Plan],
+    growing: Iterator[Plan],
     folder: Path,
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
@@ -73,7 +62,7 @@ def compare(
     """Rounds until the next would take too long; returns the number of problems per task."""
     started, done = clock(), 0
     with TimeBar(seconds) as observer:
-        for plan in plans:
+        for plan in growing:
             size = len(next(iter(plan.problems.values())).samples)
             spent, more = clock() - started, size - done
             if more == 0 or (done and spent * more / done > seconds - spent):
@@ -83,33 +72,19 @@ def compare(
     return done
 
 
-class TimeBar(Observer):
-    """The observer of the comparison: one bar of the time, or a line now and then in a log."""
+class TimeBar(Display):
+    """The observer of the comparison: the bar is that of the time."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.started, self.last_line, self.count = seconds, time.monotonic(), 0.0, 0
-        self.console = Console(stderr=True)
-        columns = (BarColumn(bar_width=24), TextColumn("{task.description}"))
-        hidden = not self.console.is_terminal
-        self.progress = Progress(*columns, console=self.console, transient=True, disable=hidden)
-        self.bar = self.progress.add_task("starting", total=seconds)
-
-    def __enter__(self) -> TimeBar:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
+        super().__init__(seconds)
+        self.seconds, self.started, self.count = seconds, time.monotonic(), 0
 
     def record(self, condition: Condition, record: Record | Failure) -> None:
         self.count += 1
         spent = time.monotonic() - self.started
-        text = f"{spent:.0f} of {self.seconds:.0f} s: {self.count:,} answers"
+        self.progress.update(self.bar, completed=spent)
         place = f"{title_of(condition.task)}, {condition.label}"
-        self.progress.update(self.bar, completed=spent, description=f"{text} ({place})")
-        if not self.console.is_terminal and spent - self.last_line > LINE_EVERY:
-            self.last_line = spent
-            self.console.print(text, highlight=False)
+        self.show(f"{spent:.0f} of {self.seconds:.0f} s: {self.count:,} answers ({place})")
 
 
 def clear(folder: Path) -> None:

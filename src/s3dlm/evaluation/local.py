@@ -7,7 +7,7 @@ batch, so the others lose nothing but time.
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,25 +66,21 @@ class LocalRunner:
         return self.batch_sizes.get(key, BATCH_SIZES[0])
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
-        condition = chunk.condition
-        model = self._cached(chunk.row_cache) if chunk.row_cache else self.model
+        condition, model = chunk.condition, self.model
+        if chunk.row_cache:
+            if self.cached is None:
+                cache = RowCache(model.denoiser, int(chunk.row_cache * 2**30))
+                self.cached = replace(model, denoiser=cache)
+            model = self.cached
         _, count_tokens = manifest.token_counter(self.model.tokenizer)
-        good: list[WorkItem] = []
+        good, jobs = list[WorkItem](), list[Job]()
         for item in chunk.items:
-            problem = wrong_gold(tasks.get(condition.task).answer, item.sample)
-            if problem is None:
-                good.append(item)
-            else:
+            sample, settings = item.sample, condition.settings.replace(seed=item.seed)
+            if problem := wrong_gold(tasks.get(condition.task).answer, sample):
                 yield _failure(condition, item, RecordError(problem))
-        jobs = [
-            Job(
-                item.sample.question,
-                condition.task,
-                condition.settings.replace(seed=item.seed),
-                item.sample.id,
-            )
-            for item in good
-        ]
+            else:
+                good.append(item)
+                jobs.append(Job(sample.question, condition.task, settings, sample.id))
         watches: dict[int, _Watch] = {}
         for index, event in _events(model, jobs, chunk.batch_size):
             if event is None:
@@ -100,12 +96,6 @@ class LocalRunner:
                     yield _failure(condition, good[index], error)
                 else:
                     yield record
-
-    def _cached(self, gigabytes: float) -> Model:
-        if self.cached is None:
-            memory = RowCache(self.model.denoiser, int(gigabytes * 2**30))
-            self.cached = replace(self.model, denoiser=memory)
-        return self.cached
 
 
 @dataclass(slots=True)
@@ -148,7 +138,10 @@ class _Watch:
             correct=answers.grade(kind, result.text, sample.gold, "fixed", sample.question),
             answer=result.answer,
             text=result.text,
-            survivors=tuple(_candidate(survivor) for survivor in result.survivors),
+            survivors=tuple(
+                Candidate(**{name: getattr(survivor, name) for name in Candidate.__slots__})
+                for survivor in result.survivors
+            ),
             nfe=result.nfe,
             nfe_logical=result.nfe_logical,
             steps=len(self.curve),
@@ -170,37 +163,33 @@ class _Watch:
         return record
 
 
-def _candidate(survivor: Any) -> Candidate:
-    return Candidate(**{f.name: getattr(survivor, f.name) for f in dataclasses.fields(Candidate)})
-
-
 def _failure(condition: Condition, item: WorkItem, error: Exception) -> Failure:
     reason = " ".join(str(error).split())[:300]
     return Failure(condition.spec, item.sample.id, item.seed, type(error).__name__, reason)
 
 
+_GOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {  # what it must be, by kind of answer
+    "number": ("a number", lambda gold: gold_number(gold) is not None),
+    "choice": (
+        "a letter from A to H or a number from 1 to 8",
+        lambda gold: str(gold).strip().upper() in {*"ABCDEFGH12345678"},
+    ),
+    "expression": (
+        "[[numbers], target]",
+        lambda gold: answers.grade("expression", "<answer>1</answer>", gold) >= 0,
+    ),
+    "grid": ("a string of digits", lambda gold: str(gold).isascii() and str(gold).isdigit()),
+}
+
+
 def wrong_gold(kind: str, sample: Sample) -> str | None:
     """What is wrong with a gold answer, if anything: no text could ever be graded by it."""
-    gold, kind = sample.gold, answers.kind_of(kind)
-    checks: dict[str, tuple[str, Callable[[], bool]]] = {
-        "number": ("a number", lambda: gold_number(gold) is not None),
-        "choice": (
-            "a letter from A to H or a number from 1 to 8",
-            lambda: str(gold).strip().upper() in {*"ABCDEFGH12345678"},
-        ),
-        "expression": (
-            "[[numbers], target]",
-            lambda: answers.grade(kind, "<answer>1</answer>", gold) >= 0,
-        ),
-        "grid": ("a string of digits", lambda: str(gold).isascii() and str(gold).isdigit()),
-    }
-    expected, fits = checks.get(kind, ("", lambda: True))
-    try:
-        if fits():
+    expected, fits = _GOLD.get(answers.kind_of(kind), ("", lambda gold: True))
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        if fits(sample.gold):
             return None
-    except (ValueError, TypeError, OverflowError):
-        pass
-    return f"the gold answer {str(gold)[:60]!r} of {sample.id} is not {expected}; correct the data"
+    gold = f"the gold answer {str(sample.gold)[:60]!r} of {sample.id}"
+    return f"{gold} is not {expected}; correct the data"
 
 
 def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int, Event]]:

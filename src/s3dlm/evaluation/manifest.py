@@ -56,42 +56,32 @@ class Manifest:
         plain = [getattr(self, name) for name in _FIXED]
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:12]
 
-    def to_json(self) -> dict[str, Any]:
-        row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        row["conditions"] = [condition.to_json() for condition in self.conditions]
-        return {"v": VERSION, **row}
 
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Manifest:
-        if row.get("v") != VERSION:
-            raise RecordError(
-                f"manifest version {row.get('v')!r} is not supported (this is {VERSION}); the run "
-                "was made by another version of s3dlm: start a new folder"
-            )
-        fields = {name: value for name, value in row.items() if name != "v"}
-        fields["conditions"] = tuple(Condition.from_json(plain) for plain in row["conditions"])
-        fields["seeds"] = tuple(row["seeds"])
-        return cls(**fields)
+def _file(folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        raise RecordError(f"{folder} has no {name}; give a folder that `s3dlm eval` wrote")
+    return folder / name
 
 
 def read(folder: Path) -> Manifest:
     """The manifest of a folder that `s3dlm eval` wrote."""
-    path = folder / FILE
-    if not path.is_file():
-        raise RecordError(f"{folder} has no {FILE}; give a folder that `s3dlm eval` wrote")
+    path = _file(folder, FILE)
     try:
-        return Manifest.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except RecordError as error:
-        raise RecordError(f"{path}: {error}") from error
+        row = json.loads(path.read_text(encoding="utf-8"))
+        if (version := row.pop("v")) != VERSION:
+            raise ValueError(
+                f"its version {version!r} is not supported (this is {VERSION}); the run was made by "
+                "another version of s3dlm: start a new folder"
+            )
+        conditions = tuple(Condition.from_json(plain) for plain in row["conditions"])
+        return Manifest(**{**row, "conditions": conditions, "seeds": tuple(row["seeds"])})
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from error
 
 
 def read_samples(folder: Path) -> dict[str, list[Sample]]:
     """The problems of a run by task, in their order."""
-    path = folder / SAMPLES
-    if not path.is_file():
-        raise RecordError(f"{folder} has no {SAMPLES}; give a folder that `s3dlm eval` wrote")
+    path = _file(folder, SAMPLES)
     samples: dict[str, list[Sample]] = {}
     remedy = "restore it or start a new folder"
     for number, row in read_json_lines(path, remedy=remedy, drop_partial=True):
@@ -108,9 +98,20 @@ def commit(
     """Write the plan, or refuse it if the folder holds another one."""
     if (folder / FILE).is_file():
         old = read(folder)
-        _refuse_changes(old, new, folder)
+        if changes := _changes(old, new):
+            raise RecordError(
+                f"{folder} holds another run: {'; '.join(changes)}. A plan may grow but not change: "
+                "repeat the first command, add to it, or give another folder with --out"
+            )
         refuse_other_records(old, stored, folder)
-        _refuse_other_problems(folder, samples)
+        for task, before in read_samples(folder).items():
+            now = {sample.id: _plain(sample) for sample in samples.get(task, ())}
+            for sample in before:
+                if now.get(sample.id) != _plain(sample):
+                    raise RecordError(
+                        f"{folder} was started with other problems: {sample.id} of task={task!r} "
+                        "has changed; use the data of the first run, or give another folder with --out"
+                    )
     elif stored.runs:
         raise RecordError(
             f"{folder} has records but no {FILE}, so their settings are unknown; restore the file, "
@@ -122,7 +123,15 @@ def commit(
         for sample in of_task
     ]
     write_atomic(folder / SAMPLES, "".join(lines))
-    write_atomic(folder / FILE, json.dumps(new.to_json(), ensure_ascii=False, indent=1) + "\n")
+    row = {field.name: getattr(new, field.name) for field in dataclasses.fields(new)}
+    row["conditions"] = [condition.to_json() for condition in new.conditions]
+    text = json.dumps({"v": VERSION, **row}, ensure_ascii=False, indent=1)
+    write_atomic(folder / FILE, text + "\n")
+
+
+def _plain(sample: Sample) -> str:
+    """As JSON, which makes no difference between tuples and lists."""
+    return json.dumps([sample.question, sample.gold])
 
 
 def refuse_other_records(manifest: Manifest, stored: Contents, folder: Path) -> None:
@@ -136,60 +145,31 @@ def refuse_other_records(manifest: Manifest, stored: Contents, folder: Path) -> 
         )
 
 
-def _refuse_changes(old: Manifest, new: Manifest, folder: Path) -> None:
-    """A plan may grow but not change."""
+def _changes(old: Manifest, new: Manifest) -> list[str]:
+    """What differs apart from growth: fixed fields, settings, and what is missing."""
     changes = [
         f"{name} was {getattr(old, name)!r} and is now {getattr(new, name)!r}"
         for name in _FIXED
         if getattr(old, name) != getattr(new, name)
     ]
-    changes += _changed_conditions(old.conditions, new.conditions)
-    if not set(old.seeds) <= set(new.seeds):
-        changes.append(f"seeds were {list(old.seeds)} and are now {list(new.seeds)}")
-    changes += [
-        f"{task} had {count} problems and now has {new.counts.get(task, 0)}"
-        for task, count in old.counts.items()
-        if new.counts.get(task, 0) < count
-    ]
-    if changes:
-        raise RecordError(
-            f"{folder} holds another run: {'; '.join(changes)}. A plan may grow but not change: "
-            "repeat the first command, add to it, or give another folder with --out"
-        )
-
-
-def _changed_conditions(old: Sequence[Condition], new: Sequence[Condition]) -> list[str]:
-    """Settings that differ in the main comparison, and conditions that are missing."""
-    planned = {condition.spec for condition in new}
-    main = {(c.task, c.label): c.settings.to_json() for c in new if c.main}
-    changes: dict[str, None] = {}  # in order, each once
-    for condition in old:
+    planned = {condition.spec for condition in new.conditions}
+    main = {(c.task, c.label): c.settings.to_json() for c in new.conditions if c.main}
+    for condition in old.conditions:
         if condition.spec in planned:
             continue
-        before, after = condition.settings.to_json(), main.get((condition.task, condition.label))
-        if not condition.main or after is None:
-            changes[f"{condition.task}/{condition.label} is missing"] = None
+        after = main.get((condition.task, condition.label)) if condition.main else None
+        if after is None:
+            changes.append(f"{condition.task}/{condition.label} is missing")
             continue
-        for name, value in before.items():
+        for name, value in condition.settings.to_json().items():
             if after.get(name) != value:
-                changes[f"{name} was {value!r} and is now {after.get(name)!r}"] = None
-    return list(changes)
-
-
-def _refuse_other_problems(folder: Path, samples: Mapping[str, Sequence[Sample]]) -> None:
-    for task, old in read_samples(folder).items():
-        new = {sample.id: _plain(sample) for sample in samples.get(task, ())}
-        for sample in old:
-            if new.get(sample.id) != _plain(sample):
-                raise RecordError(
-                    f"{folder} was started with other problems: {sample.id} of task={task!r} has "
-                    "changed; use the data of the first run, or give another folder with --out"
-                )
-
-
-def _plain(sample: Sample) -> str:
-    """As JSON, which makes no difference between tuples and lists."""
-    return json.dumps([sample.question, sample.gold])
+                changes.append(f"{name} was {value!r} and is now {after.get(name)!r}")
+    if not set(old.seeds) <= set(new.seeds):
+        changes.append(f"seeds were {list(old.seeds)} and are now {list(new.seeds)}")
+    for task, count in old.counts.items():
+        if new.counts.get(task, 0) < count:
+            changes.append(f"{task} had {count} problems and now has {new.counts.get(task, 0)}")
+    return list(dict.fromkeys(changes))
 
 
 def describe(model: Model) -> dict[str, Any]:

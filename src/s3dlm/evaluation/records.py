@@ -43,12 +43,22 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One finished sample under one condition and seed."""
+class _Line:
+    """What a line is about."""
 
-    spec: str
+    spec: str  # of the condition
     sample: str
     seed: int
+
+    @property
+    def key(self) -> Key:
+        return (self.spec, self.sample, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Record(_Line):
+    """One finished sample under one condition and seed."""
+
     correct: float  # 1 or 0; Sudoku under d1 grading: the share of correct cells
     answer: str | None
     text: str
@@ -68,10 +78,6 @@ class Record:
     seconds: float = 0.0  # from first forward pass to answer, in a batch with others
     at: float | None = None  # seconds from the condition's start to this answer; None: not timed
 
-    @property
-    def key(self) -> Key:
-        return (self.spec, self.sample, self.seed)
-
     def to_json(self) -> dict[str, Any]:
         """The line as it is written, with measured times apart from all that a seed decides."""
         row = rounded(dataclasses.asdict(self))
@@ -88,18 +94,11 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(_Line):
     """A sample that could not be run or graded."""
 
-    spec: str
-    sample: str
-    seed: int
     error: str  # the name of the exception
     reason: str
-
-    @property
-    def key(self) -> Key:
-        return (self.spec, self.sample, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -119,9 +118,9 @@ class Contents:
             raise RecordError(
                 f"the sample {row.key} is already recorded; no sample may count twice"
             )
-        self.failures.pop(row.key, None)
         if isinstance(row, Record):
             self.records[row.key] = row
+            self.failures.pop(row.key, None)
         else:
             self.failures[row.key] = row
 
@@ -171,9 +170,8 @@ def _parse(path: Path) -> Contents:
             contents.runs.add(row.pop("run"))
             contents.add(Failure(**row) if "error" in row else Record.from_json(row))
         except (ValueError, TypeError, KeyError, RecordError) as error:
-            raise RecordError(
-                f"{path}, line {number}, cannot be read: {error}; {remedy}"
-            ) from error
+            said = f"{path}, line {number}, cannot be read: {error}; {remedy}"
+            raise RecordError(said) from error
     return contents
 
 
@@ -205,23 +203,19 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            self._lock()
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two writers would mix lines
             self.contents = _parse(self.path)
             self._end = self.path.read_bytes().rfind(b"\n") + 1
             with writing(self.path):
                 os.ftruncate(self._file, self._end)  # what a kill left of an incomplete line
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, BlockingIOError):
+                raise RecordError(
+                    f"{self.path} is being written by another run; wait for it or give another "
+                    "folder"
+                ) from error
             raise
-
-    def _lock(self) -> None:
-        """Two writers would mix their lines."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RecordError(
-                f"{self.path} is being written by another run; wait for it or give another folder"
-            ) from error
 
     def append(self, row: Record | Failure, run: str) -> None:
         """Write one line and sync it to the disk; on failure the file stays as it was."""
