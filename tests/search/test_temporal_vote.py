@@ -9,7 +9,7 @@ import pytest
 
 import s3dlm
 from s3dlm import answers
-from s3dlm.server.declared import keeps_revealed_tokens
+from s3dlm.server.parse import keeps_revealed_tokens
 from s3dlm.settings import Settings
 from tests.fakes import END, ByteTokenizer, fake_model
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from s3dlm.errors import shown
+from s3dlm.errors import short_repr
 from s3dlm.server.limits import Limits
 from tests.server.live import JSON, Live, code, serving
 
@@ -127,7 +127,7 @@ def test_what_is_nested_too_deeply(small: Live, text: str) -> None:
 
 def test_a_number_that_python_refuses_to_print_is_still_described() -> None:
     values = (10**5000, -(10**5000), "x" * 10**6, [1] * 10**6)
-    assert all(len(shown(value)) < 200 for value in values)
+    assert all(len(short_repr(value)) < 200 for value in values)
 
 
 def test_nothing_a_fuzzer_sends_is_a_server_error(small: Live) -> None:

@@ -27,7 +27,6 @@ from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
 from s3dlm.server import openai, parse
-from s3dlm.server.declared import method_name, most_nfe, population
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError, as_api_error
 from s3dlm.server.run import Middleware
@@ -192,8 +191,8 @@ def _watch(request: Request, service: Service, parsed: Parsed, *, watched: bool)
     request.state.note.update(
         searches=len(parsed.jobs),
         task=parsed.jobs[0].task,
-        search=method_name(settings),
-        **population(settings),
+        search=settings.method,
+        **openai.population(settings),
         steps=settings.steps,
         gen_length=settings.gen_length,
         seed=settings.seed,
@@ -242,7 +241,8 @@ async def settings(body: SearchRequest, service: Shared) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
     service = parse.named(service, body.model)
     made = parse.search(service, body).settings
-    return {"settings": made.to_json(), "most_nfe": most_nfe(made, service.model)}
+    most = made.most_nfe_in_blocks(service.model.denoiser.causal_block)
+    return {"settings": made.to_json(), "most_nfe": most}
 
 
 @router.get("/v1/traces")

@@ -14,7 +14,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from s3dlm.diffusion.infill import Template
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
-from s3dlm.server.declared import batch_size, most_nfe
 from s3dlm.server.reporting import log
 from s3dlm.settings import Settings
 
@@ -30,6 +29,7 @@ class Limits:
     length: int = 1024  # gen_length
     children: int = 64  # particles times branching
     steps: int = 1024
+    texts: int = 2048  # that one step of a request verifies: choices × children × look_aheads
     nfe: int = 100_000  # forward passes that one search can need
     choices: int = 16  # searches per request: prompts times n
     characters: int = 16  # of a prompt, per token of the model's context
@@ -58,16 +58,17 @@ class Limits:
                     f"limit {field.name}={value!r} is not allowed; give a number above 0"
                 )
 
-    def check(self, settings: Settings, model: Model) -> None:
-        """Refuse settings beyond a limit, or that do not fit together."""
-        asked = {
-            "length": ("gen_length", settings.gen_length),
-            "children": ("particles × branching", batch_size(settings)),
-            "steps": ("steps", settings.steps),
-            "nfe": ("the forward passes that it can need", most_nfe(settings, model)),
-        }
-        for limit, (name, value) in asked.items():
-            most = getattr(self, limit)
+    def check(self, settings: Settings, model: Model, choices: int = 1) -> None:
+        """Refuse settings of a search, of which a request makes so many, beyond a limit."""
+        children = settings.size * settings.children
+        most_nfe = settings.most_nfe_in_blocks(model.denoiser.causal_block)
+        for name, value, most in (
+            ("gen_length", settings.gen_length, self.length),
+            ("particles × branching", children, self.children),
+            ("steps", settings.steps, self.steps),
+            ("the forward passes that it can need", most_nfe, self.nfe),
+            ("n × children × look_aheads", choices * children * settings.look_aheads, self.texts),
+        ):
             if value > most:
                 raise SettingsError(
                     f"{name}={value} is more than this server's limit of {most}; give a smaller value"

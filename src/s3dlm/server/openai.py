@@ -12,12 +12,12 @@ from typing import Any
 
 from s3dlm.engine import Result
 from s3dlm.search.step import Step
-from s3dlm.server.declared import population
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Service
 from s3dlm.server.streaming import CertainText, Watch, cut
+from s3dlm.settings import Settings
 
 DONE = "data: [DONE]\n\n"
 
@@ -25,6 +25,12 @@ DONE = "data: [DONE]\n\n"
 def sse(data: dict[str, Any]) -> str:
     """A server-sent event."""
     return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+def population(settings: Settings) -> dict[str, int]:
+    """Particles and branching, each only if the method uses it."""
+    sizes = {"particles": settings.particles, "branching": settings.branching}
+    return {name: size for name, size in sizes.items() if name in settings.active}
 
 
 class Reply:
@@ -68,7 +74,7 @@ class Reply:
     async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
         """Server-sent events: certain text as it becomes certain, the rest at the end."""
         parsed, model = self.parsed, self.service.model
-        certain = [CertainText(model, parsed.stops, parsed.keeps_revealed) for _ in parsed.jobs]
+        certain = [CertainText(model, parsed.stops, parsed.streams_text) for _ in parsed.jobs]
         async for index, event in watch.events():
             if isinstance(event, Started):
                 self._count_prompt(index, event)

@@ -5,25 +5,24 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from s3dlm import tasks
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
-from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.models.base import Turn
-from s3dlm.server import declared
+from s3dlm.search.methods import find_method
+from s3dlm.search.select import SELECTIONS
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.schemas import (
     IGNORED,
     NEUTRAL,
-    SEARCH_FIELDS,
+    SETTINGS,
     ChatRequest,
     CompletionRequest,
-    Message,
     OpenAIRequest,
     Request,
     ResponseFormat,
@@ -31,11 +30,11 @@ from s3dlm.server.schemas import (
 )
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings
-from s3dlm.verifier import as_verifier, for_task
+from s3dlm.verifier import VERIFIERS, as_verifier, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
-ROLES = {"developer": "system"}  # OpenAI's newer name
 LONGEST_STOP = 256  # characters
+LONGEST_NAME = 80  # characters of an unknown name that an error quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +51,41 @@ class Parsed:
         return self.jobs[0].settings
 
     @property
-    def keeps_revealed(self) -> bool:
+    def streams_text(self) -> bool:
         """Whether tokens that all survivors agree on are sure to be sent: no form, no other lengths to
         try, and a method whose answer descends from the survivors of every step."""
         infill = self.jobs[0].infill
         final = self.form is None and (infill is None or Template.parse(infill).count == 1)
-        return final and declared.keeps_revealed_tokens(self.settings)
+        return final and keeps_revealed_tokens(self.settings)
+
+
+def keeps_revealed_tokens(settings: Settings) -> bool:
+    """Whether the answer descends from the survivors of every step and no token changes."""
+    selection = SELECTIONS[settings.selection]
+    from_elsewhere = selection.from_all_seen or selection.from_steps
+    changes = settings.has_rounds or settings.edit_threshold is not None
+    return settings.sweeps == 1 and not changes and not from_elsewhere
+
+
+def named(service: Service, name: str | None) -> Service:
+    """The service as a client calls it: by the model's name or by one of its aliases."""
+    if name is None or name == service.name:
+        return service
+    if name not in service.aliases:
+        known = ", ".join(map(repr, service.names))
+        message = f"the model {short_repr(name)} does not exist here; this server has {known}"
+        raise ApiError(404, message, param="model", code="model_not_found")
+    return service.as_alias(name)
 
 
 def chat(service: Service, body: ChatRequest) -> Parsed:
-    tokens = body.max_completion_tokens or body.max_tokens
-    earlier, question = conversation(body.messages)
-    parsed = _openai(service, body, [question], tokens, earlier)
-    return _with_logprobs(parsed, bool(body.logprobs))
+    if body.messages[-1].role != "user":
+        raise ApiError(400, "the last message must have the role user", param="messages")
+    roles = {"developer": "system"}  # OpenAI's newer name
+    turns = [Turn(roles.get(each.role, each.role), each.text()) for each in body.messages]
+    length = body.max_completion_tokens or body.max_tokens
+    earlier, question = tuple(turns[:-1]), turns[-1].text
+    return _openai(service, body, [question], length, bool(body.logprobs), earlier)
 
 
 def completion(service: Service, body: CompletionRequest) -> Parsed:
@@ -72,17 +93,17 @@ def completion(service: Service, body: CompletionRequest) -> Parsed:
     if body.logprobs:
         raise ApiError(
             400,
-            f"logprobs={declared.shown(body.logprobs)}: only the probability of the chosen token is known; give 0",
+            f"logprobs={short_repr(body.logprobs)}: only the probability of the chosen token is "
+            "known; give 0",
             param="logprobs",
             code="unsupported_parameter",
         )
-    parsed = _openai(service, body, prompts, body.max_tokens)
-    return _with_logprobs(parsed, body.logprobs is not None and body.logprobs is not False)
+    logprobs = body.logprobs is not None and body.logprobs is not False
+    return _openai(service, body, prompts, body.max_tokens, logprobs)
 
 
 def search(service: Service, body: SearchRequest) -> Parsed:
-    settings = _settings(service, body, body.max_tokens, 1)
-    return Parsed((_job(service, body, body.prompt, settings),))
+    return Parsed((_job(service, body, body.prompt, _settings(service, body, body.max_tokens)),))
 
 
 def _openai(
@@ -90,6 +111,7 @@ def _openai(
     body: OpenAIRequest,
     prompts: Sequence[str],
     max_tokens: int | None,
+    logprobs: bool,
     earlier: tuple[Turn, ...] = (),
 ) -> Parsed:
     count = len(prompts) * (body.n or 1)
@@ -99,75 +121,49 @@ def _openai(
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
     settings = _settings(service, body, max_tokens, count)
-    stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
-        raise ApiError(
-            400, f"every stop sequence needs 1 to {LONGEST_STOP} characters", param="stop"
-        )
-    jobs = [
-        _job(service, body, prompt, settings.replace(seed=settings.seed + index), earlier)
-        for prompt in prompts
-        for index in range(body.n or 1)
-    ]
+        message = f"every stop sequence needs 1 to {LONGEST_STOP} characters"
+        raise ApiError(400, message, param="stop")
+    jobs = [_job(service, body, prompt, settings, earlier) for prompt in prompts]
     form = _form(body.response_format, settings)
     if form is not None:
-        jobs = [_formed(job, form) for job in jobs]
-    return Parsed(tuple(jobs), tuple(stops), form=form)
+        if logprobs:
+            raise ApiError(400, "give either logprobs or a JSON response_format", param="logprobs")
+        jobs = [replace(job, verifier=_with_form(job, form)) for job in jobs]
+    seeds = range(settings.seed, settings.seed + (body.n or 1))
+    choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
+    return Parsed(tuple(choices), stops, logprobs, form)
 
 
-def _with_logprobs(parsed: Parsed, wanted: bool) -> Parsed:
-    if wanted and parsed.form is not None:
-        raise ApiError(400, "give either logprobs or a JSON response_format", param="logprobs")
-    return dataclasses.replace(parsed, logprobs=wanted)
-
-
-def named(service: Service, name: str | None) -> Service:
-    """The service as a client calls it: by the model's name or by one of its aliases."""
-    if name is None or name == service.name:
-        return service
-    if name not in service.aliases:
-        known = ", ".join(repr(one) for one in service.names)
-        raise ApiError(
-            404,
-            f"the model {declared.shown(name)} does not exist here; this server has {known}",
-            param="model",
-            code="model_not_found",
-        )
-    return service.as_alias(name)
-
-
-def _form(wanted: ResponseFormat | None, settings: Settings) -> JsonFormat | None:
+def _form(requested: ResponseFormat | None, settings: Settings) -> JsonFormat | None:
     """The JSON form that a request wants, if its method can be steered towards it."""
-    if wanted is None or wanted.type == "text":
+    if requested is None or requested.type == "text":
         return None
     if settings.row.scored == "never":
         raise ApiError(
             400,
-            f"response_format={wanted.type!r} is enforced by the verifier, and method="
+            f"response_format={requested.type!r} is enforced by the verifier, and method="
             f"{settings.method!r} never calls it; choose a method that does, such as s3",
             param="response_format",
             code="unsupported_parameter",
         )
-    if wanted.type == "json_object":
+    if requested.type == "json_object":
         return JsonFormat({"type": "object"})
-    if wanted.json_schema is None:
+    if requested.json_schema is None:
         raise ApiError(400, "json_schema is missing in response_format", param="response_format")
-    return JsonFormat(wanted.json_schema.schema_)
+    return JsonFormat(requested.json_schema.schema_)
 
 
-def _formed(job: Job, form: JsonFormat) -> Job:
+def _with_form(job: Job, form: JsonFormat) -> JsonVerifier:
+    if job.verifier is not None:
+        return JsonVerifier(form, as_verifier(job.verifier))
     weights = tasks.get(job.task).verifier if job.task is not None else "general"
-    named = job.settings.verifier
-    content = as_verifier(job.verifier) if job.verifier else for_task(weights, named)
-    return dataclasses.replace(job, verifier=JsonVerifier(form, content))
+    return JsonVerifier(form, for_task(weights, job.settings.verifier))
 
 
 def _job(
-    service: Service,
-    body: Request,
-    prompt: str,
-    settings: Settings,
-    earlier: tuple[Turn, ...] = (),
+    service: Service, body: Request, prompt: str, settings: Settings, earlier: tuple[Turn, ...] = ()
 ) -> Job:
     texts = [prompt, *(turn.text for turn in earlier), body.infill or ""]
     service.limits.check_prompt(service.model, sum(map(len, texts)))
@@ -177,95 +173,60 @@ def _job(
         "".join(texts).encode()
     except UnicodeEncodeError:
         raise ApiError(400, "the prompt is not valid Unicode text", param="prompt") from None
-    if body.task is not None and body.task not in service.task_names:
-        raise SettingsError(_unknown("task", body.task, service.task_names))
     verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
     return Job(prompt, body.task, settings, verifier=verifier, earlier=earlier, infill=body.infill)
 
 
-def _settings(service: Service, body: Request, max_tokens: int | None, count: int) -> Settings:
-    """What the request says, over the server's defaults."""
-    changes = _own(service, body)
-    method = _method(service, changes, body.task)
-    changes.pop("method", None)
-    if max_tokens is not None:
-        changes = shorten(service.settings(method, body.task, **changes), max_tokens, changes)
-    if "budget" in changes:  # of the request: its choices share it
-        changes["budget"] = declared.check("budget", changes["budget"] // count)
-    settings = service.settings(method, body.task, **changes)
-    service.limits.check(settings, service.model)
+def _settings(service: Service, body: Request, max_tokens: int | None, count: int = 1) -> Settings:
+    """What the request says, over the server's defaults; `count` choices share its budget."""
+    if body.task is not None and body.task not in service.task_names:
+        raise SettingsError(_unknown("task", body.task, service.task_names))
+    overrides = _overrides(service, body)
+    chosen = overrides.pop("method", None)
+    method = service.method if chosen is None else chosen
+    temperature = overrides.get("temperature", service.settings(method, body.task).temperature)
+    if temperature == 0 and find_method(method).population != "one":
+        if chosen is not None:
+            raise SettingsError(
+                f"temperature=0 with method={chosen!r}: all children would be equal; "
+                "set a temperature above 0, or leave the method out"
+            )
+        method = "baseline"  # there is nothing to search: one greedy answer
+    settings = service.settings(method, body.task, **overrides)
+    if max_tokens is not None and max_tokens < settings.gen_length:
+        # Steps are in proportion unless the request names them.
+        block = min(settings.block_length, max_tokens)
+        blocks = -(-max_tokens // overrides.get("block_length", block))
+        steps = max(round(settings.steps * max_tokens / settings.gen_length), blocks)
+        fitting = settings.effective({"block_length": block, "steps": min(steps, max_tokens)})
+        overrides = {**fitting, **overrides, "gen_length": max_tokens}
+    if "budget" in overrides:
+        overrides["budget"] //= count
+    settings = service.settings(method, body.task, **overrides)
+    service.limits.check(settings, service.model, count)
     return settings
 
 
-def _own(service: Service, body: Request) -> dict[str, Any]:
-    """The settings that a body contains, each checked; null means that it was left out."""
-    own: dict[str, Any] = {}
+def _overrides(service: Service, body: Request) -> dict[str, Any]:
+    """The settings that a body contains; null means that one was left out."""
+    overrides: dict[str, Any] = {"temperature": body.temperature, "seed": body.seed}
+    if body.verifier not in service.verifiers:  # registered ones are not a setting
+        overrides["verifier"] = body.verifier
+        if body.verifier is not None and body.verifier not in VERIFIERS:
+            allowed = {*service.verifiers, *VERIFIERS}
+            raise SettingsError(_unknown("verifier", body.verifier, allowed))
     for name, value in (body.__pydantic_extra__ or {}).items():
-        if name in SEARCH_FIELDS:
-            if value is not None:
-                own[name] = declared.check(name, value)
+        if name in SETTINGS:
+            overrides[name] = value
         elif name in NEUTRAL:
             if value is not None and value not in NEUTRAL[name]:
-                raise ApiError(
-                    400,
-                    f"{name} is not supported by a diffusion search; leave it out",
-                    param=name,
-                    code="unsupported_parameter",
-                )
+                message = f"{name} is not supported by a diffusion search; leave it out"
+                raise ApiError(400, message, param=name, code="unsupported_parameter")
         elif name not in IGNORED:
-            message = _unknown("field", name, {*type(body).model_fields, *SEARCH_FIELDS})
-            short = name[: declared.LONGEST_NAME]
-            raise ApiError(400, message, param=short, code="unknown_parameter")
-    given = {
-        "temperature": body.temperature,
-        "seed": body.seed,
-        "verifier": _bundled(service, body),
-    }
-    return own | {name: value for name, value in given.items() if value is not None}
-
-
-def _bundled(service: Service, body: Request) -> str | None:
-    """The bundled verifier that a request names; registered ones are not a setting."""
-    if body.verifier is None or body.verifier in service.verifiers:
-        return None
-    bundled = declared.by_name()["verifier"]["enum"]
-    if body.verifier not in bundled:
-        raise SettingsError(_unknown("verifier", body.verifier, {*service.verifiers, *bundled}))
-    return body.verifier
+            message = _unknown("field", name, {*type(body).model_fields, *SETTINGS})
+            raise ApiError(400, message, param=name, code="unknown_parameter")
+    return {name: value for name, value in overrides.items() if value is not None}
 
 
 def _unknown(what: str, name: str, allowed: Any) -> str:
-    return unknown_name(what, name[: declared.LONGEST_NAME], allowed)
-
-
-def _method(service: Service, own: dict[str, Any], task: str | None) -> str:
-    """The method of a request; at temperature 0 there is nothing to search: one greedy answer."""
-    method: str = own.get("method", service.method)
-    temperature = own.get("temperature", service.settings(method, task).temperature)
-    if temperature != 0 or not declared.compares_children(method):
-        return method
-    if "method" in own:
-        raise SettingsError(
-            f"temperature=0 with method={own['method']!r}: all children would be equal; "
-            "set a temperature above 0, or leave the method out"
-        )
-    return "baseline"
-
-
-def shorten(settings: Settings, max_tokens: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """At most `max_tokens` tokens, with steps in proportion unless the request names them."""
-    if max_tokens >= settings.gen_length:
-        return dict(changes)
-    block = min(settings.block_length, max_tokens)
-    blocks = -(-max_tokens // changes.get("block_length", block))
-    steps = round(settings.steps * max_tokens / settings.gen_length)
-    fitting = {"block_length": block, "steps": min(max(steps, blocks), max_tokens)}
-    return {**settings.effective(fitting), **changes, "gen_length": max_tokens}
-
-
-def conversation(messages: Sequence[Message]) -> tuple[tuple[Turn, ...], str]:
-    """The earlier turns and the question."""
-    if messages[-1].role != "user":
-        raise ApiError(400, "the last message must have the role user", param="messages")
-    turns = [Turn(ROLES.get(one.role, one.role), one.text()) for one in messages]
-    return tuple(turns[:-1]), turns[-1].text
+    return unknown_name(what, name[:LONGEST_NAME], allowed)

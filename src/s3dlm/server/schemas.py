@@ -1,6 +1,6 @@
 """Request and response bodies: OpenAI's, plus every setting of the search as an extra field.
 
-Settings are not listed here: `declared.by_name()` names them, and `declared.check` checks them.
+Settings are not listed here: their schema names them, and `Settings` checks them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from s3dlm.server.declared import by_name
+from s3dlm.search.methods import all_methods
+from s3dlm.settings import schema as settings_schema
+from s3dlm.verifier import VERIFIERS
 
-LARGEST_SEED = 2**63 - 1
-# OpenAI's schema has temperature and seed, and ours below has verifier.
-SEARCH_FIELDS = frozenset(by_name()) - {"temperature", "seed", "verifier"}
+LARGEST_SEED = 2**63 - 1025  # the choices of one request count up from it
+HOTTEST = 2.0  # OpenAI's largest temperature
+_NARROWER: dict[str, dict[str, Any]] = {
+    "method": {"enum": list(all_methods())},
+    "temperature": {"maximum": HOTTEST},
+    "seed": {"maximum": LARGEST_SEED},
+    "verifier": {"enum": list(VERIFIERS)},  # files are not for clients
+}
+SETTINGS = {
+    name: {"name": name, **setting, **_NARROWER.get(name, {})}
+    for name, setting in settings_schema().items()
+}
+"""The JSON schema of every setting as a request may give it."""
+PUBLISHED = ("type", "description", "enum", "minimum", "maximum")
 
 # What clients send by habit: without effect, or accepted only where it changes nothing.
 IGNORED = frozenset(
@@ -42,19 +55,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 def _document(schema: dict[str, Any]) -> None:
     """List the settings among the properties of the OpenAPI schema, and allow no others."""
-    for name in SEARCH_FIELDS:
-        schema["properties"][name] = _property(name)
-    neutral = [name for name in NEUTRAL if name not in SEARCH_FIELDS]
-    schema["properties"] |= {name: {} for name in (*sorted(IGNORED), *neutral)}
+    properties: dict[str, Any] = {name: {} for name in (*sorted(IGNORED), *NEUTRAL)}
+    for name, setting in SETTINGS.items():
+        described = {key: setting[key] for key in PUBLISHED if key in setting}
+        if "enum" in described:
+            described["enum"] = [*described["enum"], None]  # null stands for one that is left out
+        properties[name] = {**described, "type": [described["type"], "null"], "title": name}
+    schema["properties"] = {**properties, **schema["properties"]}
     schema["additionalProperties"] = False
-
-
-def _property(name: str) -> dict[str, Any]:
-    """A setting; null stands for one that is left out."""
-    kept = ("type", "description", "enum", "minimum", "maximum")
-    described = {key: value for key, value in by_name()[name].items() if key in kept}
-    described |= {"type": [described["type"], "null"], "title": name}
-    return described | ({"enum": [*described["enum"], None]} if "enum" in described else {})
 
 
 class Request(BaseModel):
@@ -62,8 +70,8 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_document)
 
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED - 1024)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=HOTTEST)] | None = None
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None
     task: str | None = None
     verifier: str | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None

@@ -15,11 +15,12 @@ from s3dlm import tasks
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.inputs import find_entry_points, read_json_lines
 from s3dlm.models.base import Model
-from s3dlm.server import declared
+from s3dlm.search.methods import all_methods, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import Metrics
 from s3dlm.server.scheduler import Scheduler
-from s3dlm.settings import Settings
+from s3dlm.server.schemas import SETTINGS
+from s3dlm.settings import DECODING, Settings, active
 from s3dlm.verifier import GROUP, Verifier, as_verifier
 from s3dlm.viewer.page import for_page
 
@@ -118,7 +119,7 @@ class Service:
     model: Model
     name: str  # what clients call the model
     method: str  # for requests that name none
-    given: Mapping[str, object]  # settings that the operator chose, for what a request leaves out
+    operator: Mapping[str, Any]  # settings that the operator chose, for what a request leaves out
     aliases: Mapping[str, Mapping[str, object]]  # other names of the model, each with settings
     limits: Limits
     verifiers: Mapping[str, Verifier]
@@ -140,27 +141,30 @@ class Service:
         """The same service under another name, with that name's settings."""
         own = dict(self.aliases[alias])
         method = str(own.pop("method", self.method))
-        return replace(self, name=alias, method=method, given={**self.given, **own})
+        return replace(self, name=alias, method=method, operator={**self.operator, **own})
 
     def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
-        """The settings of a request: the model's, then the operator's, then its own."""
-        usual = Settings.for_model(self.model, method, task)
-        used = usual.effective({**self.given, **changes})
-        given = {name: value for name, value in self.given.items() if name in used}
-        return Settings.for_model(self.model, method, task, **{**given, **changes})
+        """The settings of a request: the model's and the operator's as far as they count beside its
+        own."""
+        row = find_method(method)
+        base = {**self.model.defaults.for_method(row.kin, task), **self.operator}
+        counting = active(row, {**row.defaults, **base, **changes})
+        kept = {name: value for name, value in base.items() if name in counting}
+        return Settings(row, **{**kept, **changes})
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""
         first = [name for name in self.model.defaults.tasks if name in self.task_names]
-        usual = {name: self.settings(name) for name in declared.summaries()}
+        methods = all_methods()
+        defaults = {name: self.settings(name) for name in methods}
         return {
             "model": self.name,
             "models": self.names,
             "method": self.method,
-            "methods": declared.summaries(),
-            "settings": [declared.as_json(name) for name in declared.by_name()],
-            "settings_of": {name: sorted(one.row.uses) for name, one in usual.items()},
-            "defaults": {name: one.to_json() for name, one in usual.items()},
+            "methods": {name: row.summary for name, row in methods.items()},
+            "settings": list(SETTINGS.values()),
+            "settings_of": {name: sorted(_usable(each)) for name, each in defaults.items()},
+            "defaults": {name: settings.to_json() for name, settings in defaults.items()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
             "recorded": len(self.recorded.files()),
@@ -169,6 +173,12 @@ class Service:
                 name: getattr(self.limits, name) for name in ("length", "children", "steps")
             },
         }
+
+
+def _usable(settings: Settings) -> frozenset[str]:
+    """What a form may offer: settings that count, or would beside a budget, rounds or a reveal rule."""
+    row = settings.row
+    return (DECODING - row.fixed) | active(row, {**dict(settings), "budget": 2, "rounds": 1})
 
 
 def build(
@@ -185,11 +195,9 @@ def build(
 ) -> Service:
     """A service around a model; registered verifiers are loaded here, never during a request."""
     limits, metrics = limits or Limits(), Metrics()
-    given = dict(defaults or {})
-    method = str(given.pop("method", "s3"))
-    usual = Settings.for_model(model, method)
-    limits.check(Settings.for_model(model, method, **usual.effective(given)), model)
-    own = {name: as_verifier(one) for name, one in (verifiers or {}).items()}  # type: ignore[arg-type]
+    operator = dict(defaults or {})
+    method = str(operator.pop("method", "s3"))
+    own = {name: as_verifier(judge) for name, judge in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {name: as_verifier(name) for name in find_entry_points(GROUP)}
     made = Service(
         model=model,
@@ -198,7 +206,7 @@ def build(
         aliases=aliases or {},
         recorded=Recorded(tuple(runs)),
         method=method,
-        given=given,
+        operator=operator,
         limits=limits,
         verifiers={**installed, **own},
         task_names=frozenset(tasks.names()),
@@ -208,9 +216,10 @@ def build(
         hosts=hosts,
         log_prompts=log_prompts,
     )
-    for alias in made.aliases.values():  # a mistake is reported at the start
-        asked: dict[str, Any] = {"method": method, **alias}
-        limits.check(Settings.for_model(model, **asked), model)
+    limits.check(made.settings(method), model)  # a mistake is reported at the start
+    for alias in made.aliases.values():
+        own_settings: dict[str, Any] = {"method": method, **alias}
+        limits.check(Settings.for_model(model, **own_settings), model)
     return made
 
 

@@ -136,7 +136,7 @@ export class Form {
   }
 
   uses(method, setting) {
-    return setting.group === "decoding" || this.options.settings_of[method].includes(setting.name);
+    return this.options.settings_of[method].includes(setting.name);
   }
 
   // One body per method; each has only the settings that its method uses.
