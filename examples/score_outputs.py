@@ -7,7 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from s3dlm.evaluation.scoring import score_file
+from s3dlm.evaluation.score import score_file
 
 OUTPUTS = [  # question, output, gold: as any model behind any interface wrote them
     ("What is 3 + 4?", "3 + 4 = 7. Therefore the answer is \\boxed{7}.", "7"),

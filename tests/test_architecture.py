@@ -178,7 +178,7 @@ def test_nothing_evaluates_text() -> None:
         "s3dlm.verifier",
         "s3dlm.tasks",
         "s3dlm.cli.main",
-        "s3dlm.evaluation.scoring",
+        "s3dlm.evaluation.score",
     ],
 )
 def test_light_modules_need_no_torch(module: str) -> None:

@@ -65,9 +65,10 @@ def _curves(axis: Any, frame: pd.DataFrame, scope: str, quiet: bool) -> None:
     """The curves of one scope; leave-one-out entries have a table instead."""
     rows = frame[(frame.scope == scope) & (frame.kind != "leave-one-out")]
     strong = rows.label.isin(list(STRONG))
-    accuracy_over_nfe(axis, rows[strong], look)
+    styles = {label: look(label) for label in rows.label}
+    accuracy_over_nfe(axis, rows[strong], styles)
     if quiet:
-        accuracy_over_nfe(axis, rows[~strong], look, bars=False)
+        accuracy_over_nfe(axis, rows[~strong], styles, bars=False)
     axis.set_title(scope[0].upper() + scope[1:], fontweight="bold")
     axis.set_xlabel("mean NFE per problem")
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
-from s3dlm.evaluation.scoring import score_file
-from s3dlm.evaluation.scoring_report import render
+from s3dlm.evaluation.ranking import auc, pair_accuracy, resamples
+from s3dlm.evaluation.score import render, score_file
 
 RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
 WRONG = r"I would say that it must be something like \boxed{41}"
@@ -50,8 +49,8 @@ def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
     assert (short.name, long.name) == ("gen_length=128", "gen_length=256")
     assert (short.accuracy["fixed"], long.accuracy["fixed"]) == (1.0, 0.0)
     assert sum(row.count for row in report.calibration) == 40
-    assert report.certainty.brier < report.certainty.brier_of_mean == 0.25
-    assert report.certainty.coverage["50%"] == 1.0
+    assert report.reliability.brier < report.reliability.brier_of_mean == 0.25
+    assert report.reliability.coverage["50%"] == 1.0
     assert any("confidence is constant" in warning for warning in report.warnings)
 
 
@@ -93,7 +92,7 @@ def test_without_gold_there_are_means_only(tmp_path):
     assert section.components[0].auc.value is None
     assert {c.name: c.mean for c in section.components}["confidence"] == 0.75
     assert report.calibration == []
-    assert report.certainty is None
+    assert report.reliability is None
     assert any("no gold" in warning for warning in report.warnings)
 
 
@@ -145,8 +144,7 @@ def test_scoring_needs_no_torch(file):
     code = (
         "import sys, io\n"
         "from rich.console import Console\n"
-        "from s3dlm.evaluation.scoring import score_file\n"
-        "from s3dlm.evaluation.scoring_report import render\n"
+        "from s3dlm.evaluation.score import render, score_file\n"
         f"render(score_file({str(file)!r}, 'gsm8k'), Console(file=io.StringIO()))\n"
         "heavy = {'torch', 'transformers', 'matplotlib', 'ray', 'sympy'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
@@ -167,7 +165,7 @@ def test_auc_and_pair_accuracy_are_what_their_definitions_say(outputs):
     scores = [score for score, _, _ in outputs]
     right = [is_right for _, is_right, _ in outputs]
     question = [number for _, _, number in outputs]
-    resamples = Resamples.draw(5, draws=5, seed=0)
+    counts = resamples(5, draws=5, seed=0)
     wins = [
         ((a > b) + (a == b) / 2, q == r)
         for a, x, q in zip(scores, right, question, strict=True)
@@ -175,8 +173,8 @@ def test_auc_and_pair_accuracy_are_what_their_definitions_say(outputs):
         if x and not y
     ]
     same = [win for win, same_question in wins if same_question]
-    ranked = auc(scores, right, question, resamples)
-    paired, pairs = pair_accuracy(scores, right, question, resamples)
+    ranked = auc(scores, right, question, counts)
+    paired, pairs = pair_accuracy(scores, right, question, counts)
     assert pairs == len(same)
     assert ranked.value == (pytest.approx(np.mean([w for w, _ in wins])) if wins else None)
     assert paired.value == (pytest.approx(np.mean(same)) if same else None)
@@ -188,7 +186,7 @@ def test_the_interval_holds_the_figure_and_narrows_with_more_questions():
     for count in (40, 640):
         right = rng.random(count) < 0.5
         scores = right + rng.normal(0, 1.0, count)
-        estimate = auc(list(scores), list(right), range(count), Resamples.draw(count, 400, 1))
+        estimate = auc(list(scores), list(right), range(count), resamples(count, 400, 1))
         assert estimate.low < estimate.value < estimate.high
         widths.append(estimate.high - estimate.low)
     assert widths[1] < widths[0] / 2

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import s3dlm.verifier.judge as judging
 from s3dlm.errors import SettingsError, VerifierError
-from s3dlm.evaluation.scoring import score_file
+from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import as_verifier
 from s3dlm.verifier.calibration import Logistic
 from s3dlm.verifier.judge import EndpointJudge

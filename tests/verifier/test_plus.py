@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from s3dlm.answers import TASK_KINDS
-from s3dlm.evaluation.scoring import score_file
+from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import PARTS, Verifier, for_task
 from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.plus import FEATURES

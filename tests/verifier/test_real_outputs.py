@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from s3dlm.answers import grade
-from s3dlm.evaluation.scoring import score_file
+from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import for_task
 
 FOLDER = os.environ.get("S3DLM_DATA")

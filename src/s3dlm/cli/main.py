@@ -177,8 +177,7 @@ def score(
     """
     from rich.console import Console
 
-    from s3dlm.evaluation.scoring import score_file
-    from s3dlm.evaluation.scoring_report import render
+    from s3dlm.evaluation.score import render, score_file
 
     scored = score_file(file, task, verifier=verifier, grading=grading, by=by)
     if as_json:

@@ -6,8 +6,9 @@ marker and line style.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,28 +28,31 @@ LOOKS = {  # colour, marker, line style
     "s3_paper": ("#B8A600", "p", "-"),
     "verified_best_of_k": ("#8C564B", "h", "-"),
 }
+OTHER = ("#000000", "o", "-")
 DRAWN = {"markersize": 4.5, "linewidth": 1.2, "elinewidth": 0.5, "capsize": 1.5}
-SPARE = ("#000000", "#7F7F7F", "#BCBD22")  # for other methods
 WIDTH, HEIGHT = 66, 13  # of the plot, in characters
 MARGIN = 7  # for the labels of the vertical axis
 MARKS = "✕■▲▼◆●✚★⬟⬢"
 
-Look = Callable[[str], Mapping[str, Any]]  # label → how matplotlib draws its line
+Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
 
 
-def look(label: str) -> dict[str, Any]:
-    """Colour, marker and line style of a method."""
-    spare = (SPARE[sum(label.encode()) % len(SPARE)], "o", "-")
-    return dict(zip(("color", "marker", "linestyle"), LOOKS.get(label, spare), strict=True))
+def styles_of(labels: Iterable[str]) -> Styles:
+    """Colour, marker and line style: a method's own, else one that no method of the figure has."""
+    distinct = list(dict.fromkeys(labels))
+    spare = itertools.cycle([LOOKS[name] for name in LOOKS if name not in distinct] or [OTHER])
+    looks = {label: LOOKS.get(label) or next(spare) for label in distinct}
+    names = ("color", "marker", "linestyle")
+    return {label: dict(zip(names, look, strict=True)) for label, look in looks.items()}
 
 
-def accuracy_over_nfe(axis: Any, rows: pd.DataFrame, style: Look = look, bars: bool = True) -> None:
+def accuracy_over_nfe(axis: Any, rows: pd.DataFrame, styles: Styles, bars: bool = True) -> None:
     """The one drawing of accuracy over NFE: a line per label, and per branching if there are several."""
     for label, ours in rows.groupby("label", sort=False):
         lines = list(ours.groupby("branching")) if "branching" in ours else [(1, ours)]
         for number, (branching, line) in enumerate(lines):
             line = line.sort_values("nfe")
-            how = {**DRAWN, **style(label)}
+            how = {**DRAWN, **styles[label]}
             if number:  # lines of one method differ in marker and dashes
                 how |= {"marker": "os^D"[number % 4], "markerfacecolor": "white"}
                 how["linestyle"] = ("-", "--", ":", "-.")[number % 4]

@@ -18,7 +18,7 @@ from s3dlm.answers import extract, grade
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import frames, probability, statistics
 from s3dlm.evaluation.records import rounded, write_atomic
-from s3dlm.evaluation.scoring import read_rows
+from s3dlm.evaluation.score import read_rows
 from s3dlm.evaluation.statistics import CalibrationReport
 from s3dlm.models.defaults import TINY
 from s3dlm.verifier import calibration, for_task

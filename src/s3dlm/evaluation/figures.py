@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
 
-from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe, in_per_cent, look
+from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe, in_per_cent, styles_of
 from s3dlm.evaluation.records import write_atomic, writing
 
 BASE, TILTED = "#0072B2", "#D55E00"
@@ -76,18 +76,20 @@ def save(make: Callable[[], Canvas], name: str, frame: pd.DataFrame, folder: Pat
     return (folder / f"{name}.svg").read_text(encoding="utf-8")
 
 
-def panel(frame: pd.DataFrame, titles: Mapping[str, str]) -> str:
+def panel(frame: pd.DataFrame, titles: Mapping[str, str], task: str) -> str:
     """Accuracy over NFE on one task, as SVG text: a page puts such panels side by side."""
     text = io.StringIO()
     with matplotlib.rc_context(RC):
-        figure = paint("accuracy_nfe", frame, titles)
-        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+        figure = paint("accuracy_nfe", frame, titles, [task])
+        figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
 
 
-def paint(name: str, frame: pd.DataFrame, titles: Mapping[str, str]) -> Canvas:
-    """A column of axes per task, and one legend or colour bar for all."""
-    about, tasks = FIGURES[name], list(frame.task.unique())
+def paint(
+    name: str, frame: pd.DataFrame, titles: Mapping[str, str], some: Sequence[str] = ()
+) -> Canvas:
+    """A column of axes per task, of all or some, and one legend or colour bar for all."""
+    about, tasks = FIGURES[name], list(some or frame.task.unique())
     size = (2.9 * len(tasks) + 0.4, 2.6 * len(about.y) + 0.4)
     figure = Canvas(figsize=size, layout="constrained")
     axes = figure.subplots(len(about.y), len(tasks), squeeze=False, **about.shared)
@@ -100,7 +102,7 @@ def paint(name: str, frame: pd.DataFrame, titles: Mapping[str, str]) -> Canvas:
         axis.set_ylabel(label)
     if image is not None:
         figure.colorbar(image, ax=axes, label="share of children", extend="max")
-    legend(figure, axes, min(7, 3 * len(tasks)))
+    legend(figure, axes, min(7, 2 * len(tasks)))
     return figure
 
 
@@ -123,8 +125,8 @@ def legend(figure: Canvas, axes: Any, columns: int, **where: Any) -> None:
     "NFE per problem",
     "accuracy (%)",
 )
-def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
-    accuracy_over_nfe(axes[0], rows)
+def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+    accuracy_over_nfe(axes[0], rows, styles_of(whole.label))
 
 
 @_figure(
@@ -135,10 +137,11 @@ def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> N
     "mean top-1 confidence",
     sharey=True,
 )
-def _confidence(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
+def _confidence(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+    styles = styles_of(whole.label)
     for label, line in rows.groupby("label", sort=False):
         every = max(1, len(line) // 8)
-        how = {**look(label), "markersize": 3.5, "markevery": every, "linewidth": 1.3}
+        how = {**styles[label], "markersize": 3.5, "markevery": every, "linewidth": 1.3}
         axes[0].plot(100 * line.progress, line.confidence, label=label, **how)
 
 
@@ -149,7 +152,8 @@ def _confidence(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> Non
     "accuracy (%)",
 )
 def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
-    labels, lengths = list(whole.label.unique()), sorted(rows.block_length.unique())
+    styles, lengths = styles_of(whole.label), sorted(rows.block_length.unique())
+    labels = list(styles)
     width = 0.8 / len(labels)
     for number, label in enumerate(labels):
         bars = rows[rows.label == label]
@@ -157,7 +161,7 @@ def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) 
         at = np.array([lengths.index(length) for length in bars.block_length])
         axes[0].bar(
             at + (number - (len(labels) - 1) / 2) * width, value, width * 0.92, yerr=errors,
-            label=label, color=look(label)["color"], error_kw={"elinewidth": 0.6},
+            label=label, color=styles[label]["color"], error_kw={"elinewidth": 0.6},
             hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6], edgecolor="white",
         )  # fmt: skip
     axes[0].set_xticks(range(len(lengths)), [str(length) for length in lengths])
@@ -276,10 +280,11 @@ def _best_of_k_bound(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
     "accuracy",
     sharey=True,
 )
-def _reliability(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
+def _reliability(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+    styles = styles_of(whole.label)
     axes[0].plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
     for label, bins in rows.groupby("label", sort=False):
-        how, size = look(label), 6 + 60 * bins["count"] / bins["count"].max()
+        how, size = styles[label], 6 + 60 * bins["count"] / bins["count"].max()
         axes[0].plot(bins.p_correct, bins.accuracy, color=how["color"], alpha=0.5)
         style = {"color": how["color"], "marker": how["marker"], "label": label}
         axes[0].scatter(bins.p_correct, bins.accuracy, s=size, **style)

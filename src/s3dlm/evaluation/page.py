@@ -73,8 +73,8 @@ def _panels(run: Run) -> list[tuple[str, str]]:
             f"[{100 * row.low:.1f}, {100 * row.high:.1f}] at NFE {row.nfe:.0f}"
             for row in rows.itertuples()
         )
-        title = title_of(task)
-        made.append((f"{title}: {words}", _encoded(figures.panel(rows, {task: title}))))
+        svg = figures.panel(frame, {task: title_of(task)}, task)
+        made.append((f"{title_of(task)}: {words}", _encoded(svg)))
     return made
 
 
