@@ -117,12 +117,6 @@ class ServerBatcher(Batcher):
         """Abandoned verifier calls that are still alive."""
         return sum(thread.is_alive() for thread in self._abandoned)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether `collect` would change anything."""
-        may_start = self._may_start() or self.stuck >= self.most_calls
-        return bool(self._returned or (may_start and self._waiting()))
-
     def _may_start(self) -> bool:
         threads = {call.thread for call in self.calls.values()}
         return self.stuck + len(threads) < self.most_calls

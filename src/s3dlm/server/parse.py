@@ -64,7 +64,7 @@ def keeps_revealed_tokens(settings: Settings) -> bool:
     selection = SELECTIONS[settings.selection]
     from_elsewhere = selection.from_all_seen or selection.from_steps
     changes = settings.has_rounds or settings.edit_threshold is not None
-    return settings.sweeps == 1 and not changes and not from_elsewhere
+    return settings.row.ensemble == "none" and not changes and not from_elsewhere
 
 
 def named(service: Service, name: str | None) -> Service:
