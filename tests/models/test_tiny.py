@@ -68,7 +68,7 @@ def test_every_response_fits_the_canvas(tiny: Model, task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_recorded_accuracy_is_reproduced(tiny: Model, task: str) -> None:
     """The first problems through the whole package; one may flip where arithmetic rounds elsewhere."""
-    from s3dlm.answers.grade import grade
+    from s3dlm.answers.grading import grade
 
     samples = data.load(tasks.get(task), split="test", limit=COUNT, prompt_style="tiny").samples
     how = Settings(method="baseline", temperature=0.0, **TASKS[task]["decoding"])

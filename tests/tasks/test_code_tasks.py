@@ -10,7 +10,7 @@ import pytest
 
 from s3dlm import answers, tasks
 from s3dlm.answers.code import required
-from s3dlm.answers.grade import code_verdict
+from s3dlm.answers.grading import code_verdict
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.sandbox import shared
 from s3dlm.tasks import code

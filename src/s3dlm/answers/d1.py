@@ -3,7 +3,7 @@ r"""Grading as the d1 evaluation does it, quirks kept, so that published figures
 The quirks that matter: GSM8K reads the *first* number of the *first* box, so `1,200` is 1; the
 MATH rule takes the whole text for the answer when nothing is boxed, and compares strings;
 Countdown sorts every integer it sees; Sudoku counts cells. HEX shares all of it, and adds the
-multiple-choice sets by the MATH rule. The rules are restated, not improved: see `grade.py` for ours.
+multiple-choice sets by the MATH rule. The rules are restated, not improved: see `grading.py` for ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""One spelling for equal answers, so that 18, 18.0, $18 and "18 dollars" vote together.
 
 Pure Python and fast: it runs on every survivor of every search. Deciding whether two *different*
-formulas are equal is grading's work (`grade.py`), not the vote's.
+formulas are equal is grading's work (`grading.py`), not the vote's.
 """
 
 from __future__ import annotations

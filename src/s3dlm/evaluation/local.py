@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from s3dlm import answers, tasks
-from s3dlm.answers.grade import gold_number
+from s3dlm.answers.grading import gold_number
 from s3dlm.engine import Batcher, Job, Result
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.evaluation import manifest
