@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,9 @@ def generate(
     **kwargs: Any,
 ) -> Tensor | SearchOutput:
     """Search for the answer to every prompt; settings of the search are keyword arguments."""
-    ids = _input_ids(inputs, input_ids)
+    ids = input_ids if inputs is None else inputs
+    if ids is None or ids.dim() != 2 or ids.shape[1] == 0:
+        raise PromptError("generate needs input_ids of the shape (prompts, tokens)")
     length = max_new_tokens or getattr(generation_config, "max_new_tokens", 0)
     settings = _settings(model, task, kwargs, length)
     if tokenizer is None:
@@ -102,15 +104,33 @@ def generate(
     if eos_token_id is None:
         eos_token_id = model.config.eos_token_id
     wrapped = as_model(model, tokenizer, eos_token_id, mask_token_id, shift_logits)
-    prompts = [PromptText.of(row, tokenizer) for row in _rows(ids, attention_mask)]
+    kept = torch.ones_like(ids) if attention_mask is None else attention_mask  # without padding
+    rows = [row[mask.bool()].tolist() for row, mask in zip(ids, kept, strict=True)]
+    prompts = [PromptText.of(row, tokenizer) for row in rows]
     jobs = [engine.Job(text, task, settings, verifier=verifier) for text in prompts]
-    canvas, results = _drain(wrapped, jobs, ids, streamer, max_rows)
+    if streamer is not None:
+        streamer.put(ids.cpu())
+    results: dict[int, engine.Result] = {}
+    for index, event in engine.run(wrapped, jobs, max_rows=max_rows):
+        if isinstance(event, engine.Result):
+            results[index] = event
+        elif hasattr(streamer, "put_draft"):
+            streamer.put_draft(value=_draft(event, wrapped.end_ids))
+    end = min(wrapped.end_ids, default=wrapped.denoiser.mask_id)
+    canvas = torch.full((len(jobs), settings.gen_length), end)
+    for index, result in results.items():
+        # A method may choose a text of an earlier step, whose ids are gone.
+        tokens = result.token_ids or wrapped.tokenizer.encode(result.text)[: settings.gen_length]
+        canvas[index, : len(tokens)] = torch.tensor(tokens)
+    if streamer is not None:
+        streamer.put(canvas)
+        streamer.end()
     sequences = torch.cat([ids, canvas.to(ids.device)], dim=1)
     if return_dict_in_generate is None:
         return_dict_in_generate = getattr(generation_config, "return_dict_in_generate", False)
-    if return_dict_in_generate:
-        return SearchOutput(sequences=sequences, results=tuple(results))
-    return sequences
+    if not return_dict_in_generate:
+        return sequences
+    return SearchOutput(sequences, results=tuple(results[index] for index in range(len(jobs))))
 
 
 def as_model(
@@ -145,19 +165,6 @@ def as_model(
     return Model(type(model).__name__, denoiser, IdsTokenizer(tokenizer), frozenset(ends), bare)
 
 
-def _input_ids(inputs: Tensor | None, input_ids: Tensor | None) -> Tensor:
-    ids = input_ids if inputs is None else inputs
-    if ids is None or ids.dim() != 2 or ids.shape[1] == 0:
-        raise PromptError("generate needs input_ids of the shape (prompts, tokens)")
-    return ids
-
-
-def _rows(ids: Tensor, mask: Tensor | None) -> Iterator[list[int]]:
-    """Prompts without their padding, on either side."""
-    for index, row in enumerate(ids):
-        yield row[mask[index].bool()].tolist() if mask is not None else row.tolist()
-
-
 def _settings(
     model: Any, task: str | None, kwargs: Mapping[str, Any], length: int | None
 ) -> Settings:
@@ -175,46 +182,11 @@ def _settings(
     return Settings.recommended(defaults, overrides.pop("method", "s3"), task, **overrides)
 
 
-def _drain(
-    model: Model, jobs: Sequence[engine.Job], ids: Tensor, streamer: Any, max_rows: int
-) -> tuple[Tensor, list[engine.Result]]:
-    """Run the jobs, stream their drafts, and find the ids of the chosen texts."""
-    if streamer is not None:
-        streamer.put(ids.cpu())
-    last: dict[int, Step] = {}
-    done: dict[int, tuple[Tensor, engine.Result]] = {}
-    for index, event in engine.run(model, jobs, max_rows=max_rows):
-        if isinstance(event, Step):
-            last[index] = event
-            if hasattr(streamer, "put_draft"):
-                streamer.put_draft(value=_draft(event, model.end_ids))
-        else:
-            length = jobs[index].settings.gen_length
-            done[index] = _chosen(model, last.pop(index), event)[:length], event
-    canvas = torch.stack([done[index][0] for index in range(len(jobs))])
-    if streamer is not None:
-        streamer.put(canvas)
-        streamer.end()
-    return canvas, [done[index][1] for index in range(len(jobs))]
-
-
 def _draft(step: Step, ends: frozenset[int]) -> Tensor:
     """The look-ahead of the heaviest child, up to its first end token."""
     tokens = step.clean[int(step.weight.argmax())].tolist()
     stop = next((at for at, token in enumerate(tokens) if token in ends), len(tokens))
     return torch.tensor([tokens[:stop]], dtype=torch.int64)
-
-
-def _chosen(model: Model, step: Step, result: engine.Result) -> Tensor:
-    """The canvas behind the text the search returned."""
-    for row, survivor in zip(step.survivor.tolist(), result.survivors, strict=True):
-        if survivor.text == result.text:
-            return torch.from_numpy(step.tokens[row].copy())
-    # A method may choose a text of an earlier step, whose canvas is gone: encode its text.
-    length = step.tokens.shape[1]
-    ids = model.tokenizer.encode(result.text)[:length]
-    fill = min(model.end_ids, default=model.denoiser.mask_id)
-    return torch.tensor(ids + [fill] * (length - len(ids)), dtype=torch.int64)
 
 
 STUB = '''\

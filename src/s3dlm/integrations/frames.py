@@ -15,10 +15,10 @@ from s3dlm.search.step import Step
 def survivors(result: Result) -> list[dict[str, Any]]:
     """One row per survivor; parts of its score as columns `part.NAME`."""
     rows = []
-    for index, one in enumerate(result.survivors):
-        row = {"survivor": index, **dataclasses.asdict(one)}
-        parts = row.pop("parts")
-        rows.append({**row, **_parts(parts), "chosen": one.text == result.text})
+    for index, survivor in enumerate(result.survivors):
+        row = {"survivor": index, **dataclasses.asdict(survivor)}
+        parts = _parts(row.pop("parts"))
+        rows.append({**row, **parts, "chosen": survivor.text == result.text})
     return rows
 
 
@@ -73,7 +73,7 @@ def children(events: Iterable[Step | Result]) -> Iterator[dict[str, Any]]:
 def runs(folder: str | Path) -> list[dict[str, Any]]:
     """One row per record of an evaluated run, with task and method of its condition."""
     path = Path(folder)
-    conditions = {one.spec: one for one in manifest.read(path).conditions}
+    conditions = {condition.spec: condition for condition in manifest.read(path).conditions}
     plain = ("sample", "seed", "correct", "answer", "nfe", "nfe_logical", "tokens", "seconds")
     return [
         {

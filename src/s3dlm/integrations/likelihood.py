@@ -48,82 +48,64 @@ def log_likelihood(
         raise SettingsError(f"samples={samples} is not allowed; LLaDA uses {SAMPLES}")
     if not answer:
         return 0.0
-    masks = stratified_masks(len(answer), samples, _stream(seed, prompt, answer))
-    kinds, weights = np.unique(masks, axis=0, return_counts=True)
-    hidden = _hidden(model, prompt, answer, kinds)
-    per_kind = hidden * len(answer) / kinds.sum(axis=1)
-    return float((weights * per_kind).sum() / samples)
+    # A random stream per item, so that a value depends on nothing else.
+    digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
+    rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
+    masks = stratified_masks(len(answer), samples, rng)
+    masks, weights = np.unique(masks, axis=0, return_counts=True)
+    expected = np.asarray(answer, dtype=np.int64)
+    sums = np.zeros(len(masks))  # Σ log p of the masked tokens, each given all that is not masked
+    size = max(1, MAX_TOKENS // (len(prompt) + len(answer)))
+    for first in range(0, len(masks), size):
+        part = masks[first : first + size]
+        tokens = np.where(part, model.denoiser.mask_id, expected)
+        logp = _logp(model, prompt, tokens, part, expected)
+        np.add.at(sums, first + np.nonzero(part)[0], logp.double().cpu().numpy())
+    return float((weights * sums * len(answer) / masks.sum(axis=1)).sum() / samples)
 
 
 def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> bool:
     """Whether greedy decoding, one token per step, gives exactly this answer."""
-    known = np.full(len(answer), model.denoiser.mask_id, dtype=np.int64)
-    wanted = np.asarray(answer, dtype=np.int64)
-    for _ in wanted:
-        masked = known == model.denoiser.mask_id
-        logp = _logp(model, _rows(model, prompt, known[None]), len(prompt), masked[None])
+    tokens = np.full(len(answer), model.denoiser.mask_id, dtype=np.int64)
+    for _ in answer:
+        masked = tokens == model.denoiser.mask_id
+        logp = _logp(model, prompt, tokens[None], masked[None])
         best, token = (value.cpu().numpy() for value in logp.max(dim=1))
         surest = int(best.argmax())
-        place = np.flatnonzero(masked)[surest]
-        if token[surest] != wanted[place]:
+        position = np.flatnonzero(masked)[surest]
+        if token[surest] != answer[position]:
             return False
-        known[place] = wanted[place]
+        tokens[position] = answer[position]
     return True
-
-
-def _hidden(
-    model: Model, prompt: Sequence[int], answer: Sequence[int], masks: Masks
-) -> NDArray[np.float64]:
-    """(masks,) Σ log p of the masked tokens, each given all that is not masked."""
-    wanted = np.asarray(answer, dtype=np.int64)
-    size = max(1, MAX_TOKENS // (len(prompt) + len(answer)))
-    sums = np.zeros(len(masks))
-    for first in range(0, len(masks), size):
-        part = masks[first : first + size]
-        tokens = np.where(part, model.denoiser.mask_id, wanted)
-        logp = _logp(model, _rows(model, prompt, tokens), len(prompt), part, wanted)
-        rows = np.nonzero(part)[0]
-        np.add.at(sums, first + rows, logp.double().cpu().numpy())
-    return sums
-
-
-def _rows(model: Model, prompt: Sequence[int], tokens: NDArray[np.int64]) -> Tensor:
-    length = len(prompt) + tokens.shape[1]
-    if length > model.denoiser.context:
-        raise PromptError(
-            f"prompt and answer have {length} tokens, but {model.name} reads at most "
-            f"{model.denoiser.context}; shorten the prompt"
-        )
-    device = model.denoiser.device
-    start = np.broadcast_to(np.asarray(prompt, dtype=np.int64), (len(tokens), len(prompt)))
-    return torch.from_numpy(np.concatenate([start, tokens], axis=1)).to(device)
 
 
 @torch.inference_mode()
 def _logp(
     model: Model,
-    rows: Tensor,
-    start: int,
+    prompt: Sequence[int],
+    tokens: NDArray[np.int64],
     masks: Masks,
-    wanted: NDArray[np.int64] | None = None,
+    expected: NDArray[np.int64] | None = None,
 ) -> Tensor:
-    """Log-probabilities at the masked positions: of all tokens, or of the wanted ones alone."""
-    features = model.denoiser.encode(rows)
+    """Log-probabilities at the masked positions: of all tokens, or of the expected ones alone."""
+    denoiser, length = model.denoiser, len(prompt) + tokens.shape[1]
+    if length > denoiser.context:
+        raise PromptError(
+            f"prompt and answer have {length} tokens, but {model.name} reads at most "
+            f"{denoiser.context}; shorten the prompt"
+        )
+    start = np.tile(np.asarray(prompt, dtype=np.int64), (len(tokens), 1))
+    rows = torch.from_numpy(np.concatenate([start, tokens], axis=1)).to(denoiser.device)
+    features = denoiser.encode(rows)
     row, column = np.nonzero(masks)
     pieces = []
     for first in range(0, row.size, POSITIONS):
         at = slice(first, first + POSITIONS)
-        logits = model.denoiser.head(features[row[at], column[at] + start]).float()
-        logits[:, model.denoiser.mask_id] = -torch.inf  # the mask is never an answer
+        logits = denoiser.head(features[row[at], column[at] + len(prompt)]).float()
+        logits[:, denoiser.mask_id] = -torch.inf  # the mask is never an answer
         logp = logits.log_softmax(dim=1)
-        if wanted is not None:
-            tokens = torch.from_numpy(wanted[column[at]]).to(logp.device)
-            logp = logp.gather(1, tokens[:, None])[:, 0]
+        if expected is not None:
+            chosen = torch.from_numpy(expected[column[at]]).to(logp.device)
+            logp = logp.gather(1, chosen[:, None])[:, 0]
         pieces.append(logp)
     return torch.cat(pieces)
-
-
-def _stream(seed: int, prompt: Sequence[int], answer: Sequence[int]) -> np.random.Generator:
-    """A random stream per item, so that a value depends on nothing else."""
-    digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
-    return np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])

@@ -162,7 +162,15 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
                 continue_final_message=not add_generation_prompt,
             )
             return text
-        return _plain_chat(self.model, chat_history)
+        roles = [turn["role"] for turn in chat_history]
+        if roles not in (["user"], ["user", "assistant"]):
+            raise SettingsError(
+                f"{self.model.name} has no chat template for the turns {', '.join(roles)}; it "
+                "supports one user turn: leave out --system_instruction and use "
+                "--fewshot_as_multiturn false"
+            )
+        ids = self.model.tokenizer.chat(*(turn["content"] for turn in chat_history))
+        return self.model.tokenizer.decode(ids)
 
     # Texts
 
@@ -248,25 +256,11 @@ def _load(model: str | Model, device: str | None, dtype: str | None, trusted: bo
     return load(model, device=device, dtype=dtype, trust_remote_code=trusted, progress=False)
 
 
-def _plain_chat(model: Model, history: list[dict[str, str]]) -> str:
-    """For tokenizers without a template: one user turn and the start of the assistant's."""
-    roles = [turn["role"] for turn in history]
-    if roles not in (["user"], ["user", "assistant"]):
-        raise SettingsError(
-            f"{model.name} has no chat template for the turns {', '.join(roles)}; it supports one "
-            "user turn: leave out --system_instruction and use --fewshot_as_multiturn false"
-        )
-    return model.tokenizer.decode(model.tokenizer.chat(*(turn["content"] for turn in history)))
-
-
 def _question(request: Any, context: str) -> str:
     """The question without examples and template, if the document has it."""
     doc = request.doc if isinstance(request.doc, Mapping) else {}
-    for field in QUESTION_FIELDS:
-        text = doc.get(field)
-        if isinstance(text, str) and text.strip() and text.strip() in context:
-            return text
-    return context
+    texts = [text for field in QUESTION_FIELDS if isinstance(text := doc.get(field), str)]
+    return next((text for text in texts if text.strip() and text.strip() in context), context)
 
 
 def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
