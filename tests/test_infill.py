@@ -21,7 +21,7 @@ from s3dlm.engine import Job
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.job import prepare
 from s3dlm.search.methods import METHODS
-from s3dlm.search.moves import HIDINGS
+from s3dlm.search.remask import REMASKINGS
 from s3dlm.settings import Settings, only_used
 from s3dlm.trace import read_trace, write_trace
 from tests.fakes import COUNTDOWN, END, MASK, fake_model
@@ -227,7 +227,7 @@ def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any])
     assert all(rebuilt(TEXT, [""] * 3)[:9] == one.text[:9] for one in result.survivors)
 
 
-@pytest.mark.parametrize("remask", HIDINGS)
+@pytest.mark.parametrize("remask", REMASKINGS)
 def test_rounds_and_budgets_keep_the_known_text(remask: str) -> None:
     result = fill(budget=60, remask=remask, stop_when="never")
     assert rebuilt(TEXT, result.holes) == result.text

@@ -28,7 +28,7 @@ from s3dlm.search.particles import Floats, Ints, Predict
 from s3dlm.search.rounds import run_trials
 from s3dlm.search.score import Scorer, Verify
 from s3dlm.search.select import SELECTIONS, Selection
-from s3dlm.search.step import Search, Step
+from s3dlm.search.step import Search, Setup, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
@@ -115,7 +115,7 @@ def prepare(model: Model, job: Job) -> Running:
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     rng = random_stream(settings.seed, tokens if job.sample_id is None else job.sample_id)
     calibration = None if fit is None else fit.weights
-    search = run_trials(processes, scorer, settings, rng)
+    search = run_trials(processes, Setup(processes[0], scorer, settings, rng))
     return Running(job, search, scorer, processes, calibration)
 
 

@@ -17,7 +17,7 @@ from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CleanText
 from s3dlm.search.rounds import _round
 from s3dlm.search.score import Scorer
-from s3dlm.search.step import Outcome
+from s3dlm.search.step import Outcome, Setup
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier
 from tests.laws.toy import LENGTH, LETTERS, MASK, drive, read, reward
@@ -80,8 +80,8 @@ def moved(shares: np.ndarray, settings: Settings, seed: int) -> np.ndarray:
     clean = CleanText(tokens, logp, np.ones(PARTICLES))
     scores, _ = drive(scorer.score(clean, "the start"), ConsistentDenoiser())
     population = Outcome(Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0)
-    sized = settings.adapted(particles=PARTICLES)
-    running = _round(population, toy, scorer, sized, rng, np.inf, np.arange(PARTICLES))
+    setup = Setup(toy, scorer, settings.adapted(particles=PARTICLES), rng)
+    running = _round(setup, population, np.inf, np.arange(PARTICLES))
     (outcome, _), _ = drive(running, ConsistentDenoiser())
     after = outcome.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
     return np.bincount(after, minlength=len(TEXTS)) / PARTICLES

@@ -22,7 +22,7 @@ from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import search
 from s3dlm.search.particles import Predict
 from s3dlm.search.score import Scorer, verify
-from s3dlm.search.step import Outcome, Searching, Step
+from s3dlm.search.step import Outcome, Searching, Setup, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier
 
@@ -123,7 +123,8 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
     )
     verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
     scorer = Scorer(verifier, "toy", "toy", process)
-    return drive(search(process, scorer, settings, np.random.default_rng(seed)), ToyDenoiser())
+    setup = Setup(process, scorer, settings, np.random.default_rng(seed))
+    return drive(search(setup), ToyDenoiser())
 
 
 def drive(running: Searching[T], denoiser: Denoiser) -> tuple[T, list[Step]]:

@@ -12,8 +12,8 @@ import s3dlm
 from s3dlm.engine import Batcher, Job
 from s3dlm.job import prepare
 from s3dlm.search.methods import METHODS
-from s3dlm.search.moves import positions
 from s3dlm.search.particles import Canvas
+from s3dlm.search.remask import positions
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.settings import Settings, only_used
 from tests.fakes import COUNTDOWN, FakeDenoiser, fake_model

@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 
 from s3dlm.job import Job, prepare
-from s3dlm.search.moves import HIDINGS, Text
+from s3dlm.search.remask import REMASKINGS, Text
 from tests.fakes import END, fake_model
 
 
 def text(doubted: list[int], length: int = 20) -> Text:
     where = np.isin(np.arange(length), doubted)
-    return Text(np.arange(length), np.zeros(length), np.ones(length, dtype=np.bool_), where)
+    return Text(np.zeros(length), np.ones(length, dtype=np.bool_), where)
 
 
 def test_doubted_hides_some_of_what_is_doubted_or_all_of_it() -> None:
     rng = np.random.default_rng(0)
-    seen = {tuple(HIDINGS["doubted"](text([2, 9]), 0.5, rng).nonzero()[0]) for _ in range(50)}
+    seen = {tuple(REMASKINGS["doubted"](text([2, 9]), 0.5, rng).nonzero()[0]) for _ in range(50)}
     assert seen == {(2,), (9,), (2, 9)}
 
 
 def test_doubted_hides_no_more_than_the_share_allows() -> None:
     rng, seen = np.random.default_rng(0), set()
     for _ in range(200):
-        hidden = HIDINGS["doubted"](text([2, 3, 9, 15]), 0.05, rng).nonzero()[0].tolist()
+        hidden = REMASKINGS["doubted"](text([2, 3, 9, 15]), 0.05, rng).nonzero()[0].tolist()
         assert 1 <= len(hidden) <= 2
         assert set(hidden) <= {2, 3, 9, 15}
         seen.update(hidden)

@@ -10,7 +10,7 @@ import pytest
 
 import s3dlm
 from s3dlm.search.methods import METHODS
-from s3dlm.search.moves import HIDINGS, KEEP_RULES, Moved, Text
+from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS, Moved, Text
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, only_used
 from s3dlm.verifier import Score, for_task
@@ -128,7 +128,6 @@ def test_more_budget_finds_no_worse_text() -> None:
 
 
 TEXT = Text(
-    tokens=np.arange(10),
     logp=np.array([-1, -9, -2, -8, -3, -7, -4, -6, -5, 0.0]),
     movable=np.arange(10) < 8,
     doubted=np.isin(np.arange(10), (4, 5)),
@@ -139,7 +138,7 @@ def test_hidings_choose_what_they_say() -> None:
     rng = np.random.default_rng(0)
     drawn = {
         name: [np.flatnonzero(hiding(TEXT, 0.5, rng)).tolist() for _ in range(60)]
-        for name, hiding in HIDINGS.items()
+        for name, hiding in REMASKINGS.items()
     }
     assert all(one == list(range(8)) for one in drawn["all"])
     assert {tuple(one) for one in drawn["doubted"]} == {(4,), (5,), (4, 5)}
@@ -158,7 +157,7 @@ def test_rules_of_keeping() -> None:
     moved = Moved(np.array([0.2, 0.8]), np.array([0.9, 0.1, 0.8]), np.array([0, 1, 1]), tokens)
     keep = {
         name: rule(moved, 3, 1000.0, rng).tolist()
-        for name, rule in KEEP_RULES.items()
+        for name, rule in ACCEPT_RULES.items()
     }  # fmt: skip
     assert keep["replace"] == [2, 3, 4]
     assert keep["metropolis"] == [2, 1, 4]  # better, worse, equal
@@ -216,13 +215,13 @@ def test_metropolis_compares_a_text_with_the_one_that_it_descends_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[list[int]] = []
-    metropolis = KEEP_RULES["metropolis"]
+    metropolis = ACCEPT_RULES["metropolis"]
 
     def spy(moved: Moved, size: int, lam: float, rng: np.random.Generator) -> object:
         compared.append(moved.origin.tolist())
         return metropolis(moved, size, lam, rng)
 
-    monkeypatch.setitem(KEEP_RULES, "metropolis", spy)
+    monkeypatch.setitem(ACCEPT_RULES, "metropolis", spy)
     for seed in range(3):
         settings = small("s3", rounds=1, remask="random", accept="metropolis", seed=seed)
         steps = [step for step in run(settings)[0] if step.round == 1]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,17 +30,13 @@ from s3dlm.search.particles import (
     Lineage,
     Particles,
     Predict,
-    Process,
     Survivors,
     distinct,
 )
 from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
-from s3dlm.search.score import Scorer, Scores
-from s3dlm.search.step import Outcome, Search, Searching, Step
+from s3dlm.search.score import Scores
+from s3dlm.search.step import Outcome, Search, Searching, Setup, Step
 from s3dlm.search.weigh import weigh
-
-if TYPE_CHECKING:
-    from s3dlm.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +49,8 @@ class StepPlan:
     survivors: int
 
     @classmethod
-    def of(
-        cls, step: int, process: Process, settings: Settings, children: Children, *, branches: bool
-    ) -> StepPlan:
+    def of(cls, setup: Setup, step: int, children: Children, *, branches: bool) -> StepPlan:
+        process, settings = setup.process, setup.settings
         done, total, _ = process.progress(children.canvas.tokens, step)
         last = done == total or step == process.steps - 1
         now = branches or last
@@ -64,14 +58,9 @@ class StepPlan:
         return cls(now, last, scored, settings.survivors(done - 1, total))
 
 
-def resample(
-    settings: Settings,
-    plan: StepPlan,
-    log_weight: Floats,
-    particles: int,
-    rng: np.random.Generator,
-) -> Survivors:
+def resample(setup: Setup, plan: StepPlan, log_weight: Floats, particles: int) -> Survivors:
     """Who survives a step, of the children that these many particles have."""
+    settings, rng = setup.settings, setup.rng
     if settings.resampling is None or not plan.branches_now:
         return Survivors(np.arange(log_weight.size), log_weight, resampled=False)
     if settings.ess_threshold is not None:
@@ -83,27 +72,17 @@ def resample(
     return Survivors(index, np.zeros(plan.survivors), resampled=True)
 
 
-Expand = Callable[
-    [Process, Particles, int, str, int, np.random.Generator], Children
-]  # as expand.expand
-Resample = Callable[
-    ["Settings", StepPlan, Floats, int, np.random.Generator], Survivors
-]  # as `resample`
-
-
 def search(
-    process: Process,
-    scorer: Scorer,
-    settings: Settings,
-    rng: np.random.Generator,
+    setup: Setup,
     *,
     start: Canvas | None = None,
-    expand_by: Expand = expand,
-    resample_by: Resample = resample,
+    expand: Callable[[Setup, Particles, int, int], Children] = expand,
+    resample: Callable[[Setup, StepPlan, Floats, int], Survivors] = resample,
 ) -> Search:
     """Run one prompt's search, on the process's own start or on these canvases; see the module's
     docstring for what is yielded and sent. Conditional SMC expands and resamples in its own way."""
-    particles = yield from _begin(process, scorer, settings, rng, start)
+    process, settings = setup.process, setup.settings
+    particles = yield from _begin(setup, start)
     nfe, nfe_logical, blocks = particles.prediction.nfe, process.passes, 0
     for t in range(process.steps):
         # With cadence='block', a method branches where a block ends by the schedule; where there is
@@ -111,30 +90,21 @@ def search(
         before, blocks = blocks, process.progress(particles.canvas.tokens, t).blocks
         branches = settings.cadence == "step" or blocks > before
         branching = settings.children if branches else 1
-        children = expand_by(process, particles, branching, settings.child_sampling, t, rng)
-        plan = StepPlan.of(t, process, settings, children, branches=branches)
-        prediction = yield from _predict(process, children.canvas, t + 1, rng)
+        children = expand(setup, particles, branching, t)
+        plan = StepPlan.of(setup, t, children, branches=branches)
+        prediction = yield from _predict(setup, children.canvas, t + 1)
         if prediction is None:
             clean = process.look_ahead(particles.canvas, particles.prediction)
             scores = Scores.missing(len(particles))
             break
-        clean, scores = yield from _look_ahead(process, scorer, children, prediction, plan, t)
+        clean, scores = yield from _look_ahead(setup, t, children, prediction, plan)
         log_weight, lineage = children.log_weight, children.lineage
         if plan.scored or settings.row.scored == "never":
-            log_weight, lineage = weigh(
-                settings.row.weight, settings.lam, children, scores.total, last=plan.last
-            )
-        survivors = resample_by(settings, plan, log_weight, len(particles), rng)
+            weight, lam = settings.row.weight, settings.lam
+            log_weight, lineage = weigh(weight, lam, children, scores.total, last=plan.last)
+        survivors = resample(setup, plan, log_weight, len(particles))
         stop = yield Step.of(
-            t,
-            process.steps,
-            children.canvas,
-            children.parent,
-            clean,
-            scores,
-            log_weight,
-            survivors,
-            prediction.nfe,
+            (t, process.steps), children, clean, scores, log_weight, survivors, prediction.nfe
         )
         nfe += prediction.nfe
         nfe_logical += len(particles) * branching * process.passes
@@ -145,28 +115,22 @@ def search(
     return Outcome(particles.canvas, particles.log_weight, clean, scores, nfe, nfe_logical)
 
 
-def _begin(
-    process: Process,
-    scorer: Scorer,
-    settings: Settings,
-    rng: np.random.Generator,
-    start: Canvas | None,
-) -> Searching[Particles]:
+def _begin(setup: Setup, start: Canvas | None) -> Searching[Particles]:
     """Particles that know the score of their first look-ahead; equal ones share a forward pass."""
+    process, settings = setup.process, setup.settings
     canvas = process.start().take(np.zeros(settings.size, np.int64)) if start is None else start
-    prediction = yield from _predict(process, canvas, 0, rng)
+    prediction = yield from _predict(setup, canvas, 0)
     assert prediction is not None, "the first prediction of a search cannot be refused"
     score = np.full(len(canvas.tokens), np.nan)
     if settings.row.scored == "every step":
         clean = process.look_ahead(canvas, prediction)
-        score = (yield from scorer.score(clean, "the first look-ahead")).total
+        score = (yield from setup.scorer.score(clean, "the first look-ahead")).total
     return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.begin(score))
 
 
-def _predict(
-    process: Process, canvas: Canvas, step: int, rng: np.random.Generator
-) -> Searching[CanvasPredictions | None]:
+def _predict(setup: Setup, canvas: Canvas, step: int) -> Searching[CanvasPredictions | None]:
     """One prediction per distinct canvas that is not finished; None if it is refused."""
+    process, rng = setup.process, setup.rng
     first, kind = distinct(canvas.tokens)
     open_ = process.is_open(canvas.tokens[first])
     nfe = int(open_.sum()) * process.passes
@@ -176,27 +140,23 @@ def _predict(
     state = rng.bit_generator.state
     value = yield Predict(process.ask(canvas.tokens[first[open_]], step, rng))
     if value is None:
-        rng.bit_generator.state = state  # what is not asked for draws no random numbers
+        rng.bit_generator.state = state  # what is refused draws no random numbers
         return None
     assert not isinstance(value, list | bool)
     return CanvasPredictions(value, row_of_kind[kind], nfe)
 
 
 def _look_ahead(
-    process: Process,
-    scorer: Scorer,
-    children: Children,
-    prediction: CanvasPredictions,
-    plan: StepPlan,
-    step: int,
+    setup: Setup, step: int, children: Children, prediction: CanvasPredictions, plan: StepPlan
 ) -> Searching[tuple[CleanText, Scores]]:
     """What each child would say if it were complete, and how good that is. Of several look-aheads
     the best counts: they come from one forward pass, and a verifier is cheap beside it."""
-    texts = process.look_ahead(children.canvas, prediction, sampled=plan.scored)
+    texts = setup.process.look_ahead(children.canvas, prediction, sampled=plan.scored)
     if not plan.scored:
         return texts, Scores.missing(len(children))
-    scores = yield from scorer.score(texts, f"step {step + 1} of {process.steps}")
-    rank = scores.total + scorer.satisfied(scores.total, scores.spans)
+    where = f"step {step + 1} of {setup.process.steps}"
+    scores = yield from setup.scorer.score(texts, where)
+    rank = scores.total + setup.scorer.satisfied(scores.total, scores.spans)
     best = rank.reshape(-1, len(children)).argmax(axis=0)  # the likeliest if it is as good
     index = best * len(children) + np.arange(len(children))
     return texts.take(index), scores.take(index)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
-from s3dlm.search.moves import BY_DOUBT, HIDINGS, SCORED_KEEPS
+from s3dlm.search.remask import BY_DOUBT, BY_SCORE, REMASKINGS
 from s3dlm.search.weigh import WEIGHTS
 
 Population = Literal["one", "particles", "product"]
@@ -36,9 +36,9 @@ SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads"}
 """Every setting of the search; the others say how to decode, and every method uses them."""
 
 # --- what counts in some rows only beside a move, which hides part of a text and denoises it again
-MOVES = tuple(name for name in HIDINGS if name != "all")
-_JUDGED = {"remask": tuple(sorted(BY_DOUBT)), "accept": tuple(sorted(SCORED_KEEPS))}
-UNTILTED: Beside = {"lam": {"accept": tuple(sorted(SCORED_KEEPS))}}
+MOVES = tuple(name for name in REMASKINGS if name != "all")
+_JUDGED = {"remask": tuple(sorted(BY_DOUBT)), "accept": tuple(sorted(BY_SCORE))}
+UNTILTED: Beside = {"lam": {"accept": tuple(sorted(BY_SCORE))}}
 UNSCORED: Beside = {"verifier": _JUDGED, "stop_when": _JUDGED, **UNTILTED}
 ONE_TEXT: Beside = {**UNSCORED, "rounds": {"remask": MOVES}}  # decoded again in full it is the same
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import core_schema
 
 from s3dlm.search.expand import CHILD_SAMPLINGS
-from s3dlm.search.moves import HIDINGS, KEEP_RULES
+from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.search.select import SELECTIONS
 
@@ -112,7 +112,7 @@ class SearchOptions(BaseModel):
         "with a budget: stop once the verifier is satisfied, if it says when it is, or never before",
     )
     rounds: int = setting(0, "searches after the first, begun as `remask` says", ge=0, le=1000)
-    remask: Annotated[str, OneOf(HIDINGS)] = setting(
+    remask: Annotated[str, OneOf(REMASKINGS)] = setting(
         "all",
         "what a later round hides of a finished text and denoises again: all of it, the rest "
         "from where the verifier doubts it (or from an earlier place), some of what it "
@@ -124,7 +124,7 @@ class SearchOptions(BaseModel):
     restart_fraction: Share = more(
         0.0, "the mean share of a later round's particles that begin on an empty canvas"
     )
-    accept: Annotated[str, OneOf(KEEP_RULES)] = more(
+    accept: Annotated[str, OneOf(ACCEPT_RULES)] = more(
         "replace",
         "which texts the next round begins with: those that moved, by Metropolis' rule, or drawn "
         "from all by score",

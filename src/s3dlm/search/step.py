@@ -6,22 +6,27 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from s3dlm.search.particles import (
     Canvas,
+    Children,
     CleanText,
     Floats,
     Ints,
     Predict,
+    Process,
     Reply,
     Spans,
     Survivors,
 )
 from s3dlm.search.resample import effective_sample_size, normalise
-from s3dlm.search.score import Scores, Verify
+from s3dlm.search.score import Scorer, Scores, Verify
+
+if TYPE_CHECKING:
+    from s3dlm.settings import Settings
 
 # Why a search ended.
 FINISHED = "finished"  # every answer is complete
@@ -56,20 +61,19 @@ class Step:
     @classmethod
     def of(
         cls,
-        index: int,
-        total: int,
-        canvas: Canvas,
-        parent: Ints,
+        place: tuple[int, int],
+        children: Children,
         clean: CleanText,
         scores: Scores,
         log_weight: Floats,
         survivors: Survivors,
         nfe: int,
     ) -> Step:
-        weight = normalise(log_weight)
+        """The step at this place (its index, and how many there are)."""
+        weight, canvas, parent = normalise(log_weight), children.canvas, children.parent
         return cls(
-            index=index,
-            total=total,
+            index=place[0],
+            total=place[1],
             tokens=canvas.tokens,
             logp=canvas.logp,
             clean=clean.tokens,
@@ -149,6 +153,16 @@ class Outcome:
             sum(outcome.nfe_logical for outcome in outcomes),
             next(reasons, FINISHED),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What one search runs with."""
+
+    process: Process
+    scorer: Scorer
+    settings: Settings
+    rng: np.random.Generator
 
 
 _T = TypeVar("_T")
