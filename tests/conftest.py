@@ -34,7 +34,6 @@ LONGEST = (
     "test_conformance.py",
     "test_rounds.py",
     "test_generators.py",
-    "test_report_page.py",
     "test_other_methods.py",
     "test_mathverify.py",
     "test_connections.py",

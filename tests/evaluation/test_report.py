@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from s3dlm.errors import RecordError, SettingsError
@@ -22,20 +22,24 @@ from s3dlm.evaluation import (
     frames,
     paper,
     plan,
+    probability,
     records,
     report,
     series,
     tables,
 )
+from s3dlm.evaluation.accuracy_chart import log_ticks
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.plan import Plan, title_of
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models.defaults import Defaults
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
+from s3dlm.verifier.weights import in_fit_half
 from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
 
 LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
+CHROMIUM = Path("/usr/bin/chromium")
+HOSTILE = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4, 12"
 
 
 @pytest.fixture(scope="module")
@@ -44,68 +48,69 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("report")
     task = write_task(place, 6)
     path = place / "problems.jsonl"
-    hostile = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4, 12"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[1]["question"] = hostile
+    rows[1]["question"] = HOSTILE
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    main = small_plan(task, LABELS, traces=1)
+    main, axes = small_plan(task, LABELS, traces=1), {"particles": [1, 2], "branching": [1, 2]}
     more = [
-        *plan.grid(
-            [task], ["best_of_k", "s3"], defaults, sweeps={"particles": [1, 2], "branching": [1, 2]}
-        ),
+        *plan.grid([task], ["best_of_k", "s3"], defaults, sweeps=axes),
         *plan.grid([task], ["baseline", "s3"], defaults, sweeps={"block_length": [8, 24]}),
     ]
     conditions = plan.unique([*main.conditions, *plan.as_sweep(more, 4)])
     whole = Plan(conditions, main.problems, main.seeds, traces=1)
-    weights = {"intercept": -2.0, "score": 3.0, "agreement": 1.0, "confidence": 0.5}
-    sure = Calibrations((Fit(task, "s3", "paper", AnswerCalibration(**weights)),))
+    weights = AnswerCalibration(intercept=-2.0, score=3.0, agreement=1.0, confidence=0.5)
+    sure = Calibrations((Fit(task, "s3", "paper", weights),))
     evaluate(dataclasses.replace(small_model(), calibrations=sure), whole, place / "run")
     report.write(place / "run")
     return place / "run"
 
 
+@pytest.fixture
+def run(folder: Path) -> Run:
+    return frames.read(folder)
+
+
 def told(run: Run, records: Mapping[plan.Condition, Sequence[Record]], **changes: Any) -> Run:
     """The run as if these were its conditions and records."""
     manifest = dataclasses.replace(run.manifest, conditions=tuple(records), **changes)
+    frame = frames.frame_of(manifest.conditions, records)
     return dataclasses.replace(
-        run, manifest=manifest, frame=frames.frame_of(manifest.conditions, records)
+        run, manifest=manifest, frame=frame, folders=dict.fromkeys(records, Path())
     )
 
 
-def test_tables_say_what_the_records_say(folder: Path) -> None:
-    run = frames.read(folder)
-    (task,) = run.tasks
-    s3 = run.main(task)["s3"]
+def embedded(page: Path) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_tables_say_what_the_records_say(folder: Path, run: Run) -> None:
+    s3 = run.main(run.tasks[0])["s3"]
     grades = [r.correct for r in records.read(folder) if r.spec == s3.spec]
-    assert len(grades) == 12
     share = f"{100 * sum(grades) / 12:.1f}"
     (row,) = tables.accuracy(run).rows
+    assert (len(grades), row[1]) == (12, "6")
     assert row[-1].lstrip("*").startswith(f"{share} [")
-    assert row[1] == "6"
-    assert share in (folder / "report.md").read_text()
-    assert share in (folder / "report.html").read_text()
+    assert all(share in (folder / f"report.{kind}").read_text() for kind in ("md", "html"))
 
 
-def test_comparisons_are_paired_on_the_same_problems_and_seeds(folder: Path) -> None:
-    run = frames.read(folder)
-    (task,) = run.tasks
-    main = run.main(task)
-    found, back = run.compare("s3", "best_of_k", task), run.compare("best_of_k", "s3", task)
-    assert found.problems == 6
-    assert (found.wins, found.losses) == (back.losses, back.wins)
-    accuracy = {label: run.cells[condition].accuracy.value for label, condition in main.items()}
+def test_comparisons_are_paired_on_the_same_problems_and_seeds(run: Run) -> None:
+    found, back = run.compare("s3", "best_of_k"), run.compare("best_of_k", "s3", run.tasks[0])
+    accuracy = {
+        label: cell.accuracy.value for label, cell in run.main_cells()[run.tasks[0]].items()
+    }
+    assert (found.problems, found.wins, found.losses) == (6, back.losses, back.wins)
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
 
 
-def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
-    run = frames.read(folder)
-    (task,) = run.tasks
-    s3 = run.main(task)["s3"]
+def test_the_mean_of_tasks_counts_tasks_equally(run: Run) -> None:
+    s3 = run.main(run.tasks[0])["s3"]
     only = run.mean_accuracy("s3")
     assert only.value == pytest.approx(run.cells[s3].accuracy.value)
-    other = dataclasses.replace(s3, task="arc")
     few = [dataclasses.replace(r, correct=1.0) for r in run.records[s3][:1]]
-    both = told(run, {**run.records, other: few})
+    both = told(run, {**run.records, dataclasses.replace(s3, task="arc"): few})
     mean = both.mean_accuracy("s3")
     assert mean.value == pytest.approx((only.value + 1) / 2)
     assert 0 <= mean.low <= mean.value <= mean.high <= 1
@@ -113,19 +118,16 @@ def test_the_mean_of_tasks_counts_tasks_equally(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_labels_name_what_was_compared(folder: Path, tmp_path: Path) -> None:
-    run = frames.read(folder)
+def test_labels_name_what_was_compared(folder: Path, run: Run, tmp_path: Path) -> None:
     for reference in ("best_of_k", "greedy"):
-        grid = comparisons.comparisons(run, reference)
-        assert f"Δ vs {reference}, points" in grid.columns
-        assert {row[0] for row in grid.rows} == set(LABELS) - {reference}
+        table = comparisons.comparisons(run, reference)
+        assert f"Δ vs {reference}, points" in table.columns
+        assert {row[0] for row in table.rows} == set(LABELS) - {reference}
         assert f"Δ accuracy vs {reference}" in comparisons.short_comparisons(run, reference).title
-        (line,) = comparisons.verdict(run, reference)
-        assert re.match(
-            rf"s3 is (better|worse|not significantly different) (than|from) {reference} ", line
-        )
-    made = report.write(folder, reference="tilting", out=tmp_path)
-    assert "Compared with tilting" in made.markdown.read_text()
+    assert (
+        "Compared with tilting"
+        in report.write(folder, reference="tilting", out=tmp_path).markdown.read_text()
+    )
     with pytest.raises(SettingsError, match="reference='best' is unknown; choose one of: base"):
         report.write(folder, reference="best", out=tmp_path)
 
@@ -135,101 +137,82 @@ def test_a_method_that_was_not_run_is_not_named(tmp_path: Path) -> None:
     task = write_task(tmp_path, 2)
     evaluate(small_model(), small_plan(task, ("baseline", "s3"), seeds=(0,)), tmp_path / "run")
     made = report.write(tmp_path / "run")
-    assert "best_of_k" not in "".join(made.verdict)
-    text = " ".join(" ".join((g.title, *g.columns, *sum(g.rows, ()))) for g in made.short)
+    text = " ".join(" ".join((t.title, *t.columns, *sum(t.rows, ()))) for t in made.short)
     assert "Δ accuracy vs baseline" in text
-    assert "best_of_k" not in text
+    assert "best_of_k" not in "".join((text, *made.verdict))
 
 
-def test_intervals_stay_between_0_and_100_per_cent(folder: Path) -> None:
-    run = frames.read(folder)
-    texts = [
-        cell for grid in report.all_tables(run, "greedy", []) for row in grid.rows for cell in row
-    ]
-    texts += [cell for row in tables.brief(run).rows for cell in row]
-    found = [
-        float(bound)
-        for text in texts
-        for pair in re.findall(r"(?<![+-])\b[0-9.]+ \[([0-9.-]+), ([0-9.]+)\]", text)
-        for bound in pair
-    ]
-    assert len(found) > 20
-    assert all(0 <= bound <= 100 for bound in found)
-    assert not any("±" in text for text in texts)
+def test_intervals_stay_between_0_and_100_per_cent(run: Run) -> None:
+    every = [*report.all_tables(run, "greedy", []), tables.brief(run)]
+    text = "\n".join(cell for table in every for row in table.rows for cell in row)
+    pairs = re.findall(r"(?<![+-])\b[0-9.]+ \[([0-9.-]+), ([0-9.]+)\]", text)
+    assert len(pairs) > 10
+    assert all(0 <= float(bound) <= 100 for pair in pairs for bound in pair)
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_several_runs_stand_in_one_report(folder: Path, tmp_path: Path) -> None:
-    task = next(iter(frames.read(folder).samples))
+def test_several_runs_stand_in_one_report(folder: Path, run: Run, tmp_path: Path) -> None:
     other = dataclasses.replace(small_model(), name="other")
-    second = small_plan(task, ("s3", "verified_best_of_k"), seeds=(0,), limit=4)
+    second = small_plan(run.tasks[0], ("s3", "verified_best_of_k"), seeds=(0,), limit=4)
     evaluate(other, second, tmp_path / "second")
-    merged = frames.read(folder, tmp_path / "second")
-    assert comparisons.reference_of(merged) == "best_of_k"
+    assert comparisons.reference_of(frames.read(folder, tmp_path / "second")) == "best_of_k"
     made = report.write(folder, tmp_path / "second", reference="s3 (run)", out=tmp_path / "out")
     assert "unfinished" not in made.markdown.read_text()
-    (grid,) = [g for g in made.tables if g.key == "comparisons"]
-    rows = {row[0]: row for row in grid.rows}
+    assert "fake, other" in made.markdown.read_text()
+    (table,) = [table for table in made.tables if table.key == "comparisons"]
+    rows = {row[0]: row for row in table.rows}
     assert {"s3 (second)", "verified_best_of_k", "greedy"} <= set(rows)
     assert rows["s3 (second)"][2:4] == ("+0.0 [+0.0, +0.0]", "0 : 0")  # the same model and settings
-    assert "fake, other" in made.markdown.read_text()
-    text = made.html.read_text()
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found
-    traces = [row["trace"] for p in json.loads(found[1])["problems"] for row in p["rows"]]
+    traces = [row["trace"] for p in embedded(made.html)["problems"] for row in p["rows"]]
     assert any(traces)
     assert all((tmp_path / "out" / trace).is_file() for trace in traces if trace)
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    samples = (folder / "samples.jsonl").read_text().replace("Problem 0", "Puzzle 0")
-    (tmp_path / "samples.jsonl").write_text(samples)
-    (tmp_path / "records.jsonl").write_bytes((folder / "records.jsonl").read_bytes())
+    for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
+        text = (folder / name).read_text()
+        new = text.replace("Problem 0", "Puzzle 0") if name == "samples.jsonl" else text
+        (tmp_path / name).write_text(new)
     with pytest.raises(RecordError, match=r"problems-0000 .* is another problem"):
         report.write(folder, tmp_path, out=tmp_path / "out")
 
 
-def test_every_figure_has_svg_png_and_its_data(folder: Path) -> None:
+def test_every_figure_has_svg_png_and_its_data(folder: Path, run: Run, tmp_path: Path) -> None:
     for name in figures.FIGURES:
         for suffix in ("svg", "png", "csv"):
             assert (folder / "figures" / f"{name}.{suffix}").stat().st_size > 100, (name, suffix)
-    with (folder / "figures" / "accuracy_nfe.csv").open() as file:
-        points = {(r["label"], r["particles"], r["branching"]) for r in csv.DictReader(file)}
-    assert {("s3", "1", "1"), ("s3", "2", "2"), ("best_of_k", "4", "1")} <= points
+    frame = pd.read_csv(folder / "figures" / "accuracy_nfe.csv")
+    points = set(zip(frame.label, frame.particles, frame.branching, strict=True))
+    assert {("s3", 1, 1), ("s3", 2, 2), ("best_of_k", 4, 1)} <= points
+    drawn = [figures.draw("confidence", series.confidence(run), {}, tmp_path / n) for n in "ab"]
+    assert drawn[0] == drawn[1]  # the same bytes every time
 
 
-def test_figures_are_the_same_bytes_every_time(folder: Path, tmp_path: Path) -> None:
-    frame = series.confidence(frames.read(folder))
-    first, second = (figures.draw("confidence", frame, {}, tmp_path / name) for name in "ab")
-    assert first == second
-
-
-def test_curves_compare_what_was_asked_of_all(folder: Path) -> None:
-    run = frames.read(folder)
+def test_curves_compare_what_was_asked_of_all(run: Run) -> None:
     points = series.accuracy_nfe(run).query("label == 's3' and particles == 2 and branching == 2")
-    (row,) = points.to_dict("records")
-    main = run.main(run.tasks[0])["s3"]
-    common = [r for r in run.records[main] if r.seed == 0][:4]
-    assert row["accuracy"] == pytest.approx(sum(r.correct for r in common) / 4)
+    common = [r for r in run.records[run.main(run.tasks[0])["s3"]] if r.seed == 0][:4]
+    assert list(points.accuracy) == [pytest.approx(sum(r.correct for r in common) / 4)]
 
 
-def test_a_vote_says_how_many_distinct_texts_it_has(folder: Path) -> None:
-    run = frames.read(folder)
+def test_a_vote_says_how_many_distinct_texts_it_has(run: Run) -> None:
     points = {c.children: c for c in run.manifest.conditions if c.label == "best_of_k"}
-    grid = tables.distinct_texts(run)
-    assert [row[0] for row in grid.rows] == [str(k) for k in sorted(points)] == ["1", "2", "4"]
-    for k, shown in grid.rows:
-        some = [r for r in run.records[points[int(k)]] if r.seed == 0][:4]
-        counts = [len({one.text for one in r.survivors}) for r in some]
-        assert max(counts) <= int(k)
-        assert shown == f"{sum(counts) / 4:.1f}"
+    rows = tables.distinct_texts(run).rows
+    assert [row[0] for row in rows] == ["1", "2", "4"]
+    for k, shown in rows:
+        asked = [r for r in run.records[points[int(k)]] if r.seed == 0][:4]
+        assert shown == f"{sum(len({text.text for text in r.survivors}) for r in asked) / 4:.1f}"
+
+
+def test_figure_1_d_and_e_show_all_finished_texts(run: Run) -> None:
+    frame = series.sampling_search(series.finished_texts(run, "fixed"))
+    for how, label in (("direct", "best_of_k"), ("s3", "s3")):
+        texts = sum(len(r.survivors) for r in run.records[run.main(run.tasks[0])[label]])
+        assert sum(frame.how == how) == texts
 
 
 class _Page(HTMLParser):
-    """Collects what a page would load and the text of its scripts."""
+    """Collects what a page would load and the number of its scripts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,19 +233,38 @@ def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
     assert "default-src 'none'" in text
     assert "@import" not in text
     assert "alert(1)</script>" not in text
+    order = ('class="verdict"', 'id="accuracy_nfe"', 'id="accuracy"', 'id="problems"')
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert "best_of_k, N = 4, b = 1" in text  # a point says what it is
+
+
+def test_the_page_escapes_labels_and_titles(run: Run) -> None:
+    hostile = {dataclasses.replace(c, label=f"<b>{c.label}"): r for c, r in run.records.items()}
+    other = told(run, hostile)
+    frame = series.accuracy_nfe(other)
+    svg = figures.panel(frame, {frame.task[0]: "<i>&"}, frame.task[0])
+    assert "<b>" not in svg
+    assert "<i>" not in svg
+    facts = {"<u>": "<u>"}
+    html = report.page.render(other, "<i>", ["<i>"], facts, [tables.brief(other)], {}, "", Path())
+    assert not re.search("<[biu]>", html)
 
 
 def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
-    text = (folder / "report.html").read_text()
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found
-    data = json.loads(found[1])
-    assert len(data["problems"]) == 6
-    first = data["problems"][0]
-    assert [row["label"] for row in first["rows"]] == list(LABELS)
-    assert all(len(row["grades"]) == 2 for row in first["rows"])
-    assert all((folder / row["trace"]).is_file() for row in first["rows"])
-    assert "</script>" in data["problems"][1]["question"]
+    problems = embedded(folder / "report.html")["problems"]
+    assert len(problems) == 6
+    assert problems[1]["question"] == HOSTILE
+    rows = {row["label"]: row for row in problems[0]["rows"]}
+    assert list(rows) == list(LABELS)
+    assert all(len(row["grades"]) == 2 for row in rows.values())
+    assert all((folder / row["trace"]).is_file() for row in rows.values())
+    assert sum(count for count, *_ in rows["s3"]["survivors"]) == 2
+    assert all("<answer>" in text for *_, text in rows["s3"]["survivors"])
+    steps = [step for step, _, _ in rows["s3"]["story"]]
+    assert steps == sorted(set(steps))
+    assert steps[-1] <= 4
+    assert rows["best_of_k"]["story"] == []  # it scores nothing
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -273,33 +275,47 @@ def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_pat
     assert (folder / records.FILE).read_bytes() == before
 
 
-def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
-    trace = next((folder / "traces").glob("*.jsonl"))
-    commands = [
-        ["report", str(folder), "--out", str(tmp_path / "again")],
-        ["report", str(folder), "--grading", "d1", "--out", str(tmp_path / "d1")],
-        ["view", str(trace), "--out", str(tmp_path / "trace.html")],
-    ]
+NO_TORCH = """class Missing:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in ("torch", "transformers"): raise ImportError(name)
+sys.meta_path.insert(0, Missing())"""  # scipy looks at sys.modules["torch"]
+NO_PANDAS = "sys.modules['pandas'] = None"
+
+
+def without(package: str, *commands: Sequence[str]) -> str:
+    """What the commands print where a package is not installed."""
     code = (
-        "import json, sys\n"
-        "class Missing:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name.split('.')[0] in ('torch', 'transformers'): raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Missing())\n"
-        "from s3dlm.cli.main import main\n"
-        "from s3dlm.evaluation import figures\n"
+        f"import json, sys\n{package}\nfrom s3dlm.cli.main import main\n"
         "for words in json.loads(sys.argv[1]):\n"
         "    sys.argv = ['s3dlm', *words]\n"
         "    try:\n        main()\n"
-        "    except SystemExit as end:\n        assert not end.code, words\n"
-        "    figures.draw = lambda *_: None  # once is enough\n"
+        "    except SystemExit as end:\n        print('exit code', end.code or 0)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(commands)], capture_output=True, text=True
+    words = [sys.executable, "-c", code, json.dumps(commands)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
+    trace = next((folder / "traces").glob("*.jsonl"))
+    said = without(
+        NO_TORCH,
+        ["report", str(folder), "--grading", "d1", "--out", str(tmp_path / "d1")],
+        ["view", str(trace), "--out", str(tmp_path / "trace.html")],
     )
-    assert done.returncode == 0, done.stderr
-    for made in ("again/report.html", "d1/report.html", "trace.html"):
-        assert (tmp_path / made).is_file()
+    assert "exit code 2" not in said, said
+    assert all((tmp_path / made).is_file() for made in ("d1/report.html", "trace.html")), said
+
+
+def test_an_evaluation_runs_where_the_report_cannot(folder: Path, tmp_path: Path) -> None:
+    words = ["eval", "--task", "arithmetic", "--method", "baseline", "--limit", "1"]
+    out = tmp_path / "run"
+    said = without(NO_PANDAS, [*words, "--out", str(out)], ["report", str(folder)])
+    assert len(records.read(out)) == 1
+    missing = "pandas is not installed; run: pip install 's3dlm[report]'"
+    assert f"no report: {missing}; then: s3dlm report {out}" in said
+    assert said.count(missing) == 2
+    assert "exit code 2" in said  # of the second command
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -311,79 +327,64 @@ def test_an_unfinished_run_says_so(folder: Path, tmp_path: Path) -> None:
     assert "the run is unfinished" in report.write(tmp_path).markdown.read_text()
 
 
-def test_the_papers_numbers_stand_beside_ours_only_in_its_setting() -> None:
-    base = BASE.replace(
-        gen_length=128, steps=64, block_length=64, particles=4, branching=2, lam=1.0
-    )
-    assert paper.same_setting("GSAI-ML/LLaDA-8B-Instruct", base)
-    assert not paper.same_setting("tiny", base)
-    assert not paper.same_setting("GSAI-ML/LLaDA-8B-Instruct", base.replace(block_length=32))
-    assert paper.ACCURACY["math500"]["s3"] == 30.20
-    assert paper.COST["gsm8k"]["s3"] == (3.07, 31660.45, 15858.32)
-
-
-def test_table_4_has_every_block_length(folder: Path) -> None:
-    grid = tables.block_cost(frames.read(folder))
-    assert [row[1:3] for row in grid.rows] == [
-        ("8", "baseline"), ("8", "s3"), ("24", "baseline"), ("24", "s3"),
-    ]  # fmt: skip
-    assert all(int(row[7]) > 0 for row in grid.rows)  # how many samples were timed
-    assert not any("paper" in column for column in grid.columns)
+def test_table_4_has_every_block_length(folder: Path, run: Run) -> None:
+    table = tables.block_cost(run)
+    points = [("8", "baseline"), ("8", "s3"), ("24", "baseline"), ("24", "s3")]
+    assert [row[1:3] for row in table.rows] == points
+    assert all(int(row[7]) > 0 for row in table.rows)  # how many samples were timed
+    assert not any("paper" in column for column in table.columns)
     assert "Table 4" in (folder / "report.md").read_text()
 
 
-def test_the_papers_tables_3_and_4_stand_beside_ours_in_its_setting(folder: Path) -> None:
+def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> None:
     """The small run, told as if it were LLaDA in the paper's setting on GSM8K."""
-    run = frames.read(folder)
+    model, theirs = "GSAI-ML/LLaDA-8B-Instruct", {"gen_length": 128, "steps": 64}
+    searched = {"particles": 4, "branching": 2, "lam": 1.0}
+    base = BASE.replace(**theirs, **searched, block_length=64)
+    assert paper.same_setting(model, base)
+    assert not paper.same_setting("tiny", base)
+    assert not paper.same_setting(model, base.replace(block_length=32))
 
-    def retold(one: plan.Condition) -> plan.Condition:
-        length = 64 if one.settings.block_length == 24 else 32
-        own = {"gen_length": 128, "steps": 64, "block_length": length}
-        if one.label == "s3" and one.main:
-            own |= {"particles": 4, "branching": 2, "lam": 1.0}
-        if one.label == "s3" and not one.main:
-            own |= {"particles": 4, "branching": 2, "lam": 1.0} if length == 32 else {}
-        return dataclasses.replace(one, task="gsm8k", settings=one.settings.replace(**own))
+    def retold(condition: plan.Condition) -> plan.Condition:
+        length = 64 if condition.settings.block_length == 24 else 32
+        own = {**theirs, "block_length": length, **(searched if condition.label == "s3" else {})}
+        settings = condition.settings.replace(**own)
+        return dataclasses.replace(condition, task="gsm8k", settings=settings)
 
     kept = [c for c in run.manifest.conditions if c.main or c.settings.block_length != 24]
-    new = {retold(c): run.records[c] for c in kept}
-    same = told(run, new, model="GSAI-ML/LLaDA-8B-Instruct")
+    same = told(run, {retold(c): run.records[c] for c in kept}, model=model)
     accuracy, cost = tables.beside_paper(same)
     assert ("GSM8K", "s3", "70.21") in [row[:3] for row in accuracy.rows]
     (s3,) = [row for row in cost.rows if row[1] == "s3"]
     assert s3[2::2] == ("3.07", "31,660.45", "15,858.32")
-    blocks = tables.block_cost(same)
-    found = {row[1:3]: row[-3:] for row in blocks.rows}
+    found = {row[1:3]: row[-3:] for row in tables.block_cost(same).rows}
     assert found["32", "s3"] == ("4.18", "25,640.80", "12,828.20")
     assert found["64", "baseline"] == ("3.06", "3,068.37", "1,530.94")
-
-
-def test_figure_1_d_and_e_show_all_finished_texts(folder: Path) -> None:
-    run = frames.read(folder)
-    (task,) = run.tasks
-    frame = series.sampling_search(series.finished_texts(run, "fixed"))
-    for how, label in (("direct", "best_of_k"), ("s3", "s3")):
-        texts = sum(len(one.survivors) for one in run.records[run.main(task)[label]])
-        assert sum(frame.how == how) == texts
-    assert (folder / "figures" / "sampling_search.svg").is_file()
-
-
-def test_aime_is_among_the_tasks_of_a_large_model() -> None:
-    assert "aime" in Defaults().tasks
 
 
 def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -> None:
     report.write_results(folder, tmp_path / "results.md", ["reproduce", "--model", "tiny"])
     text = (tmp_path / "results.md").read_text()
-    assert "s3dlm reproduce --model tiny" in text
-    for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
-        assert (tmp_path / picture).is_file()
-    assert "images/results-accuracy_nfe.png" in text
-    assert "| Task |" in text
+    assert all(part in text for part in ("s3dlm reproduce --model tiny", "| Task |"))
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert "images/results-accuracy_nfe.png" in pictures
+    assert all((tmp_path / picture).is_file() for picture in pictures)
 
 
-def _graded(run: Run, right: dict[str, float], spent: dict[str, int]) -> Run:
-    """The run as if this share of each method's problems had been solved, for these forward passes."""
+@pytest.mark.parametrize(
+    ("greedy", "s3", "outcome"),
+    [
+        (0.0, 1.0, "better than"),
+        (1.0, 0.0, "worse than"),
+        (0.5, 0.5, "not significantly different from"),
+    ],
+)
+def test_the_verdict_states_gain_cost_and_the_strongest_other(
+    run: Run, greedy: float, s3: float, outcome: str
+) -> None:
+    """The run as if these shares of the problems had been solved, for these forward passes."""
+    right = {"greedy": greedy, "s3": s3, "tilting": 0.9, "best_of_k": 0.1}
+    spent = {"greedy": 4, "s3": 24, "tilting": 30, "best_of_k": 8}
     made = {
         c: [
             dataclasses.replace(
@@ -394,38 +395,22 @@ def _graded(run: Run, right: dict[str, float], spent: dict[str, int]) -> Run:
         for c, some in run.records.items()
         if c.label in right
     }
-    return told(run, made)
-
-
-@pytest.mark.parametrize(
-    ("right", "outcome"),
-    [
-        ({"greedy": 0.0, "s3": 1.0}, "better than"),
-        ({"greedy": 1.0, "s3": 0.0}, "worse than"),
-        ({"greedy": 0.5, "s3": 0.5}, "not significantly different from"),
-    ],
-)
-def test_the_verdict_states_gain_cost_and_the_strongest_other(
-    folder: Path, right: dict[str, float], outcome: str
-) -> None:
-    spent = {"greedy": 4, "s3": 24, "tilting": 30, "best_of_k": 8}
-    run = _graded(frames.read(folder), {**right, "tilting": 0.9, "best_of_k": 0.1}, spent)
-    (line,) = comparisons.verdict(run, "greedy")
+    (line,) = comparisons.verdict(told(run, made), "greedy")
     assert line.startswith(f"s3 is {outcome} greedy in accuracy: ")
-    assert f"{100 * (right['s3'] - right['greedy']):+.1f} [" in line
+    assert f"{100 * (s3 - greedy):+.1f} [" in line
     assert "for 24.0 NFE per problem instead of 4.0" in line
-    better = right["greedy"] < 0.9
+    better = greedy < 0.9
     assert ("compared with tilting, the most accurate other method, " in line) == better
     assert ("instead of 30.0" in line) == better
 
 
-def test_the_tables_know_a_method_by_its_settings(folder: Path) -> None:
+def test_the_tables_know_a_method_by_its_settings(run: Run) -> None:
     """A λ of 0 does not tilt, whatever the method is called; and no method is left out of Table 1."""
-    run = frames.read(folder)
+    names = {"s3": "s3 (first)", "tilting": "mine"}
     flat = {
         dataclasses.replace(
             c,
-            label={"s3": "s3 (first)", "tilting": "mine"}.get(c.label, c.label),
+            label=names.get(c.label, c.label),
             settings=c.settings.replace(lam=0.0) if c.label == "tilting" else c.settings,
         ): some
         for c, some in run.records.items()
@@ -436,3 +421,87 @@ def test_the_tables_know_a_method_by_its_settings(folder: Path) -> None:
     assert ticks["mine"] == ("×", "×")
     assert tables.accuracy(other).columns[2:] == tuple(other.labels())
     assert tables.accuracy(run).columns[2:] == ("greedy", "baseline", "best_of_k", "s3")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_problems_on_which_the_verifier_was_fitted_are_flagged(tmp_path: Path) -> None:
+    rows = [{"question": f"What is {n} + 4?", "gold": n + 4} for n in range(12)]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = small_plan(f"{tmp_path / 'sums.jsonl'}:gsm8k", ("best_of_k", "s3", "best"), seeds=(0,))
+    evaluate(small_model(), asked, tmp_path / "run", batch_size=32)
+    made = report.write(tmp_path / "run")
+    ((_, label, count, *_),) = probability.in_fit(made.run).rows
+    seen = sum(in_fit_half(str(row["question"])) for row in rows)
+    assert (label, count) == ("best", f"{seen} of 12")
+    assert 0 < seen < 12
+    words = f"{count} problems were used to fit its verifier"
+    assert any(words in line for line in made.verdict)
+    assert words in made.markdown.read_text()
+
+
+def test_accuracy_on_code_is_called_pass_at_1() -> None:
+    titles = [title_of(task) for task in ("humaneval", "mbpp", "gsm8k")]
+    assert titles == ["HumanEval (pass@1)", "MBPP (pass@1)", "GSM8K"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(1, 9), (20, 41), (33.5, 70), (8, 2100), (0.7, 3), (64, 100_000)]
+)
+def test_log_ticks_are_round_and_enough(low: float, high: float) -> None:
+    ticks = log_ticks(low, high)
+    assert 3 <= len(ticks) <= 8
+    assert ticks == sorted(set(ticks))
+    assert all(low <= tick <= high for tick in ticks)
+    assert {f"{tick:e}"[:3] for tick in ticks} <= {f"{n:.1f}" for n in (1, 1.5, 2, 3, 4, 5, 6, 8)}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip("no browser: /usr/bin/chromium is missing (`make browser`)")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as play:
+        running = play.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        yield running
+        running.close()
+
+
+SMALLEST = """() => Math.min(...[...document.querySelectorAll("body *")]
+  .filter((node) => [...node.childNodes].some((one) => one.nodeType === 3 && one.data.trim()))
+  .filter((node) => node.getClientRects().length && !node.closest("script, style, title"))
+  .map((node) => parseFloat(getComputedStyle(node).fontSize)))"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_fits_and_can_be_read(browser: Any, folder: Path, width: int, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto((folder / "report.html").as_uri())
+    page.locator(".problem details summary").first.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(SMALLEST) >= 11
+    picture = page.locator(".panels img").first.bounding_box()
+    assert picture["width"] >= 300  # or its text would be too small
+    marks, answer = (
+        page.locator(f".problem tr:first-child > td:nth-child({n})").first.bounding_box()
+        for n in (2, 3)
+    )
+    assert marks["x"] + marks["width"] <= answer["x"] + 1
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert back == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 26)"}[scheme]
+    page.close()
+
+
+def test_problems_can_be_searched(browser: Any, folder: Path) -> None:
+    page = browser.new_page()
+    page.goto((folder / "report.html").as_uri())
+    assert page.locator(".problem").count() == 6
+    for words, least, most in (
+        ("problem 3.", 1, 1),
+        ("6*4*12</answer>", 1, 6),  # words of an output
+        ("nothing has this", 0, 0),
+    ):
+        page.fill("#words", words)
+        assert least <= page.locator(".problem").count() <= most
+    page.close()
