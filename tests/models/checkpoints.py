@@ -247,6 +247,12 @@ def write_folder(
     return folder
 
 
+def edit_json(path: Path, **changes: Any) -> None:
+    """Change fields of a JSON file; None removes one."""
+    stated = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: stated[name] for name in stated if stated[name] is not None}))
+
+
 def byte_vocabulary() -> dict[str, int]:
     return {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
 

@@ -351,35 +351,6 @@ def test_the_look_ahead_is_complete_up_to_the_open_blocks_end(
     assert -1 in encoder.event(steps[0])["clean"][0]  # a trace says that nothing is known there
 
 
-def test_blocks_count_from_the_start_of_the_row() -> None:
-    model, _ = searched("sdar, 16", "s3")
-    settings = Settings("s3", **SMALL | {"block_length": 16, "cadence": "block"})
-    *steps, _ = s3dlm.stream(model, question(13), settings=settings)
-    first = next(step for step in steps if step.resampled)
-    assert {int((row[:3] != MASK).sum()) for row in first.tokens} == {3}
-    assert all((row[3:] == MASK).all() for row in first.tokens)
-
-
-def test_cost_grows_with_the_open_block() -> None:
-    model = dataclasses.replace(pair("sdar")[1], end_ids=frozenset())
-    network: Any = model.denoiser
-    seen: list[int] = []
-    inner = network.body
-
-    def body(tokens: Tensor, *rest: object) -> Tensor:
-        seen.append(tokens.shape[1])
-        result: Tensor = inner(tokens, *rest)
-        return result
-
-    network.body = body
-    try:
-        s3dlm.generate(model, question(61), settings=Settings("s3", **SMALL))
-    finally:
-        del network.body
-    assert seen[0] == 64  # the prompt and what it leaves of its block
-    assert max(seen[1:]) <= 8  # the open block, or with the one that has just been filled
-
-
 def test_too_few_steps_for_the_models_blocks_are_refused() -> None:
     model = pair("sdar")[1]
     with pytest.raises(SettingsError, match="one step per block of 4; choose steps from 10 to 40"):

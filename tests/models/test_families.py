@@ -21,6 +21,7 @@ from tests.models.checkpoints import (
     LLADA,
     LLADA2,
     LLADA_MOE,
+    edit_json,
     llada_tensors,
     llama_tensors,
     reference_logits,
@@ -208,44 +209,30 @@ def test_a_family_is_found_by_architecture_then_by_type(
     assert families.find_family(config) is family
 
 
-def without_mask(folder: Path) -> Path:
-    """The same folder, whose config.json states no mask id."""
-    config = json.loads((folder / "config.json").read_text())
-    del config["mask_token_id"]
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
 def test_the_mask_id_comes_from_config_then_tokenizer_then_table_then_argument(
     tmp_path: Path,
 ) -> None:
-    network = reference("a2d-qwen3")
-    folder = folder_of("a2d-qwen3", network, tmp_path / "a")
-    stated = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(stated | {"mask_token_id": 250}))
+    folder = folder_of("a2d-qwen3", reference("a2d-qwen3"), tmp_path / "a")
+    edit_json(folder / "config.json", mask_token_id=250)
     assert load(str(folder)).denoiser.mask_id == 250
-    assert load(str(without_mask(folder))).denoiser.mask_id == 259  # the tokenizer's
+    edit_json(folder / "config.json", mask_token_id=None)
+    assert load(str(folder)).denoiser.mask_id == 259  # the tokenizer's
     with pytest.raises(SettingsError, match="mask_id=7 contradicts the tokenizer"):
         load(str(folder), mask_id=7)
-    described = json.loads((folder / "tokenizer_config.json").read_text())
-    del described["mask_token"]
-    (folder / "tokenizer_config.json").write_text(json.dumps(described))
+    edit_json(folder / "tokenizer_config.json", mask_token=None)
     with pytest.raises(ModelError, match=r"neither config.json nor the tokenizer.*--load mask_id"):
         load(str(folder))
     assert load(str(folder), mask_id=7).denoiser.mask_id == 7
-    (folder / "config.json").write_text(
-        json.dumps({**json.loads((folder / "config.json").read_text()), "model_type": "illada"})
-    )
+    edit_json(folder / "config.json", model_type="illada")
     with pytest.raises(ModelError, match="unexpected"):  # a known mask id, but other tensors
         load(str(folder))
 
 
 def test_a_table_knows_the_masks_that_no_file_states(tmp_path: Path) -> None:
     folder = folder_of("illada", reference("illada"), tmp_path / "a")
-    described = json.loads((folder / "tokenizer_config.json").read_text())
-    del described["mask_token"]
-    (folder / "tokenizer_config.json").write_text(json.dumps(described))
-    assert load(str(without_mask(folder))).denoiser.mask_id == 5
+    edit_json(folder / "tokenizer_config.json", mask_token=None)
+    edit_json(folder / "config.json", mask_token_id=None)
+    assert load(str(folder)).denoiser.mask_id == 5
     assert load(str(folder), mask_id=6).denoiser.mask_id == 6
 
 
@@ -253,7 +240,6 @@ def test_blocks_of_bd3lm_checkpoints_and_by_hand(tmp_path: Path) -> None:
     def block(name: str, **options: int) -> int | None:
         folder = folder_of("a2d-qwen3", reference("a2d-qwen3"), tmp_path / name)
         network = load(str(folder), **options).denoiser  # type: ignore[arg-type]
-        assert isinstance(network, Transformer)
         assert network.prefix_cache == (network.causal_block is not None)
         return network.causal_block
 
@@ -289,8 +275,7 @@ def test_a_config_that_does_not_fit_is_refused_in_one_line(
     change: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     folder = folder_of("a2d-llama", reference("a2d-llama"), tmp_path / "a")
-    config = json.loads((folder / "config.json").read_text()) | change
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_json(folder / "config.json", **change)
     with pytest.raises(ModelError, match=said) as error:
         load(str(folder))
     assert len(str(error.value)) < 500

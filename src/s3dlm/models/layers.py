@@ -48,8 +48,33 @@ class Block(nn.Module):
         keep: list[KeysValues] | None = None,
     ) -> Tensor:
         """`x` is (rows × length, width): matrices stay flat, only attention sees the rows."""
+        heads, rotating = self.heads, self.heads + self.kv_heads  # values are not rotated
         normal = rms_norm(x, self.attention_norm, self.epsilon)
-        attended = self.attend(normal, shape, rope, mask, past, keep)
+        qkv = F.linear(normal, self.qkv.weight, self.qkv.bias)
+        qkv = qkv.view(*shape, rotating + self.kv_heads, self.size)
+        qk = qkv[:, :, :rotating]
+        if self.query_norm is not None and self.key_norm is not None:
+            query = rms_norm(qk[:, :, :heads], self.query_norm, self.epsilon)
+            qk = torch.cat((query, rms_norm(qk[:, :, heads:], self.key_norm, self.epsilon)), 2)
+        rotated = rotate(qk, rope).transpose(1, 2)
+        query, key, value = (
+            rotated[:, :heads],
+            rotated[:, heads:],
+            qkv[:, :, rotating:].transpose(1, 2),
+        )
+        if keep is not None:
+            keep.append((key, value))
+        if past is not None:
+            key, value = torch.cat((past[0], key), 2), torch.cat((past[1], value), 2)
+        shared = heads // self.kv_heads
+        if shared > 1 and mask is not None and query.device.type == "cuda":
+            # The fast CUDA kernel that takes a mask does not take grouped heads.
+            key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
+            shared = 1
+        attended = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, enable_gqa=shared > 1
+        )
+        attended = attended.transpose(1, 2).reshape(-1, heads * self.size)
         x = torch.addmm(x, attended, self.out.weight.t())
         fed = rms_norm(x, self.feed_norm, self.epsilon)
         if self.mixture is not None:
@@ -57,43 +82,6 @@ class Block(nn.Module):
             return x + mixed
         gate, up = F.linear(fed, self.gate_up.weight).chunk(2, -1)
         return torch.addmm(x, F.silu(gate).mul_(up), self.down.weight.t())
-
-    def attend(
-        self,
-        x: Tensor,
-        shape: tuple[int, int],
-        rope: Rope,
-        mask: Mask,
-        past: Tensor | None,
-        keep: list[KeysValues] | None,
-    ) -> Tensor:
-        rotating = self.heads + self.kv_heads  # queries and keys; values are not rotated
-        qkv = F.linear(x, self.qkv.weight, self.qkv.bias)
-        qkv = qkv.view(*shape, rotating + self.kv_heads, self.size)
-        rotated = rotate(self.normalise_heads(qkv[:, :, :rotating]), rope).transpose(1, 2)
-        key, value = rotated[:, self.heads :], qkv[:, :, rotating:].transpose(1, 2)
-        if keep is not None:
-            keep.append((key, value))
-        if past is not None:
-            key, value = torch.cat((past[0], key), 2), torch.cat((past[1], value), 2)
-        attended = grouped_attention(rotated[:, : self.heads], key, value, mask)
-        return attended.transpose(1, 2).reshape(-1, self.heads * self.size)
-
-    def normalise_heads(self, qk: Tensor) -> Tensor:
-        if self.query_norm is None or self.key_norm is None:
-            return qk
-        query = rms_norm(qk[:, :, : self.heads], self.query_norm, self.epsilon)
-        return torch.cat((query, rms_norm(qk[:, :, self.heads :], self.key_norm, self.epsilon)), 2)
-
-
-def grouped_attention(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
-    """Attention whose heads may share keys and values."""
-    shared = query.shape[1] // key.shape[1]
-    if shared > 1 and mask is not None and query.device.type == "cuda":
-        # The fast CUDA kernel that takes a mask does not take grouped heads.
-        key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
-        shared = 1
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=shared > 1)
 
 
 class Mixture(nn.Module):
