@@ -110,6 +110,7 @@ class TraceEncoder:
         return {
             "event": "step",
             **{name: _plain(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
+            "start_nfe": step.start_nfe,
             "parts": [_rounded(parts) for parts in step.parts],
             "tokens": tokens.tolist(),
             "clean": clean.tolist(),
@@ -217,6 +218,7 @@ def _floats(values: list[float | None]) -> Any:
 
 def _decode_step(line: dict[str, Any]) -> Step:
     data: dict[str, Any] = {name: line[name] for name in (*_SCALARS, "parts")}
+    data["start_nfe"] = int(line.get("start_nfe", 0))  # earlier traces have none
     data |= {name: np.asarray(line[name], np.int64) for name in (*_INTS, "tokens", "clean")}
     data |= {name: _floats(line[name]) for name in _FLOATS}
     children = data["tokens"].shape[:1]

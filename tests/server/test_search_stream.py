@@ -69,3 +69,23 @@ def test_options_offer_only_what_is_accepted(live: Live) -> None:
         assert live.post("/v1/search", **example, gen_length=24).status_code == 200
     for method in offered["methods"]:
         assert json.loads(live.lines("x", method=method)[-1])["event"] == "result"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"rounds": 3},
+        {"rounds": 2, "remask": "rest"},
+        {"guidance": 0.5},
+        {"budget": 40},
+        {"budget": 2},
+        {"method": "hex"},
+        {"method": "particle_gibbs"},
+        {"infill": "6 * [[1-3]] = [[2]]"},
+    ],
+    ids=str,
+)
+def test_the_steps_add_up_to_the_nfe_of_the_result(live: Live, own: dict[str, object]) -> None:
+    """It is what the viewer shows while a search runs."""
+    _, *steps, result = map(json.loads, live.lines(**own))
+    assert sum(step["nfe"] + step["start_nfe"] for step in steps) == result["nfe"]

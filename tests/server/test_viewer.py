@@ -410,6 +410,22 @@ def test_what_a_method_lacks_is_left_out(page: Any, server: Live) -> None:
     assert charts == [without, ["Score", *without]]
 
 
+@pytest.mark.parametrize(
+    "own", [{"rounds": 3}, {"method": "hex"}, {"method": "particle_gibbs"}], ids=str
+)
+def test_the_page_shows_the_nfe_of_the_result(
+    page: Any, server: Live, tmp_path: Path, own: dict[str, object]
+) -> None:
+    header, *steps, result = server.lines(**own)
+    page.goto(write_page([header, *steps, result], tmp_path).as_uri())
+    finished(page)
+    facts = page.locator(".sum")
+    assert f"NFE {json.loads(result)['nfe']} " in facts.inner_text()
+    page.keyboard.press("ArrowLeft")
+    spent = json.loads(result)["nfe"] - json.loads(steps[-1])["nfe"]
+    assert f"NFE {spent} " in facts.inner_text()
+
+
 def test_the_page_of_a_trace_shows_what_it_has(page: Any, server: Live, tmp_path: Path) -> None:
     header, *steps, last = server.lines()
     sure = json.dumps({**json.loads(last), "p_correct": 0.83})

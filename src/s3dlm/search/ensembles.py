@@ -96,7 +96,8 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
     lineage = Lineage.begin(scores.total)
     particles = Children(text, everyone, scores.total, weight, lineage, np.zeros(len(outcome)))
     survivors = Survivors(everyone, weight, resampled=False)
-    yield Step.of((steps, process.steps), particles, clean, scores, weight, survivors, 0)
+    start = 0 if steps else outcome.nfe
+    yield Step.of((steps, process.steps), particles, clean, scores, weight, survivors, 0, start)
     return replace(outcome, canvas=text, scores=scores, stopped=SPENT)
 
 

@@ -103,8 +103,9 @@ def search(
             weight, lam = settings.row.weight, settings.lam
             log_weight, lineage = weigh(weight, lam, children, scores.total, last=plan.last)
         survivors = resample(setup, plan, log_weight, len(particles))
+        spent = prediction.nfe, 0 if t else nfe
         stop = yield Step.of(
-            (t, process.steps), children, clean, scores, log_weight, survivors, prediction.nfe
+            (t, process.steps), children, clean, scores, log_weight, survivors, *spent
         )
         nfe += prediction.nfe
         nfe_logical += len(particles) * branching * process.passes

@@ -56,6 +56,7 @@ class Step:
     nfe: int  # forward passes of this step
     resampled: bool
     round: int = 0  # of several searches for one prompt, from 0
+    start_nfe: int = 0  # at the first step of a search: forward passes of its look at the start
     spans: list[Spans] = field(default_factory=list)  # where each child's text looks wrong
 
     @classmethod
@@ -68,6 +69,7 @@ class Step:
         log_weight: Floats,
         survivors: Survivors,
         nfe: int,
+        start_nfe: int = 0,
     ) -> Step:
         """The step at this place (its index, and how many there are)."""
         weight, canvas, parent = normalise(log_weight), children.canvas, children.parent
@@ -88,6 +90,7 @@ class Step:
             unique_ancestors=len(set(parent[survivors.index].tolist())),
             log_normaliser=float(log_weight.max()) - math.log(weight.size * float(weight.max())),
             nfe=nfe,
+            start_nfe=start_nfe,
             resampled=survivors.resampled,
             spans=scores.spans,
         )

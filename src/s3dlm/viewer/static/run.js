@@ -58,11 +58,11 @@ export class Run {
     return this.result && this.steps.length ? this.steps.length : this.planned;
   }
 
-  // Rows forwarded up to and with a step; the first look at the empty canvas is one.
+  // Forward passes up to and with a step, and at the end those of the result: earlier traces do not
+  // say what the start of a search took.
   nfe(step) {
-    let nfe = 1;
-    for (let i = 0; i <= step; i += 1) nfe += this.steps[i]?.nfe ?? 0;
-    return nfe;
+    if (this.result && step === this.steps.length - 1) return this.result.nfe;
+    return this.steps.slice(0, step + 1).reduce((sum, one) => sum + one.nfe + (one.start_nfe ?? 0), 0);
   }
 
   piece(token) {
