@@ -142,7 +142,20 @@ def load_native(
     slots = _checked_layout(folder, config, family, files)
     with torch.device("meta"):
         network = Transformer(config, attention)
-    state = _fill(network, slots, files, device, dtype, progress)
+    state: dict[str, Tensor] = {}
+    total = dtype.itemsize * sum(math.prod(slot.shape) for slot in slots.values())
+    console = Console(stderr=True)
+    quiet = not progress or not console.is_terminal or total < QUIET_BELOW
+    with Progress(console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task("Loading weights", total=total)
+        for stored, first, tensor in _pieces(files, slots):
+            slot = slots[stored]
+            if slot.parameter not in state:
+                shape = network.get_parameter(slot.parameter).shape
+                state[slot.parameter] = torch.empty(shape, dtype=dtype, device=device)
+            rows = slot.of(state)[first : first + len(tensor)]
+            rows.copy_(tensor)
+            bar.advance(task, rows.nbytes)
     network.load_state_dict(state, strict=True, assign=True)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
     return Model(name, network.requires_grad_(False).eval(), tokenizer, ends)
@@ -192,31 +205,6 @@ def _open(path: Path) -> Any:
         return safe_open(path, framework="pt", device="cpu")
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} is not a readable safetensors file: {error}") from error
-
-
-def _fill(
-    network: Transformer,
-    slots: Mapping[str, Slot],
-    files: list[Path],
-    device: torch.device,
-    dtype: torch.dtype,
-    progress: bool,
-) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {}
-    total = dtype.itemsize * sum(math.prod(slot.shape) for slot in slots.values())
-    console = Console(stderr=True)
-    quiet = not progress or not console.is_terminal or total < QUIET_BELOW
-    with Progress(console=console, transient=True, disable=quiet) as bar:
-        task = bar.add_task("Loading weights", total=total)
-        for name, first, tensor in _pieces(files, slots):
-            slot = slots[name]
-            if slot.parameter not in state:
-                shape = network.get_parameter(slot.parameter).shape
-                state[slot.parameter] = torch.empty(shape, dtype=dtype, device=device)
-            rows = slot.of(state)[first : first + len(tensor)]
-            rows.copy_(tensor)
-            bar.advance(task, rows.nbytes)
-    return state
 
 
 def _pieces(files: list[Path], slots: Mapping[str, Slot]) -> Iterator[tuple[str, int, Tensor]]:

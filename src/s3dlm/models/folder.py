@@ -75,21 +75,18 @@ def _download(name: str, revision: str | None, files: tuple[str, ...]) -> Path:
         )
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
-    except errors.GatedRepoError as error:
-        raise ModelError(
-            f"{name} is gated; accept its licence on the hub, then: hf auth login"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise ModelError(f"the hub has no revision {revision!r} of {name}") from error
-    except errors.RepositoryNotFoundError as error:
-        raise ModelError(
-            f"the hub has no model {name}, or it is private (then: hf auth login)"
-        ) from error
-    except (errors.LocalEntryNotFoundError, OSError) as error:
-        raise ModelError(
+    except OSError as error:  # also what the hub answers
+        reason = (
             f"{name} is not cached and the hub cannot be reached; check the network, or put a copy "
             f"in the cache ({constants.HF_HUB_CACHE}), or pass a local folder"
-        ) from error
+        )
+        if isinstance(error, errors.GatedRepoError):  # a kind of RepositoryNotFoundError
+            reason = f"{name} is gated; accept its licence on the hub, then: hf auth login"
+        elif isinstance(error, errors.RevisionNotFoundError):
+            reason = f"the hub has no revision {revision!r} of {name}"
+        elif isinstance(error, errors.RepositoryNotFoundError):
+            reason = f"the hub has no model {name}, or it is private (then: hf auth login)"
+        raise ModelError(reason) from error
 
 
 def check_file(path: Path, largest: int) -> None:

@@ -83,22 +83,6 @@ class FamilyRow:
 
 def families() -> list[FamilyRow]:
     """Every supported family; of the native ones, only weights of `tiny` have been run."""
-    rows = []
-    for family in FAMILIES:
-        attention = "bidirectional" if family.block is None else f"block-causal, {family.block}"
-        table = "" if family.mask_id is None else f", else {family.mask_id}"
-        assumed = "" if family.checked else "; tensor names are assumed"
-        rows.append(
-            FamilyRow(
-                family.name,
-                family.model_types,
-                attention,
-                f"config.json, else tokenizer{table}",
-                "native",
-                f"logits: {family.parity}; greedy decoding: {family.sampler}{assumed}",
-                family.examples,
-            )
-        )
     masked = FamilyRow(
         "masked language models",
         ("bert", "roberta", "modernbert", "…"),
@@ -108,7 +92,20 @@ def families() -> list[FamilyRow]:
         "logits: transformers itself, checked at load; greedy decoding: LLaDA's; real weights run",
         "BERT, RoBERTa, ModernBERT and their chat versions",
     )
-    return [*rows, masked]
+    native = [
+        FamilyRow(
+            row.name,
+            row.model_types,
+            "bidirectional" if row.block is None else f"block-causal, {row.block}",
+            masked.mask_id + (f", else {row.mask_id}" if row.mask_id is not None else ""),
+            "native",
+            f"logits: {row.parity}; greedy decoding: {row.sampler}"
+            + ("" if row.checked else "; tensor names are assumed"),
+            row.examples,
+        )
+        for row in FAMILIES
+    ]
+    return [*native, masked]
 
 
 def known() -> list[Known]:

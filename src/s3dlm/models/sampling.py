@@ -7,7 +7,6 @@ one and the drawn ones are searched among the groups first, then inside one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -39,10 +38,18 @@ class Shifted:
             edges = self._weights(self.logits).cumsum(dim=1)
             points = uniforms.clamp(max=BELOW_ONE).mul_(edges[:, -1:])
             return _first_above(edges, points)
-        group, rest = _invert(self.masses, uniforms)
+        # The group in whose share of the masses each uniform falls, and how far into it.
+        edges = self.masses.cumsum(dim=1)
+        points = uniforms.clamp(max=BELOW_ONE).mul_(edges[:, -1:])
+        group = _first_above(edges, points)
+        before = edges.gather(1, group) - self.masses.gather(1, group)
+        rest = (points - before).clamp_(min=0)
         chosen = group[:, :, None].expand(-1, -1, GROUP)
-        inner = self._weights(_groups(self.logits).gather(1, chosen))
-        return group * GROUP + _place(inner.cumsum(dim=2), rest[:, :, None])[:, :, 0]
+        inner = self._weights(_groups(self.logits).gather(1, chosen)).cumsum(dim=2)
+        # Rounding must not move a point past the last weight.
+        below = torch.nextafter(inner[..., -1:], torch.zeros_like(inner[..., -1:]))
+        inside = _first_above(inner, torch.minimum(rest[:, :, None], below))
+        return group * GROUP + inside[:, :, 0]
 
     def logp(self, tokens: Tensor) -> Tensor:
         """Untempered log-probabilities of tokens (rows, any)."""
@@ -51,16 +58,16 @@ class Shifted:
     def statistics(self, chunk: int) -> list[Tensor]:
         """Margin between the two best tokens and entropy, `chunk` rows at a time."""
         margin, entropy = torch.empty_like(self.log_sum), torch.empty_like(self.log_sum)
-        for few in _slices(len(margin), chunk):
+        for first in range(0, len(margin), chunk):
+            few = slice(first, first + chunk)
             logp = self.logits[few] - self.log_sum[few, None]
             two = logp.topk(2, dim=1).values.exp()
             margin[few], entropy[few] = two[:, 0] - two[:, 1], sums(torch.special.entr(logp.exp()))
         return [margin, entropy]
 
     def _weights(self, shifted: Tensor) -> Tensor:
-        return (
-            shifted.exp() if self.temperature == 1.0 else (shifted * (1 / self.temperature)).exp_()
-        )
+        tempered = shifted if self.temperature == 1.0 else shifted * (1 / self.temperature)
+        return tempered.exp()
 
 
 def shift(logits: Tensor, temperature: float, chunk: int) -> Shifted:
@@ -82,7 +89,8 @@ def shift(logits: Tensor, temperature: float, chunk: int) -> Shifted:
     masses = torch.empty_like(peaks) if temperature else None
     scratch = torch.empty_like(logits[:chunk])
     farthest = MODERATE * min(1.0, temperature or 1.0)
-    for few in _slices(len(logits), chunk):
+    for first in range(0, len(logits), chunk):
+        few = slice(first, first + chunk)
         part = logits[few]
         torch.amax(groups[few], 2, out=peaks[few])
         torch.amax(peaks[few], 1, out=largest[few])
@@ -124,22 +132,6 @@ def _first_largest(rows: Tensor) -> Tensor:
     return torch.from_numpy(rows.numpy().argmax(axis=1))
 
 
-def _invert(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """The index in whose share of the weights each uniform falls, and how far into it."""
-    edges = weights.cumsum(dim=1)
-    points = uniforms.clamp(max=BELOW_ONE).mul_(edges[:, -1:])
-    place = _first_above(edges, points)
-    before = edges.gather(1, place) - weights.gather(1, place)
-    return place, (points - before).clamp_(min=0)
-
-
-def _place(edges: Tensor, points: Tensor) -> Tensor:
-    """First edge above each point; rounding never moves a point past the last weight."""
-    total = edges[..., -1:]
-    below = torch.nextafter(total, torch.zeros_like(total))
-    return _first_above(edges, torch.minimum(points, below))
-
-
 def _first_above(edges: Tensor, points: Tensor) -> Tensor:
     """Index of the first edge above each point; in range even for NaN, which is reported later."""
     return torch.searchsorted(edges, points, right=True).clamp_(max=edges.shape[-1] - 1)
@@ -163,8 +155,3 @@ def restrict(
         least = logits.topk(top_k, -1).values[..., -1:]
         logits = logits.masked_fill_(logits < least, -torch.inf)
     return logits
-
-
-def _slices(total: int, size: int) -> Iterator[slice]:
-    for first in range(0, total, size):
-        yield slice(first, first + size)

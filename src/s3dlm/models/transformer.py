@@ -50,8 +50,6 @@ class Transformer(nn.Module, Denoiser):
 
     def __init__(self, config: TransformerConfig, attention: str = "auto") -> None:
         super().__init__()
-        if attention not in BACKENDS:
-            raise SettingsError(unknown_name("attention", attention, BACKENDS))
         self.config = config
         self.mask_id, self.vocabulary = config.mask_id, config.vocabulary
         self.context, self.causal_block = config.context, config.causal_block
