@@ -32,41 +32,29 @@ RUN = "abcdef012345"
 def record(sample: str = "a", seed: int = 0, **changes: object) -> Record:
     candidate = Candidate("sí\u2028ça", "4", None, 0.5, 0.9, 0.0, 3)
     base = Record(
-        spec="0123456789ab",
-        sample=sample,
-        seed=seed,
-        correct=1.0,
-        answer="4",
-        text="2 + 2 = 4\n",
-        survivors=(candidate, candidate),
-        nfe=10,
-        nfe_logical=20,
-        steps=2,
-        tokens=5,
-        answer_tokens=1,
-        confidence=0.9,
-        ess=None,
-        curve=(0.5, 0.75),
-        scores=((50, 60), (70, 80)),
-        seconds=1.5,
-        at=2.5,
-    )
+        spec="0123456789ab", sample=sample, seed=seed, correct=1.0, answer="4",
+        text="2 + 2 = 4\n", survivors=(candidate, candidate), nfe=10, nfe_logical=20, steps=2,
+        tokens=5, answer_tokens=1, confidence=0.9, ess=None, curve=(0.5, 0.75),
+        scores=((50, 60), (70, 80)), seconds=1.5, at=2.5,
+    )  # fmt: skip
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+def write(folder: Path, *rows: Record | Failure) -> bytes:
+    with Store(folder) as store:
+        for row in rows:
+            store.append(row, RUN)
+    return (folder / FILE).read_bytes()
 
 
 def test_a_row_comes_back_as_it_went(tmp_path: Path) -> None:
     rows = [record(sample, seed) for sample in "ab" for seed in (0, 1)]
-    with Store(tmp_path) as store:
-        for row in rows:
-            store.append(row, RUN)
+    write(tmp_path, *rows)
     assert read(tmp_path) == rows
 
 
 def test_every_torn_last_line_is_repaired(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        store.append(record("a"), RUN)
-        store.append(record("b"), RUN)
-    whole = (tmp_path / FILE).read_bytes()
+    whole = write(tmp_path, record("a"), record("b"))
     first = whole.index(b"\n") + 1
     for cut in range(first, len(whole)):
         (tmp_path / FILE).write_bytes(whole[:cut])
@@ -78,10 +66,7 @@ def test_every_torn_last_line_is_repaired(tmp_path: Path) -> None:
 
 
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        store.append(record("a"), RUN)
-        store.append(record("b"), RUN)
-    lines = (tmp_path / FILE).read_bytes().splitlines(keepends=True)
+    lines = write(tmp_path, record("a"), record("b")).splitlines(keepends=True)
     (tmp_path / FILE).write_bytes(lines[0][:20] + b"\n" + lines[1])
     with pytest.raises(RecordError, match=r"line 1, cannot be read.*damaged"):
         Store(tmp_path)
@@ -93,10 +78,7 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     """A damaged line is refused; damage to the last line feed makes that line an incomplete one."""
-    with Store(tmp_path) as store:
-        store.append(record("a"), RUN)
-        store.append(record("b"), RUN)
-    whole = (tmp_path / FILE).read_bytes()
+    whole = write(tmp_path, record("a"), record("b"))
     for bit in range(0, 8 * (len(whole) - 1), 5):  # each place in a byte, in all kinds of bytes
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -109,17 +91,12 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
 
 def test_a_failure_is_kept_until_the_sample_succeeds(tmp_path: Path) -> None:
     failed = Failure("0123456789ab", "a", 0, "PromptError", "the prompt is too long")
-    with Store(tmp_path) as store:
-        store.append(failed, RUN)
-        store.append(dataclasses.replace(failed, reason="again"), RUN)
-        store.append(record("b"), RUN)
+    write(tmp_path, failed, dataclasses.replace(failed, reason="again"), record("b"))
     found = read_all(tmp_path)
     assert [one.reason for one in found.failures.values()] == ["again"]
     assert read(tmp_path) == [record("b")]
-    with Store(tmp_path) as store:
-        store.append(record("a"), RUN)
-        with pytest.raises(RecordError, match="already recorded"):
-            store.append(failed, RUN)
+    with pytest.raises(RecordError, match="already recorded"):
+        write(tmp_path, record("a"), failed)
     assert not read_all(tmp_path).failures
     assert read(tmp_path) == [record("b"), record("a")]
 
@@ -184,10 +161,8 @@ def test_a_read_only_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_nothing_counts_twice(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        store.append(record("a"), RUN)
-        with pytest.raises(RecordError, match="already recorded"):
-            store.append(record("a"), RUN)
+    with pytest.raises(RecordError, match="already recorded"):
+        write(tmp_path, record("a"), record("a"))
     data = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(data + data)
     with pytest.raises(RecordError, match="already recorded"):
