@@ -11,7 +11,7 @@ from pathlib import Path
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation import processes
-from s3dlm.evaluation.plan import Condition, Defaults, Plan, defaults_of, load_problems
+from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, defaults_of, load_problems
 from s3dlm.evaluation.progress import Bars
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models import registry
@@ -26,7 +26,7 @@ class StudyConfig:
     """What all conditions of a study share: the problems and what the model recommends."""
 
     problems: Mapping[str, Loaded]
-    defaults: Defaults
+    defaults: SettingsOf
     seeds: int
     split: str
 

@@ -19,7 +19,7 @@ from benchmarks.study import Evaluate, StudyConfig
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.plan import Condition, Defaults
+from s3dlm.evaluation.plan import Condition, SettingsOf
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.statistics import mean
 from s3dlm.settings import Settings
@@ -33,7 +33,7 @@ Chosen = Mapping[str, Mapping[str, float]]  # temperature and λ by entry
 
 
 def settings_of(
-    entry: Entry, point: int, task: str, defaults: Defaults, chosen: Mapping[str, float]
+    entry: Entry, point: int, task: str, defaults: SettingsOf, chosen: Mapping[str, float]
 ) -> Settings:
     """The settings of one point; what was chosen on validation counts where the entry is free."""
     fixed = {**entry.overrides, **entry.points[point]}

@@ -16,9 +16,9 @@ from s3dlm.errors import RecordError
 from s3dlm.evaluation import records
 from s3dlm.evaluation.records import (
     FILE,
-    Candidate,
     Failure,
     Record,
+    RecordedSurvivor,
     Store,
     canonical,
     read,
@@ -30,7 +30,7 @@ RUN = "abcdef012345"
 
 
 def record(sample: str = "a", seed: int = 0, **changes: object) -> Record:
-    candidate = Candidate("sí\u2028ça", "4", None, 0.5, 0.9, 0.0, 3)
+    candidate = RecordedSurvivor("sí\u2028ça", "4", None, 0.5, 0.9, 0.0, 3)
     base = Record(
         spec="0123456789ab", sample=sample, seed=seed, correct=1.0, answer="4",
         text="2 + 2 = 4\n", survivors=(candidate, candidate), nfe=10, nfe_logical=20, steps=2,

@@ -24,7 +24,7 @@ from s3dlm.models.defaults import TINY
 from s3dlm.verifier import calibration, for_task
 from s3dlm.verifier.calibration import Calibrations, Fit, GradedAnswer
 
-Key = tuple[str, str, str]  # task, method, verifier
+Group = tuple[str, str, str]  # task, method, verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class GradedAnswers:
 
     model: str
     fingerprint: str | None
-    groups: Mapping[Key, Sequence[GradedAnswer]]
+    groups: Mapping[Group, Sequence[GradedAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def read(
     """The answers of a run's folder, or of a file of outputs, which needs the task and the model.
 
     `verifier` judges the answers of methods that never score."""
-    groups: dict[Key, list[GradedAnswer]] = {}
+    groups: dict[Group, list[GradedAnswer]] = {}
     if source.is_file():
         if task is None or model is None:
             raise SettingsError(f"{source} does not say what it holds; give --task and --model")
@@ -90,7 +90,7 @@ def _outputs(path: Path, task: str, verifier: str) -> list[GradedAnswer]:
 
 
 def calibrate(
-    groups: Mapping[Key, Sequence[GradedAnswer]],
+    groups: Mapping[Group, Sequence[GradedAnswer]],
 ) -> tuple[list[Calibrated], list[str]]:
     """A fit for every group that is large enough, and why there is none for the others."""
     made, skipped = [], []

@@ -16,7 +16,7 @@ from s3dlm import board, engine
 from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation.plan import Condition, Defaults, Plan, load_problems, title_of
+from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, load_problems, title_of
 from s3dlm.evaluation.progress import Display
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Runner, evaluate
@@ -30,7 +30,7 @@ ROUNDS = (5, *range(10, 201, 10))  # problems per task
 ROW_CACHE = 1.0  # GiB; methods share what they compute, and nothing is timed here
 
 
-def show(model: Model, defaults: Defaults) -> Result:
+def show(model: Model, defaults: SettingsOf) -> Result:
     """One search with the live board, on a problem of the test split that has something to show."""
     tasks = model.defaults.tasks
     task, number = LIVE if LIVE[0] in tasks else (tasks[0], 0)
@@ -43,7 +43,7 @@ def show(model: Model, defaults: Defaults) -> Result:
     return last
 
 
-def rounds(model: Model, defaults: Defaults) -> Iterator[Plan]:
+def rounds(model: Model, defaults: SettingsOf) -> Iterator[Plan]:
     """The same comparison on more and more problems."""
     tasks, style = model.defaults.tasks, model.defaults.prompt_style
     conditions = [replace(c, timed=0) for c in plans.grid(tasks, METHODS, defaults, OVERRIDES)]

@@ -98,8 +98,8 @@ class RayRunner:
 
     def _result(self, pid: int, result: Any) -> Any:
         if pid not in self.pids and len(self.pids) >= len(self.actors):
-            said = "a worker was lost; another one took its place and ran its samples again"
-            print(f"s3dlm: {said}", file=sys.stderr, flush=True)
+            text = "s3dlm: a worker was lost; another one took its place and ran its samples again"
+            print(text, file=sys.stderr, flush=True)
         self.pids.add(pid)
         return result
 

@@ -22,7 +22,7 @@ from s3dlm.engine import Batcher, Job, Result
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.evaluation import manifest
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Candidate, Failure, Record, to_line, write_atomic
+from s3dlm.evaluation.records import Failure, Record, RecordedSurvivor, to_line, write_atomic
 from s3dlm.evaluation.run import Chunk, WorkItem
 from s3dlm.models.base import Model
 from s3dlm.models.cache import RowCache
@@ -34,7 +34,9 @@ BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512)
 GAIN = 1.1  # a batch size must give this much more throughput than the one before
 SLOW = 2.0  # seconds per forward pass after which larger batches are not tried
 
-Event = Step | Result | Exception | None  # None: the search starts, perhaps not for the first time
+SearchEvent = (
+    Step | Result | Exception | None
+)  # None: the search starts, perhaps not for the first time
 
 
 @dataclass(slots=True)
@@ -139,7 +141,9 @@ class _Watch:
             answer=result.answer,
             text=result.text,
             survivors=tuple(
-                Candidate(**{name: getattr(survivor, name) for name in Candidate.__slots__})
+                RecordedSurvivor(
+                    **{name: getattr(survivor, name) for name in RecordedSurvivor.__slots__}
+                )
                 for survivor in result.survivors
             ),
             nfe=result.nfe,
@@ -192,7 +196,7 @@ def wrong_gold(kind: str, sample: Sample) -> str | None:
     return f"{gold} is not {expected}; correct the data"
 
 
-def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int, Event]]:
+def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int, SearchEvent]]:
     """Events of all jobs as (index, event), in batches of about `size` canvases. Errors that concern
     the whole run are raised, those of a single search are its last event."""
     batcher, waiting, index_of = Batcher(model), iter(range(len(jobs))), dict[int, int]()

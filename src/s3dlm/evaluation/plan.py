@@ -38,7 +38,7 @@ BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
 TIMED = 40  # problems, enough to rank methods by their times
 ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
 
-Defaults = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
+SettingsOf = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
 Overrides = Mapping[str, Any]  # settings by name
 
 
@@ -133,18 +133,18 @@ class Plan:
 
 def title_of(task: str) -> str:
     """A task's name in tables; accuracy on code is called pass@1 everywhere, so here, too."""
-    known = benchmarks.get(task)
-    return f"{known.title or task} (pass@1)" if known.answer == "code" else known.title or task
+    row = benchmarks.get(task)
+    return f"{row.title or task} (pass@1)" if row.answer == "code" else row.title or task
 
 
-def defaults_of(model: str | Model) -> Defaults:
+def defaults_of(model: str | Model) -> SettingsOf:
     """The settings that a model, or the model of a name, recommends for each method and task."""
     recommended = models.defaults_of(model) if isinstance(model, str) else model.defaults
     return lambda method, task: Settings.recommended(recommended, method, task)
 
 
 def settings_for(
-    method: str, defaults: Defaults, overrides: Overrides | None = None, task: str | None = None
+    method: str, defaults: SettingsOf, overrides: Overrides | None = None, task: str | None = None
 ) -> Settings:
     """The defaults, then the overrides as far as the method uses them; equal runs have one form."""
     settings = defaults(method, task)
@@ -157,7 +157,7 @@ def settings_for(
 def grid(
     tasks: Sequence[str],
     labels: Sequence[str],
-    defaults: Defaults,
+    defaults: SettingsOf,
     overrides: Overrides | None = None,
     sweeps: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Condition]:
@@ -181,7 +181,7 @@ def grid(
 
 def _check_used(
     labels: Sequence[str],
-    defaults: Defaults,
+    defaults: SettingsOf,
     overrides: Overrides,
     axes: Mapping[str, Sequence[Any]],
 ) -> None:
@@ -237,7 +237,7 @@ def load_problems(
 
 def reproduction(
     loaded: Mapping[str, Loaded],
-    defaults: Defaults,
+    defaults: SettingsOf,
     seeds: Sequence[int],
     *,
     sweep_problems: int,

@@ -30,7 +30,7 @@ Key = tuple[str, str, int]  # (condition, sample, seed)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RecordedSurvivor:
     """One survivor of a search, with all that voting, scoring and grading need."""
 
     text: str
@@ -43,7 +43,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _SampleLine:
     """What a line is about."""
 
     spec: str  # of the condition
@@ -56,13 +56,13 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Record(_Line):
+class Record(_SampleLine):
     """One finished sample under one condition and seed."""
 
     correct: float  # 1 or 0; Sudoku under d1 grading: the share of correct cells
     answer: str | None
     text: str
-    survivors: tuple[Candidate, ...]
+    survivors: tuple[RecordedSurvivor, ...]
     nfe: int  # forward passes of one canvas
     nfe_logical: int  # what Algorithm 1 would need without deduplication
     steps: int
@@ -87,14 +87,14 @@ class Record(_Line):
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Record:
         fields = {name: value for name, value in row.items() if name != "time"}
-        fields["survivors"] = tuple(Candidate(**survivor) for survivor in row["survivors"])
+        fields["survivors"] = tuple(RecordedSurvivor(**survivor) for survivor in row["survivors"])
         fields["curve"] = tuple(row["curve"])
         fields["scores"] = tuple(tuple(step) for step in row["scores"])
         return cls(**fields, **row["time"])
 
 
 @dataclass(frozen=True, slots=True)
-class Failure(_Line):
+class Failure(_SampleLine):
     """A sample that could not be run or graded."""
 
     error: str  # the name of the exception
