@@ -26,8 +26,8 @@ from typer.testing import CliRunner
 
 import s3dlm
 from s3dlm.cli import main as cli
-from s3dlm.integrations import reference
 from tests.integrations.stand_in import provide
+from tools import settings_page
 
 ROOT = Path(__file__).parents[1]
 # These pages run in test_documented_answers.py, where their answers are graded as well.
@@ -129,9 +129,7 @@ def run(command: str) -> str:
 
 def test_the_reference_of_settings_is_what_the_code_says() -> None:
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == reference.page(), (
-        "run: python -m s3dlm.integrations.reference docs/settings.md"
-    )
+    assert written == settings_page.page(), "run: python -m tools.settings_page"
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -1,15 +1,16 @@
-"""The reference of settings and methods: `python -m s3dlm.integrations.reference docs/settings.md`.
+"""The reference of settings and methods: `python -m tools.settings_page`.
 
 Everything is read off the settings' schema, and a test compares the page with what this writes.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings, allowed, schema
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
 HEAD = """\
 # Settings
@@ -22,7 +23,7 @@ setting that is left out has the value that the model recommends for the method 
 weights), else the method's own, else the default below. A setting that changes nothing is refused: one
 that the method does not use, or one that counts only beside another.
 
-This page is written by `python -m s3dlm.integrations.reference docs/settings.md`.
+This page is written by `python -m tools.settings_page`.
 """
 
 METHOD_HEAD = """\
@@ -76,4 +77,4 @@ def _names(names: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
