@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import runpy
@@ -73,3 +74,15 @@ def test_the_notebook_runs_from_top_to_bottom(
     for words in (r"step +1/\d+ +ESS", r"verified_best_of_k +\d+ of 10 right, NFE", r"'answer': "):
         assert re.search(words, said), words
     assert not any(one.get("outputs") for one in book["cells"]), "outputs would grow stale"
+
+
+SCRIPTS = [
+    ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts)
+    for folder in ("tools", "benchmarks")
+    for path in sorted((FOLDER.parent / folder).rglob("*.py"))
+]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_tools_and_benchmarks_follow_the_package(name: str) -> None:
+    importlib.import_module(name)

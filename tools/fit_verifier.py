@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.answers import grade
-from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
+from s3dlm.evaluation.ranking import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
 from s3dlm.verifier.parsed import ParsedText
@@ -191,12 +191,12 @@ def choose(outputs: Outputs, chosen: Bools) -> tuple[Setting, float, float]:
 
 def report(outputs: Outputs, scores: Floats, chosen: Bools, label: str) -> None:
     """Pair accuracy and AUC on the chosen outputs, with 95 % intervals over questions."""
-    resamples = Resamples.draw(int(outputs.question.max()) + 1, draws=2000, seed=0)
+    counts = resamples(int(outputs.question.max()) + 1, draws=2000, seed=0)
     question = list(outputs.question[chosen])
     for grading, right in outputs.right.items():
         shown = list(np.round(scores[chosen], 9))
-        paired, count = pair_accuracy(shown, list(right[chosen]), question, resamples)
-        ranked = auc(shown, list(right[chosen]), question, resamples)
+        paired, count = pair_accuracy(shown, list(right[chosen]), question, counts)
+        ranked = auc(shown, list(right[chosen]), question, counts)
         lengths = [accuracy_where(outputs, scores, right, chosen, length) for length in (128, 256)]
         print(
             f"  {label:<6} {grading:<6} pair accuracy {paired.value:.3f} "

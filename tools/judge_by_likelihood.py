@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from s3dlm.answers import grade
-from s3dlm.evaluation.ranking import Resamples, auc, pair_accuracy
+from s3dlm.evaluation.ranking import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
 
@@ -94,10 +94,10 @@ def figures(rows: list[dict[str, Any]], name: str) -> tuple[str, str, int]:
     """Pair accuracy and AUC with 95 % intervals over questions, and the number of pairs."""
     number: dict[str, int] = {}
     question = [number.setdefault(row["question"], len(number)) for row in rows]
-    resamples = Resamples.draw(len(number), 1000, 0)
+    counts = resamples(len(number), 1000, 0)
     values, right = [row[name] for row in rows], [row["right"] for row in rows]
-    paired, pairs = pair_accuracy(values, right, question, resamples)
-    ranked = auc(values, right, question, resamples)
+    paired, pairs = pair_accuracy(values, right, question, counts)
+    ranked = auc(values, right, question, counts)
     shown = [
         f"{e.value:.3f} ({e.low:.3f}–{e.high:.3f})" if e.value else "–" for e in (paired, ranked)
     ]
