@@ -29,9 +29,7 @@ def point(
 ) -> pd.DataFrame:
     """One point of a curve: a problem per grade."""
     rows = [
-        (0, task, f"p{i}", seed, grade, nfe)
-        for i, grade in enumerate(grades)
-        for seed in range(seeds)
+        (0, task, f"p{i}", s, grade, nfe) for i, grade in enumerate(grades) for s in range(seeds)
     ]
     return pd.DataFrame(rows, columns=("point", "task", "sample", "seed", "correct", "nfe"))
 
@@ -40,22 +38,32 @@ def curve(*points: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows.assign(point=number) for number, rows in enumerate(points)])
 
 
-def test_the_place_between_two_points_is_a_share_of_log_nfe() -> None:
-    assert curves.place([4.0, 16.0, 64.0], 8.0) == (0, 0.5)
-    assert curves.place([4.0, 16.0, 64.0], 16.0) == (0, 1.0)
-    assert curves.place([4.0, 16.0, 64.0], 64.0) == (1, 1.0)
-    assert curves.place([4.0, 16.0, 64.0], 3.0) is None
-    assert curves.place([4.0, 16.0, 64.0], 65.0) is None
-    assert curves.place([4.0], 4.0) == (0, 0.0)
+RISING = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
 
 
-def test_a_gap_is_taken_at_equal_nfe() -> None:
+@pytest.mark.parametrize(
+    ("nfes", "at", "place"),
+    [
+        ([4.0, 16.0, 64.0], 8.0, (0, 0.5)),
+        ([4.0, 16.0, 64.0], 16.0, (0, 1.0)),
+        ([4.0, 16.0, 64.0], 64.0, (1, 1.0)),
+        ([4.0, 16.0, 64.0], 3.0, None),
+        ([4.0, 16.0, 64.0], 65.0, None),
+        ([4.0], 4.0, (0, 0.0)),
+    ],
+)
+def test_the_place_between_two_points_is_a_share_of_log_nfe(
+    nfes: list[float], at: float, place: tuple[int, float] | None
+) -> None:
+    assert curves.place(nfes, at) == place
+
+
+@pytest.mark.parametrize("other", [RISING, curve(*reversed(curves.points(RISING)))])
+def test_a_gap_is_taken_at_equal_nfe(other: pd.DataFrame) -> None:
     """At NFE 8 the control is half-way between 0 and 1 on every problem: ours leads by a half."""
-    other = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
     found = curves.gap(point([1.0] * 4, 8), other, TASK)
     assert found is not None
-    assert found.difference.value == pytest.approx(0.5)
-    assert found.difference.low == pytest.approx(0.5)
+    assert (found.difference.value, found.difference.low) == pytest.approx((0.5, 0.5))
     assert found.nfe == 8
     assert found.p < 0.01
     assert curves.gap(point([1.0] * 4, 2), other, TASK) is None
@@ -72,24 +80,11 @@ def test_a_gap_that_is_noise_has_a_large_p() -> None:
 
 def test_a_gap_uses_only_the_problems_and_seeds_that_both_have() -> None:
     """Our point has two more problems, all wrong and dear; they count neither in grade nor in NFE."""
-    more = pd.concat(
-        [
-            point([1.0, 1.0], 8),
-            point([0.0], 999).assign(seed=1),
-            point([0.0], 999).assign(sample="p8"),
-        ]
-    )
-    other = curve(point([0.0, 0.0], 4), point([0.0, 0.0], 16))
-    found = curves.gap(more, other, TASK)
+    dear = point([0.0], 999)
+    ours = pd.concat([point([1.0, 1.0], 8), dear.assign(seed=1), dear.assign(sample="p8")])
+    found = curves.gap(ours, curve(point([0.0, 0.0], 4), point([0.0, 0.0], 16)), TASK)
     assert found is not None
     assert (found.difference.value, found.nfe) == (1.0, 8)
-
-
-def test_points_out_of_order_are_sorted_by_what_they_spent() -> None:
-    mixed = curve(point([1.0] * 4, 16), point([0.0] * 4, 4))
-    found = curves.gap(point([1.0] * 4, 8), mixed, TASK)
-    assert found is not None
-    assert found.difference.value == pytest.approx(0.5)
 
 
 def test_seeds_of_a_problem_are_one_observation() -> None:
@@ -99,28 +94,19 @@ def test_seeds_of_a_problem_are_one_observation() -> None:
 
 
 def test_the_mean_of_tasks_counts_each_task_once() -> None:
-    both, tasks = (
-        pd.concat([point([1.0] * 9, 10), point([0.0], 30, "sudoku")]),
-        ["countdown", "sudoku"],
+    both = pd.concat([point([1.0] * 9, 10), point([0.0], 30, "sudoku")])
+    assert curves.accuracy(both, ["countdown", "sudoku"]).value == pytest.approx(0.5)
+    assert curves.nfe(both, ["countdown", "sudoku"]) == 20
+    assert math.isnan(curves.nfe(point([], 4), TASK))
+
+
+def test_curves_are_read_between_their_points_and_not_beyond() -> None:
+    reached = [curves.nfe_to_reach(RISING, TASK, goal) for goal in (0.5, 0.0, 1.0)]
+    assert reached == pytest.approx([8, 4, 16])
+    assert curves.nfe_to_reach(curve(point([0.0] * 4, 4)), TASK, 0.5) is None
+    assert [curves.accuracy_at(RISING, TASK, nfe) for nfe in (8, 1, 100)] == pytest.approx(
+        [0.5, 0, 1]
     )
-    assert curves.accuracy(both, tasks).value == pytest.approx(0.5)
-    assert curves.nfe(both, tasks) == 20
-
-
-def test_the_nfe_that_reaches_an_accuracy() -> None:
-    line = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
-    assert curves.nfe_to_reach(line, TASK, 0.5) == pytest.approx(8)
-    assert curves.nfe_to_reach(line, TASK, 0.0) == 4
-    assert curves.nfe_to_reach(line, TASK, 1.0) == pytest.approx(16)
-    short = curve(point([0.0] * 4, 4), point([1.0, 0, 0, 0], 16))
-    assert curves.nfe_to_reach(short, TASK, 0.5) is None
-
-
-def test_accuracy_beyond_a_curve_is_that_of_its_end() -> None:
-    line = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
-    assert curves.accuracy_at(line, TASK, 8) == pytest.approx(0.5)
-    assert curves.accuracy_at(line, TASK, 1) == 0
-    assert curves.accuracy_at(line, TASK, 100) == 1
 
 
 def test_what_was_chosen_counts_only_where_the_entry_is_free() -> None:
@@ -140,13 +126,9 @@ def test_what_was_chosen_counts_only_where_the_entry_is_free() -> None:
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.name)
 def test_every_entry_is_a_curve_of_the_bundled_model(entry: Entry) -> None:
     """At least five points, all different, all accepted by the settings."""
-    recommended = defaults_of("tiny")
-    found = [
-        stages.settings_of(
-            entry, number, "countdown", recommended, {"temperature": 1.0, "lam": 3.0}
-        )
-        for number in range(len(entry.points))
-    ]
+    recommended, chosen = defaults_of("tiny"), {"temperature": 1.0, "lam": 3.0}
+    numbers = range(len(entry.points))
+    found = [stages.settings_of(entry, n, "countdown", recommended, chosen) for n in numbers]
     assert len({settings.hash() for settings in found}) == len(entry.points) >= 5
     assert entry.what
 
@@ -204,12 +186,15 @@ def test_both_stages_as_a_user_types_them(
 
     made = json.loads(call(str(out), "--limit", "3", "--seeds", "2", *SMALL, "--json"))
     titles = [table["title"] for table in made["tables"]]
-    assert {"Accuracy over NFE", "What each piece is worth", "Other methods and controls"} <= set(
-        titles
-    )
-    assert "Against the controls" in titles
-    cost = next(table for table in made["tables"] if table["title"] == "Settings and cost")
-    values = {row[0]: row[1] for row in cost["rows"]}
+    assert titles == [
+        "Accuracy over NFE",
+        "Against the controls",
+        "What each piece is worth",
+        "Other methods and controls",
+        "Every task, at the point where each entry was tuned",
+        "Settings and cost",
+    ]
+    values = {row[0]: row[1] for row in made["tables"][-1]["rows"]}
     assert values["`no_plus_verifier`"] == values["`best`"] != "–"
     found = records.read(out / "test" / "s3")
     assert len(found) == 5 * 3  # one seed of two
@@ -247,9 +232,6 @@ def test_a_page_keeps_its_own_words_around_the_tables(call: Call, tmp_path: Path
     (docs / "frontier.md").write_text("no marks")
     with pytest.raises(RecordError, match="needs a line <!-- frontier: begin -->"):
         call(str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
-
-
-def test_a_wrong_entry_is_refused_with_the_list(call: Call, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="did you mean 'restarts'"):
         call(str(tmp_path), "--entries", "restart")
 
@@ -260,20 +242,15 @@ def test_chains_are_split_by_their_length(call: Call, tmp_path: Path) -> None:
     made = json.loads(call(str(tmp_path), *words, "--entries", "best,restarts,greedy", "--json"))
     found = {table["title"]: table for table in made["tables"]}
     by_length = found["Chains over their number of steps"]
-    assert by_length["columns"][1:] == [f"n = {n}" for n in sorted(_lengths(by_length))]
+    lengths = [int(name.removeprefix("n = ")) for name in by_length["columns"][1:]]
+    assert lengths == sorted(lengths)
     assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`best`"]
     reach = found["NFE for the same accuracy on chains"]
     assert sum(int(row[1]) for row in reach["rows"]) == 6
     mean = found["Every task, at the point where each entry was tuned"]
     assert mean["columns"][1] == "mean of tasks"
     best = next(row for row in mean["rows"] if row[0] == "`best`")
-    assert (
-        best[1] == best[2]
-    )  # the mean leaves the chains out, and countdown is the only other task
-
-
-def _lengths(table: dict[str, list[str]]) -> list[int]:
-    return [int(name.removeprefix("n = ")) for name in table["columns"][1:]]
+    assert best[1] == best[2]  # the mean leaves the chains out; countdown is the only other task
 
 
 def test_every_entry_has_a_look_of_its_own() -> None:
@@ -285,8 +262,6 @@ def test_a_lead_that_is_clear_is_emphasised() -> None:
     other = curve(point([0.0] * 40, 4), point([0.0] * 40, 16))
     text, p = tables._lead(curves.gap(point([1.0] * 40, 8), other, TASK))
     assert (text, p) == ("*+100.0 [+100.0, +100.0]", "< 0.001")
-    assert tables._lead(None) == ("–", "–")
-    assert math.isnan(curves.nfe(point([], 4), TASK))
 
 
 def test_a_dearer_point_is_compared_with_our_dearest() -> None:
@@ -310,15 +285,9 @@ def test_tuning_reads_the_validation_split_alone(
     assert set(best["s3"]) == {"temperature", "lam"}
     assert set(best["best_of_k"]) == {"temperature"}
     assert json.loads((tmp_path / "tuned.json").read_text()) == best
-    samples = {
-        r.sample for part in ("temperature", "lambda") for r in records.read(tmp_path / part)
-    }
-    assert all("-validation-" in sample for sample in samples)
-    tried = tune.trials(tmp_path / "temperature", tmp_path / "lambda")
-    assert {(t.label, t.lam) for t in tried} == {
-        ("best_of_k", None),
-        ("s3", 1.0),
-        ("s3", 2.0),
-        ("s3", 4.0),
-    }
+    folders = (tmp_path / "temperature", tmp_path / "lambda")
+    assert all("-validation-" in r.sample for folder in folders for r in records.read(folder))
+    tried = tune.trials(*folders)
+    values = {("best_of_k", None), ("s3", 1.0), ("s3", 2.0), ("s3", 4.0)}
+    assert {(trial.label, trial.lam) for trial in tried} == values
     assert tried == sorted(tried, key=lambda row: -row.accuracy)

@@ -23,18 +23,11 @@ def write(path, rows):
 
 @pytest.fixture
 def file(tmp_path):
-    rows = []
-    for n in range(20):
-        for text, length in ((RIGHT, 128), (WRONG, 256)):
-            rows.append(
-                {
-                    "task": "gsm8k",
-                    "question": f"q{n}",
-                    "output": text,
-                    "gold": 42,
-                    "gen_length": length,
-                }
-            )
+    rows = [
+        {"task": "gsm8k", "question": f"q{n}", "output": text, "gold": 42, "gen_length": length}
+        for n in range(20)
+        for text, length in ((RIGHT, 128), (WRONG, 256))
+    ]
     rows.append({"task": "arc", "question": "other", "output": "B", "gold": "B"})
     return write(tmp_path / "outputs.jsonl", rows)
 
@@ -70,15 +63,9 @@ def test_the_same_seed_gives_the_same_report_and_it_is_json(file):
 
 
 def test_changed_verdicts_are_listed(tmp_path):
-    file = write(
-        tmp_path / "f.jsonl",
-        [
-            {"question": "q", "output": r"\boxed{1,200}", "gold": 1200},
-            {"question": "q", "output": "<answer>1200</answer>", "gold": 1200},
-            {"question": "q", "output": r"\boxed{7}", "gold": 1200},
-        ],
-    )
-    changes = score_file(file, "gsm8k").changes
+    outputs = (r"\boxed{1,200}", "<answer>1200</answer>", r"\boxed{7}")
+    rows = [{"question": "q", "output": output, "gold": 1200} for output in outputs]
+    changes = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k").changes
     assert [(c.line, c.d1, c.fixed) for c in changes] == [(1, 0.0, 1.0), (2, 1.0, 0.0)]
     assert [c.d1_answer for c in changes] == ["1", "1200"]
     assert "no box" in changes[1].reason
@@ -101,15 +88,8 @@ def test_the_tables_show_what_is_in_the_report(file):
     render(score_file(file, "gsm8k"), console, explain=True)
     console.file.close()
     text = console.export_text()
-    for word in (
-        "gsm8k",
-        "reachability",
-        "40 outputs",
-        "20 pairs",
-        "50.00 %",
-        "0 outputs are judged differently",
-    ):
-        assert word in text
+    words = ("gsm8k", "reachability", "40 outputs", "20 pairs", "50.00 %", "0 outputs are judged")
+    assert all(word in text for word in words)
 
 
 @pytest.mark.parametrize(
