@@ -51,57 +51,49 @@ def _over(setting: str, values: Sequence[Any], **more: Any) -> tuple[Given, ...]
     return tuple({setting: value, **more} for value in values)
 
 
-BUDGETS = (4, 8, 16, 32, 64)
-BUDGETED = _over("budget", BUDGETS)
-COUNTS = (2, 4, 8, 16, 32)
-TRAJECTORIES = _over("particles", COUNTS, branching=1)  # K
+BUDGETED = _over("budget", (4, 8, 16, 32, 64))
+TRAJECTORIES = _over("particles", (2, 4, 8, 16, 32), branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
+THRESHOLDS = _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999))
 # Until the verifier is satisfied or all is spent; λ = 0 belongs to `best` and is not tuned.
 ON: Given = {**REVEAL, "rounds": 0, "lam": 0.0}
 
 
-def _control(
-    name: str, what: str, problems: int | None = None, seeds: int | None = None, **more: Any
-) -> Entry:
-    return Entry(name, "control", OURS, BUDGETED, {**ON, **more}, what, problems, seeds)
+def _control(name: str, what: str, problems: int | None = 150, **more: Any) -> Entry:
+    overrides = {key: value for key, value in {**ON, **more}.items() if value is not None}
+    return Entry(name, "control", OURS, BUDGETED, overrides, what, problems, problems and 1)
 
 
 def _other(
-    name: str, points: tuple[Given, ...], what: str, method: str = "", **overrides: Any
+    name: str,
+    points: tuple[Given, ...],
+    what: str,
+    method: str = "",
+    problems: int | None = 40,
+    **overrides: Any,
 ) -> Entry:
-    overrides = {**REVEAL, **overrides}
-    return Entry(name, "other", method or name, points, overrides, what, problems=40, seeds=1)
+    return Entry(
+        name, "other", method or name, points, {**REVEAL, **overrides}, what, problems, seeds=1
+    )
 
 
 def _without(piece: str, **overrides: Any) -> Entry:
-    given = {**ON, **overrides}
-    what = f"`{OURS}` without {piece}"
     name = f"no_{piece.replace(' ', '_').replace('-', '_')}"
-    return Entry(name, "leave-one-out", OURS, BUDGETED, given, what, problems=100, seeds=1)
+    what = f"`{OURS}` without {piece}"
+    return Entry(name, "leave-one-out", OURS, BUDGETED, {**ON, **overrides}, what, 100, seeds=1)
 
 
 _ENTRIES = (
     Entry(OURS, "ours", OURS, BUDGETED, ON, "the method of this package"),
-    _control("restarts", "rounds of four fresh samples, the best by score", remask="all"),
+    _control("restarts", "rounds of four fresh samples, the best by score", None, remask="all"),
     _control(
-        "verified_best_of_k",
-        "as many samples at once as the budget pays for, the best by score",
-        problems=150,
-        seeds=1,
-        particles=64,
-        rounds=1,
-        remask="all",
+        "verified_best_of_k", "as many samples at once as the budget pays for, the best by score",
+        particles=64, rounds=1, remask="all",
     ),
-    _control("moves", "`best` without fresh starts", problems=150, seeds=1, restart_fraction=0.0),
-    Entry(
-        "with_search",
-        "control",
-        OURS,
-        BUDGETED,
-        {**REVEAL, "rounds": 0, "branching": 2, "accept": "resample"},
-        "`best` that also branches, tilts and resamples in every round",
-        problems=150,
-        seeds=1,
+    _control("moves", "`best` without fresh starts", restart_fraction=0.0),
+    _control(
+        "with_search", "`best` that also branches, tilts and resamples in every round",
+        branching=2, accept="resample", lam=None,
     ),
     _without("adaptive reveal", reveal="schedule"),
     _without("plus verifier", verifier="paper"),
@@ -109,35 +101,19 @@ _ENTRIES = (
     _without("differing children", child_sampling="independent"),
     _without("best-seen ending", selection="verified"),
     _without("stopping", stop_when="never"),
-    Entry(
-        "plain",
-        "other",
-        "baseline",
-        _over("steps", (4, 8, 16, 32, 64)),
-        {"reveal": "schedule", "temperature": 0.0},
-        "LLaDA's own greedy loop over its number of steps",
-        seeds=1,
-    ),
-    Entry(
-        "greedy",
-        "other",
-        "baseline",
-        _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999)),
-        {**REVEAL, "temperature": 0.0},
-        "greedy with adaptive reveal, over its threshold",
-        seeds=1,
+    _other(
+        "plain", _over("steps", (4, 8, 16, 32, 64)), "LLaDA's own greedy loop over its number of steps",
+        "baseline", None, reveal="schedule", temperature=0.0,
     ),
     _other(
-        "temporal_vote",
-        _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999)),
-        "vote over the steps of one decoding",
+        "greedy", THRESHOLDS, "greedy with adaptive reveal, over its threshold",
+        "baseline", None, temperature=0.0,
     ),
+    _other("temporal_vote", THRESHOLDS, "vote over the steps of one decoding"),
     _other(
-        "remasking",
-        _over("rounds", (1, 2, 4, 8, 16)),
+        "remasking", _over("rounds", (1, 2, 4, 8, 16)),
         "one answer, random tokens hidden and denoised again, no verifier (ReMDM-style)",
-        method="baseline",
-        remask="random",
+        "baseline", remask="random",
     ),
     _other("best_of_k", TRAJECTORIES, "K samples, majority vote"),
     _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)"),
@@ -152,7 +128,7 @@ _ENTRIES = (
     _other("particle_gibbs", POPULATIONS, "particle Gibbs, two sweeps"),
     _other("hex", TRAJECTORIES, "vote over block lengths"),
     _other("prism", _over("particles", (4, 8, 16, 32, 64), branching=1), "pruning by score"),
-)
+)  # fmt: skip
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 

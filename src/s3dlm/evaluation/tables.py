@@ -256,7 +256,7 @@ def block_cost(run: Run) -> Table:
     rows = []
     for cell in series.block_cells(run):
         condition, length = cell.condition, cell.condition.settings.block_length
-        printed = paper.BLOCK_COST.get(condition.task, {}).get(length, {}).get(condition.label)
+        printed = paper.COST.get((condition.task, condition.label, length))
         beside = [number(value, 2) for value in printed] if printed else ["–", "–", "–"]
         rows.append((
             title_of(condition.task), str(length), condition.label, percent(cell.accuracy),
@@ -280,14 +280,12 @@ def beside_paper(run: Run) -> list[Table]:
     """The paper's Tables 1 to 3 beside ours; empty unless model and settings are the paper's."""
     accuracies, costs = [], []
     for task, row in run.main_cells().items() if _in_papers_setting(run) else ():
-        for label, printed in paper.ACCURACY.get(task, {}).items():
-            if label not in row:
-                continue
-            cell, ours = row[label], row[label].accuracy
+        for label in (label for known, label in paper.ACCURACY if known == task and label in row):
+            cell, ours, printed = row[label], row[label].accuracy, paper.ACCURACY[task, label]
             inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
             accuracies.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
             measured = (cell.answer_tokens, cell.latency, cell.wall)
-            pairs = zip(paper.COST[task][label], measured, strict=True)
+            pairs = zip(paper.COST[task, label, None], measured, strict=True)
             costs.append((title_of(task), label, *(number(v, 2) for pair in pairs for v in pair)))
     columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
     names = [f"{name}, {whose}" for name in ("Tokens", "Latency (s)", "Wall time (s)")
