@@ -168,10 +168,8 @@ async def search(body: SearchRequest, request: Request, service: Shared) -> Resp
         """What `s3dlm generate --trace` writes, event by event."""
         encoder, job = TraceEncoder.of(service.model), parsed.jobs[0]
         header = encoder.header(service.name, job.question, job.task, job.settings, job.infill)
-        yield _event(header, lines)
         async for _, event in watch.events():
-            if not isinstance(event, Started):
-                yield _event(encoder.event(event), lines)
+            yield _event(header if isinstance(event, Started) else encoder.event(event), lines)
         if not lines:
             yield openai.DONE
 
@@ -210,13 +208,14 @@ async def _stream(
 ) -> Response:
     """Send pieces as they come. Errors before the first are plain responses, later ones events."""
     try:
-        await unless_disconnected(request, watch.begin())
+        first = await unless_disconnected(request, anext(pieces))
     except BaseException:
         watch.close()
         raise
 
     async def body() -> AsyncIterator[str]:
         try:
+            yield first
             async for piece in pieces:
                 yield piece
         except (ApiError, S3dlmError) as error:

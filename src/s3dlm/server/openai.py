@@ -78,8 +78,7 @@ class Reply:
         async for index, event in watch.events():
             if isinstance(event, Started):
                 self._count_prompt(index, event)
-                if self.chat:
-                    yield self._piece(index, "", role="assistant")
+                yield self._piece(index, "", role="assistant")
             elif isinstance(event, Step):
                 if new := certain[index].after(event):
                     yield self._piece(index, new)

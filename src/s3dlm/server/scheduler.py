@@ -24,7 +24,7 @@ from typing import Any
 from s3dlm.engine import Job, Result
 from s3dlm.errors import S3dlmError, VerifierError
 from s3dlm.job import Running, prepare
-from s3dlm.models.base import Model, Tokenizer
+from s3dlm.models.base import Model
 from s3dlm.search.step import Step
 from s3dlm.server.batching import Demand, Event, FairShare, ServerBatcher
 from s3dlm.server.limits import Limits, share
@@ -48,7 +48,6 @@ class Started:
     """The first event of a ticket."""
 
     prompt_tokens: int
-    queued: float  # seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +173,15 @@ class Scheduler:
     def _prepare(self) -> None:
         """Check and tokenise the prompts of one request at a time, each prompt once."""
         while tickets := self._unprepared.get():  # an empty request ends the thread
-            model = replace(self.model, tokenizer=tokenise_once(self.model.tokenizer))
+            # The choices of a request have the same prompt: it is tokenised once.
+            plain = self.model.tokenizer
+            once: Any = SimpleNamespace(
+                encode=plain.encode,
+                decode=plain.decode,
+                chat=cache(plain.chat),
+                converse=cache(plain.converse),
+            )
+            model = replace(self.model, tokenizer=once)
             for ticket in tickets:
                 if ticket.cancelled:
                     continue
@@ -287,9 +294,8 @@ class Scheduler:
                 ticket.tell(ticket, error)
                 continue
             self._running[key] = ticket
-            queued = time.monotonic() - ticket.arrived
-            self.metrics.queued.observe(queued)
-            ticket.tell(ticket, Started(int(prepared.process.prompt.size), queued))
+            self.metrics.queued.observe(time.monotonic() - ticket.arrived)
+            ticket.tell(ticket, Started(int(prepared.process.prompt.size)))
 
     def _report(self, events: Iterable[tuple[int, Event]]) -> None:
         for key, event in events:
@@ -319,13 +325,3 @@ class Scheduler:
         self.metrics.ended.labels(ticket.job.settings.method, outcome).inc()
         if event is not None:
             ticket.tell(ticket, event)
-
-
-def tokenise_once(inner: Tokenizer) -> Any:
-    """A tokenizer for one request, whose choices all have the same prompt."""
-    return SimpleNamespace(
-        encode=inner.encode,
-        decode=inner.decode,
-        chat=cache(inner.chat),
-        converse=cache(inner.converse),
-    )

@@ -75,12 +75,7 @@ class Request(BaseModel):
     task: str | None = None
     verifier: str | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    infill: (
-        Annotated[
-            str, Field(description="The answer as a text with holes, such as [[16]] or [[4-32]].")
-        ]
-        | None
-    ) = None
+    infill: str | None = Field(None, description="The answer as a text with holes, as in [[4-32]].")
 
 
 class Strict(BaseModel):

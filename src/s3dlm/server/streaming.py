@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from starlette.requests import ClientDisconnect, Request
@@ -49,33 +49,23 @@ class Watch:
 
         tickets = scheduler.submit(jobs, tell, watched=watched, client=client)
         self._open = {ticket: index for index, ticket in enumerate(tickets)}
-        self._first: tuple[Ticket, Started | Step | Result] | None = None
-
-    async def begin(self) -> None:
-        """Wait for the first event, so that an error comes before any part of an answer."""
-        self._first = await self._next()
-
-    async def _next(self) -> tuple[Ticket, Started | Step | Result]:
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                ticket, event = await self._queue.get()
-        except TimeoutError:
-            raise ApiError(
-                504,
-                "the search took longer than this server's limit of "
-                f"{self._scheduler.limits.seconds:g} s; use fewer steps, particles or tokens",
-                code="time_limit",
-            ) from None
-        if isinstance(event, Exception):
-            raise event
-        return ticket, event
 
     async def events(self) -> AsyncIterator[tuple[int, Started | Step | Result]]:
         """(search, event) until every search has its result; the first error is raised."""
         while self._open:
-            ticket, event = self._first or await self._next()
-            self._first = None
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    ticket, event = await self._queue.get()
+            except TimeoutError:
+                raise ApiError(
+                    504,
+                    "the search took longer than this server's limit of "
+                    f"{self._scheduler.limits.seconds:g} s; use fewer steps, particles or tokens",
+                    code="time_limit",
+                ) from None
             index = self._open[ticket]
+            if isinstance(event, Exception):
+                raise event
             if isinstance(event, Step):
                 self._scheduler.has_read(ticket)
             elif isinstance(event, Result):
@@ -88,7 +78,7 @@ class Watch:
         self._open = {}
 
 
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
     """Do some work, or stop it as soon as the client disconnects."""
 
     async def disconnect() -> None:
