@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from s3dlm.verifier.base import Score as Score
     from s3dlm.verifier.base import Verifier as Verifier
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "Denoiser": "models.base",
