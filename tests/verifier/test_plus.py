@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,20 @@ def test_a_choice_is_better_when_its_reason_speaks_of_its_option_and_is_true():
     assert right > max(other_letter, false_sum, no_reason)
     assert right - other_letter > 0.1
     assert right - false_sum > 0.1
+
+
+@pytest.mark.parametrize(
+    "piece", ["3 + abc = 4 ", "{} + word = 4 ", "75 + 20 = each{} ", "9 Step 6 = 15 ", "1 = "]
+)
+@pytest.mark.parametrize("task", ["gsm8k", "chain", "countdown"])
+def test_time_grows_with_the_length_of_a_text_and_no_faster(task: str, piece: str) -> None:
+    verifier = for_task(task, "plus")
+
+    def seconds(pieces: int) -> float:
+        text = "".join(piece.format(number) for number in range(pieces))
+        started = time.perf_counter()
+        list(verifier.score("q", text).spans)
+        return time.perf_counter() - started
+
+    ratio = min(seconds(16_000) / seconds(4_000) for _ in range(2))
+    assert ratio < 9  # linear is 4, quadratic 16

@@ -8,8 +8,9 @@ stays a few tens of microseconds: it runs for every child of every step.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from s3dlm.answers.delimiters import Found, find, strip_end_tokens
@@ -18,6 +19,7 @@ from s3dlm.answers.numbers import numbers_in, to_float
 from s3dlm.verifier.equations import SPOKEN, SPOKEN_SIGNS, Equation, equations_in
 
 MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear
+MAX_GARBLED = 200  # looked for in all of the text, so this stays linear too
 RECENT = 4
 _WORD_OPERAND = re.compile(
     r"[0-9)][^\S\n]?[-+*/×÷−][^\S\n]?([A-Za-z]{2,30})[^\S\n]?=[^\S\n]?\$?-?[0-9]"
@@ -33,6 +35,7 @@ _GLUED_NUMERAL = re.compile(
 _WORD_SIGN = re.compile(
     r"[0-9][^\S\n]?(?!of\b)((?:[A-Za-z]{2,30} )?[A-Za-z]{2,30})[^\S\n]?[0-9]{1,12}[^\S\n]?=[^\S\n]?[0-9]"
 )
+GARBLED = (_WORD_OPERAND, _GLUED_NUMERAL, _WORD_SIGN)
 _NUMERAL_OR_WORD = re.compile(rf"[0-9][0-9.,]*+|\b(?:{'|'.join(SPOKEN)})\b", re.IGNORECASE)
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
 _COMMON = frozenset(
@@ -99,7 +102,7 @@ def _derive(parsed: ParsedText) -> Derivation:
         before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
     steps = equations_in(before)[-MAX_EQUATIONS:]
     question = question_numbers(parsed.prompt)
-    garbled = _garbled(before, parsed)
+    garbled = len(garbled_spans(parsed.prompt, before, GARBLED[:1], parsed.text))
     wrong = sum(not step.holds for step in steps) + garbled
     claims = len(steps) + garbled
     return Derivation(
@@ -107,29 +110,25 @@ def _derive(parsed: ParsedText) -> Derivation:
     )
 
 
-def _garbled(text: str, parsed: ParsedText) -> int:
-    """How often a number is added to, or taken from, a word that nothing else in sight explains."""
-    words = [match[1] or match[2] for match in _WORD_OPERAND.finditer(text)]
-    return sum(_unexplained(word, parsed.lower, parsed.prompt.lower()) for word in words)
-
-
-def _unexplained(word: str, lower: str, lower_prompt: str) -> bool:
-    """Whether a word in the place of a number is neither a sign nor named anywhere else."""
-    if word.lower().split()[0] in SPOKEN_SIGNS:
-        return False
-    glued = _GLUED.search(word) is not None
-    return glued or (lower.count(word.lower()) == 1 and word.lower() not in lower_prompt)
-
-
-def garbled_spans(prompt: str, text: str) -> list[tuple[int, int]]:
+def garbled_spans(
+    prompt: str, text: str, patterns: Sequence[re.Pattern[str]] = GARBLED, context: str = ""
+) -> list[tuple[int, int]]:
     """Where a word that nothing else in sight explains stands for a number or a sign, or is glued to
-    a number."""
-    lower, lower_prompt = text.lower(), prompt.lower()
+    a number. `context` is the whole text, if `text` is only its beginning."""
+    lower, lower_prompt = (context or text).lower(), prompt.lower()
+
+    def unexplained(word: str) -> bool:
+        """Neither a sign nor named anywhere else."""
+        if word.lower().split()[0] in SPOKEN_SIGNS:
+            return False
+        word, glued = word.lower(), _GLUED.search(word) is not None
+        return glued or (lower.find(word) == lower.rfind(word) and word not in lower_prompt)
+
     return [
         match.span(match.lastindex or 0)
-        for pattern in (_WORD_OPERAND, _GLUED_NUMERAL, _WORD_SIGN)
-        for match in pattern.finditer(text)
-        if _unexplained(match[match.lastindex or 0], lower, lower_prompt)
+        for pattern in patterns
+        for match in islice(pattern.finditer(text), MAX_GARBLED)
+        if unexplained(match[match.lastindex or 0])
     ]
 
 
