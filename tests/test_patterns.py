@@ -26,7 +26,7 @@ import s3dlm
 ROOT = Path(s3dlm.__file__).parent
 METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"}
 ANCHORED = {"match", "fullmatch"}
-LONGEST, SLOW = 1 << 15, 0.01  # characters; seconds from which on growth can be measured
+LONGEST, SLOW = 1 << 14, 0.004  # characters; seconds from which on growth can be measured
 MEMBERS = ("""\ta0.,-+A(=x*/|{\\$"'%é\n""", "\na0.,-", "0a.- \n")
 WORST = 1.6  # the exponent above which growth is not linear; quadratic is 2
 
@@ -144,23 +144,31 @@ def bad_texts(source: str, flags: int) -> list[Callable[[int], str]]:
 
 
 def seconds(run: Callable[[str], object], text: str) -> float:
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
+    times: list[float] = []
+    while len(times) < 3 and sum(times) < 25 * SLOW:
+        started = time.thread_time()
         run(text)
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     return min(times)
 
 
 def exponent(run: Callable[[str], object], text: Callable[[int], str]) -> float:
-    """How time grows with length: 1 is linear, 2 quadratic."""
+    """How time grows with length: 1 is linear, 2 quadratic.
+
+    A bounded repetition is quadratic until its bound is reached, and a busy machine slows one call
+    and not another, so what looks bad is measured again on longer texts.
+    """
     length = 256
     while length < LONGEST and seconds(run, text(length)) < SLOW:
         length *= 2
-    long = seconds(run, text(length))
-    if long < SLOW:
+    growth, short = math.inf, seconds(run, text(length))
+    if short < SLOW:
         return 0.0
-    return math.log(long / seconds(run, text(length // 4))) / math.log(4)
+    while growth > WORST and short < 50 * SLOW:
+        length *= 4
+        long = seconds(run, text(length))
+        growth, short = min(growth, math.log(long / short) / math.log(4)), long
+    return growth
 
 
 def runs(pattern: re.Pattern[str], methods: frozenset[str]) -> Callable[[str], object]:
@@ -184,12 +192,11 @@ def test_time_grows_with_length_and_no_faster(
 ) -> None:
     run = runs(re.compile(source, flags), methods)
     for text in bad_texts(source, flags):
-        if (growth := exponent(run, text)) > WORST:  # once more: the machine may have been busy
-            growth = min(growth, exponent(run, text))
+        growth = exponent(run, text)
         assert growth <= WORST, f"{where}: {text(60)!r} … takes length^{growth:.1f}"
 
 
 @pytest.mark.parametrize("cubic", [r"numbers\s*(?:is)?\s*[\[(]?\s*([0-9])", r"\s*(?:\.)?\s*$"])
 def test_the_measure_finds_bad_patterns(cubic: str) -> None:
     run = runs(re.compile(cubic), frozenset({"search"}))
-    assert max(exponent(run, text) for text in bad_texts(cubic, 0)) > WORST
+    assert any(exponent(run, text) > WORST for text in bad_texts(cubic, 0))

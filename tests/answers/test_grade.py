@@ -2,7 +2,7 @@
 
 import pytest
 
-from s3dlm.answers import gold_in_words, grade, mathverify
+from s3dlm.answers import gold_in_words, grade, mathverify, normalise
 from s3dlm.answers.d1 import is_equiv
 from s3dlm.errors import SettingsError
 
@@ -172,3 +172,24 @@ def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_s
 )
 def test_gold_answers_in_words(gold, words):
     assert gold_in_words(gold) == words
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        (r"3\text{ or }4", "3", False),
+        (r"4\text{ or }3", "3", False),
+        ("3 or 4", "3", False),
+        (r"\frac{1}{2} \text{or} 3", r"\frac{1}{2}", False),
+        (r"3\text{ oranges}", "3", True),
+        ("3 orders", "3", True),
+    ],
+)
+def test_a_choice_of_values_is_none_of_them(answer, gold, right):
+    assert grade("math500", rf"\boxed{{{answer}}}", gold) == right
+    assert grade("gsm8k", rf"\boxed{{{answer}}}", gold) == right
+    assert (normalise("math", answer) == normalise("math", gold)) is right
+
+
+def test_a_choice_of_values_can_be_right():
+    assert grade("math500", r"\boxed{3 \text{ or } 4}", r"3\text{ or }4") == 1.0

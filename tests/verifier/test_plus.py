@@ -174,9 +174,9 @@ def test_time_grows_with_the_length_of_a_text_and_no_faster(task: str, piece: st
 
     def seconds(pieces: int) -> float:
         text = "".join(piece.format(number) for number in range(pieces))
-        started = time.perf_counter()
+        started = time.thread_time()
         list(verifier.score("q", text).spans)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     ratio = min(seconds(16_000) / seconds(4_000) for _ in range(2))
     assert ratio < 9  # linear is 4, quadratic 16

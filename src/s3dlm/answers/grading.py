@@ -15,7 +15,7 @@ from fractions import Fraction
 from s3dlm.answers import code, d1, delimiters, expressions, mathverify
 from s3dlm.answers.extract import Kind, extract, kind_of
 from s3dlm.answers.grids import is_solution
-from s3dlm.answers.normalise import normalise, number_in
+from s3dlm.answers.normalise import is_choice_of_values, normalise, number_in
 from s3dlm.answers.numbers import to_fraction
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.sandbox import Verdict, shared
@@ -124,7 +124,11 @@ def _fixed_math(text: str, gold: object, question: str) -> bool:
         return False
     wanted = f"{gold:g}" if isinstance(gold, float) else str(gold)
     one, other = normalise("math", answer), normalise("math", wanted)
-    if one == other or d1.is_equiv(answer, wanted):
+    if one == other:
+        return True
+    if is_choice_of_values(answer) and not is_choice_of_values(wanted):
+        return False
+    if d1.is_equiv(answer, wanted):
         return True
     return not _clearly_apart(one, other) and mathverify.equal(wanted, answer)
 

@@ -27,6 +27,7 @@ _UNITS = re.compile(_STATED + r"\s*[A-Za-z][A-Za-z .²³/^0-9-]{0,60}")
 # In a formula "2x" is no number with a unit; a unit there stands apart and is a word.
 _MATH_UNITS = re.compile(_STATED + r"\s+[A-Za-z]{2}[A-Za-z .²³/^0-9-]{0,60}")
 _MIXED = re.compile(r"(-?)([0-9]{1,9})\s*\\frac\{([0-9]{1,9})\}\{([0-9]{1,9})\}")
+_OR = re.compile(r"[0-9})]\s*or\s*[-+\\(0-9.]")
 _MAX = 2000
 
 
@@ -36,9 +37,16 @@ def normalise(kind_or_task: str, answer: str) -> str:
     return _NORMALISERS[kind](answer[: code.MAX_LENGTH if kind == "code" else _MAX])
 
 
+def is_choice_of_values(answer: str) -> bool:
+    """Whether an answer names several values, as in "3 or 4": it then states none of them."""
+    return _OR.search(_tidy(answer)) is not None
+
+
 def number_in(answer: str) -> Fraction | None:
     """The number an answer states: the whole of it, or after its last `=`, or its first numeral."""
     text = _tidy(answer)
+    if _OR.search(text):
+        return None
     value = _value(text, _UNITS.fullmatch)
     if value is None and "=" in text:
         value = number_in(text.rpartition("=")[2])
@@ -101,6 +109,8 @@ def _spell_frac(match: re.Match[str]) -> str:
 def _value(text: str, with_units: Callable[[str], re.Match[str] | None]) -> Fraction | None:
     """The exact value of a numeral, fraction or mixed number, with or without a unit behind it."""
     text = text.strip()
+    if _OR.search(text):
+        return None
     if (value := to_fraction(text)) is not None:
         return value
     if mixed := _MIXED.fullmatch(text):
