@@ -22,7 +22,7 @@ LLADA = "GSAI-ML/LLaDA-8B-Instruct"
 
 def cost(settings: Settings, samples: int, gpu: str = "H100", **more: Any) -> Any:
     condition = Condition("gsm8k", settings.method, settings)
-    return estimate(LLADA, [condition], {"gsm8k": samples}, 1, gpu, **more)
+    return estimate(LLADA, [condition], 1, samples, gpu, **more)
 
 
 def test_it_meets_the_published_run_it_is_calibrated_on() -> None:

@@ -95,7 +95,7 @@ def eval_command(
     names = _tasks(task, model)
     planned = conditions(model)  # a mistake is reported at once
     if dry_run:
-        _print_cost(model, planned, names, limit, seeds, gpu, out, as_json)
+        _print_cost(model, planned, limit, seeds, gpu, out, as_json)
         return
     runner, problems = _prepare(
         model, names, device, load, ray, workers, data=data, split=split, limit=limit
@@ -150,7 +150,7 @@ def reproduce(
 
     if dry_run:
         plan = planned(model, dict.fromkeys(names))
-        _print_cost(model, plan.conditions, names, limit, seeds, gpu, folder, as_json)
+        _print_cost(model, plan.conditions, limit, seeds, gpu, folder, as_json)
         return
     runner, problems = _prepare(model, names, device, load, ray, workers, data=data, limit=limit)
     _evaluate(runner, planned(_model_of(runner, model), problems), folder, workers, how)
@@ -235,22 +235,14 @@ def _report(folder: Path, as_json: bool, results: Path | None = None) -> None:
 
 
 def _print_cost(
-    model: str,
-    conditions: Sequence[Condition],
-    names: Sequence[str],
-    limit: int | None,
-    seeds: int,
-    gpu: str,
-    folder: Path,
-    as_json: bool,
-) -> None:
+    model: str, conditions: Sequence[Condition], limit: int | None, seeds: int, gpu: str,
+    folder: Path, as_json: bool,
+) -> None:  # fmt: skip
     """What a run would cost, by what its folder has measured if it has begun."""
     from s3dlm.evaluation import cost
-    from s3dlm.models.defaults import defaults_of
 
     measured = cost.shares(folder)
-    counts = {name: cost.problems(name, defaults_of(model).prompt_style, limit) for name in names}
-    found: Any = cost.estimate(model, conditions, counts, seeds, gpu, measured)
+    found: Any = cost.estimate(model, conditions, limit, seeds, gpu, measured)
     if as_json:
         typer.echo(json.dumps(found))
         return

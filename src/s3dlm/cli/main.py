@@ -66,6 +66,9 @@ for _command in (
     app.command()(_command)
 
 
+Listed = tuple[object, list[tuple[list[str], list[list[str]]]]]  # as JSON, and as tables
+
+
 @app.command("list")
 def list_command(
     what: Annotated[Literal["methods", "models", "tasks", "verifiers"], Argument(help="What.")],
@@ -77,86 +80,68 @@ def list_command(
     s3dlm list methods
     s3dlm list models --json
     """
-    {
-        "methods": _methods,
-        "models": _models,
-        "tasks": _tasks,
-        "verifiers": _verifiers,
-    }[what](as_json)
+    lists = {"methods": _methods, "models": _models, "tasks": _tasks, "verifiers": _verifiers}
+    plain, tables = lists[what]()
+    if as_json:
+        typer.echo(json.dumps(plain))
+        return
+    for columns, rows in tables:
+        print_table(columns, rows, left=True)
 
 
-def _methods(as_json: bool) -> None:
+def _methods() -> Listed:
     from s3dlm.search.methods import all_methods
     from s3dlm.settings import Settings
 
-    rows = all_methods()
-    if as_json:
-        plain = {n: {"summary": row.summary, **row.to_json()} for n, row in rows.items()}
-        typer.echo(json.dumps(plain))
-        return
     size = {"one": "1", "product": "N·b", "particles": "N"}
     scored = {"never": "never", "at the end": "end", "every step": "steps"}
-    table = []
-    for name, row in rows.items():
+    plain, parts, texts = {}, [], []
+    for name, row in all_methods().items():
         settings = Settings(name)
         weight = row.weight if settings.lam > 0 else f"{row.weight}, λ=0"
-        table.append(
+        plain[name] = {"summary": row.summary, **row.to_json()}
+        parts.append(
             [name, size[row.population], "b" if row.branches else "1", scored[row.scored], weight,
              settings.resampling or "keep", settings.selection]
         )  # fmt: skip
-    print_table(["method", "size", "children", "scored", "weight", "resample", "select"], table)
-    print_table(
-        ["method", "NFE at most", "description"],
-        [[name, Settings(name).nfe_formula(), row.summary] for name, row in rows.items()],
-    )
+        texts.append([name, settings.nfe_formula(), row.summary])
+    columns = ["method", "size", "children", "scored", "weight", "resample", "select"]
+    return plain, [(columns, parts), (["method", "NFE at most", "description"], texts)]
 
 
-def _models(as_json: bool) -> None:
+def _models() -> Listed:
     from s3dlm.models.registry import families, known
 
-    rows, kinds = known(), families()
-    if as_json:
-        plain = {
-            "models": [dataclasses.asdict(row) for row in rows],
-            "families": [dataclasses.asdict(kind) for kind in kinds],
-        }
-        typer.echo(json.dumps(plain))
-        return
-    table = []
+    rows, kinds, table = known(), families(), []
     for row in rows:
         support = "" if row.support == "native" else row.support
         disk = f"on disk ({row.revision[:12]})" if row.revision else "on disk" if row.cached else ""
         notes = "; ".join(part for part in (row.family, support, row.notes, disk) if part)
         table.append([row.name, row.size, notes])
-    print_table(["model", "size", "notes"], table)
-    print_table(
-        ["family", "support", "what was proven"],
-        [[kind.family, kind.support, kind.proven] for kind in kinds],
-    )
-    typer.echo("Model types, attention, mask ids and more: --json, docs/models.md")
+    proven = [[kind.family, kind.support, kind.proven] for kind in kinds]
+    plain = {
+        "models": [dataclasses.asdict(row) for row in rows],
+        "families": [dataclasses.asdict(kind) for kind in kinds],
+    }
+    head = ["family (more: --json, docs/models.md)", "support", "what was proven"]
+    return plain, [(["model", "size", "notes"], table), (head, proven)]
 
 
-def _tasks(as_json: bool) -> None:
+def _tasks() -> Listed:
     from s3dlm import tasks
 
-    rows = {name: tasks.get(name) for name in tasks.names()}
-    plain = {
-        n: {"title": r.title, "answer": r.answer, "bundled": r.bundled} for n, r in rows.items()
-    }
-    if as_json:
-        typer.echo(json.dumps(plain))
-        return
-    where = {True: "bundled", False: "published"}
-    table = [[name, row.title, row.answer, where[row.bundled]] for name, row in rows.items()]
-    print_table(["task", "description", "notes", "support"], table)
+    rows = [tasks.get(name) for name in tasks.names()]
+    table = [[t.name, t.title, t.answer, "yes" if t.bundled else "no"] for t in rows]
+    plain = {t.name: {"title": t.title, "answer": t.answer, "bundled": t.bundled} for t in rows}
+    return plain, [(["task", "title", "answer", "problems bundled"], table)]
 
 
-def _verifiers(as_json: bool) -> None:
+def _verifiers() -> Listed:
     from s3dlm.inputs import find_entry_points
     from s3dlm.verifier import GROUP, SPELLINGS, VERIFIERS
 
     names = [*VERIFIERS, *find_entry_points(GROUP), *SPELLINGS, "FILE.toml"]
-    typer.echo(json.dumps(names) if as_json else "\n".join(names))
+    return names, [(["verifier"], [[name] for name in names])]
 
 
 @app.command()

@@ -115,16 +115,10 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
     return {name: some[0] for name, some in values.items()}
 
 
-LOADING: dict[str, Callable[[str], Any]] = {
-    "dtype": str,
-    "attention": str,
-    "revision": str,
-    "mask_id": int,
-    "block": int,
-    "trust_remote_code": bool,
-    "compile": bool,
-    "prefix_cache": bool,
-}
+LOADING = {
+    "dtype": str, "attention": str, "revision": str, "mask_id": int, "block": int,
+    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool,
+}  # fmt: skip
 
 
 def typed(flag: str, texts: Sequence[str] | None, kinds: dict[str, Any]) -> dict[str, Any]:
@@ -153,19 +147,18 @@ def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:
     return load(name, **how)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", *, left: bool = False
+) -> None:
     """A table in the terminal; a cell that begins with `*` is bold."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    texts = {"description", "notes", "support", "what was proven", "resample", "select"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        left = number == 0 or column in texts
-        table.add_column(
-            column, justify="left" if left else "right", header_style="bold", no_wrap=number == 0
-        )
+        first = number == 0
+        table.add_column(column, justify="left" if left or first else "right", no_wrap=first)
     for row in rows:
         table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
     if title:

@@ -5,12 +5,12 @@ The rest of the settings, and what they are together, is in settings.py.
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import TypedDict
 
 from pydantic import BaseModel
 
-from s3dlm.diffusion.schedule import MOST_EDITS, POLICIES, REVEAL_RULES, REVEALS, SCHEDULE
-from s3dlm.search.options import FROZEN, OneOf, Share, Size, more, setting
+from s3dlm.diffusion.schedule import MOST_EDITS, REVEAL_RULES, SCHEDULE
+from s3dlm.search.options import FROZEN, Share, Size, more, setting
 
 
 class DecodingKwargs(TypedDict, total=False):
@@ -44,10 +44,8 @@ class Decoding(BaseModel):
     gen_length: Size = setting(128, "tokens of the answer")
     steps: Size = setting(64, "denoising steps, shared out over the blocks")
     block_length: Size = setting(64, "tokens per block, filled from left to right")
-    policy: Annotated[str, OneOf(POLICIES)] = setting(
-        "low_confidence", "which masked positions are revealed first"
-    )
-    reveal: Annotated[str, OneOf(REVEALS)] = setting(
+    policy: str = setting("low_confidence", "which masked positions are revealed first")
+    reveal: str = setting(
         SCHEDULE,
         "how many positions a step reveals: by LLaDA's or Dream's schedule, or all that a rule "
         "considers sure",
@@ -63,7 +61,7 @@ class Decoding(BaseModel):
     )
     top_k: int | None = more(None, "sample among the k best tokens only", ge=1)
     top_p: Share | None = more(None, "sample among the best tokens that hold this much probability")
-    probabilities: Annotated[str, OneOf(("plain", "sampled"))] = more(
+    probabilities: str = more(
         "plain",
         "which probability ranks a token: the model's plain one, or that of the distribution "
         "it is sampled from, after temperature, top_p and top_k, as in Dream",
@@ -81,7 +79,7 @@ class Decoding(BaseModel):
         ge=0,
         le=100,
     )
-    end_tokens: Annotated[str, OneOf(("allowed", "last", "never"))] = more(
+    end_tokens: str = more(
         "allowed",
         "tokens that end the answer: allowed, revealed after all others of their block, or never "
         "predicted",

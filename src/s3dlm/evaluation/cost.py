@@ -9,6 +9,7 @@ eight A100 (github.com/ML-GSAI/LLaDA, issue 112).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from s3dlm import tasks
 from s3dlm.errors import SettingsError, shown, unknown_name
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.plan import Condition
+from s3dlm.models.defaults import defaults_of
 from s3dlm.settings import Settings
 
 UTILISATION = 0.3
@@ -93,28 +95,27 @@ def shares(folder: Path | None) -> dict[str, float]:
 def estimate(
     model: str,
     conditions: Sequence[Condition],
-    counts: Mapping[str, int],
+    limit: int | None,
     seeds: int,
     gpu: str = "H100",
     measured: Mapping[str, float] | None = None,
 ) -> dict[str, object]:
     """The cost of all conditions: per condition and in sum; without a known shape in NFE alone.
 
-    `counts` are problems by task. `gpu` is a card, or CARD=DOLLARS for another price per hour.
+    `limit` is of problems per task. `gpu` is a card, or CARD=DOLLARS for another price per hour.
     Samples are independent, so a cluster takes as long as its busiest GPU.
     """
     name, _, price = gpu.partition("=")
     if name not in CARDS:
         raise SettingsError(unknown_name("gpu", name, CARDS))
     peak, memory, dollars = CARDS[name]
-    try:
-        dollars = float(price) if price else dollars
-    except ValueError:
-        dollars = -1.0
-    if not dollars > 0:
-        raise SettingsError(f"gpu={shown(gpu)} is not allowed; give CARD=DOLLARS, as in H100=2.20")
+    if price:
+        if not re.fullmatch(r"\d+(\.\d+)?", price) or not float(price):
+            raise SettingsError(f"gpu={shown(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20")
+        dollars = float(price)
     shape, seconds, total = SHAPES.get(model), dict.fromkeys(GPUS, 0.0), 0.0
-    rows = []
+    style, rows = defaults_of(model).prompt_style, []
+    counts = {task: problems(task, style, limit) for task in {c.task for c in conditions}}
     for condition in conditions:
         settings, samples = condition.settings, condition.count(counts[condition.task], seeds)
         nfe = settings.most_nfe * (measured or {}).get(settings.method, 1.0)

@@ -111,166 +111,109 @@ def register_method(name: str, method: Method, *, replace: bool = False) -> Meth
     return METHODS[name]
 
 
-_BASELINE = Method(
+def _row(name: str, base: Method, summary: str, source: str = "", **changes: Any) -> None:
+    register_method(name, dataclasses.replace(base, summary=summary, source=source, **changes))
+
+
+_ONE = Method(
     population="one", scored="never", uses=ROUNDS | SCORES, beside=ONE_TEXT,
     defaults={"selection": "first"},
 )  # fmt: skip
+_K = Method(population="product", uses=TRAJECTORIES | ROUNDS | SCORES)
 _S3 = Method(branches=True, weight="tilt", defaults={"resampling": "ssp"})
 _FK = Method(
-    source="FK steering, Singhal et al. 2025",
     population="product",
     defaults={"resampling": "multinomial", "ess_threshold": 0.5, "selection": "verified"},
 )
+_PAPER, _ABLATION = "S³, Bilal et al. 2026", "S³, ablation"
+_STEERING = "FK steering, Singhal et al. 2025"
 
-for _name, _method in {
-    "baseline": dataclasses.replace(
-        _BASELINE, summary="one trajectory, as the model's authors decode"
-    ),
-    "greedy": dataclasses.replace(
-        _BASELINE,
-        summary="the baseline without sampling, which is LLaDA's own decoding by default",
-        like="baseline",
-        fixed=frozenset({"temperature"}),
-        defaults={"selection": "first", "temperature": 0.0},
-    ),
-    "best_of_k": Method(
-        summary="K = N·b independent trajectories, majority vote",
-        population="product",
-        scored="never",
-        uses=TRAJECTORIES | ROUNDS | SCORES,
-        beside=UNSCORED,
-    ),
-    "tilting": Method(
-        summary="K = N·b independent trajectories, a vote weighted by exp(λ·score)",
-        source="S³, ablation",
-        population="product",
-        scored="at the end",
-        weight="tilt",
-        uses=TRAJECTORIES | ROUNDS | SCORES,
-        defaults={"selection": "weighted"},
-    ),
-    "look_ahead": Method(
-        summary="search with look-ahead scores; the N best are kept at every step",
-        source="S³, ablation",
-        branches=True,
-        weight="rank",
-        beside=UNTILTED,
-        defaults={"resampling": "top"},
-    ),
-    "s3": dataclasses.replace(
-        _S3,
-        summary="the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling",
-        source="S³, Bilal et al. 2026",
-    ),
-    "s3_paper": dataclasses.replace(
-        _S3,
-        summary="s3 with the paper's λ = 1, whatever the model recommends",
-        source="S³, Bilal et al. 2026",
-        like="s3",
-        uses=SEARCH - {"lam"},
-    ),
-    "twisted": Method(
-        summary="s3 whose weights divide by the parent's, so that it samples p·exp(λ·score)",
-        source="ours",
-        branches=True,
-        weight="twist",
-        defaults={"resampling": "ssp", "selection": "weighted"},
-    ),
-    "verified_best_of_k": Method(
-        summary="K = N·b independent trajectories, the one with the best score",
-        population="product",
-        scored="at the end",
-        uses=TRAJECTORIES | ROUNDS | SCORES,
-        beside=UNTILTED,
-        defaults={"selection": "verified"},
-    ),
-    "fk_difference": dataclasses.replace(
-        _FK, summary="Feynman–Kac steering of K particles by the gain in score", weight="twist"
-    ),
-    "fk_max": dataclasses.replace(
-        _FK,
-        summary="Feynman–Kac steering of K particles by the highest score so far",
-        weight="fk_max",
-    ),
-    "fk_sum": dataclasses.replace(
-        _FK, summary="Feynman–Kac steering of K particles by the sum of scores", weight="fk_sum"
-    ),
-    "self_rewarding": Method(
-        summary="K particles weighted by the model's own confidence, resampled at block ends",
-        source="self-rewarding SMC, 2026",
-        population="product",
-        scored="never",
-        weight="confidence",
-        uses=SEARCH - {"look_aheads"},
-        beside=UNSCORED,
-        defaults={"resampling": "systematic", "ess_threshold": 0.5, "cadence": "block"},
-    ),
-    "path_likelihood": Method(
-        summary="s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)",
-        source="path log-likelihood, Liu et al. 2026",
-        branches=True,
-        scored="never",
-        weight="path",
-        uses=SEARCH - {"look_aheads"},
-        beside={"verifier": _JUDGED, "stop_when": _JUDGED},
-        defaults={"resampling": "ssp"},
-    ),
-    "temporal_vote": dataclasses.replace(
-        _BASELINE,
-        summary="one trajectory, a vote of the look-ahead texts of all its steps, later ones heavier",
-        source="temporal self-consistency, Wang et al. 2025",
-        defaults={"selection": "temporal"},
-    ),
-    "particle_gibbs": Method(
-        summary="b conditional sweeps of N particles around a kept trajectory",
-        source="particle Gibbs, Dang et al. 2025",
-        weight="twist",
-        ensemble="sweeps",
-        defaults={"resampling": "multinomial", "selection": "verified"},
-    ),
-    "hex": Method(
-        summary="K trajectories spread over block lengths, majority vote",
-        source="HEX, Lee et al. 2025",
-        population="product",
-        scored="never",
-        ensemble="block_lengths",
-        uses=TRAJECTORIES | ROUNDS | SCORES,
-        fixed=frozenset({"block_length"}),
-        beside=UNSCORED,
-    ),
-    "prism": Method(
-        summary="K trajectories, halved by score in the first half of the run",
-        source="Prism-style pruning, Bai et al. 2026",
-        population="product",
-        weight="rank",
-        pruned=True,
-        uses=SEARCH - {"ess_threshold"},  # its population shrinks on schedule
-        beside=UNTILTED,
-        defaults={"resampling": "top"},
-    ),
-    # It can branch, tilt and resample as s3 does; that showed no gain
-    # (docs/frontier.md), so by default every particle has one child and all weigh the same.
-    "best": Method(
-        summary="different samples, several look-aheads per forward pass, the plus verifier, a second "
-        "round that denoises again what it doubts or begins afresh, and the best text seen",
-        source="ours",
-        branches=True,
-        weight="tilt",
-        defaults={
-            "branching": 1,
-            "lam": 0.0,
-            "resampling": "ssp",
-            "child_sampling": "filled",
-            "look_aheads": 16,
-            "selection": "best_seen",
-            "verifier": "plus",
-            "rounds": 1,
-            "remask": "earlier",
-            "restart_fraction": 0.25,
-        },
-    ),
-}.items():
-    register_method(_name, _method)
+_row("baseline", _ONE, "one trajectory, as the model's authors decode")
+_row(
+    "greedy", _ONE, "the baseline without sampling, which is LLaDA's own decoding by default",
+    like="baseline", fixed=frozenset({"temperature"}),
+    defaults={"selection": "first", "temperature": 0.0},
+)  # fmt: skip
+_row(
+    "best_of_k", _K, "K = N·b independent trajectories, majority vote",
+    scored="never", beside=UNSCORED,
+)  # fmt: skip
+_row(
+    "tilting", _K, "K = N·b independent trajectories, a vote weighted by exp(λ·score)", _ABLATION,
+    scored="at the end", weight="tilt", defaults={"selection": "weighted"},
+)  # fmt: skip
+_row(
+    "look_ahead", _S3, "search with look-ahead scores; the N best are kept at every step", _ABLATION,
+    weight="rank", beside=UNTILTED, defaults={"resampling": "top"},
+)  # fmt: skip
+_row(
+    "s3", _S3, "the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling", _PAPER
+)
+_row(
+    "s3_paper", _S3, "s3 with the paper's λ = 1, whatever the model recommends", _PAPER,
+    like="s3", uses=SEARCH - {"lam"},
+)  # fmt: skip
+_row(
+    "twisted", _S3, "s3 whose weights divide by the parent's, so that it samples p·exp(λ·score)",
+    "ours", weight="twist", defaults={"resampling": "ssp", "selection": "weighted"},
+)  # fmt: skip
+_row(
+    "verified_best_of_k", _K, "K = N·b independent trajectories, the one with the best score",
+    scored="at the end", beside=UNTILTED, defaults={"selection": "verified"},
+)  # fmt: skip
+for _name, _weight, _by in (
+    ("fk_difference", "twist", "gain in score"),
+    ("fk_max", "fk_max", "highest score so far"),
+    ("fk_sum", "fk_sum", "sum of scores"),
+):
+    _summary = f"Feynman–Kac steering of K particles by the {_by}"
+    _row(_name, _FK, _summary, _STEERING, weight=_weight)
+_row(
+    "self_rewarding", _FK,
+    "K particles weighted by the model's own confidence, resampled at block ends",
+    "self-rewarding SMC, 2026", scored="never", weight="confidence",
+    uses=SEARCH - {"look_aheads"}, beside=UNSCORED,
+    defaults={"resampling": "systematic", "ess_threshold": 0.5, "cadence": "block"},
+)  # fmt: skip
+_row(
+    "path_likelihood", _S3,
+    "s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)",
+    "path log-likelihood, Liu et al. 2026", scored="never", weight="path",
+    uses=SEARCH - {"look_aheads"}, beside={"verifier": _JUDGED, "stop_when": _JUDGED},
+)  # fmt: skip
+_row(
+    "temporal_vote", _ONE,
+    "one trajectory, a vote of the look-ahead texts of all its steps, later ones heavier",
+    "temporal self-consistency, Wang et al. 2025", defaults={"selection": "temporal"},
+)  # fmt: skip
+_row(
+    "particle_gibbs", Method(), "b conditional sweeps of N particles around a kept trajectory",
+    "particle Gibbs, Dang et al. 2025", weight="twist", ensemble="sweeps",
+    defaults={"resampling": "multinomial", "selection": "verified"},
+)  # fmt: skip
+_row(
+    "hex", _K, "K trajectories spread over block lengths, majority vote", "HEX, Lee et al. 2025",
+    scored="never", ensemble="block_lengths", fixed=frozenset({"block_length"}), beside=UNSCORED,
+)  # fmt: skip
+_row(
+    "prism", _FK, "K trajectories, halved by score in the first half of the run",
+    "Prism-style pruning, Bai et al. 2026", weight="rank", pruned=True, beside=UNTILTED,
+    uses=SEARCH - {"ess_threshold"},  # its population shrinks on schedule
+    defaults={"resampling": "top"},
+)  # fmt: skip
+# It can branch, tilt and resample as s3 does; that showed no gain
+# (docs/frontier.md), so by default every particle has one child and all weigh the same.
+_row(
+    "best", _S3,
+    "different samples, several look-aheads per forward pass, the plus verifier, a second "
+    "round that denoises again what it doubts or begins afresh, and the best text seen",
+    "ours",
+    defaults={
+        "branching": 1, "lam": 0.0, "resampling": "ssp", "child_sampling": "filled",
+        "look_aheads": 16, "selection": "best_seen", "verifier": "plus", "rounds": 1,
+        "remask": "earlier", "restart_fraction": 0.25,
+    },
+)  # fmt: skip
 
 
 def all_methods() -> dict[str, Method]:

@@ -5,38 +5,14 @@ The settings of decoding are in diffusion/decoding.py; settings.py makes both on
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import core_schema
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from s3dlm.search.expand import CHILD_SAMPLINGS
-from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS
-from s3dlm.search.resample import RESAMPLERS
-from s3dlm.search.select import SELECTIONS
+from s3dlm.search.methods import Method
 
 FROZEN = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """The type of a setting that is a name in a table, to which names may be added."""
-
-    table: Collection[str]
-
-    def check(self, name: str | None) -> str | None:
-        if name is not None and name not in self.table:
-            raise ValueError("unknown name")
-        return name
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        return {**handler(schema), "enum": list(self.table)}
 
 
 def setting(default: Any, description: str, *, shown: bool = True, **bounds: Any) -> Any:
@@ -72,34 +48,27 @@ class SearchKwargs(TypedDict, total=False):
 
 
 class SearchOptions(BaseModel):
-    """What a method reads; search/methods.py says which reads what."""
+    """What a method reads (its row says which), and the numbers that follow."""
 
     model_config = FROZEN
 
+    method: str = setting("s3", "the search method")
     particles: Size = setting(4, "partly denoised answers kept after every step (N)")
     branching: int = setting(2, "children per particle and step (b)", ge=1, le=1024)
     lam: float = setting(1.0, "how strongly scores tilt the weights: λ in exp(λ·score)", ge=0)
     verifier: Annotated[str, Field(min_length=1)] = setting(
         "paper", "paper, plus, a TOML file of weights, or an installed verifier"
     )
-    resampling: Annotated[str | None, OneOf(RESAMPLERS)] = setting(
-        None, "how survivors are drawn from the weights"
-    )
+    resampling: str | None = setting(None, "how survivors are drawn from the weights")
     ess_threshold: Share | None = more(
         None, "resample only when the effective sample size falls below this share"
     )
-    cadence: Annotated[str, OneOf(("step", "block"))] = more(
-        "step", "branch, score and resample at every step or at block ends"
-    )
-    child_sampling: Annotated[str, OneOf(CHILD_SAMPLINGS)] = more(
-        "independent", "whether the children of a step must differ"
-    )
+    cadence: str = more("step", "branch, score and resample at every step or at block ends")
+    child_sampling: str = more("independent", "whether the children of a step must differ")
     look_aheads: int = setting(
         1, "texts looked at per child, from one forward pass; the best counts", ge=1, le=1000
     )
-    selection: Annotated[str, OneOf(SELECTIONS)] = setting(
-        "majority", "how the answer is chosen among the survivors"
-    )
+    selection: str = setting("majority", "how the answer is chosen among the survivors")
     budget: int | None = setting(
         None,
         "the most forward passes: a greedy answer first where there is a verifier, then "
@@ -107,12 +76,12 @@ class SearchOptions(BaseModel):
         ge=2,
         le=10**9,
     )
-    stop_when: Annotated[str, OneOf(("satisfied", "never"))] = more(
+    stop_when: str = more(
         "satisfied",
         "with a budget: stop once the verifier is satisfied, if it says when it is, or never before",
     )
     rounds: int = setting(0, "searches after the first, begun as `remask` says", ge=0, le=1000)
-    remask: Annotated[str, OneOf(REMASKINGS)] = setting(
+    remask: str = setting(
         "all",
         "what a later round hides of a finished text and denoises again: all of it, the rest "
         "from where the verifier doubts it (or from an earlier place), some of what it "
@@ -124,8 +93,43 @@ class SearchOptions(BaseModel):
     restart_fraction: Share = more(
         0.0, "the mean share of a later round's particles that begin on an empty canvas"
     )
-    accept: Annotated[str, OneOf(ACCEPT_RULES)] = more(
+    accept: str = more(
         "replace",
         "which texts the next round begins with: those that moved, by Metropolis' rule, or drawn "
         "from all by score",
     )
+    _row: Method = PrivateAttr()
+
+    @property
+    def row(self) -> Method:
+        """The method's row."""
+        return self._row
+
+    @property
+    def size(self) -> int:
+        """Particles at the start of a search."""
+        product = self.particles * self.branching
+        return {"one": 1, "particles": self.particles, "product": product}[self._row.population]
+
+    @property
+    def children(self) -> int:
+        """Children of each particle in a step that branches."""
+        return self.branching if self._row.branches else 1
+
+    @property
+    def sweeps(self) -> int:
+        """How often the whole search is run."""
+        return self.branching if self._row.ensemble == "sweeps" else 1
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether it goes on after its first search; one answer decoded again would be the same."""
+        same = self.remask == "all" and self._row.population == "one"
+        return not same and (self.budget is not None or self.rounds > 0)
+
+    def survivors(self, step: int, steps: int) -> int:
+        """Particles kept after a step, counted from 0."""
+        if not self._row.pruned:
+            return self.size
+        halvings = max(0, self.size.bit_length() - 2)  # at least two are left to vote
+        return self.size >> min(halvings, halvings * 2 * (step + 1) // steps)
