@@ -107,7 +107,7 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
     model = dataclasses.replace(
         small_model(), calibrations=Calibrations(tuple(m.fit for m in made))
     )
-    plan = small_plan(source_task(run), ("baseline", "s3"))
+    plan = small_plan(frames.read(run).tasks[0], ("baseline", "s3"))
     evaluate(model, plan, tmp_path / "run", batch_size=32)
     before, after = frames.read(run), frames.read(tmp_path / "run")
     for condition in plan.conditions:
@@ -125,10 +125,6 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
     grid = next(g for g in report.write(tmp_path / "run").tables if g.key == "probability")
     assert {row[2] for row in grid.rows} == {"the model's"}
     assert (tmp_path / "run" / "figures" / "reliability.csv").is_file()
-
-
-def source_task(run: Path) -> str:
-    return frames.read(run).tasks[0]
 
 
 def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> None:

@@ -106,7 +106,6 @@ def test_two_workers_give_the_local_records_even_if_one_is_killed(
     assert spread == local
     assert rows(tmp_path / "spread") == rows(tmp_path / "local")
     assert rows(tmp_path / "killed") == rows(tmp_path / "local")
-    assert len(records.read(tmp_path / "killed")) == len(records.read(tmp_path / "local"))
     assert capsys.readouterr().err.count("a worker was lost") == 1
 
 

@@ -210,7 +210,8 @@ def _damage(folder: Path, change: dict[int, dict[str, object]]) -> None:
     rows = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     for index, changes in change.items():
         rows[index] |= changes
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = [json.dumps(row, ensure_ascii="\\ud8" in json.dumps(row)) + "\n" for row in rows]
+    path.write_text("".join(lines))
 
 
 BAD: dict[int, dict[str, object]] = {
@@ -309,34 +310,19 @@ def test_a_lost_or_foreign_manifest_is_refused(whole: tuple[str, Path], tmp_path
     assert (tmp_path / records.FILE).read_bytes() == (folder / records.FILE).read_bytes()
 
 
-def test_separators_of_unicode_in_a_question_do_not_end_a_line(tmp_path: Path) -> None:
+def test_any_unicode_may_be_in_a_question(tmp_path: Path) -> None:
+    """Separators do not end a line; what is not valid is written escaped. The first problems have traces."""
     task = write_task(tmp_path, 3)
-    question = "One\u2028two\u2029three\u0085four\x0bfive Target: 24 Numbers: 6, 4, 12"
-    rows = [{"question": question, "gold": [[6, 4, 12], 24]}]
-    path = tmp_path / "problems.jsonl"
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    ending = " Target: 24 Numbers: 6, 4, 12"
+    questions = [f"One\u2028two\u2029three\u0085four\x0bfive{ending}", f"\ud800{ending}", ending]
+    _damage(tmp_path, {i: {"question": question} for i, question in enumerate(questions)})
     for _ in range(2):  # the second time it is resumed
         evaluate(small_model(), small_plan(task, ("s3",), traces=1), tmp_path / "run")
-    assert [s.question for s in manifest.read_samples(tmp_path / "run")[task]] == [question]
-    (trace,) = (tmp_path / "run" / "traces").iterdir()
-    assert read_trace(trace).header["question"] == question
-    assert len(frames.read(tmp_path / "run").records) == 1
-
-
-def test_a_question_that_is_not_valid_unicode_is_written_escaped(tmp_path: Path) -> None:
-    task = write_task(tmp_path, 2)
-    _damage(tmp_path, {0: {"question": "\ud800 Target: 24 Numbers: 6, 4, 12"}})
-    evaluate(small_model(), small_plan(task, ("baseline",), seeds=(0,)), tmp_path / "run")
-    first, _ = manifest.read_samples(tmp_path / "run")[task]
-    assert first.question.startswith("\ud800")
-    stored = records.read_all(tmp_path / "run")
-    assert len(stored.records) + len(stored.failures) == 2
-
-
-def test_traces_are_written_for_the_first_problems(tmp_path: Path) -> None:
-    task = write_task(tmp_path, 3)
-    evaluate(small_model(), small_plan(task, ("s3",), traces=2), tmp_path / "run")
-    found = sorted((tmp_path / "run" / "traces").iterdir())
-    assert len(found) == 2
-    trace = read_trace(found[0])
+    stored = manifest.read_samples(tmp_path / "run")[task]
+    assert [sample.question for sample in stored] == questions
+    (path,) = (tmp_path / "run" / "traces").iterdir()
+    trace = read_trace(path)
+    assert trace.header["question"] == questions[0]
     assert len(list(trace)) == BASE.steps + 1
+    contents = records.read_all(tmp_path / "run")
+    assert len(contents.records) + len(contents.failures) == 6

@@ -25,6 +25,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the harness and its packages have habits of their own
     from s3dlm.integrations.lm_eval import KNOWN_TASKS, TASKS, S3dlmLM, _limited, _until, main
 
+pytestmark = [  # what the harness's own packages leave behind
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 SMALL = {"particles": 2, "branching": 2, "gen_length": 64, "steps": 4}
 
 
@@ -137,19 +142,6 @@ def check(folder: Path, printed: str) -> None:
     assert list(folder.glob("cache*.db"))
 
 
-QUIET = [  # what the harness's own packages leave behind
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
-
-
-def quiet(test: Any) -> Any:
-    for mark in QUIET:
-        test = mark(test)
-    return test
-
-
 def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """The command line in this process."""
     import lm_eval.tasks
@@ -161,7 +153,6 @@ def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     main()
 
 
-@quiet
 def test_the_command_line_of_the_harness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,7 +164,6 @@ def test_the_command_line_of_the_harness(
     check(tmp_path, capsys.readouterr().out)
 
 
-@quiet
 def test_the_command_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
