@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from s3dlm.cli import main as cli
-from s3dlm.errors import ModelError, SettingsError
+from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.evaluation.manifest import fingerprint
 from s3dlm.models import checkpoint, families, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer
@@ -143,6 +143,13 @@ def test_without_a_template_chat_is_the_bare_text(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "base", LLADA, llada_tensors(LLADA), template=None)
     tokenizer = load(str(folder)).tokenizer
     assert tokenizer.decode(tokenizer.chat("Once", " upon")) == "Once upon"
+
+
+@pytest.mark.parametrize("template", ["{{ 1 / 0 }}", "{{ messages[9]['x'].y }}", "{% for %}"])
+def test_a_broken_template_is_a_clear_error(template: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "a", LLADA, llada_tensors(LLADA), template=template)
+    with pytest.raises(PromptError, match="chat template does not support turns of user"):
+        load(str(folder)).tokenizer.chat("Why?")
 
 
 def test_special_tokens_and_spaces_stay_visible(folder: Path) -> None:

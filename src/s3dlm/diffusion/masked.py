@@ -12,7 +12,7 @@ of the row and see no later block. So the answer's first block is what the promp
 is cut at the end of the open block, and the look-ahead is complete text up to there: predictions behind
 it would be untrained. The last block is filled whole, as in training; what it holds beyond the length
 that was asked for is never read. Keys and values of finished blocks never change, so the model caches
-them exactly (models/prefix.py).
+them exactly (models/cache.py).
 
 A process may be given a text with holes. Then the known tokens stand on the canvas from the start, no
 step and no move changes them, and only what fills the holes counts as more or less likely. Such a

@@ -45,29 +45,22 @@ class TextTokenizer(Tokenizer):
         return self.converse([Turn("user", user)], prefill)
 
     def converse(self, turns: Sequence[Turn], prefill: str = "") -> list[int]:
-        return self.encode(self._opened(turns)) + (self.encode(prefill) if prefill else [])
-
-    def _opened(self, turns: Sequence[Turn]) -> str:
-        """The conversation up to the assistant's first word; without a template, the bare text."""
-        if not self.inner.chat_template:
-            return quoted(turns)
-        from jinja2 import TemplateError
-
-        messages = [{"role": one.role, "content": one.text} for one in turns]
-        try:
-            text: str = self.inner.apply_chat_template(
-                messages,
-                tokenize=False,
-                add_generation_prompt=True,
-                enable_thinking=False,  # Qwen3's templates else open a thought that was not trained
-            )
-        except TemplateError as error:  # some models have no system role, or need strict turns
-            roles = ", ".join(one.role for one in turns)
-            raise PromptError(
-                f"the model's chat template does not support turns of {roles}: {error}; ask in one "
-                "user message"
-            ) from error
-        return text
+        text = quoted(turns)  # for models without a template
+        if self.inner.chat_template:
+            try:
+                text = self.inner.apply_chat_template(
+                    [{"role": turn.role, "content": turn.text} for turn in turns],
+                    tokenize=False,
+                    add_generation_prompt=True,
+                    enable_thinking=False,  # Qwen3's else open a thought that was not trained
+                )
+            except Exception as error:  # no system role, strict turns, or a broken template
+                roles = ", ".join(turn.role for turn in turns)
+                raise PromptError(
+                    f"the model's chat template does not support turns of {roles}: {error}; ask in "
+                    "one user message"
+                ) from error
+        return self.encode(text) + (self.encode(prefill) if prefill else [])
 
     def end_ids(self, stated: object, tokens: Iterable[str]) -> frozenset[int]:
         """Ids that end an answer: those config.json states, those of `tokens` that exist, and the
