@@ -162,6 +162,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"budget": 10, "n": 8}, "budget"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
+        ({"look_aheads": 1000}, "children × look_aheads=4000 is more than this server's limit"),
         ({"top_p": 1.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),

@@ -138,6 +138,15 @@ def test_the_model_answers_to_every_alias(writer: Live) -> None:
         writer.chat(model="gpt-4")
 
 
+def test_clients_do_not_read_the_address_of_a_judge() -> None:
+    judges = {"judge:https://me:secret@example.org/v1#wise": lambda *_: 0.5}
+    with serving(verifiers=judges) as live:
+        assert "judge:wise" in live.http.get("/v1/options").json()["verifiers"]
+        for answer in (live.http.get("/v1/options"), live.ask("x", verifier="none")):
+            assert "secret" not in answer.text
+        assert live.ask("x", verifier="judge:wise").status_code == 200
+
+
 def test_a_wrong_alias_is_refused_at_the_start() -> None:
     with pytest.raises(SettingsError, match=r"changes nothing in method=.best_of_k"):
         create_app(fake_model(), aliases={"x": {"method": "best_of_k", "lam": 3.0}})

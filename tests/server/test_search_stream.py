@@ -11,9 +11,10 @@ import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.settings import Settings
 from s3dlm.trace import TraceEncoder, read_trace
+from s3dlm.verifier.base import Score, Verifier
 from s3dlm.viewer.page import joined, standalone
 from tests.fakes import fake_model
-from tests.server.live import QUESTION, SMALL, Live
+from tests.server.live import QUESTION, SMALL, Live, serving
 
 ASK = {"prompt": QUESTION, "task": "countdown", "seed": 2}
 
@@ -54,6 +55,16 @@ def test_lines_can_be_saved_read_and_viewed(live: Live, tmp_path: Path) -> None:
 def test_every_module_of_the_page_is_joined_once() -> None:
     lines = joined("main.js").splitlines()
     assert not [line for line in lines if line.startswith(("import", "export"))]
+
+
+def test_what_cannot_be_sent_is_an_error_of_the_stream() -> None:
+    class Odd(Verifier):
+        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+            return Score(0.5, {"remark": "a text"})  # type: ignore[dict-item]
+
+    with serving(verifiers={"odd": Odd()}) as live:
+        answer = live.post("/v1/search", prompt="x", format="jsonl", verifier="odd")
+    assert "error" in json.loads(answer.text.splitlines()[-1])
 
 
 @pytest.mark.parametrize("wrong", [{"prompt": ""}, {"budget": 1}, {"nope": 1}])

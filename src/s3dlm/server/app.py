@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version as package
 from platform import python_version
@@ -28,7 +29,7 @@ from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
 from s3dlm.server import openai, parse
 from s3dlm.server.parse import Parsed
-from s3dlm.server.reporting import ApiError, as_api_error
+from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.server.run import Middleware
 from s3dlm.server.scheduler import Started
 from s3dlm.server.schemas import (
@@ -218,7 +219,9 @@ async def _stream(
             yield first
             async for piece in pieces:
                 yield piece
-        except (ApiError, S3dlmError) as error:
+        except Exception as error:
+            if not isinstance(error, (ApiError, S3dlmError)):
+                log("stream failed", level=logging.ERROR, with_traceback=True)
             told = as_api_error(error).body
             request.state.note["error"] = told["error"]["code"]
             yield _event(told, lines)

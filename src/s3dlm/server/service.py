@@ -181,6 +181,13 @@ def _usable(settings: Settings) -> frozenset[str]:
     return (DECODING - row.fixed) | active(row, {**dict(settings), "budget": 2, "rounds": 1})
 
 
+def _public(verifier: str) -> str:
+    """The name of a verifier for clients: judge:URL#MODEL is judge:MODEL, since a URL may hold a
+    password."""
+    kind, _, place = verifier.partition(":")
+    return f"{kind}:{place.rpartition('#')[2]}" if "://" in place else verifier
+
+
 def build(
     model: Model,
     *,
@@ -197,7 +204,7 @@ def build(
     limits, metrics = limits or Limits(), Metrics()
     operator = dict(defaults or {})
     method = str(operator.pop("method", "s3"))
-    own = {name: as_verifier(judge) for name, judge in (verifiers or {}).items()}  # type: ignore[arg-type]
+    own = {_public(name): as_verifier(judge) for name, judge in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {name: as_verifier(name) for name in find_entry_points(GROUP)}
     made = Service(
         model=model,

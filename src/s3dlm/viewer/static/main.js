@@ -35,6 +35,7 @@ const transport = new Transport(view, [
 let form = null;
 let running = null;
 let pending = 0;
+let clicked = false; // a link of this page
 
 function toggle(label, on, title, act) {
   const input = el("input", { type: "checkbox", checked: on, onchange: () => { act(input.checked); view.seek(view.step); } });
@@ -165,7 +166,7 @@ function menus(options) {
 
 function menu(name, fill) {
   const box = el("div", { class: "menu" });
-  const node = el("details", { class: "drop-down", ontoggle: () => { if (node.open) fill(box); }, onclick: (event) => { if (event.target.closest("a")) node.open = false; } }, el("summary", { class: "quiet" }, name), box);
+  const node = el("details", { class: "drop-down", ontoggle: () => { if (node.open) fill(box); }, onclick: (event) => { if (event.target.closest("a")) { node.open = false; clicked = true; } } }, el("summary", { class: "quiet" }, name), box);
   return node;
 }
 
@@ -188,12 +189,15 @@ async function fillRecorded(box) {
   }
 }
 
-// Do what the address asks for.
+// Do what the address asks for. Another site may open an address here, too: a search runs on a click.
 async function follows() {
   const wanted = linked();
+  const run = clicked;
+  clicked = false;
   if (wanted?.search && form) {
     form.fill(wanted.search);
-    await ask();
+    if (run) await ask();
+    else form.go.focus();
   } else if (wanted?.traces) {
     try {
       await show(await Promise.all(wanted.traces.map(async (id) => readRun(await recordedTrace(id), id))));
