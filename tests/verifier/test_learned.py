@@ -171,6 +171,7 @@ def endpoint(monkeypatch):
 
 def test_a_judge_is_asked_once_per_text_and_its_cost_is_counted(endpoint, monkeypatch):
     monkeypatch.setenv(judging.KEY_VARIABLE, "secret")
+    monkeypatch.setenv(judging.HOST_VARIABLE, "127.0.0.1")
     judge = as_verifier(f"judge:{endpoint.url}#small")
     assert judge.batched
     assert judge.score("q", "text").total == 0.7
@@ -222,6 +223,12 @@ def test_a_judge_sends_its_own_key_to_its_own_endpoint_alone(endpoint, monkeypat
     assert endpoint.seen[0][2] is None
     assert "foreign" not in str(endpoint.headers_seen)
     monkeypatch.setenv(judging.KEY_VARIABLE, "secret")
+    for host in (None, "api.example.com"):
+        if host is not None:
+            monkeypatch.setenv(judging.HOST_VARIABLE, host)
+        with pytest.raises(SettingsError, match="only to the host it was given for"):
+            EndpointJudge(endpoint.url, "m")
+    monkeypatch.setenv(judging.HOST_VARIABLE, "127.0.0.1")
     endpoint.elsewhere, endpoint.reply = f"{endpoint.url}/elsewhere", lambda body: 307
     with pytest.raises(VerifierError, match="status 307, a redirect, which is not followed"):
         EndpointJudge(endpoint.url, "m").score("q", "text")

@@ -19,6 +19,7 @@ from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import CalibrationReport, mean
 from s3dlm.evaluation.tables import Table, number, table
 from s3dlm.verifier import CODE, for_task
+from s3dlm.verifier.base import FROM_FILES
 from s3dlm.verifier.calibration import GradedAnswer
 from s3dlm.verifier.weights import was_in_fit
 
@@ -51,6 +52,10 @@ def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> lis
     """The chosen answers of a condition, with their grades; empty where nothing can score them."""
     verifier = verifier_of(condition, unscored)
     if verifier is None:
+        return []
+    # A recorded run may name a verifier that loads weights or opens a connection: it is not built here.
+    built = verifier in (*FROM_FILES, unscored)
+    if not built and any(record.chosen_score is None for record in run.records[condition]):
         return []
     questions = {sample.id: sample.question for sample in run.samples[condition.task]}
     return [_answer(r, condition, questions[r.sample], verifier) for r in run.records[condition]]

@@ -14,6 +14,7 @@ from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import Cell, best_of_k_bound, expected_maximum
 from s3dlm.verifier import Verifier
+from s3dlm.verifier.base import FROM_FILES
 
 PROGRESS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the denoising, where score densities are drawn
 SCORE_BINS = 25
@@ -141,8 +142,9 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
 
     @functools.cache
     def judge(task: str) -> Verifier:
-        names = (condition.value("verifier") for condition in run.main(task).values())
-        return verifier.for_task(tasks.get(task).verifier, next(filter(None, names), "paper"))
+        names = [condition.value("verifier") for condition in run.main(task).values()]
+        recorded = [name for name in names if name in FROM_FILES]
+        return verifier.for_task(tasks.get(task).verifier, next(iter(recorded), "paper"))
 
     @functools.cache  # each text of a problem once
     def grade(task: str, sample_id: str, text: str) -> float:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from s3dlm.errors import ModelError
+from s3dlm.errors import ModelError, short_repr
 from s3dlm.models.folder import read_json
+from s3dlm.verifier.base import FROM_FILES
 
 FILE = "s3dlm.json"
 TINY = Path(__file__).parent / "tiny"
@@ -47,6 +48,14 @@ def defaults_in(folder: Path) -> Defaults:
             raise ModelError(
                 f"{folder / FILE}: {name!r} is not allowed; the file may have prompt_style (a "
                 "name), tasks (a list of names) and settings (an object of objects)"
+            )
+    for name, settings in data.get("settings", {}).items():
+        verifier = settings.get("verifier", "paper") if isinstance(settings, dict) else settings
+        if verifier not in FROM_FILES:
+            raise ModelError(
+                f"{folder / FILE}: settings {short_repr(name)} have the verifier "
+                f"{short_repr(verifier)}; a model's file may name only {' or '.join(FROM_FILES)}, "
+                "which run nothing and open no connection; name another one yourself"
             )
     if "tasks" in data:
         data["tasks"] = tuple(data["tasks"])

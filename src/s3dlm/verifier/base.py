@@ -15,6 +15,9 @@ from weakref import WeakValueDictionary
 
 from s3dlm.errors import SettingsError, VerifierError
 
+# What a file may name (a model's settings, a calibration, a recorded run): these open no connection,
+# run no code and load no weights. Everything else must come from the user's own command or code.
+FROM_FILES = ("paper", "plus")
 PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degeneracy", "constraint")
 
 ScoreFunction = Callable[[str, str, float | None], float]

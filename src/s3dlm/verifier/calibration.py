@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.errors import MissingExtraError, ModelError, SettingsError
+from s3dlm.verifier.base import FROM_FILES
 
 FILE = "calibration.json"
 BUNDLED = Path(__file__).parent / "calibrated"  # for models whose weights are elsewhere
@@ -101,9 +102,10 @@ class Calibrations:
     signature: str | None = None  # of the weight files, cheap enough for every load
 
     def find(self, task: str | None, method: str, verifier: str | None) -> Fit | None:
-        """The fit for a task and method whose scores are this verifier's; None: any verifier's."""
+        """The fit for a task and method whose scores are this verifier's; None: a bundled one's."""
+        allowed = FROM_FILES if verifier is None else (verifier,)
         for fit in self.fits:
-            if (fit.task, fit.method) == (task, method) and verifier in (None, fit.verifier):
+            if (fit.task, fit.method) == (task, method) and fit.verifier in allowed:
                 return fit
         return None
 

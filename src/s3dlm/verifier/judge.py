@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.verifier.base import Score, Verifier
@@ -33,6 +34,7 @@ QUESTION = (
     "<<<answer begins>>>\n{text}\n<<<answer ends>>>"
 )
 MAX_REPLY = 1 << 20  # bytes
+HOST_VARIABLE = "S3DLM_JUDGE_HOST"  # the only host that the key is sent to
 _NUMBER = re.compile(r"(?<![0-9.])(100|[0-9]{1,2})(?:\.[0-9]+)?(?![0-9])")
 
 
@@ -184,7 +186,13 @@ def _client(url: str, timeout: float, on_request: Callable[[], None]) -> openai.
         raise SettingsError(
             "verifier='judge:…' needs the package openai; run: pip install 's3dlm[judge]'"
         ) from error
-    key = os.environ.get(KEY_VARIABLE)
+    key, host = os.environ.get(KEY_VARIABLE), urlsplit(url).hostname
+    if key and os.environ.get(HOST_VARIABLE) != host:
+        raise SettingsError(
+            f"{KEY_VARIABLE} is set, and {HOST_VARIABLE}={os.environ.get(HOST_VARIABLE)!r} is not the "
+            f"judge's host: the key is sent only to the host it was given for; set {HOST_VARIABLE}="
+            f"{host}, or remove the key"
+        )
 
     def prepare(request: Any) -> None:
         on_request()
