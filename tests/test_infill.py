@@ -107,7 +107,7 @@ def test_rows_put_holes_between_known_tokens() -> None:
         ("a [[999999999]]", ["999999999 tokens", "reads at most 512"]),
         ("a [[460]]" + "b" * 100, ["reads at most 512 in all", "and the prompt has"]),
         ("[[1-9]]" * 9000, ["combinations of lengths; at most 16"]),
-        (5, ["text=5 is not a text"]),
+        (5, ["infill=5 is not a text"]),
     ],
 )
 def test_a_mistake_is_named_with_its_remedy(text: Any, words: list[str]) -> None:

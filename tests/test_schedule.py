@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from s3dlm.diffusion.blocks import Reveal, reveals
 from s3dlm.diffusion.schedule import POLICIES, Draw, choose
 from s3dlm.job import Job, prepare
+from s3dlm.settings import Settings
 from tests.fakes import fake_model
 
 
@@ -43,20 +44,20 @@ def test_policies_order_positions_as_they_say() -> None:
     )
     rng = np.random.default_rng(0)
     best = {
-        name: int(choose(policy(draw, rng), np.ones((1, 3), dtype=bool), 1).argmax())
+        name: int(choose(policy(draw, rng), 1, np.ones((1, 3), dtype=bool)).argmax())
         for name, policy in POLICIES.items()
         if name != "random"
     }
     assert best == {"low_confidence": 1, "margin": 0, "entropy": 2, "left_to_right": 0}
     picks = {
-        int(choose(POLICIES["random"](draw, rng), np.ones((1, 3), dtype=bool), 1).argmax())
+        int(choose(POLICIES["random"](draw, rng), 1, np.ones((1, 3), dtype=bool)).argmax())
         for _ in range(50)
     }
     assert picks == {0, 1, 2}
 
 
 def test_a_known_position_is_never_chosen() -> None:
-    chosen = choose(np.array([[9.0, 1.0, 5.0]]), np.array([[False, True, False]]), 2)
+    chosen = choose(np.array([[9.0, 1.0, 5.0]]), 2, np.array([[False, True, False]]))
     assert chosen.tolist() == [[False, True, False]]
 
 
@@ -71,8 +72,7 @@ def test_deferred_end_tokens_are_revealed_last_by_every_policy(
     draw, deferred = Draw(tokens, np.log(half), half, half), tokens == end
     process = dataclasses.replace(
         prepare(fake_model(), Job("q")).process,
-        policy=policy,
-        position_temperature=temperature,
+        decoding=Settings(policy=policy, position_temperature=temperature),
         schedule=[Reveal(0, 4, 3)],
     )
     ranked, masked = draw.deferring(deferred, 0.1 * half), np.ones(tokens.shape, dtype=np.bool_)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Unpack
 
-from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError, short_repr
+from s3dlm.errors import S3dlmError, SettingsError, VerifierError, short_repr
 from s3dlm.job import Job, Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
@@ -83,12 +83,12 @@ class Batcher:
         verifies = {k: ask for k, r in chosen.items() if isinstance(ask := r.request, Verify)}
         if not verifies:
             return self._forward(predicts)
-        if not predicts:
-            return self._verified(verifies, self._verify(verifies))
         with ThreadPoolExecutor(1, "verifier") as beside:
             replies = beside.submit(self._verify, verifies)
-            events = self._forward(predicts)
-        return [*events, *self._verified(verifies, replies.result())]
+            events = self._forward(predicts) if predicts else []
+        for key, reply in zip(verifies, replies.result(), strict=True):
+            events += self._advance(key, reply)
+        return events
 
     def _forward(self, requests: Mapping[int, Predict]) -> list[tuple[int, Event]]:
         started, model_before = time.perf_counter(), self.forward.model_seconds
@@ -101,7 +101,7 @@ class Batcher:
             share = len(request.rows.canvas) / total
             self.running[key].forward_seconds += model_seconds * share
             self.running[key].sampling_seconds += other_seconds * share
-            events += [(key, event) for event in self._advance(key, prediction)]
+            events += self._advance(key, prediction)
         return events
 
     def _verify(self, requests: Mapping[int, Verify]) -> list[Scored]:
@@ -115,32 +115,22 @@ class Batcher:
                 self.running[key].verifier_seconds += seconds * len(request.texts) / total
         return replies
 
-    def _verified(self, keys: Iterable[int], replies: Sequence[Scored]) -> list[tuple[int, Event]]:
-        """Hand scores out; a search whose texts could not be verified ends with the error."""
-        events: list[tuple[int, Event]] = []
-        for key, reply in zip(keys, replies, strict=True):
-            if isinstance(reply, VerifierError):
-                self.remove(key)
-                events.append((key, reply))
-            else:
-                events += [(key, event) for event in self._advance(key, reply)]
-        return events
-
-    def _advance(self, key: int, reply: Reply) -> list[Event]:
+    def _advance(self, key: int, reply: Reply | VerifierError) -> list[tuple[int, Event]]:
         """Continue a search until it needs what it can share with others; one that ends leaves."""
-        running = self.running[key]
-        events = self._events(running, reply)
-        while isinstance(running.request, Verify) and self._at_once(running):
-            (scores,) = self._verify({key: running.request})
-            if isinstance(scores, VerifierError):
+        running, events = self.running[key], list[Event]()
+        while True:
+            if isinstance(reply, VerifierError):
                 running.request = None
                 running.search.close()
-                events.append(scores)
+                events.append(reply)
             else:
-                events += self._events(running, scores)
+                events += self._events(running, reply)
+            if not (isinstance(running.request, Verify) and self._at_once(running)):
+                break
+            (reply,) = self._verify({key: running.request})
         if running.request is None:
             del self.running[key]
-        return events
+        return [(key, event) for event in events]
 
     def _events(self, running: Running, reply: Reply) -> list[Event]:
         return list(advance(running, reply))
@@ -172,24 +162,19 @@ def run(
 ) -> Iterator[tuple[int, Step | Result]]:
     """Events of all jobs as (job's index, event), in batches of about `max_rows`; jobs are taken
     from the iterable only when there is room, so it may be endless."""
-    batcher, waiting = Batcher(model, **forward), enumerate(jobs)
-    index_of: dict[int, int] = {}
-    exhausted = False
+    batcher, waiting = Batcher(model, **forward), iter(jobs)
     while True:
-        while not exhausted and (not batcher.running or batcher.rows < max_rows):
-            following = next(waiting, None)
-            if following is None:
-                exhausted = True
-            else:
-                index_of[batcher.add(following[1])] = following[0]
+        while not batcher.running or batcher.rows < max_rows:
+            job = next(waiting, None)
+            if job is None:
+                break
+            batcher.add(job)  # keys count from 0, as the jobs do
         if not batcher.running:
             return
         for key, event in batcher.step():
             if isinstance(event, Exception):
                 raise event
-            yield index_of[key], event
-            if isinstance(event, Result):
-                del index_of[key]
+            yield key, event
 
 
 def stream(
@@ -230,10 +215,6 @@ def infill(
     With a prompt the text is the answer to it; a task needs one. Without, the text stands alone.
     The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
     """
-    if not isinstance(text, str):
-        raise PromptError(
-            f"text={short_repr(text)} is not a text; give a string with holes, as in [[16]]"
-        )
     *_, result = stream(
         model,
         prompt,
@@ -297,14 +278,10 @@ def generate_batch(
     if len(ids) != len(prompts):
         raise SettingsError(f"{len(prompts)} prompts need as many sample_ids, got {len(ids)}")
     model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
-    jobs = [
-        Job(prompt, task, settings, one, verifier) for prompt, one in zip(prompts, ids, strict=True)
-    ]
-    results: dict[int, Result] = {
-        index: event
-        for index, event in run(model, jobs, max_rows=max_rows)
-        if isinstance(event, Result)
-    }
+    named = zip(prompts, ids, strict=True)
+    jobs = [Job(prompt, task, settings, sample_id, verifier) for prompt, sample_id in named]
+    events = run(model, jobs, max_rows=max_rows)
+    results = {index: event for index, event in events if isinstance(event, Result)}
     return [results[index] for index in range(len(jobs))]
 
 

@@ -21,7 +21,7 @@ from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.text import TextReader
 from s3dlm.errors import PromptError, SettingsError, short_repr
-from s3dlm.models.base import Model, Tokenizer, Turn
+from s3dlm.models.base import Model, Turn
 from s3dlm.models.packing import Sampling
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.particles import Floats, Ints, Predict
@@ -30,7 +30,7 @@ from s3dlm.search.score import Scorer, Verify
 from s3dlm.search.select import SELECTIONS, Selection
 from s3dlm.search.step import Search, Setup, Step
 from s3dlm.settings import Settings
-from s3dlm.verifier import Verifier, as_verifier, for_task
+from s3dlm.verifier import as_verifier, for_task
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
@@ -108,7 +108,11 @@ def prepare(model: Model, job: Job) -> Running:
     tokens = str(processes[0].prompt.tolist()) + (job.infill or "")
     if job.infill is not None:
         processes = infilling(processes[0], job.infill, model, settings)
-    verifier = _verifier(job, fit)
+    verifier = job.verifier
+    if verifier is None:
+        kind = tasks.get(job.task).verifier if job.task is not None else GENERAL
+        verifier = for_task(kind, settings.verifier if fit is None else fit.verifier)
+    verifier = as_verifier(verifier)
     stops = settings.budget is not None and settings.stop_when == "satisfied"
     satisfied_at = verifier.satisfied_at if stops else None
     scorer = Scorer(verifier, job.question, job.label, processes[0], satisfied_at)
@@ -121,28 +125,32 @@ def prepare(model: Model, job: Job) -> Running:
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
     settings = job.settings
-    children = settings.size * settings.children
     denoiser, counts = model.denoiser, settings.reveal if settings.reveal in COUNTS else SCHEDULE
     length, block = settings.gen_length, min(settings.block_length, settings.gen_length)
+    oversampling = 1 if settings.child_sampling == "independent" else OVERSAMPLING
+    # Whether somebody reads the clean texts of every step.
+    scored = settings.row.scored == "every step" or settings.budget is not None
+    end_ids = tuple(sorted(model.end_ids))
     process: dict[str, Any] = {
         "prompt": np.asarray(_prompt_ids(model, job), dtype=np.int64),
         "schedule": reveals(length, settings.steps, block, counts),
         "blocks": Blocks(block),
-        "policy": settings.policy,
-        "temperature": settings.temperature,
-        "draws": children * (1 if settings.child_sampling == "independent" else OVERSAMPLING),
+        "decoding": settings,
+        "draws": settings.size * settings.children * oversampling,
         "sampled_looks": settings.look_aheads - 1 if "look_aheads" in settings.active else 0,
-        "look_ahead_wanted": _looks_ahead(settings),
+        "look_ahead_wanted": scored or SELECTIONS[settings.selection].from_steps,
         "reader": TextReader(
-            model.tokenizer.decode,
-            denoiser.mask_id,
-            np.asarray(sorted(model.end_ids), dtype=np.int64),
+            model.tokenizer.decode, denoiser.mask_id, np.asarray(end_ids, dtype=np.int64)
         ),
         "label": job.label,
-        "reveal": settings.reveal,
-        "reveal_number": settings.reveal_number,
-        "sampling": _sampling(settings, tuple(sorted(model.end_ids))),
-        "position_temperature": settings.position_temperature,
+        "sampling": Sampling(
+            top_k=settings.top_k,
+            top_p=settings.top_p,
+            tempered=settings.probabilities == "sampled",
+            guidance=settings.guidance,
+            suppressed=end_ids if settings.end_tokens == "never" else (),
+            deferred=end_ids if settings.end_tokens == "last" else (),
+        ),
     }
     if denoiser.causal_block is not None:
         return _in_blocks(process, model, settings, denoiser.causal_block)
@@ -179,23 +187,6 @@ def _in_blocks(
     return made.scheduled(min(length + -(prompt + length) % model_block, room))
 
 
-def _sampling(settings: Settings, end_ids: tuple[int, ...]) -> Sampling:
-    return Sampling(
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        tempered=settings.probabilities == "sampled",
-        guidance=settings.guidance,
-        suppressed=end_ids if settings.end_tokens == "never" else (),
-        deferred=end_ids if settings.end_tokens == "last" else (),
-    )
-
-
-def _looks_ahead(settings: Settings) -> bool:
-    """Whether somebody reads the clean texts of every step."""
-    scored = settings.row.scored == "every step" or settings.budget is not None
-    return scored or SELECTIONS[settings.selection].from_steps
-
-
 def check_prompt(job: Job) -> None:
     """Refuse what cannot be asked, of any model."""
     if not isinstance(job.question, str):
@@ -227,7 +218,10 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
     if job.task is not None:
         prompt = tasks.get(job.task).render(job.question, model.defaults.prompt_style)
         user, prefill = prompt.user, prompt.prefill
-    ids = _written(model.tokenizer, job.earlier, user, prefill)
+    if job.earlier:
+        ids = model.tokenizer.converse((*job.earlier, Turn("user", user)), prefill)
+    else:
+        ids = model.tokenizer.chat(user, prefill)
     room = model.denoiser.context - job.settings.gen_length
     if len(ids) > room and job.infill is None:
         raise PromptError(
@@ -236,12 +230,6 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
             f"{max(room, 0)} tokens or choose a smaller gen_length"
         )
     return ids
-
-
-def _written(tokenizer: Tokenizer, earlier: tuple[Turn, ...], user: str, prefill: str) -> list[int]:
-    if not earlier:
-        return tokenizer.chat(user, prefill)
-    return tokenizer.converse((*earlier, Turn("user", user)), prefill)
 
 
 def _fit(model: Model, job: Job) -> Fit | None:
@@ -253,13 +241,6 @@ def _fit(model: Model, job: Job) -> Fit | None:
     settings = job.settings
     scores = settings.verifier if "verifier" in settings.active else None
     return model.calibrations.find(job.task, settings.row.kin, scores)
-
-
-def _verifier(job: Job, fit: Fit | None) -> Verifier:
-    if job.verifier is not None:
-        return as_verifier(job.verifier)
-    weights = tasks.get(job.task).verifier if job.task is not None else GENERAL
-    return for_task(weights, job.settings.verifier if fit is None else fit.verifier)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:

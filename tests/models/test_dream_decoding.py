@@ -9,7 +9,7 @@ from torch import Tensor
 
 import s3dlm
 from s3dlm.diffusion.blocks import dream_counts
-from s3dlm.diffusion.schedule import draw_positions
+from s3dlm.diffusion.schedule import choose, perturbed
 from s3dlm.job import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows, Sampling
@@ -172,11 +172,11 @@ def test_positions_are_drawn_by_tempered_confidence() -> None:
     confidence = np.array([[0.0, -1.0, -2.0, 5.0]])
     masked = np.array([[True, True, True, False]])
     rng = np.random.default_rng(0)
-    drawn = sum(draw_positions(confidence, masked, 1, 0.5, rng)[0] for _ in range(20_000))
+    drawn = sum(choose(perturbed(confidence, 0.5, rng), 1, masked)[0] for _ in range(20_000))
     expected = np.exp(np.array([0.0, -2.0, -4.0]))
     assert drawn[3] == 0
     np.testing.assert_allclose(drawn[:3] / 20_000, expected / expected.sum(), atol=0.015)
-    all_of_them = draw_positions(confidence, masked, 9, 0.5, rng)
+    all_of_them = choose(perturbed(confidence, 0.5, rng), 9, masked)
     assert all_of_them.tolist() == masked.tolist()
 
 

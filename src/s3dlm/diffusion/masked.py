@@ -21,7 +21,6 @@ text ends where it was given to end: the model is never asked for end tokens (in
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,14 +34,8 @@ from s3dlm.diffusion.blocks import (
     hole_reveals,
     reveals,
 )
-from s3dlm.diffusion.schedule import (
-    DEFERRED,
-    POLICIES,
-    REVEAL_RULES,
-    Draw,
-    choose,
-    draw_positions,
-)
+from s3dlm.diffusion.decoding import Decoding
+from s3dlm.diffusion.schedule import DEFERRED, POLICIES, REVEAL_RULES, Draw, choose, perturbed
 from s3dlm.diffusion.text import TextReader
 from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.search.particles import (
@@ -66,16 +59,12 @@ class MaskedDiffusion:
     prompt: Ints  # (prompt,)
     schedule: list[Reveal]
     blocks: Blocks
-    policy: str
-    temperature: float
+    decoding: Decoding
     draws: int  # the most children one distinct canvas can have
     look_ahead_wanted: bool
     reader: TextReader
     label: str  # names the prompt in errors
-    reveal: str = SCHEDULE  # or a reveal rule; the schedule's counts are then not used
-    reveal_number: float = 0.0  # of the rule
     sampling: Sampling = PLAIN
-    position_temperature: float = 0.0  # above 0, positions are drawn and not ranked
     sampled_looks: int = 0  # clean texts drawn from a prediction besides the likeliest
     likeliest: bool = False  # reveal the likeliest tokens; draws are only looked at
     steps_per_block: int = 1  # of a block-causal model
@@ -94,7 +83,7 @@ class MaskedDiffusion:
     @property
     def adaptive(self) -> bool:
         """Whether every canvas is filled at its own pace, and not by a schedule."""
-        return self.reveal in REVEAL_RULES
+        return self.decoding.reveal in REVEAL_RULES
 
     @property
     def passes(self) -> int:
@@ -107,11 +96,9 @@ class MaskedDiffusion:
             given = max(0, self._known(self.start().tokens))
             blocks = self.blocks.number(int(first.min()))
             return Progress(self._known(tokens) - given, length - given, blocks)
-        starts = [reveal.start for reveal in self.schedule[: step + 2]] + [-1] * (
-            step + 1 == self.steps
-        )
-        ended = sum(start != after for start, after in itertools.pairwise(starts))
-        return Progress(step + 1, self.steps, ended)
+        begun = {reveal.start for reveal in self.schedule[: step + 1]}
+        following = {reveal.start for reveal in self.schedule[step + 1 : step + 2]}
+        return Progress(step + 1, self.steps, len(begun - following))
 
     def _known(self, tokens: Ints) -> int:
         """Positions known on the canvas of which least is known."""
@@ -131,12 +118,12 @@ class MaskedDiffusion:
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         """Cut at the end of the model's open block, if it has blocks."""
         start, stop = self._open_block(tokens)
-        draws = max(self.draws, self.sampled_looks) if self.temperature > 0 else 1
+        decoding, rule = self.decoding, REVEAL_RULES.get(self.decoding.reveal)
+        draws = max(self.draws, self.sampled_looks) if decoding.temperature > 0 else 1
         masked = tokens == self.mask_id
         _, ends = self.blocks.model_bounds(masked.argmax(axis=1), tokens.shape[1])
         cut = int(ends.max())
-        rule = REVEAL_RULES.get(self.reveal)
-        needs_statistics = self.policy in POLICIES_WITH_STATISTICS
+        ranked = decoding.policy in POLICIES_WITH_STATISTICS
         return Rows(
             prompt=self.prompt,
             canvas=tokens[:, :cut],
@@ -144,9 +131,9 @@ class MaskedDiffusion:
             start=start,
             stop=stop,
             uniforms=rng.random((len(tokens), int((stop - start).max()), draws)),
-            temperature=self.temperature,
+            temperature=decoding.temperature,
             look_ahead=self.look_ahead_wanted,
-            statistics=needs_statistics if rule is None else rule.needs_statistics,
+            statistics=ranked if rule is None else rule.needs_statistics,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
             sampling=self.sampling,
         )
@@ -161,9 +148,8 @@ class MaskedDiffusion:
     ) -> Canvas:
         predicted, row = prediction.value, prediction.row
         assert predicted is not None
-        draw = draw if self.temperature > 0 else np.zeros_like(draw)
-        start, stop = self._open_block(canvas.tokens)
-        place = start[:, None] + np.arange(predicted.draws.shape[1])
+        draw = draw if self.decoding.temperature > 0 else np.zeros_like(draw)
+        place, masked = self._open_places(canvas.tokens, predicted.draws.shape[1])
         tokens, logp = predicted.draws[row, :, draw], predicted.draws_logp[row, :, draw]
         if self.likeliest:
             inside = np.minimum(place, predicted.top.shape[1] - 1)
@@ -179,9 +165,8 @@ class MaskedDiffusion:
         if predicted.deferred is not None:
             deferred = np.isin(sampled.tokens, self.sampling.deferred)
             ranked = sampled.deferring(deferred, predicted.deferred[row])
-        masked = self._masked(canvas.tokens, place, stop)
         if self.first_token_first:
-            alone = self.blocks.begins_model_block(start) & masked[:, 0]
+            alone = self.blocks.begins_model_block(place[:, 0]) & masked[:, 0]
             masked[alone, 1:] = False
         chosen = self._choose(ranked, deferred, masked, step, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
@@ -194,28 +179,32 @@ class MaskedDiffusion:
         self, sampled: Draw, deferred: Bools, masked: Bools, step: int, rng: np.random.Generator
     ) -> Bools:
         """What a step reveals of the open blocks; what is deferred comes after all others."""
+        decoding = self.decoding
         if self.adaptive:
-            rank = REVEAL_RULES[self.reveal].rank
-            eagerness, counts = rank(sampled, masked, self.reveal_number)
-            return choose(eagerness, masked, counts)
-        eagerness, count = POLICIES[self.policy](sampled, rng), self.schedule[step].count
-        if not self.position_temperature:
-            return choose(np.where(deferred, -DEFERRED, eagerness), masked, count)
-        if self.policy == "low_confidence":
+            rank = REVEAL_RULES[decoding.reveal].rank
+            return choose(*rank(sampled, masked, decoding.reveal_number), masked)
+        eagerness, temperature = (
+            POLICIES[decoding.policy](sampled, rng),
+            decoding.position_temperature,
+        )
+        if temperature and decoding.policy == "low_confidence":
             eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
         eagerness = np.where(deferred, -DEFERRED, eagerness)
-        return draw_positions(eagerness, masked, count, self.position_temperature, rng)
+        if temperature:
+            eagerness = perturbed(eagerness, temperature, rng)
+        return choose(eagerness, self.schedule[step].count, masked)
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""
         first = (tokens == self.mask_id).argmax(axis=1)
         return self.blocks.bounds(first, tokens.shape[1])
 
-    def _masked(self, tokens: Ints, place: Ints, stop: Ints) -> Bools:
-        """Which places of open blocks, which end at `stop`, are masked."""
-        masked: Bools = place < stop[:, None]
-        masked &= np.take_along_axis(tokens, place * masked, axis=1) == self.mask_id
-        return masked
+    def _open_places(self, tokens: Ints, width: int) -> tuple[Ints, Bools]:
+        """The places from the start of each open block, and which of them it has masked."""
+        start, stop = self._open_block(tokens)
+        place = start[:, None] + np.arange(width)
+        inside = place < stop[:, None]
+        return place, inside & (np.take_along_axis(tokens, place * inside, axis=1) == self.mask_id)
 
     def _finish(self, tokens: Ints) -> None:
         """Fill what follows a known end whose past is known too, or an answer as long as was asked."""
@@ -245,10 +234,9 @@ class MaskedDiffusion:
         finished = row < 0
         predicted[finished], both[finished] = tokens[finished], logp[finished]
         texts = [self._clean(predicted, both)]
-        if sampled and self.sampled_looks and self.temperature > 0:
-            start, stop = self._open_block(canvas.tokens)
-            place = start[:, None] + np.arange(value.draws.shape[1])
-            masked = self._masked(canvas.tokens, place, stop) & ~finished[:, None]
+        if sampled and self.sampled_looks and self.decoding.temperature > 0:
+            place, masked = self._open_places(canvas.tokens, value.draws.shape[1])
+            masked &= ~finished[:, None]
             where = masked.nonzero()[0], place[masked]
             for draw in range(self.sampled_looks):
                 tokens, logp = predicted.copy(), both.copy()
@@ -258,9 +246,8 @@ class MaskedDiffusion:
         return CleanText.join(texts) if len(texts) > 1 else texts[0]
 
     def _clean(self, tokens: Ints, logp: Floats) -> CleanText:
-        counted = self.reader.counted(tokens) & (
-            tokens != self.mask_id
-        )  # not asked for, not counted
+        # What was not asked for does not count.
+        counted = self.reader.counted(tokens) & (tokens != self.mask_id)
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 
@@ -273,9 +260,9 @@ class MaskedDiffusion:
         return result
 
     def greedy(self) -> MaskedDiffusion:
-        return (
-            replace(self, likeliest=True) if self.sampled_looks else replace(self, temperature=0.0)
-        )
+        if self.sampled_looks:
+            return replace(self, likeliest=True)
+        return replace(self, decoding=self.decoding.model_copy(update={"temperature": 0.0}))
 
     def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Bools]:
         return self.reader.remaskable(tokens, spans)
@@ -311,22 +298,16 @@ class MaskedDiffusion:
         if self.reader.given is not None:
             tokens_per_step = max(reveal.count for reveal in self.schedule)
             return [self.with_given(self.reader.given, size, tokens_per_step) for size in sizes]
+        schedules = [reveals(length, self.steps, size, self._counts) for size in sizes]
         return [
-            replace(
-                self, schedule=reveals(length, self.steps, size, self._counts), blocks=Blocks(size)
-            )
-            for size in sizes
+            replace(self, schedule=schedule, blocks=Blocks(size))
+            for schedule, size in zip(schedules, sizes, strict=True)
         ]
 
     def scheduled(self, length: int) -> MaskedDiffusion:
         """The process of a block-causal model with its schedule for a canvas of this length."""
-        schedule = block_reveals(
-            length,
-            self.steps_per_block,
-            self.blocks,
-            self._counts,
-            first_token_first=self.first_token_first,
-        )
+        alone, steps = self.first_token_first, self.steps_per_block
+        schedule = block_reveals(length, steps, self.blocks, self._counts, first_token_first=alone)
         return replace(self, schedule=schedule)
 
     def with_given(self, given: Ints, block: int, tokens_per_step: int) -> MaskedDiffusion:
@@ -338,4 +319,4 @@ class MaskedDiffusion:
 
     @property
     def _counts(self) -> str:
-        return SCHEDULE if self.adaptive else self.reveal
+        return SCHEDULE if self.adaptive else self.decoding.reveal

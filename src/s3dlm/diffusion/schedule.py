@@ -79,7 +79,7 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def choose(eagerness: Floats, masked: Bools, count: int | Ints) -> Bools:
+def choose(eagerness: Floats, count: int | Ints, masked: Bools) -> Bools:
     """The `count` most eager masked positions of every row, at least one; ties go to the left.
     The count is one for all rows, or each row has its own."""
     ranked = np.where(masked, -eagerness, np.inf).argsort(axis=1, kind="stable")
@@ -89,17 +89,11 @@ def choose(eagerness: Floats, masked: Bools, count: int | Ints) -> Bools:
     return chosen & masked
 
 
-def draw_positions(
-    eagerness: Floats,
-    masked: Bools,
-    count: int,
-    temperature: float,
-    rng: np.random.Generator,
-) -> Bools:
-    """`count` masked positions of every row, at least one, drawn without replacement from
-    softmax(eagerness / temperature); `alg_temp` in Dream's code."""
-    # The largest of log-probability plus Gumbel noise are such a draw.
-    return choose(eagerness / temperature + rng.gumbel(size=eagerness.shape), masked, count)
+def perturbed(eagerness: Floats, temperature: float, rng: np.random.Generator) -> Floats:
+    """Eagerness whose largest are a draw without replacement from softmax(eagerness / temperature),
+    since log-probability plus Gumbel noise is; `alg_temp` in Dream's code."""
+    noisy: Floats = eagerness / temperature + rng.gumbel(size=eagerness.shape)
+    return noisy
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,12 +142,9 @@ class ServerBatcher(Batcher):
         events: list[tuple[int, Event]] = []
         while self._returned:
             requests, replies = self._returned.popleft()
-            there = {
-                key: reply
-                for key, reply in zip(requests, replies, strict=True)
-                if self.calls.pop(key, None) is not None  # not cancelled meanwhile
-            }
-            events += self._verified(there, list(there.values()))
+            for key, reply in zip(requests, replies, strict=True):
+                if self.calls.pop(key, None) is not None:  # not cancelled meanwhile
+                    events += self._advance(key, reply)
         self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
         stuck, waiting = self.stuck, self._waiting()
         if stuck >= self.most_calls:
