@@ -55,7 +55,7 @@ class Transformer(nn.Module, Denoiser):
         self.context, self.causal_block = config.context, config.causal_block
         self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
         self.attention = attention
-        self.prefix_cache = config.causal_block is not None  # exact there; see prefix.py
+        self.prefix_cache = config.causal_block is not None  # exact there; see cache.py
         # Normal numbers, its usual first weights, would import PyTorch's compiler on the meta device.
         first = nn.init.uniform_(torch.empty(config.vocabulary, config.width), -1.0, 1.0)
         embedding = nn.Embedding.from_pretrained(first, freeze=False)  # type: ignore[no-untyped-call]

@@ -54,7 +54,7 @@ class Method:
     branches: bool = False  # b children per particle, or one
     scored: Scored = "every step"
     weight: str = "none"  # a name in weigh.py
-    ensemble: Ensemble = "none"  # of searches; see ensemble.py
+    ensemble: Ensemble = "none"  # of searches; see ensembles.py
     pruned: bool = False  # the population is halved again and again in the first half of the run
     like: str = ""  # the method whose recommendations and calibrations count for it, too
     uses: frozenset[str] = SEARCH
