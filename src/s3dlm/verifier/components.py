@@ -43,34 +43,24 @@ _JOINED_BEFORE = frozenset("+-*/×÷−·^_)}]")
 _JOINED_AFTER = frozenset("+-*/×÷−·^_!({")
 
 
-def structure(parsed: ParsedText) -> float:
+def structure(parsed: ParsedText, answered: bool | None = None) -> float:
     """S1 for maths: reasoning keywords, an answer delimiter, and mostly letters and digits."""
-    return _structure(parsed, parsed.answer is not None)
-
-
-def structure_of_choice(parsed: ParsedText) -> float:
-    """S1 for multiple choice: as for maths, but what must be found is a letter from A to H."""
-    return _structure(parsed, extract("choice", parsed.text, parsed.prompt) is not None)
-
-
-def _structure(parsed: ParsedText, answered: bool) -> float:
-    keywords = keyword_share(parsed.lower, KEYWORDS)
+    answered = parsed.answer is not None if answered is None else answered
     return (
-        KEYWORD_SHARE * keywords
+        KEYWORD_SHARE * keyword_share(parsed.lower, KEYWORDS)
         + DELIMITER_SHARE * answered
         + DENSITY_SHARE * min(density(parsed.text) / 0.5, 1.0)
     )
 
 
+def structure_of_choice(parsed: ParsedText) -> float:
+    """S1 for multiple choice: as for maths, but what must be found is a letter from A to H."""
+    return structure(parsed, extract("choice", parsed.text, parsed.prompt) is not None)
+
+
 def keyword_share(lower: str, keywords: tuple[str, ...]) -> float:
-    """min(h / 3, 1) for h distinct keywords; three are enough, so the search stops there."""
-    hits = 0
-    for keyword in keywords:
-        if keyword in lower:
-            hits += 1
-            if hits == 3:
-                return 1.0
-    return hits / 3
+    """min(h / 3, 1) for h distinct keywords."""
+    return min(sum(keyword in lower for keyword in keywords), 3) / 3
 
 
 def density(text: str) -> float:
@@ -97,36 +87,28 @@ def arithmetic(parsed: ParsedText) -> float:
 def chain_share(values: list[float]) -> float:
     """The share of neighbours whose magnitudes lie within a factor of a thousand; zeros left out."""
     pairs = [(a, b) for a, b in pairwise(values) if a and b]
-    if not pairs:
-        return 1.0
-    return sum(1e-3 < abs(b / a) < 1e3 for a, b in pairs) / len(pairs)
+    return sum(1e-3 < abs(b / a) < 1e3 for a, b in pairs) / len(pairs) if pairs else 1.0
 
 
 def plain_arithmetic(text: str) -> str:
     """The text with LaTeX operators as ASCII ones and without currency signs."""
     if "\\" in text:
         for latex, sign in _LATEX:
-            if latex in text:
-                text = text.replace(latex, sign)
-        if "frac" in text:
-            text = _FRAC.sub(r"\1/\2", text)
-    if "$" in text:
-        text = text.replace("$", "")
+            text = text.replace(latex, sign)
+        text = _FRAC.sub(r"\1/\2", text)
+    text = text.replace("$", "")
     return text if text.isascii() else text.replace("£", "").replace("€", "")
 
 
 def count_equalities(plain: str) -> tuple[int, int]:
     """How many simple equalities a plain text holds, and how many of them are true."""
-    total = verified = 0
+    verdicts = []
     for match in _BACKWARDS.finditer(plain[::-1]):
         result = _RESULT.match(plain, len(plain) - match.start())
-        if result is None or not _stands_alone(match, result):
-            continue
-        holds = _holds(match[3][::-1], match[2], match[1][::-1], result[1])
-        if holds is not None:
-            total += 1
-            verified += holds
-    return total, verified
+        if result is not None and _stands_alone(match, result):
+            verdicts.append(_holds(match[3][::-1], match[2], match[1][::-1], result[1]))
+    checked = [verdict for verdict in verdicts if verdict is not None]
+    return len(checked), sum(checked)
 
 
 def stated_values(plain: str) -> list[float]:
@@ -137,40 +119,37 @@ def stated_values(plain: str) -> list[float]:
 
 def _stands_alone(operation: re.Match[str], result: re.Match[str]) -> bool:
     """Whether a op b = c is the whole of it: not the tail of a longer sum, not part of a formula."""
+
+    def joins(neighbour: str, signs: frozenset[str]) -> bool:
+        # A letter that touches the number is part of a formula ("2x"); a unit after a space is not.
+        return neighbour[-1] in signs or (len(neighbour) == 1 and neighbour.isalpha())
+
     before, after = operation[4], result[2]
-    if before and (before[-1] in _JOINED_BEFORE or _is_formula(before)):
+    if before and joins(before, _JOINED_BEFORE):
         return False
     if before and operation[3][-1] == "-" and before[-1].isalnum():
         return False  # "10 -5 + 3": the sign is an operator
-    return not after or not (after[-1] in _JOINED_AFTER or _is_formula(after))
-
-
-def _is_formula(neighbour: str) -> bool:
-    """A letter that touches the number: "2x", "x2"; a unit after a space is none."""
-    return len(neighbour) == 1 and neighbour.isalpha()
+    return not after or not joins(after, _JOINED_AFTER)
 
 
 def _holds(left: str, operator: str, right: str, result: str) -> bool | None:
     """Whether a op b = c; a percentage may be meant as a share or as a bare number."""
-    if _true(_plain(left), operator, _plain(right), _plain(result)):
-        return True
-    if "%" in left or "%" in right or "%" in result:
-        return _true(_share(left), operator, _share(right), _share(result))
-    return None if None in (_plain(left), _plain(right), _plain(result)) else False
+    numerals = (left, right, result)
+    has_percent = any("%" in numeral for numeral in numerals)
+    values = [to_float(numeral.strip("%.,")) for numeral in numerals]
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < 3:
+        return False if has_percent else None
+    if _is_true(operator, *numbers) or not has_percent:
+        return _is_true(operator, *numbers)
+    shares = [
+        value / 100 if numeral[-1] == "%" else value
+        for value, numeral in zip(numbers, numerals, strict=True)
+    ]
+    return _is_true(operator, *shares)
 
 
-def _plain(numeral: str) -> float | None:
-    return to_float(numeral.strip("%.,"))
-
-
-def _share(numeral: str) -> float | None:
-    value = _plain(numeral)
-    return value / 100 if value is not None and numeral[-1] == "%" else value
-
-
-def _true(a: float | None, operator: str, b: float | None, c: float | None) -> bool:
-    if a is None or b is None or c is None:
-        return False
+def _is_true(operator: str, a: float, b: float, c: float) -> bool:
     if operator in "/÷":
         if b == 0:
             return False
@@ -187,41 +166,24 @@ def reachability(parsed: ParsedText) -> float:
     answer = parsed.answer
     if answer is None:
         return 0.2
-    prefix = parsed.text[: answer.start]
-    return 1.0 if _stands_in(answer.content, prefix, parsed.lower[: answer.start]) else 0.3
-
-
-def _stands_in(content: str, prefix: str, lower_prefix: str) -> bool:
-    numeral = _numeral(content)
-    value = to_float(numeral) if numeral is not None else None
-    if numeral is None or value is None:
-        return content.lower() in lower_prefix
-    negative = _SIGNED.match(content) is not None
-    at = prefix.rfind(numeral)
-    if _is_whole_number_at(prefix, at, len(numeral)) and negative_at(prefix, at) == negative:
-        return True  # the same spelling: no need to read every number
-    value = -value if negative else value
-    return any(abs(number - value) <= 1e-6 for number in numbers_in(prefix))
-
-
-def _is_whole_number_at(text: str, start: int, length: int) -> bool:
-    """Whether the digits found at a place are not the middle of a longer number."""
-    if start < 0:
-        return False
-    end = start + length
-    return not (_IN_NUMBER.match(text, start - 1) if start else None) and not (
-        _GOES_ON.match(text, end)
-    )
-
-
-def _numeral(content: str) -> str | None:
-    """The digits of an answer that is one number, whatever sign, currency or unit is around it."""
+    prefix, content = parsed.text[: answer.start], answer.content
+    # The digits of an answer that is one number, whatever sign, currency or unit is around it.
     bare = content.strip(" \n$%\\.-−")
-    match = NUMBER.match(bare)
-    if match is None:
-        return None
-    rest = bare[match.end() :].lstrip()
-    return match[0] if not rest or rest.startswith("\\text") or rest[0].isalpha() else None
+    numeral = NUMBER.match(bare)
+    rest = bare[numeral.end() :].lstrip() if numeral else ""
+    is_number = not rest or rest.startswith("\\text") or rest[0].isalpha()
+    value = to_float(numeral[0]) if numeral and is_number else None
+    if numeral is None or value is None:
+        return 1.0 if content.lower() in parsed.lower[: answer.start] else 0.3
+    negative = _SIGNED.match(content) is not None
+    start = prefix.rfind(numeral[0])
+    end = start + len(numeral[0])
+    # The same spelling, not in the middle of a longer number: no need to read every number.
+    alone = start >= 0 and not (start and _IN_NUMBER.match(prefix, start - 1))
+    if alone and not _GOES_ON.match(prefix, end) and negative_at(prefix, start) == negative:
+        return 1.0
+    value = -value if negative else value
+    return 1.0 if any(abs(number - value) <= 1e-6 for number in numbers_in(prefix)) else 0.3
 
 
 def confidence(parsed: ParsedText) -> float:
@@ -239,13 +201,14 @@ def non_degeneracy(parsed: ParsedText) -> float:
     words = parsed.words
     if len(words) < 8:
         return 0.2
-    if len(words) <= 12:
-        return 1.0
     # Every distinct word but the last starts a distinct bigram, so a rich vocabulary settles it.
-    distinct = len(set(words))
-    if distinct - 2 >= 0.30 * len(words):
+    if len(words) <= 12 or len(set(words)) - 2 >= 0.30 * len(words):
         return 1.0
-    return _diversity(words)
+    bigrams = len(set(pairwise(words))) / (len(words) - 1)
+    if bigrams < 0.30:
+        return 0.05 if bigrams < 0.15 else 0.3
+    trigrams = len(set(zip(words, words[1:], words[2:], strict=False))) / (len(words) - 2)
+    return 0.2 if len(words) > 30 and trigrams < 0.25 else 1.0
 
 
 def _special_tokens(text: str) -> float | None:
@@ -260,14 +223,3 @@ def _special_tokens(text: str) -> float | None:
     if ends > 0.20 * positions:
         return 0.0
     return 0.05 if masks > 0.15 * positions else None
-
-
-def _diversity(words: list[str]) -> float:
-    pairs = len(words) - 1
-    bigrams = len(set(pairwise(words))) / pairs
-    if bigrams < 0.30:
-        return 0.05 if bigrams < 0.15 else 0.3
-    if len(words) > 30:
-        trigrams = len(set(zip(words, words[1:], words[2:], strict=False))) / (pairs - 1)
-        return 0.2 if trigrams < 0.25 else 1.0
-    return 1.0

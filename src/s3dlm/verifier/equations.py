@@ -17,6 +17,7 @@ from s3dlm.answers.expressions import from_tokens
 from s3dlm.answers.numbers import UNSIGNED, to_float
 
 MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
+MAX_TEXT = 100_000  # characters at the end of a text that are read: no honest answer is longer
 MAX_WORDS = 4  # a unit such as "square feet of carpet"
 
 _SPOKEN = {"half": 0.5, "twice": 2.0, "double": 2.0, "triple": 3.0, "third": 1 / 3, "quarter": 0.25}
@@ -112,8 +113,8 @@ def wrong_equalities(text: str) -> list[tuple[int, int]]:
 def equations_in(text: str) -> list[Equation]:
     """Every equation of a text; only clauses with an `=` are read, since no side leaves its clause."""
     found: list[Equation] = []
-    start = 0
-    for boundary in _BOUNDARY.finditer(text):
+    start = max(len(text) - MAX_TEXT, 0)
+    for boundary in _BOUNDARY.finditer(text, start):
         end = boundary.start() + 1
         if text.find("=", start, end) >= 0:
             found += equations(tokens_of(text, start, end))

@@ -88,26 +88,24 @@ class ParsedText:
     @cached_property
     def derivation(self) -> Derivation:
         """The equations and numbers before the answer, and how the answer follows from them."""
-        return _derive(self)
-
-
-def _derive(parsed: ParsedText) -> Derivation:
-    """Read the equations, the numbers and the answer of a text, and trace the answer back."""
-    found = parsed.answer
-    value = number_in(found.content[:200]) if found else None
-    answer = float(value) if value is not None and abs(value) < 10**15 else None
-    before = parsed.text[: found.start] if found else parsed.text
-    named = numbers_in(before)
-    if answer is not None and before.rstrip(" $\\(").endswith("="):
-        before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
-    steps = equations_in(before)[-MAX_EQUATIONS:]
-    question = question_numbers(parsed.prompt)
-    garbled = len(garbled_spans(parsed.prompt, before, GARBLED[:1], parsed.text))
-    wrong = sum(not step.holds for step in steps) + garbled
-    claims = len(steps) + garbled
-    return Derivation(
-        answer, steps, named, question, _trace(answer, steps, question), claims, wrong
-    )
+        value = number_in(self.answer.content[:200]) if self.answer else None
+        answer = float(value) if value is not None and abs(value) < 10**15 else None
+        before = self.text[: self.answer.start] if self.answer else self.text
+        numbers = numbers_in(before)
+        if answer is not None and before.rstrip(" $\\(").endswith("="):
+            before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
+        steps = equations_in(before)[-MAX_EQUATIONS:]
+        question = question_numbers(self.prompt)
+        garbled = len(garbled_spans(self.prompt, before, GARBLED[:1], self.text))
+        return Derivation(
+            answer=answer,
+            equations=steps,
+            numbers=numbers,
+            question=question,
+            source=_trace(answer, steps, question),
+            claims=len(steps) + garbled,
+            wrong=sum(not step.holds for step in steps) + garbled,
+        )
 
 
 def garbled_spans(
