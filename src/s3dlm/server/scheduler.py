@@ -1,9 +1,8 @@
 """One thread owns the model: it starts searches, steps them together, and reports their events.
 
-Requests hand in jobs and get tickets; everything about a ticket is reported through its `tell`,
-called from this thread. Which searches share a forward pass is decided by `batching.FairShare` and changes
-nobody's result. Time limits are kept by the request's own side (streaming.py), so that they hold when
-this thread does not answer.
+Requests hand in jobs and get tickets; everything about a ticket is reported through its `tell`, called
+from this thread. Time limits are kept by the request's own side (streaming.py), so that they hold when
+this thread does not answer. Which searches share a forward pass changes nobody's result.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ class Scheduler:
     def __init__(
         self, model: Model, limits: Limits, metrics: Metrics, *, log_prompts: bool = False
     ) -> None:
-        self.model, self.limits, self.metrics = model, limits, metrics
-        self.log_prompts = log_prompts
+        self.model, self.limits = model, limits
+        self.metrics, self.log_prompts = metrics, log_prompts
         self.draining = False  # nothing new is accepted; what is queued or running continues
         self.failed = False  # the engine's thread has ended by an error
         self._stopped = False
@@ -173,24 +172,18 @@ class Scheduler:
     def _prepare(self) -> None:
         """Check and tokenise the prompts of one request at a time, each prompt once."""
         while tickets := self._unprepared.get():  # an empty request ends the thread
-            # The choices of a request have the same prompt: it is tokenised once.
             plain = self.model.tokenizer
-            once: Any = SimpleNamespace(
-                encode=plain.encode,
-                decode=plain.decode,
-                chat=cache(plain.chat),
-                converse=cache(plain.converse),
-            )
+            once: Any = SimpleNamespace(encode=plain.encode, decode=plain.decode)
+            once.chat, once.converse = cache(plain.chat), cache(plain.converse)
             model = replace(self.model, tokenizer=once)
             for ticket in tickets:
                 if ticket.cancelled:
                     continue
                 try:
                     ticket.prepared = prepare(model, ticket.job)
-                except S3dlmError as error:
-                    ticket.prepared = error
                 except BaseException as error:  # the tokenizer is not Python: it may panic
-                    log("preparation failed", level=logging.ERROR, with_traceback=True)
+                    if not isinstance(error, S3dlmError):
+                        log("preparation failed", level=logging.ERROR, with_traceback=True)
                     ticket.prepared = as_api_error(error)
             self._changed.set()
 

@@ -5,13 +5,11 @@ Settings are not listed here: their schema names them, and `Settings` checks the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from html import escape
 from importlib.resources import files
-from string import Template
 from typing import Annotated, Any, Literal
 
+from jinja2 import ChainableUndefined, Environment
 from pydantic import BaseModel, ConfigDict, Field
 
 from s3dlm.search.methods import all_methods
@@ -61,7 +59,7 @@ def _document(schema: dict[str, Any]) -> None:
         if "enum" in described:
             described["enum"] = [*described["enum"], None]  # null stands for one that is left out
         properties[name] = {**described, "type": [described["type"], "null"], "title": name}
-    schema["properties"] = {**properties, **schema["properties"]}
+    schema["properties"] = {**schema["properties"], **properties, **schema["properties"]}
     schema["additionalProperties"] = False
 
 
@@ -282,34 +280,10 @@ class ModelList(BaseModel):
 
 def reference_page(api: Mapping[str, Any], address: str, model: str | None) -> str:
     """An OpenAPI document as one page that loads nothing; who needs a key sees no model's name."""
-    operations = []
-    for path, methods in api["paths"].items():
-        for verb, operation in methods.items():
-            operations.append(f"<h2><b>{verb.upper()}</b> <code>{escape(path)}</code></h2>")
-            operations.append(f"<p>{escape(operation.get('description', ''))}</p>")
-            for content in operation.get("requestBody", {}).get("content", {}).values():
-                name = content["schema"]["$ref"].rpartition("/")[2]
-                operations.append(_fields(api["components"]["schemas"][name]))
-    info = api["info"]
-    return Template((files("s3dlm.server") / "docs.html").read_text(encoding="utf-8")).substitute(
-        title=escape(info["title"]),
-        version=escape(info["version"]),
-        summary=escape(info["summary"]),
-        address=escape(address),
-        key="" if model else " -H 'authorization: Bearer KEY'",
-        model=escape(json.dumps(model or "MODEL")),
-        operations="\n".join(operations),
-    )
-
-
-def _fields(schema: Mapping[str, Any]) -> str:
-    required, properties = schema.get("required", ()), schema["properties"]
-    rows = "".join(
-        f"<tr><td><code>{escape(name)}</code>{' required' if name in required else ''}</td>"
-        f"<td>{escape(_kind(described))}</td><td>{escape(described.get('description', ''))}</td></tr>"
-        for name, described in sorted(properties.items(), key=lambda pair: pair[0] not in required)
-    )
-    return f"<details><summary>{len(properties)} fields</summary><table>{rows}</table></details>"
+    source = (files("s3dlm.server") / "docs.html").read_text(encoding="utf-8")
+    page = Environment(autoescape=True, undefined=ChainableUndefined).from_string(source)
+    schemas = api["components"]["schemas"]
+    return page.render(**api, schemas=schemas, address=address, model=model, kind=_kind)
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
