@@ -11,6 +11,7 @@ them where it states its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from s3dlm.errors import ModelError, short_repr
@@ -52,18 +53,14 @@ LLAMA_NAMES = TensorNames(
     shared="shared_expert.",
 )
 
-LLADA2_NAMES = TensorNames(
+LLADA2_NAMES = replace(
+    LLAMA_NAMES,
     embedding="model.word_embeddings.weight",
-    norm="model.norm.weight",
-    output="lm_head.weight",
-    block="model.layers.{index}.",
-    attention_norm="input_layernorm.weight",
     qkv=("attention.query_key_value",),
     out="attention.dense.weight",
     query_norm="attention.query_layernorm.weight",
     key_norm="attention.key_layernorm.weight",
-    feed_norm="post_attention_layernorm.weight",
-    feed=LLAMA_NAMES.feed,
+    shared="mlp.shared_experts.",
 )
 
 # Options of config.json with what the network supports; the first value of each is the usual one.

@@ -113,34 +113,26 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
 
 def shards(folder: Path) -> list[Path]:
     """The files of a checkpoint, whole or in shards."""
-    if (folder / INDEX).is_file():
-        return _indexed(folder)
-    single = folder / "model.safetensors"
-    if single.is_file():
-        return [single]
-    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-    if pickles:
+    index = folder / INDEX
+    if index.is_file():
+        names = read_json(index).get("weight_map")
+        if not isinstance(names, dict) or not names:
+            raise ModelError(f"{index} has no weight_map")
+        files = sorted({str(name) for name in names.values()})
+        for name in files:
+            if Path(name).name != name or not name.endswith(".safetensors"):
+                raise ModelError(f"{index} names {name!r}; shards are .safetensors files beside it")
+        if gone := [name for name in files if not (folder / name).is_file()]:
+            raise ModelError(
+                f"{len(gone)} of {len(files)} shards are missing in {folder}, first {gone[0]}; "
+                "finish the download"
+            )
+        return [folder / name for name in files]
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    if pickles := sorted(path.name for pattern in PICKLES for path in folder.glob(pattern)):
         raise ModelError(
             f"{folder} holds only pickled weights ({pickles[0]}), which run code when opened; "
             "convert them to model.safetensors first (safetensors.torch.save_file)"
         )
     raise ModelError(f"{folder} holds neither model.safetensors nor {INDEX}")
-
-
-def _indexed(folder: Path) -> list[Path]:
-    names = read_json(folder / INDEX).get("weight_map")
-    if not isinstance(names, dict) or not names:
-        raise ModelError(f"{folder / INDEX} has no weight_map")
-    files = sorted({str(name) for name in names.values()})
-    if odd := [
-        name for name in files if Path(name).name != name or not name.endswith(".safetensors")
-    ]:
-        raise ModelError(
-            f"{folder / INDEX} names {odd[0]!r}; shards are .safetensors files beside it"
-        )
-    if gone := [name for name in files if not (folder / name).is_file()]:
-        raise ModelError(
-            f"{len(gone)} of {len(files)} shards are missing in {folder}, first {gone[0]}; "
-            "finish the download"
-        )
-    return [folder / name for name in files]

@@ -120,10 +120,14 @@ class Forward:
         self.clock.settle()
         read = []
         for (_, places), (largest, *whole) in zip(found, arrays, strict=True):
-            _check_finite(largest, places)
             last = 0
             for place in places:
                 first, last = last, last + place.feature.size
+                if not np.isfinite(largest[first:last]).all():
+                    raise ModelError(
+                        f"the model returned NaN or infinite logits at {place.request.label}; check "
+                        "the weights and dtype (float16 overflows: try bfloat16 or float32)"
+                    )
                 read.append((place, [array[first:last] for array in whole]))
         return read
 
@@ -151,10 +155,12 @@ class Forward:
         self, places: list[Place], features: Tensor, plain: Tensor | None, sampled: bool
     ) -> list[Tensor]:
         """Reduce the features of all places of a group; the largest logit comes first."""
-        index = torch.from_numpy(_joined([place.feature for place in places])).to(self.device)
+        index = torch.from_numpy(np.concatenate([place.feature for place in places])).to(
+            self.device
+        )
         uniforms: Tensor | None = None
         if sampled:
-            drawn = _joined([place.uniforms() for place in places]).astype(np.float32)
+            drawn = np.concatenate([place.uniforms() for place in places]).astype(np.float32)
             uniforms = torch.from_numpy(drawn).to(self.device)
         request = places[0].request
         pieces = []
@@ -219,22 +225,6 @@ class Forward:
         if self.denoiser.text_vocabulary is not None:
             logits[:, self.denoiser.text_vocabulary :] = -torch.inf
         return logits
-
-
-def _check_finite(largest: NDArray[Any], places: Sequence[Place]) -> None:
-    if np.isfinite(largest).all():
-        return
-    ends = np.cumsum([place.feature.size for place in places])
-    first = int(np.argmax(~np.isfinite(largest)))
-    label = places[int(np.searchsorted(ends, first, side="right"))].request.label
-    raise ModelError(
-        f"the model returned NaN or infinite logits at {label}; check the weights and dtype "
-        "(float16 overflows: try bfloat16 or float32)"
-    )
-
-
-def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def logits_room(device: torch.device) -> int:
