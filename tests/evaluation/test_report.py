@@ -363,7 +363,8 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> N
 
 
 def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -> None:
-    report.write_results(folder, tmp_path / "results.md", ["reproduce", "--model", "tiny"])
+    made = report.write(folder)
+    report.write_results(made, tmp_path / "results.md", ["reproduce", "--model", "tiny"])
     text = (tmp_path / "results.md").read_text()
     assert all(part in text for part in ("s3dlm reproduce --model tiny", "| Task |"))
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)

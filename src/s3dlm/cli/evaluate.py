@@ -225,11 +225,11 @@ def _evaluate(runner: Any, plan: Plan, folder: Path, workers: int | None, how: A
 def _report(folder: Path, as_json: bool, results: Path | None = None) -> None:
     """The report of a run; without the extra it can be made later."""
     try:
-        show_report([folder], as_json)
+        made = show_report([folder], as_json)
         if results is not None:
             from s3dlm.evaluation.report import write_results
 
-            write_results(folder, results, sys.argv[1:])
+            write_results(made, results, sys.argv[1:])
     except MissingExtraError as error:
         typer.echo(f"no report: {error}; then: s3dlm report {folder}", err=True)
 

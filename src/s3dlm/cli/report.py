@@ -113,8 +113,8 @@ def demo(
     typer.echo(f"report: {made.html.resolve()}")
 
 
-def show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> None:
-    """Write the report of runs and print its tables."""
+def show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
+    """Write the report of runs, print its tables, and return it."""
     from s3dlm.evaluation.report import write
     from s3dlm.viewer.page import standalone
 
@@ -123,9 +123,10 @@ def show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> None:
         tables = [table.to_json() for table in made.tables]
         plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
         typer.echo(json.dumps(plain, ensure_ascii=False))
-        return
-    for grid in made.short:
-        print_table(grid.columns, grid.rows, grid.title)
+        return made
+    for table in made.short:
+        print_table(table.columns, table.rows, table.title)
     for line in made.verdict:
         typer.echo(textwrap.fill(line, 80))
     typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
+    return made

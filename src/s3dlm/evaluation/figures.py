@@ -49,6 +49,10 @@ class Figure:
     shared: Mapping[str, Any]
     paint: Paint
 
+    def to_markdown(self, path: str) -> str:
+        """Title, picture and caption."""
+        return f"## {self.title}\n\n![{self.title}]({path})\n\n{self.caption}"
+
 
 FIGURES: dict[str, Figure] = {}  # in the order of a report; `_figure` adds them
 

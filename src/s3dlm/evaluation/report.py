@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Report:
     verdict: Sequence[str]
     tables: Sequence[Table]
     short: Sequence[Table]  # what fits a terminal
+    facts: Mapping[str, str]  # model, problems, settings, machine
     run: Run
 
 
@@ -64,16 +65,11 @@ def write(
         for name, frame in data.items()
         if (svg := drawing.draw(name, frame, titles, target / "figures")) is not None
     }
-    pictures = [
-        f"## {FIGURES[name].title}\n\n![{FIGURES[name].title}](figures/{name}.png)\n\n"
-        f"{FIGURES[name].caption}"
-        for name in drawn
-    ]
     text = [
         f"# {title}",
         *verdict,
         *(table.to_markdown() for table in every if not table.late),
-        *pictures,
+        *(FIGURES[name].to_markdown(f"figures/{name}.png") for name in drawn),
         *(table.to_markdown() for table in every if table.late),
         _settings(facts),
     ]
@@ -82,7 +78,7 @@ def write(
     write_atomic(target / "report.html", html)
     short = [tables.brief(run), comparisons.short_comparisons(run, against)]
     short = [table for table in short if table.rows]
-    return Report(target / "report.md", target / "report.html", verdict, every, short, run)
+    return Report(target / "report.md", target / "report.html", verdict, every, short, facts, run)
 
 
 def all_tables(run: Run, against: str, reliabilities: Sequence[Reliability]) -> list[Table]:
@@ -130,13 +126,6 @@ def _facts(run: Run, grading: str) -> dict[str, str]:
         for name, value in first.items()
         if all(each.get(name) == value for each in settings.values())
     }
-    own = {
-        f"Settings of {label}": _values(
-            {k: v for k, v in values.items() if k not in shared and k != "method"}
-        )
-        or "–"
-        for label, values in settings.items()
-    }
     return {
         "Model": f"{plan.model} (weights {plan.fingerprint})",
         "Problems": "; ".join(
@@ -145,7 +134,7 @@ def _facts(run: Run, grading: str) -> dict[str, str]:
         "Prompts": f"style {plan.prompt_style}, split {plan.split}",
         "Grading": grading,
         "Settings of all methods": _values(shared),
-        **own,
+        **{f"Settings of {n}": _values(v, {*shared, "method"}) for n, v in settings.items()},
         "Seeds": ", ".join(map(str, plan.seeds)),
         "Records": progress + ("" if count + failed == planned else " (the run is unfinished)"),
         "Versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
@@ -153,51 +142,43 @@ def _facts(run: Run, grading: str) -> dict[str, str]:
     }
 
 
-def _values(values: Mapping[str, Any]) -> str:
+def _values(values: Mapping[str, Any], left_out: Collection[str] = ()) -> str:
     """Settings in words, without the seed and what is left to the method."""
-    known = {k: v for k, v in values.items() if v is not None and k != "seed"}
-    return ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in known.items())
+    known = {k: v for k, v in values.items() if v is not None and k not in ("seed", *left_out)}
+    words = [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in known.items()]
+    return ", ".join(words) or "–"
 
 
 def _settings(facts: Mapping[str, str]) -> str:
     return "## Settings\n\n" + "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
 
 
-def write_results(folder: Path, path: Path, command: Sequence[str]) -> None:
-    """The tables of a run as a documentation page, with the command that made it."""
-    run = frames.read(folder)
-    against = comparisons.reference_of(run)
-    fewest, seeds = min(run.manifest.counts.values()), len(run.manifest.seeds)
+def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
+    """A report as a documentation page: its tables, copies of its figures, the command that made it."""
+    plan, pictures = made.run.manifest, []
+    for name, about in FIGURES.items():
+        drawn = made.html.parent / "figures" / f"{name}.png"
+        if drawn.is_file():
+            copy = path.parent / "images" / f"{path.stem}-{name}.png"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(drawn, copy)
+            pictures.append(about.to_markdown(f"images/{copy.name}"))
+    fewest, seeds = min(plan.counts.values()), len(plan.seeds)
     reduced = (
         f"**A reduced run**: {fewest} problems per task and {seeds} seed(s) instead of "
         f"{FULL_PROBLEMS} and {FULL_SEEDS}. Its intervals are too wide to rank methods. For the full "
         "comparison, run the command without `--limit`, `--seeds` and `--sweep-problems`."
     )
     parts = [
-        f"# Results on {run.manifest.model}",
+        f"# Results on {plan.model}",
         "Tables and text were made by one command:",
         f"```\ns3dlm {shlex.join(command)}\n```",
         *([reduced] if fewest < FULL_PROBLEMS or seeds < FULL_SEEDS else []),
         "Temperature and λ of each method were chosen on the validation split "
         "([how](protocols.md#tuning)) and are listed at the end.",
-        *_verdict(run, against),
-        *_pictures(folder, path),
-        *(t.to_markdown() for t in all_tables(run, against, probability.reliabilities(run))),
-        _settings(_facts(run, "fixed")),
+        *made.verdict,
+        *pictures,
+        *(table.to_markdown() for table in made.tables),
+        _settings(made.facts),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")
-
-
-def _pictures(folder: Path, path: Path) -> list[str]:
-    """The figures of the run's report, copied beside the page that shows them."""
-    shown = []
-    for name, about in FIGURES.items():
-        drawn = folder / "figures" / f"{name}.png"
-        if drawn.is_file():
-            copy = path.parent / "images" / f"{path.stem}-{name}.png"
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(drawn, copy)
-            shown.append(
-                f"## {about.title}\n\n![{about.title}](images/{copy.name})\n\n{about.caption}"
-            )
-    return shown
