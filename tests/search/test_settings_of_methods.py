@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import s3dlm
+from s3dlm.diffusion.schedule import REVEAL_RULES
 from s3dlm.errors import SettingsError
-from s3dlm.search.methods import METHODS, MOVES, SEARCH, Method
+from s3dlm.search.methods import METHODS, SEARCH, Method
 from s3dlm.settings import BESIDE, DECODING, Settings, only_used, schema
 from tests.fakes import fake_model
 
@@ -19,40 +20,21 @@ QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 12, "temperature": 0.9, "lam": 8.0}
 TEXTS = ("6+4=11. <answer>6+4<", "6*4=25. <answer>6*4<", "12+4=15 <answer>12-4<")
 VALUES: dict[str, list[object]] = {
-    "particles": [7],
-    "branching": [5],
-    "lam": [60.0],
-    "verifier": ["plus", "paper"],
-    "look_aheads": [1, 9],
-    "ess_threshold": [0.1, 0.95],
+    "particles": [7], "branching": [5], "lam": [60.0], "verifier": ["plus", "paper"],
+    "look_aheads": [1, 9], "ess_threshold": [0.1, 0.95], "rounds": [0, 1, 3],
     "budget": [9, 3],  # one answer takes six passes here
-    "rounds": [0, 1, 3],
-    "remask_fraction": [0.1],
-    "restart_fraction": [1.0],
-    "temperature": [3.0],
-    "gen_length": [30],
-    "steps": [12],
-    "block_length": [24],
-    "reveal_threshold": [0.2],
-    "reveal_factor": [3.0],
-    "reveal_bound": [4.0],
-    "top_k": [2],
-    "top_p": [0.5],
-    "position_temperature": [1.0],
-    "guidance": [1.0],
-    "edit_threshold": [0.5],
-    "seed": [1],
-}
+    "remask_fraction": [0.1], "restart_fraction": [1.0], "temperature": [3.0], "gen_length": [30],
+    "steps": [12], "block_length": [24], "reveal_threshold": [0.2], "reveal_factor": [3.0],
+    "reveal_bound": [4.0], "top_k": [2], "top_p": [0.5], "position_temperature": [1.0],
+    "guidance": [1.0], "edit_threshold": [0.5], "seed": [1],
+    **{name: rules["enum"] for name, rules in schema().items() if "enum" in rules},
+}  # fmt: skip
 # What a setting counts beside; in methods that never score a move may ask the verifier.
 MOVED = {"rounds": 2, "remask": "random"}
 COMPANIONS: dict[str, dict[str, Any]] = {
-    "remask": MOVED,
-    "remask_fraction": MOVED,
-    "restart_fraction": MOVED,
+    **dict.fromkeys(("remask", "remask_fraction", "restart_fraction"), MOVED),
     "accept": {"rounds": 3, "remask": "random"},
-    "reveal_threshold": {"reveal": "threshold"},
-    "reveal_factor": {"reveal": "factor"},
-    "reveal_bound": {"reveal": "entropy"},
+    **{rule.setting: {"reveal": name} for name, rule in REVEAL_RULES.items()},
 }
 JUDGED = {"rounds": 3, "remask": "random", "accept": "metropolis"}
 # These need a block-causal model, a satisfied verifier: other tests show what they change.
@@ -74,15 +56,14 @@ def outcome(method: str, seed: int, given: tuple[tuple[str, Any], ...]) -> dict[
 
 def changes(method: str, setting: str, beside: dict[str, Any]) -> bool:
     """Whether a value changes an outcome; all are tried on a seed before the next one."""
-    own = {**beside}
-    base = tuple(own.items())
-    usual = getattr(Settings(method, **own), setting)
-    tried = [v for v in schema()[setting].get("enum", VALUES.get(setting, [])) if v != usual]
-    allowed = [v for v in tried if accepted(method, {**own, setting: v})]
+    usual = getattr(Settings(method, **beside), setting)
+    tried = [{**beside, setting: value} for value in VALUES[setting] if value != usual]
+    allowed = [tuple(values.items()) for values in tried if accepted(method, values)]
+    base = tuple(beside.items())
     return any(
-        outcome(method, seed, tuple({**own, setting: value}.items())) != outcome(method, seed, base)
+        outcome(method, seed, values) != outcome(method, seed, base)
         for seed in range(SEEDS)
-        for value in allowed
+        for values in allowed
     )
 
 
@@ -98,7 +79,7 @@ def accepted(method: str, values: dict[str, Any]) -> bool:
 def test_a_setting_changes_what_a_method_does_or_is_refused(method: str, setting: str) -> None:
     row = METHODS[method]
     if setting not in (row.uses | DECODING) - row.fixed:
-        value = schema()[setting].get("enum", VALUES.get(setting, [None]))[-1]
+        value = VALUES[setting][-1]
         with pytest.raises(
             SettingsError, match=f"^{setting}=.* changes nothing in method={method!r}"
         ):
@@ -122,7 +103,7 @@ def test_a_row_lists_what_it_uses_and_nothing_else(method: str) -> None:
 
 @pytest.mark.parametrize("setting", BESIDE)
 def test_a_setting_that_counts_beside_another_says_so(setting: str) -> None:
-    value = schema()[setting].get("enum", VALUES.get(setting, [None]))[-1]
+    value = VALUES[setting][-1]
     wrong = {"reveal": "threshold"} if "schedule" in str(BESIDE[setting]) else {}
     with pytest.raises(SettingsError, match=f"^{setting}=.* it counts only beside"):
         Settings("s3", **{**wrong, setting: value})  # type: ignore[arg-type]
@@ -155,7 +136,3 @@ def test_a_method_can_be_given_as_a_value_and_travels_through_json() -> None:
     assert back.hash() == settings.hash()
     with pytest.raises(SettingsError, match="weight='twisst'"):
         Method(weight="twisst")
-
-
-def test_moves_have_names() -> None:
-    assert "all" not in MOVES
