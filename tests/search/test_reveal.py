@@ -302,21 +302,6 @@ def test_a_number_that_the_rule_does_not_use_is_refused(
         Settings("s3", **changes)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "greedy"])
-@pytest.mark.parametrize(
-    "number", [{"reveal_threshold": 0.1}, {"reveal_factor": 8.0}, {"reveal_bound": 9.0}]
-)
-def test_every_method_uses_the_number_of_its_rule(method: str, number: dict[str, float]) -> None:
-    (name,) = number
-    rule = {"reveal_threshold": "threshold", "reveal_factor": "factor"}.get(name, "entropy")
-    settings = small(method).replace(reveal=rule)
-    one, other = (
-        s3dlm.generate(unsure(), QUESTION, task="countdown", settings=both)
-        for both in (settings, settings.replace(**number))
-    )
-    assert (one.nfe, one.survivors) != (other.nfe, other.survivors)
-
-
 def test_settings_change_from_one_rule_to_another() -> None:
     scheduled = Settings("s3", steps=32, gen_length=64, policy="margin")
     adaptive = scheduled.replace(reveal="threshold", reveal_threshold=0.9)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import s3dlm
+from s3dlm.job import Job, prepare
 from s3dlm.search.methods import METHODS
 from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS, Moved, Text
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, only_used
 from s3dlm.verifier import Score, for_task
-from tests.fakes import MASK, fake_model
+from tests.fakes import END, MASK, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.0, "lam": 8.0}
@@ -149,6 +150,28 @@ def test_hidings_choose_what_they_say() -> None:
     assert all(set(one) == set(least_sure[: len(one)]) for one in drawn["unsure"])
     assert len({tuple(one) for one in drawn["random"]}) > 30
     assert all(one and max(one) < 8 for name in drawn for one in drawn[name])
+
+
+def test_doubted_hides_no_more_than_the_share_allows() -> None:
+    rng, seen = np.random.default_rng(0), set()
+    doubted = np.isin(np.arange(20), (2, 3, 9, 15))
+    text = Text(np.zeros(20), np.ones(20, dtype=np.bool_), doubted)
+    for _ in range(200):
+        hidden = REMASKINGS["doubted"](text, 0.05, rng).nonzero()[0].tolist()
+        assert 1 <= len(hidden) <= 2
+        assert set(hidden) <= {2, 3, 9, 15}
+        seen.update(hidden)
+    assert seen == {2, 3, 9, 15}
+
+
+@pytest.mark.parametrize("text", ["€€€€ 2 + 2 = 5", "6 × 7 = 41", "plain 2 + 2 = 5"])
+def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> None:
+    process = prepare(fake_model(), Job("q")).process
+    tokens = np.full(64, END)
+    tokens[: len(text.encode())] = list(text.encode())
+    start = text.index("2 +" if "2 +" in text else "41")
+    _, marked = process.remaskable(tokens, ((start, len(text)),))
+    assert bytes(tokens[marked].tolist()).decode() == text[start:]
 
 
 def test_rules_of_keeping() -> None:

@@ -112,8 +112,7 @@ class MaskedDiffusion:
         return Canvas(np.full(shape, self.mask_id, dtype=np.int64), np.zeros(shape))
 
     def is_open(self, tokens: Ints) -> Bools:
-        result: Bools = (tokens == self.mask_id).any(axis=1)
-        return result
+        return np.asarray((tokens == self.mask_id).any(axis=1))
 
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         """Cut at the end of the model's open block, if it has blocks."""
@@ -256,8 +255,7 @@ class MaskedDiffusion:
 
     def nll(self, canvas: Canvas) -> Floats:
         counted = self.reader.counted(canvas.tokens)
-        result: Floats = -(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1)
-        return result
+        return np.asarray(-(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1))
 
     def greedy(self) -> MaskedDiffusion:
         if self.sampled_looks:
@@ -306,7 +304,7 @@ class MaskedDiffusion:
 
     def scheduled(self, length: int) -> MaskedDiffusion:
         """The process of a block-causal model with its schedule for a canvas of this length."""
-        alone, steps = self.first_token_first, self.steps_per_block
+        steps, alone = self.steps_per_block, self.first_token_first
         schedule = block_reveals(length, steps, self.blocks, self._counts, first_token_first=alone)
         return replace(self, schedule=schedule)
 
