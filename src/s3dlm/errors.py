@@ -66,9 +66,6 @@ def short_repr(value: object) -> str:
     return reprlib.repr(value)
 
 
-shown = short_repr  # until every caller says short_repr
-
-
 def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
     """The message for a name that is not in a table: what was given, what is allowed, the nearest."""
     names = sorted(allowed)

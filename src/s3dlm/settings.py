@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from s3dlm.diffusion.decoding import Decoding, DecodingKwargs
 from s3dlm.diffusion.schedule import COUNTS, POLICIES, REVEAL_RULES, REVEALS, block_lengths
-from s3dlm.errors import SettingsError, shown, unknown_name
+from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.methods import METHODS, MOVES, SEARCH, Beside, Method, find_method
 from s3dlm.search.options import FROZEN, SearchKwargs, SearchOptions
@@ -173,7 +173,7 @@ class Settings(Decoding, SearchOptions):
                 sets = {n: frozenset(row[n]) for n in ("uses", "fixed") if n in row}
                 method = Method(name=method, **{**row, **sets})
             except TypeError as error:
-                raise SettingsError(f"row={shown(row)} is not allowed: {error}") from None
+                raise SettingsError(f"row={short_repr(row)} is not allowed: {error}") from None
         return cls(method, **values)
 
     def replace(self, **changes: Any) -> Settings:
@@ -264,7 +264,7 @@ def _refuse_unused(row: Method, overrides: Mapping[str, Any]) -> None:
             others = {**BESIDE.get(name, {}), **row.beside.get(name, {})}
             ways = [f"{n}={' or '.join(some)}" if some else n for n, some in others.items()]
             needed = f"it counts only beside {', or '.join(ways)}; give that too, or leave it out"
-        value = shown(overrides[name])
+        value = short_repr(overrides[name])
         raise SettingsError(f"{name}={value} changes nothing in method={row.name!r}: {needed}")
 
 
@@ -317,4 +317,4 @@ def _message(error: ValidationError, name: str = "") -> str:
     """Pydantic's first complaint in our words."""
     first = error.errors(include_url=False)[0]
     name = name or str(first["loc"][0])
-    return f"{name}={shown(first['input'])} is not allowed; give {allowed(name)}"
+    return f"{name}={short_repr(first['input'])} is not allowed; give {allowed(name)}"

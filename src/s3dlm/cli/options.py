@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from s3dlm.errors import SettingsError, shown, unknown_name
+from s3dlm.errors import SettingsError, short_repr, unknown_name
 
 if TYPE_CHECKING:
     from s3dlm.models.base import Model
@@ -81,7 +81,7 @@ def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, sign, value = (part.strip() for part in text.partition("="))
         if not sign or not name:
-            raise SettingsError(f"{flag} {shown(text)} is not allowed; write NAME=VALUE")
+            raise SettingsError(f"{flag} {short_repr(text)} is not allowed; write NAME=VALUE")
         if name in found:
             raise SettingsError(f"{flag} {name}=… was given twice; give it once")
         found[name] = value
@@ -101,7 +101,7 @@ def setting_values(texts: Sequence[str] | None, flag: str = "--set") -> dict[str
             values = [None if part == "none" else kind(part) for part in split([text])]
         except ValueError as error:
             raise SettingsError(
-                f"{name}={shown(text)} is not a list of numbers; write one or several, as in 1,2,4"
+                f"{name}={short_repr(text)} is not a list of numbers; write one or several, as in 1,2,4"
             ) from error
         found[name] = [check(name, value) for value in values]
     return found
@@ -111,7 +111,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
     """Settings of one value each."""
     for name, some in values.items():
         if len(some) != 1:
-            raise SettingsError(f"{name}={shown(some)} is not allowed here; give one value")
+            raise SettingsError(f"{name}={short_repr(some)} is not allowed here; give one value")
     return {name: some[0] for name, some in values.items()}
 
 
@@ -133,7 +133,7 @@ def typed(flag: str, texts: Sequence[str] | None, kinds: dict[str, Any]) -> dict
         except (KeyError, ValueError) as error:
             wanted = "true or false" if kinds[name] is bool else f"a {kinds[name].__name__}"
             raise SettingsError(
-                f"{flag} {name}={shown(text)} is not allowed; give {wanted}"
+                f"{flag} {name}={short_repr(text)} is not allowed; give {wanted}"
             ) from error
     return found
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3dlm import tasks
-from s3dlm.errors import SettingsError, shown, unknown_name
+from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.plan import Condition
 from s3dlm.models.defaults import defaults_of
@@ -111,7 +111,9 @@ def estimate(
     peak, memory, dollars = CARDS[name]
     if price:
         if not re.fullmatch(r"\d+(\.\d+)?", price) or not float(price):
-            raise SettingsError(f"gpu={shown(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20")
+            raise SettingsError(
+                f"gpu={short_repr(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20"
+            )
         dollars = float(price)
     shape, seconds, total = SHAPES.get(model), dict.fromkeys(GPUS, 0.0), 0.0
     style, rows = defaults_of(model).prompt_style, []

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from s3dlm.errors import SettingsError, shown
+from s3dlm.errors import SettingsError, short_repr
 from s3dlm.verifier.base import Score, Verifier, WrappedVerifier
 
 FORM = 0.7  # the weight of the form; the rest is the other verifier's
@@ -59,9 +59,9 @@ class JsonFormat:
         try:
             Draft202012Validator.check_schema(self.schema)
         except SchemaError as error:
-            place = "".join(f"[{shown(key)}]" for key in error.path)
+            place = "".join(f"[{short_repr(key)}]" for key in error.path)
             raise SettingsError(
-                f"schema{place}={shown(error.instance)} is not allowed: {error.message[:300]}"
+                f"schema{place}={short_repr(error.instance)} is not allowed: {error.message[:300]}"
             ) from None
         object.__setattr__(self, "validator", Draft202012Validator(self.schema))
 
@@ -126,12 +126,12 @@ def _check(schema: Any, where: str, levels: int) -> None:
         return
     if not isinstance(schema, Mapping) or levels == 0:
         raise SettingsError(
-            f"{where}={shown(schema)} is not a JSON schema of at most {DEEPEST} levels"
+            f"{where}={short_repr(schema)} is not a JSON schema of at most {DEEPEST} levels"
         )
     for name, value in schema.items():
         if name not in KEYWORDS | ANNOTATIONS:
             raise SettingsError(
-                f"the schema keyword {shown(name)} cannot be enforced here; use only: "
+                f"the schema keyword {short_repr(name)} cannot be enforced here; use only: "
                 f"{', '.join(sorted(KEYWORDS))}"
             )
         if name == "enum" and value == []:  # to which nothing would conform
@@ -139,12 +139,12 @@ def _check(schema: Any, where: str, levels: int) -> None:
         kinds = value if isinstance(value, list) else [value]
         if name == "type" and not (kinds and all(kind in TYPES for kind in kinds)):
             raise SettingsError(
-                f"{where}: type={shown(value)} is not allowed; give one or a list of: "
+                f"{where}: type={short_repr(value)} is not allowed; give one or a list of: "
                 f"{', '.join(TYPES)}"
             )
         children: list[tuple[str, Any]] = []
         if name in BY_NAME and isinstance(value, Mapping):
-            children = [(shown(key), child) for key, child in value.items()]
+            children = [(short_repr(key), child) for key, child in value.items()]
         elif name in IN_LISTS and isinstance(value, list):
             children = [(name, child) for child in value]
         elif name in SUBSCHEMAS:
