@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from s3dlm.answers.numbers import UNSIGNED, to_float
+from s3dlm.answers.numbers import UNSIGNED, frac, to_float
 
 MAX_LENGTH = 400
 MAX_MAGNITUDE = 1e15
@@ -25,7 +25,7 @@ _LATEX = (
     ("\\)", ""),
     ("$", ""),
 )
-_FRAC = re.compile(r"\\[dt]?frac\s*\{([^{}]{1,80})\}\s*\{([^{}]{1,80})\}")
+_FRAC = re.compile(frac("([^{}]{1,80})", "([^{}]{1,80})"))
 _TOKEN = re.compile(rf"\s*(?:({UNSIGNED})|([-+*/()]))")
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
 

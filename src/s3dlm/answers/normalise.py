@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from s3dlm.answers import code, expressions
 from s3dlm.answers.extract import Kind, kind_of
-from s3dlm.answers.numbers import NUMBER, UNSIGNED, to_fraction
+from s3dlm.answers.numbers import NUMBER, UNSIGNED, frac, to_fraction
 
 _DROPPED = (
     "\\left", "\\right", "\\!", "\\,", "\\;", "\\:", "\\ ", "\\(", "\\)", "\\[", "\\]", "\\$", "$",
@@ -22,11 +22,11 @@ _TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{([^{}]{0,200})\}")
 _SHORT_FRAC = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*(?:([0-9a-zA-Z])|(?=\{))")
 _SHORT_SQRT = re.compile(r"\\sqrt\s*([0-9a-zA-Z])")
 _ASSIGNED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?(?:\([a-z]\))?=(?=[^=])")
-_STATED = rf"(-?{UNSIGNED}|-?\\frac\{{-?{UNSIGNED}\}}\{{{UNSIGNED}\}})"
+_STATED = rf"(-?{UNSIGNED}|-?{frac(f'-?{UNSIGNED}', UNSIGNED)})"
 _UNITS = re.compile(_STATED + r"\s*[A-Za-z][A-Za-z .²³/^0-9-]{0,60}")
 # In a formula "2x" is no number with a unit; a unit there stands apart and is a word.
 _MATH_UNITS = re.compile(_STATED + r"\s+[A-Za-z]{2}[A-Za-z .²³/^0-9-]{0,60}")
-_MIXED = re.compile(r"(-?)([0-9]{1,9})\s*\\frac\{([0-9]{1,9})\}\{([0-9]{1,9})\}")
+_MIXED = re.compile(r"(-?)([0-9]{1,9})\s*" + frac("([0-9]{1,9})", "([0-9]{1,9})"))
 _OR = re.compile(r"[0-9})]\s*or\s*[-+\\(0-9.]")
 _MAX = 2000
 

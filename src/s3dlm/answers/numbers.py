@@ -25,6 +25,11 @@ _FRAC = re.compile(
 )
 
 
+def frac(above: str, below: str) -> str:
+    r"""The pattern of `\frac{above}{below}`, for all who read it."""
+    return rf"\\[dtc]?frac\s*+\{{\s*+{above}\s*+\}}\s*+\{{\s*+{below}\s*+\}}"
+
+
 def to_float(numeral: str) -> float | None:
     """The value of one numeral such as `-1,200.5`; None when it is none or too long."""
     if len(numeral) > MAX_DIGITS:

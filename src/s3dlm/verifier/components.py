@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from s3dlm.answers.delimiters import END_TOKENS, MASK_TOKENS
 from s3dlm.answers.extract import extract
-from s3dlm.answers.numbers import NUMBER, UNSIGNED, negative_at, numbers_in, to_float
+from s3dlm.answers.numbers import NUMBER, UNSIGNED, frac, negative_at, numbers_in, to_float
 from s3dlm.verifier.parsed import ParsedText
 
 KEYWORDS = (
@@ -36,7 +36,7 @@ _BACKWARDS = re.compile(
 )
 _RESULT = re.compile(rf"\s*+(-?{UNSIGNED}%?)(\s{{0,3}}+.)?+", re.DOTALL)
 _STATED = re.compile(rf"=\s*+(-?{UNSIGNED})")
-_FRAC = re.compile(rf"\\[dtc]?frac\s?\{{\s?(-?{UNSIGNED})\s?\}}\s?\{{\s?({UNSIGNED})\s?\}}")
+_FRAC = re.compile(frac(rf"(-?{UNSIGNED})", rf"({UNSIGNED})"))
 _LATEX = (("\\times", "*"), ("\\cdot", "*"), ("\\div", "/"), ("\\%", "%"), ("\\$", ""), ("\\,", ""))
 # What must not stand beside an equality: it would be a piece of something larger.
 _JOINED_BEFORE = frozenset("+-*/×÷−·^_)}]")

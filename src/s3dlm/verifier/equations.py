@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from s3dlm.answers.expressions import Token as Term
 from s3dlm.answers.expressions import from_tokens
-from s3dlm.answers.numbers import UNSIGNED, to_float
+from s3dlm.answers.numbers import UNSIGNED, frac, to_float
 
 MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
 MAX_TEXT = 100_000  # characters at the end of a text that are read: no honest answer is longer
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     rf"""
     (?P<bullet>\n[^\S\n]{{0,8}}[-*•][^\S\n])
     |(?P<number>{UNSIGNED}(?:\s?\\?%)?+)
-    |(?P<fraction>\\[dtc]?frac\s?\{{\s?{UNSIGNED}{_UNIT}\}}\s?\{{\s?{UNSIGNED}{_UNIT}\}})
+    |(?P<fraction>{frac(UNSIGNED + _UNIT, UNSIGNED + _UNIT)})
     |(?P<skip>[^\S\n]++|\$|\\[()\[\]$,;!\s]|\\(?:left|right|quad)\b|\*\*|[`£€"'’])
     |(?P<unit>\\(?:text|mathrm)\s?\{{[^{{}}\n]{{0,40}}\}})
     |(?P<operator>[+*/×÷·−–-](?![A-Za-z])|\\(?:times|cdot|div)\b|[xX](?=\s?[0-9$(]))
@@ -140,7 +140,7 @@ def _token(kind: str, text: str, start: int, end: int) -> Token:
         number = to_float(text.rstrip("\\% "))
         kind, value = ("stop", 0.0) if number is None else (kind, number)
     elif kind == "fraction":
-        above, below = (to_float(part[1:]) for part in re.findall(rf"\{{\s?{UNSIGNED}", text))
+        above, below = (to_float(part[1:]) for part in re.findall(rf"\{{\s*{UNSIGNED}", text))
         kind, value = ("number", above / below) if above is not None and below else ("stop", 0.0)
     elif kind == "operator":
         text = _SIGN.get(text, text)
