@@ -370,7 +370,8 @@ def test_a_record_brings_its_question_and_settings(page: Any, server: Live) -> N
     assert page.locator(".panel h2").inner_text() == "greedy"
     prompt = playwright.expect(page.locator("#prompt"))
     prompt.to_have_value("Problem 0. Target: 22 Numbers: 6, 4, 12")
-    assert page.get_by_label("Method", exact=True).input_value() in ("baseline", "greedy")
+    assert page.get_by_label("Method", exact=True).input_value() == "greedy"
+    assert page.locator("input[name=temperature]").is_disabled()  # a greedy answer has none
     assert page.locator("input[name=gen_length]").input_value() == "24"
     assert page.locator("input[name=seed]").input_value() == ""  # the default
 
