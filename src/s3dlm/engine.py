@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Unpack
 
+import s3dlm
 from s3dlm.errors import S3dlmError, SettingsError, VerifierError, short_repr
 from s3dlm.job import Job, Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
-from s3dlm.models.registry import load
 from s3dlm.result import Result, finish
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Predict, Reply
@@ -294,7 +294,8 @@ def _resolve(
     overrides: SettingsKwargs,
 ) -> tuple[Model, Settings, Any]:
     """Model, settings and verifier as the search needs them, from whatever a user gave."""
-    model = load(model) if isinstance(model, str) else model
+    if isinstance(model, str):
+        model = s3dlm.load(model)  # by name: a search needs no loader
     if not isinstance(model, Model):
         raise SettingsError(
             f"model={short_repr(model)} is not a model; give a name such as 'tiny', a folder, or what "

@@ -178,5 +178,7 @@ def test_time_grows_with_the_length_of_a_text_and_no_faster(task: str, piece: st
         list(verifier.score("q", text).spans)
         return time.thread_time() - started
 
-    ratio = min(seconds(16_000) / seconds(4_000) for _ in range(2))
-    assert ratio < 9  # linear is 4, quadratic 16
+    def best(pieces: int) -> float:
+        return min(seconds(pieces) for _ in range(4))  # the machine may be busy
+
+    assert any(best(16_000) < 9 * best(4_000) for _ in range(3))  # linear is 4, quadratic 16

@@ -25,6 +25,15 @@ if TYPE_CHECKING:  # listing models must not wait for torch
     from torch import Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What rows continue from: keys and values of positions that are not run again."""
+
+    layers: Tensor  # (layers, 2, rows, heads, padded length, head)
+    lengths: Tensor  # (rows,) without padding
+    padded: bool = True  # whether any length is below the padded one
+
+
 class Denoiser:
     """Tokens in, logits out, and the id that stands for "not yet known"."""
 
@@ -57,7 +66,7 @@ class Denoiser:
         return self.head
 
     def encode_after(self, tokens: Tensor, keys: Tensor | None, past: Any) -> tuple[Tensor, Any]:
-        """Features, not shifted, of rows that continue from cached ones (`transformer.Past`), and
+        """Features, not shifted, of rows that continue from cached ones (`Past`), and
         each layer's new keys and values."""
         raise NotImplementedError
 

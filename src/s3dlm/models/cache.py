@@ -25,9 +25,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from s3dlm.models.base import Denoiser
+from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Rows
-from s3dlm.models.transformer import Past, shift_right
+from s3dlm.models.sampling import shift_right
 
 SEARCH_BYTES = 1 << 30  # one search's entries together; rows beyond are run whole
 

@@ -155,3 +155,10 @@ def restrict(
         least = logits.topk(top_k, -1).values[..., -1:]
         logits = logits.masked_fill_(logits < least, -torch.inf)
     return logits
+
+
+def shift_right(features: Tensor, before: Tensor | None = None) -> Tensor:
+    """Each position with the features of the one before it: a next-token model's habit that some
+    diffusion models keep. The first position takes `before` (rows, width), else its own."""
+    first = features[:, :1] if before is None else before[:, None]
+    return torch.cat((first, features[:, :-1]), 1)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -22,10 +21,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
-from s3dlm.models.base import Denoiser
+from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.family import TransformerConfig as TransformerConfig
 from s3dlm.models.layers import Block, KeysValues, Mask, Rope, rms_norm, rope_cos_sin
 from s3dlm.models.packing import LENGTH_MULTIPLE
+from s3dlm.models.sampling import shift_right
 
 BACKENDS: dict[str, SDPBackend | None] = {
     "auto": None,  # PyTorch chooses
@@ -34,15 +34,6 @@ BACKENDS: dict[str, SDPBackend | None] = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What rows continue from: keys and values of positions that are not run again."""
-
-    layers: Tensor  # (layers, 2, rows, heads, padded length, head)
-    lengths: Tensor  # (rows,) without padding
-    padded: bool = True  # whether any length is below the padded one
 
 
 class Transformer(nn.Module, Denoiser):
@@ -171,13 +162,6 @@ class Transformer(nn.Module, Denoiser):
             return kept[0][:length], kept[1][:length]
         places = past.lengths[:, None] + torch.arange(length, device=device)
         return kept[0][places], kept[1][places]
-
-
-def shift_right(features: Tensor, before: Tensor | None = None) -> Tensor:
-    """Each position with the features of the one before it: a next-token model's habit that some
-    diffusion models keep. The first position takes `before` (rows, width), else its own."""
-    first = features[:, :1] if before is None else before[:, None]
-    return torch.cat((first, features[:, :-1]), 1)
 
 
 def whole_vectors(tokens: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Verifier, WrappedVerifier, adapt
 from s3dlm.verifier.composite import Composite, compose, from_row, from_toml
 from s3dlm.verifier.equations import wrong_equalities
-from s3dlm.verifier.plus import plus
 from s3dlm.verifier.weights import PAPER, SATISFIED_AT
 
 __all__ = [
@@ -40,7 +39,7 @@ GENERAL = "general"  # judges a text that belongs to no task
 
 VERIFIERS: dict[str, Callable[[str], Composite]] = {
     "paper": lambda task: from_row(PAPER[task]),
-    "plus": plus,
+    "plus": lambda task: cast(Composite, _built_in("plus", "s3dlm.verifier.plus:plus")(task)),
 }
 LEARNED = {  # what loads `KIND:MODEL`
     "reward": "s3dlm.verifier.learned:load",
