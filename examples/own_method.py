@@ -25,7 +25,9 @@ s3dlm.register_method(
     ),
 )
 
-if len(sys.argv) > 1:
+if __name__ != "__main__":
+    pass  # a worker process of `eval` imports this file for the method alone
+elif len(sys.argv) > 1:
     from s3dlm.cli.main import main
 
     main()

@@ -240,7 +240,9 @@ def _print_cost(
 ) -> None:  # fmt: skip
     """What a run would cost, by what its folder has measured if it has begun."""
     from s3dlm.evaluation import cost
+    from s3dlm.models.registry import check_name
 
+    check_name(model)
     measured = cost.shares(folder)
     found: Any = cost.estimate(model, conditions, limit, seeds, gpu, measured)
     if as_json:

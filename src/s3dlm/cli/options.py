@@ -80,7 +80,7 @@ def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts or ():
         name, sign, value = (part.strip() for part in text.partition("="))
-        if not sign or not name:
+        if not (sign and name and value.strip(",")):
             raise SettingsError(f"{flag} {short_repr(text)} is not allowed; write NAME=VALUE")
         if name in found:
             raise SettingsError(f"{flag} {name}=… was given twice; give it once")
@@ -94,6 +94,8 @@ def setting_values(texts: Sequence[str] | None, flag: str = "--set") -> dict[str
 
     found = {}
     for name, text in pairs(flag, texts).items():
+        if name == "method":
+            raise SettingsError(f"{flag} method={text} is not allowed; --method chooses the method")
         if name not in schema():
             raise SettingsError(unknown_name("setting", name, schema()))
         kind = {"integer": int, "number": float, "string": str}[schema()[name]["type"]]
