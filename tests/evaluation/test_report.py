@@ -172,8 +172,8 @@ def test_several_runs_stand_in_one_report(folder: Path, run: Run, tmp_path: Path
 def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -> None:
     for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
         text = (folder / name).read_text()
-        new = text.replace("Problem 0", "Puzzle 0") if name == "samples.jsonl" else text
-        (tmp_path / name).write_text(new)
+        new = without_sums(text).replace("Problem 0", "Puzzle 0")
+        (tmp_path / name).write_text(new if name == "samples.jsonl" else text)
     with pytest.raises(RecordError, match=r"problems-0000 .* is another problem"):
         report.write(folder, tmp_path, out=tmp_path / "out")
 
@@ -273,6 +273,29 @@ def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_pat
     made = report.write(folder, grading="hex", out=tmp_path)
     assert "**Grading**: hex" in made.markdown.read_text()
     assert (folder / records.FILE).read_bytes() == before
+
+
+def without_sums(text: str) -> str:
+    """The problems of a run as they were written before they had checksums."""
+    return re.sub(r',"sum":"[0-9a-f]{8}"}(?=\n)', "}", text)
+
+
+def test_a_changed_gold_is_noticed_and_old_runs_still_open(folder: Path, tmp_path: Path) -> None:
+    for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    path = tmp_path / "samples.jsonl"
+    text = path.read_text()
+    changed = [text.replace("],22]", "],23]", 1), text[:-1] + "\x0b", text.replace("sum", "sun", 1)]
+    for damaged in changed:
+        assert damaged != text
+        path.write_text(damaged)
+        with pytest.raises(RecordError, match=r"samples\.jsonl, line \d+,.*restore it"):
+            frames.read(tmp_path, grading="fixed")
+    path.write_text(without_sums(text))
+    assert "sum" not in path.read_text()
+    old, new = frames.read(tmp_path, grading="fixed"), frames.read(folder, grading="fixed")
+    assert old.samples == new.samples
+    assert old.frame.correct.tolist() == new.frame.correct.tolist()
 
 
 NO_TORCH = """class Missing:

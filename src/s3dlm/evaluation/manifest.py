@@ -21,7 +21,7 @@ from typing import Any
 import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Contents, to_line, write_atomic
+from s3dlm.evaluation.records import Contents, seal, unseal_if_sealed, write_atomic
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.tasks import Sample
@@ -84,7 +84,7 @@ def read_samples(folder: Path) -> dict[str, list[Sample]]:
     path = _file(folder, SAMPLES)
     samples: dict[str, list[Sample]] = {}
     remedy = "restore it or start a new folder"
-    for number, row in read_json_lines(path, remedy=remedy, drop_partial=True):
+    for number, row in read_json_lines(path, remedy=remedy, unseal=unseal_if_sealed):
         try:
             samples.setdefault(row.pop("task"), []).append(Sample(**row))
         except (TypeError, KeyError) as error:
@@ -118,7 +118,7 @@ def commit(
             "or give another folder with --out"
         )
     lines = [
-        to_line({"task": task, **dataclasses.asdict(sample)}).decode()
+        seal({"task": task, **dataclasses.asdict(sample)}).decode()
         for task, of_task in samples.items()
         for sample in of_task
     ]

@@ -146,6 +146,17 @@ def _checksum(body: bytes) -> bytes:
     return b',"sum":"%08x"}' % zlib.crc32(body)
 
 
+def seal(row: Mapping[str, object]) -> bytes:
+    """One line of JSON that ends with a checksum."""
+    body = to_line(row)[:-1]
+    return body[:-1] + _checksum(body) + b"\n"
+
+
+def unseal_if_sealed(line: bytes) -> bytes:
+    """As `_unseal`; a line of the time before checksums stays as it is."""
+    return _unseal(line) if line[-len(_checksum(b"")) :].startswith(b',"sum":') else line
+
+
 def _unseal(line: bytes) -> bytes:
     """A line without its checksum; a wrong one raises ValueError."""
     length = len(_checksum(b""))
@@ -220,8 +231,7 @@ class Store:
     def append(self, row: Record | Failure, run: str) -> None:
         """Write one line and sync it to the disk; on failure the file stays as it was."""
         self.contents.add(row)
-        body = to_line({"v": VERSION, "run": run, **row.to_json()})[:-1]
-        line = memoryview(body[:-1] + _checksum(body) + b"\n")
+        line = memoryview(seal({"v": VERSION, "run": run, **row.to_json()}))
         try:
             with writing(self.path):
                 end = self._end
