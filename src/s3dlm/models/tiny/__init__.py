@@ -1,1 +1,0 @@
-"""The files of the shipped model `tiny`; data only."""
