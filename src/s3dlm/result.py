@@ -55,7 +55,7 @@ class Result:
     @property
     def votes(self) -> int:
         """Survivors that have the chosen answer."""
-        return sum(one.answer == self.answer for one in self.survivors)
+        return sum(survivor.answer == self.answer for survivor in self.survivors)
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."
@@ -69,10 +69,10 @@ class Result:
     def _repr_html_(self) -> str:
         answer = "no answer found" if self.answer is None else escape(self.answer)
         rows = "".join(
-            f"<tr><td>{'✓' if one.answer == self.answer else ''}</td>"
-            f"<td>{_number(one.score)}</td><td>{one.confidence:.2f}</td>"
-            f"<td style='text-align:left'>{escape(one.text)}</td></tr>"
-            for one in self.survivors
+            f"<tr><td>{'✓' if survivor.answer == self.answer else ''}</td>"
+            f"<td>{_number(survivor.score)}</td><td>{survivor.confidence:.2f}</td>"
+            f"<td style='text-align:left'>{escape(survivor.text)}</td></tr>"
+            for survivor in self.survivors
         )
         return (
             f"<p><b>{answer}</b> — {self.votes} of {len(self.survivors)} survivors, "

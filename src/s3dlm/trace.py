@@ -130,16 +130,16 @@ def encode_result(result: Result) -> dict[str, Any]:
         "survivors": [
             {
                 name: _rounded(value) if name == "parts" else _plain(value)
-                for name, value in dataclasses.asdict(one).items()
+                for name, value in dataclasses.asdict(survivor).items()
             }
-            for one in result.survivors
+            for survivor in result.survivors
         ],
     }
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return [_plain(one) for one in value.tolist()]
+        return [_plain(item) for item in value.tolist()]
     if isinstance(value, float):
         return round(value, 6) if np.isfinite(value) else None
     return list(value) if isinstance(value, tuple) else value
@@ -240,5 +240,5 @@ def _decode_result(line: dict[str, Any]) -> Result:
     data = {name: value for name, value in line.items() if name in fields}
     data["settings"] = Settings.from_json(data["settings"])
     data["holes"] = tuple(data.get("holes", ()))
-    data["survivors"] = tuple(Survivor(**one) for one in data["survivors"])
+    data["survivors"] = tuple(Survivor(**survivor) for survivor in data["survivors"])
     return Result(**data)

@@ -63,7 +63,10 @@ def calibrate(
     made, skipped = fits.calibrate(read.groups)
     path = fits.write(read, made, out) if made else None
     if as_json:
-        rows = [{**dataclasses.asdict(one.fit), **dataclasses.asdict(one.report)} for one in made]
+        rows = [
+            {**dataclasses.asdict(calibrated.fit), **dataclasses.asdict(calibrated.report)}
+            for calibrated in made
+        ]
         plain = {"fits": rows, "skipped": skipped, "file": None if path is None else str(path)}
         typer.echo(json.dumps(plain, ensure_ascii=False))
         return

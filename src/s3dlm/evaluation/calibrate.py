@@ -128,7 +128,7 @@ def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = 
     same = (old.fingerprint, old.signature) == (source.fingerprint, signature)
     fits = {
         (fit.task, fit.method, fit.verifier): fit
-        for fit in (*(old.fits if same else ()), *(one.fit for one in made))
+        for fit in (*(old.fits if same else ()), *(calibrated.fit for calibrated in made))
     }
     new = Calibrations(tuple(fits[key] for key in sorted(fits)), source.fingerprint, signature)
     write_atomic(path, to_text(new))
@@ -156,16 +156,16 @@ def to_text(calibrations: Calibrations) -> str:
 def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Sequence[str], list[list[str]], str]]:
     """Columns, rows and title: what each fit is worth, and the reliability of all together."""
     rows = []
-    for one in made:
-        fit, report = one.fit, one.report
+    for calibrated in made:
+        fit, report = calibrated.fit, calibrated.report
         row = [fit.task, fit.method, fit.verifier, str(fit.questions), f"{100 * fit.accuracy:.1f}"]
         row += [f"{report.brier:.3f}", f"{report.brier_of_mean:.3f}"]
         rows.append([*row, f"{100 * report.coverage['50%']:.1f}"])
     columns = ("task", "method", "verifier", "questions", "accuracy (%)", "Brier", "of the mean", "surest half (%)")  # fmt: skip
     yield columns, rows, "p_correct, cross-fitted over questions"
     bins = statistics.reliability(
-        [value for one in made for value in one.probabilities],
-        [right for one in made for right in one.right],
+        [value for calibrated in made for value in calibrated.probabilities],
+        [right for calibrated in made for right in calibrated.right],
     )
     yield (
         ("p_correct", "answers", "mean", "accuracy (%)"),

@@ -87,7 +87,11 @@ class Method:
 
     def to_json(self) -> dict[str, Any]:
         """What makes the row, as plain data; `Method(**data)` is equal to it."""
-        names = [one.name for one in dataclasses.fields(self) if one.compare and one.name != "name"]
+        names = [
+            field.name
+            for field in dataclasses.fields(self)
+            if field.compare and field.name != "name"
+        ]
         plain = {name: getattr(self, name) for name in names}
         return {n: sorted(v) if isinstance(v, frozenset) else v for n, v in plain.items()}
 

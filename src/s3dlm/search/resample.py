@@ -45,7 +45,7 @@ def effective_sample_size(weights: Floats) -> float:
 
 def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
     """Srinivasan Sampling Process: each count is ⌊ξ⌋ or ⌈ξ⌉ of its expectation ξ = count·w."""
-    parts = [math.modf(one) for one in _expected(log_weights, count).tolist()]
+    parts = [math.modf(expected) for expected in _expected(log_weights, count).tolist()]
     offspring = [int(whole) for _, whole in parts]
     open_ = [(index, fraction) for index, (fraction, _) in enumerate(parts) if fraction]
     if not open_:

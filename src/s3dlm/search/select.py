@@ -49,13 +49,16 @@ def _majority(survivors: Sequence[Survivor]) -> Survivor:
 
 
 def _weighted(survivors: Sequence[Survivor]) -> Survivor:
-    top = max(one.log_weight for one in survivors)
-    return _vote(survivors, [math.exp(one.log_weight - top) for one in survivors])
+    top = max(survivor.log_weight for survivor in survivors)
+    return _vote(survivors, [math.exp(survivor.log_weight - top) for survivor in survivors])
 
 
 def _verified(survivors: Sequence[Survivor]) -> Survivor:
     """The best score; a text with an answer before one without."""
-    return max(survivors, key=lambda one: (one.answer is not None, one.score or 0.0, -one.nll))
+    return max(
+        survivors,
+        key=lambda s: (s.answer is not None, s.score or 0.0, -s.nll),
+    )
 
 
 SELECTIONS: dict[str, Selection] = {
@@ -72,14 +75,14 @@ def _vote(survivors: Sequence[Survivor], weights: Sequence[float]) -> Survivor:
     """The answer with most weight; of its holders, and between tied answers, the lowest NLL."""
     votes: dict[str, float] = {}
     best: dict[str, Survivor] = {}
-    for one, weight in zip(survivors, weights, strict=True):
-        if one.answer is None:
+    for survivor, weight in zip(survivors, weights, strict=True):
+        if survivor.answer is None:
             continue
-        votes[one.answer] = votes.get(one.answer, 0.0) + weight
-        if one.answer not in best or one.nll < best[one.answer].nll:
-            best[one.answer] = one
+        votes[survivor.answer] = votes.get(survivor.answer, 0.0) + weight
+        if survivor.answer not in best or survivor.nll < best[survivor.answer].nll:
+            best[survivor.answer] = survivor
     if not votes:
-        return max(survivors, key=lambda one: (one.score or 0.0, -one.nll))
+        return max(survivors, key=lambda survivor: (survivor.score or 0.0, -survivor.nll))
     # Sums of equal weights in another order differ in their last bits; that is still a tie.
     top = max(votes.values()) * (1 - 1e-9)
     return min((best[answer] for answer, vote in votes.items() if vote >= top), key=lambda s: s.nll)

@@ -109,7 +109,7 @@ def _example(expression: str, expected: str, name: str) -> Example | None:
     if not isinstance(tree.body[0], ast.Expr):
         return None
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if name not in used or any(one != name and not hasattr(builtins, one) for one in used):
+    if name not in used or any(other != name and not hasattr(builtins, other) for other in used):
         return None  # it needs something that only the question's author has
     return Example(ast.unparse(tree), value[0])
 
