@@ -82,6 +82,8 @@ def test_prompts_and_texts_with_holes_may_come_from_standard_input(run: Run) -> 
     assert (code, bool(out.strip())) == (0, True)
     assert "loading" not in err
     assert all(name in err for name in ("forward", "sampling", "verifier", "search"))
+    _, piped, _ = run("generate", "-", "--json", *SMALL, stdin="why?\n")  # as echo writes it
+    assert json.loads(piped)["question"] == "why?"
     _, out, _ = run("generate", "--infill", "-", "--quiet", *SMALL, stdin="ab[[3]]cd\n")
     assert out.startswith("ab")
     assert out.endswith("cd\n")

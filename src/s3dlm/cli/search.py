@@ -83,7 +83,7 @@ def generate(
         raise SettingsError(f"--set {min(twice)} and its own option were both given; give one")
     task_name, method_name = _only("--task", task), _only("--method", method) or "s3"
     overrides: dict[str, Any] = {**flags, **sets}
-    prompt = sys.stdin.read() if prompt == "-" else prompt
+    prompt = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
     infill = sys.stdin.read().removesuffix("\n") if infill == "-" else infill
     # What can be checked is checked before a long load.
     Settings.recommended(defaults_of(model), method_name, task_name, **overrides)

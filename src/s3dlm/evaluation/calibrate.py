@@ -97,8 +97,8 @@ def calibrate(
     for (task, method, verifier), answers in groups.items():
         right = [answer.right for answer in answers]
         try:
+            weights = calibration.fit_answers(answers)  # first: an error then counts all answers
             probabilities = calibration.cross_fitted(answers)
-            weights = calibration.fit_answers(answers)
         except SettingsError as error:
             skipped.append(f"{task}, {method}: {error}")
             continue
