@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
@@ -68,15 +70,23 @@ def read(folder: Path) -> Manifest:
     path = _file(folder, FILE)
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(row, dict):
+            raise ValueError(f"it holds a JSON {type(row).__name__}, not an object")
+        json.dumps(row, ensure_ascii=False).encode()  # refuses what no report can show
         if (version := row.pop("v")) != VERSION:
             raise ValueError(
                 f"its version {version!r} is not supported (this is {VERSION}); the run was made by "
                 "another version of s3dlm: start a new folder"
             )
         conditions = tuple(Condition.from_json(plain) for plain in row["conditions"])
-        return Manifest(**{**row, "conditions": conditions, "seeds": tuple(row["seeds"])})
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path} cannot be read: {error}") from error
+        made = TypeAdapter(Manifest).validate_python({**row, "conditions": conditions})
+        planned = {condition.task for condition in conditions}
+        if not (any(c.main for c in conditions) and planned <= {*made.counts} & {*made.origins}):
+            raise ValueError("it lacks a main condition, or the problems of one")
+        return made
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = " ".join(str(error).split())[:300]
+        raise RecordError(f"{path} cannot be read: {why}; restore it") from error
 
 
 def read_samples(folder: Path) -> dict[str, list[Sample]]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from s3dlm import tasks as benchmarks
 from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.errors import SettingsError, unknown_name
@@ -107,7 +109,8 @@ class Condition:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Condition:
         fields = {name: data[name] for name in ("task", "label", *_COUNTS)}
-        return cls(settings=Settings.from_json(data["settings"]), **fields)
+        settings = Settings.from_json(data["settings"])
+        return TypeAdapter(cls).validate_python({**fields, "settings": settings})
 
 
 _COUNTS = ("problems", "seeds", "main")
