@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import s3dlm.verifier.judge as judging
@@ -127,6 +128,17 @@ def test_models_that_do_not_fit_are_refused_with_a_reason(tmp_path):
         as_verifier("reward:x?slope=big")
     with pytest.raises(SettingsError, match="reward:MODEL"):
         as_verifier("rewrad")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pickle_is_refused_and_never_opened(tmp_path, kind, monkeypatch):
+    name = saved(tmp_path, *KINDS[kind])
+    weights = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("a pickle was opened"))
+    with pytest.raises(VerifierError, match=r"cannot be loaded.*safetensors\.torch\.save_file"):
+        as_verifier(f"{kind}:{name}")
 
 
 class Endpoint(BaseHTTPRequestHandler):

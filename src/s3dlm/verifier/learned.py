@@ -118,13 +118,17 @@ class LearnedVerifier(Verifier):
             path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
         try:
             auto_class = getattr(transformers, AUTO_CLASSES[kind])
-            model = auto_class.from_pretrained(path, **extra)
+            # A pickle runs code when it is opened; a GGUF file is none.
+            model = auto_class.from_pretrained(
+                path, use_safetensors=None if extra else True, **extra
+            )
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **extra)
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             reason = str(error).strip().split("\n")[0][:300]
             raise VerifierError(
                 f"the verifier model {name!r} cannot be loaded as {AUTO_CLASSES[kind]}: {reason}; "
-                "give the name of such a model on the hub, its folder, or a GGUF file (which needs "
+                "give the name of such a model on the hub or its folder, with weights in safetensors "
+                "(convert pickles with safetensors.torch.save_file), or a GGUF file (which needs "
                 "the packages gguf and accelerate)"
             ) from error
         return cls(kind, name, model, tokenizer, **settings)
