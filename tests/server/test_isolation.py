@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from s3dlm.models.base import Model
+from s3dlm.server import batching
 from s3dlm.server.limits import Limits
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import (
+    ASK,
     SMALL,
     Gate,
     alone,
@@ -29,6 +31,7 @@ from tests.server.live import (
 
 POISON = "\x01"
 SECRET = f"the secret {POISON} question"
+WIDE = {"temperature": 1.0, "particles": 8, "branching": 8, "look_aheads": 4}
 # More than asyncio and the kernel take unread.
 LONG = {"gen_length": 200, "steps": 100, "block_length": 200, "particles": 8, "branching": 2}
 
@@ -227,6 +230,47 @@ def test_hung_verifiers_are_bounded_while_they_run() -> None:
         wait_for(lambda: verifier_threads() == 0)
         assert live.ask("x", verifier="hangs").status_code == 200
     assert most <= 4
+
+
+def test_a_hung_verifier_leaves_the_places_of_others() -> None:
+    released = threading.Event()
+
+    def hangs(prompt: str, text: str, confidence: float | None) -> float:
+        released.wait(120)
+        return 0.5
+
+    limits = Limits(verifier_seconds=0.5, verifier_calls=1)
+    with serving(limits=limits, verifiers={"hangs": hangs}) as live:
+        assert code(live.ask("x", verifier="hangs")) == (504, "verifier_timeout")
+        assert code(live.ask("x", verifier="hangs")) == (503, "verifier_stuck")
+        form = {"response_format": {"type": "json_object"}}
+        searched = live.post("/v1/chat/completions", **ASK, **form)  # to its end
+        assert code(searched) == (422, "format_not_reached")
+        assert live.scheduler._batcher.stuck == 1
+        released.set()
+
+
+def test_an_abandoned_call_ends_before_its_next_text_and_gives_up_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call that is about to end is not hung: others wait for its place and are not refused."""
+    monkeypatch.setattr(batching, "ENDING_SECONDS", 3000.0)
+    may_score, slow = threading.Semaphore(0), list[str]()
+
+    def judge(prompt: str, text: str, confidence: float | None) -> float:
+        if prompt == "slow":
+            slow.append(text)
+            assert may_score.acquire(timeout=60)
+        return 0.5
+
+    limits = Limits(verifier_seconds=0.5, verifier_calls=1)
+    with serving(limits=limits, verifiers={"judge": judge}) as live:
+        assert code(live.ask("slow", verifier="judge", **WIDE)) == (504, "verifier_timeout")
+        waits = live.later("fast", verifier="judge")
+        wait_for(lambda: live.scheduler._batcher._waiting())
+        may_score.release()  # one text: the others of its step are not begun
+        assert waits.result().status_code == 200
+    assert len(slow) == 1
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ZeroDivisionError("zebra")])

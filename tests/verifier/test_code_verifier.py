@@ -9,10 +9,11 @@ import tracemalloc
 
 import pytest
 
+from s3dlm.errors import VerifierError
 from s3dlm.sandbox import CodeResult, Sandbox, SandboxLimits, shared
 from s3dlm.tasks import code as task
 from s3dlm.verifier import Verifier, as_verifier, for_task
-from s3dlm.verifier.base import Score
+from s3dlm.verifier.base import Score, wanted
 from s3dlm.verifier.code import WEIGHTS, CodeVerifier
 from s3dlm.verifier.code_examples import MOST_INPUTS, Example, examples, inputs
 
@@ -267,3 +268,14 @@ def test_reference_solutions_look_good_and_stubs_do_not() -> None:
         good = verifier.score(prompt, str(row["canonical_solution"])).total
         stub = verifier.score(prompt, "    return 'stub'").total
         assert good > stub if examples(prompt) else good >= stub
+
+
+def test_no_program_is_run_for_nobody(verifier: CodeVerifier) -> None:
+    """A batch of looping programs ends with the first of them if nobody waits for it any more."""
+    token = wanted.set(lambda: verifier.executed < 1)
+    try:
+        with pytest.raises(VerifierError, match="nobody waits"):
+            verifier.score_batch([HEAD] * 3, [RIGHT, WRONG, "    return 3 * x"], [None] * 3)
+    finally:
+        wanted.reset(token)
+    assert verifier.executed == 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from s3dlm.errors import VerifierError, short_repr
 from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Reply
-from s3dlm.verifier.base import Score, Spans, Verifier
+from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted
 
 REMEDY = "`score` must return a s3dlm.verifier.Score, `score_batch` a list of them, one per text"
 Key = tuple[str, float]  # a text and the model's confidence in it
@@ -168,6 +168,7 @@ def _checked_call(
     """The verifier's scores of rows (question, text, confidence), or an error that names the place."""
     culprit = verifier.name or type(verifier).__name__
     place = f"{place}; the text was {rows[0][1][:80]!r}"
+    check_wanted()
     try:
         if len(rows) == 1:
             scores: object = [verifier.score(*rows[0])]

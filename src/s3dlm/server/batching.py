@@ -3,12 +3,15 @@
 The bundled verifiers take linear time and run in the engine's thread. A registered verifier is foreign code: it
 runs in a thread of its own while the other searches continue, and is abandoned if it does not
 return. So does a verifier that takes many texts at once (a reward model, a judge, code): one call has
-the texts of all searches that wait for it; those that come meanwhile share the next. Python cannot end a thread, so the number of such threads, hung ones included, is bounded.
+the texts of all searches that wait for it; those that come meanwhile share the next. Python cannot end
+a thread: an abandoned call ends before its next text, and the number of threads of each verifier, hung
+ones included, is bounded.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -23,9 +26,13 @@ from s3dlm.job import Running
 from s3dlm.models.base import Model
 from s3dlm.search.particles import Reply
 from s3dlm.search.score import Scored, Verify
+from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, as_api_error, log
+from s3dlm.verifier.base import wanted
 
 SHARES_PER_BATCH = 8
+ENDING_SECONDS = 2.0  # for one text, such as a program: what is abandoned for longer hangs
+IDLE_SECONDS, POLL_SECONDS = 60.0, 0.1  # longest waits without anything to do, and for a place
 
 
 class Demand(NamedTuple):
@@ -99,27 +106,32 @@ class VerifierCall:
     thread: threading.Thread
     since: float
     group: object  # the verifier, while it works for all who wait for it
+    pool: str  # whose threads are counted together
 
 
 class ServerBatcher(Batcher):
     """A batcher whose searches may wait for a registered verifier."""
 
-    def __init__(self, model: Model, wake: Callable[[], None], most_calls: int) -> None:
+    def __init__(self, model: Model, wake: Callable[[], None], limits: Limits) -> None:
         super().__init__(model)
         self.calls: dict[int, VerifierCall] = {}
-        self.most_calls = most_calls
+        self.limits = limits
         self._wake = wake
         self._returned: deque[tuple[Mapping[int, Verify], Sequence[Scored]]] = deque()
-        self._abandoned: list[threading.Thread] = []
+        self._abandoned: list[VerifierCall] = []
 
     @property
     def stuck(self) -> int:
         """Abandoned verifier calls that are still alive."""
-        return sum(thread.is_alive() for thread in self._abandoned)
+        return sum(call.thread.is_alive() for call in self._abandoned)
 
-    def _may_start(self) -> bool:
-        threads = {call.thread for call in self.calls.values()}
-        return self.stuck + len(threads) < self.most_calls
+    def patience(self) -> float:
+        """Seconds until a call is late, or a search that waits for a place may have one."""
+        if self._waiting():
+            return POLL_SECONDS
+        since = min((call.since for call in self.calls.values()), default=math.inf)
+        late = since + self.limits.verifier_seconds - time.monotonic()
+        return min(max(late, 0.001), IDLE_SECONDS)
 
     def _waiting(self) -> dict[object, dict[int, Verify]]:
         """Requests to verifiers that are not at work, by verifier; those that cannot share a call by
@@ -145,31 +157,38 @@ class ServerBatcher(Batcher):
             for key, reply in zip(requests, replies, strict=True):
                 if self.calls.pop(key, None) is not None:  # not cancelled meanwhile
                     events += self._advance(key, reply)
-        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
-        stuck, waiting = self.stuck, self._waiting()
-        if stuck >= self.most_calls:
-            message = f"{stuck} calls of registered verifiers hang; requests without `verifier` still work"
-            error = ApiError(503, message, code="verifier_stuck")
-            return [*events, *((key, error) for requests in waiting.values() for key in requests)]
-        for group, requests in waiting.items():
-            if self._may_start():
-                self._start_call(group, requests)
+        self._abandoned = [call for call in self._abandoned if call.thread.is_alive()]
+        most, hung_since = self.limits.verifier_calls, time.monotonic() - ENDING_SECONDS
+        hung_since -= self.limits.verifier_seconds
+        for group, requests in self._waiting().items():
+            verifier = next(iter(requests.values())).verifier
+            pool = verifier.name or type(verifier).__name__
+            calls = [call for call in (*self.calls.values(), *self._abandoned) if call.pool == pool]
+            hung = sum(call in self._abandoned and call.since < hung_since for call in calls)
+            if hung >= most:
+                message = f"{hung} calls of this verifier hang; requests with another still work"
+                error = ApiError(503, message, code="verifier_stuck")
+                events += ((key, error) for key in requests)
+            elif len({call.thread for call in calls}) < most:
+                self._start_call(group, requests, pool)
         return events
 
-    def _start_call(self, group: object, requests: Mapping[int, Verify]) -> None:
+    def _start_call(self, group: object, requests: Mapping[int, Verify], pool: str) -> None:
         def run() -> None:
+            wanted.set(lambda: any(self.calls.get(key) is call for key in requests))
             self._returned.append((requests, self._verify(requests)))
             self._wake()
 
         thread = threading.Thread(target=run, name=f"verifier-{min(requests)}", daemon=True)
-        self.calls |= dict.fromkeys(requests, VerifierCall(thread, time.monotonic(), group))
+        call = VerifierCall(thread, time.monotonic(), group, pool)
+        self.calls |= dict.fromkeys(requests, call)
         thread.start()
 
     def remove(self, key: int) -> None:
         super().remove(key)
         call = self.calls.pop(key, None)
         if call and all(other.thread is not call.thread for other in self.calls.values()):
-            self._abandoned.append(call.thread)
+            self._abandoned.append(call)
 
     def _at_once(self, running: Running) -> bool:
         return running.job.verifier is None and super()._at_once(running)

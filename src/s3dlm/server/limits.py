@@ -41,8 +41,8 @@ class Limits:
     running: int = 64  # searches that take turns
     batch: int = 128  # canvases per forward pass
     unread: int = 8  # steps a search may be ahead of its reader before it pauses
-    verifier_seconds: float = 10.0  # one step of a registered verifier
-    verifier_calls: int = 4  # registered verifiers at work at once, hung ones included
+    verifier_seconds: float = 10.0  # one call of a verifier, with all its texts
+    verifier_calls: int = 4  # of one verifier at work at once, hung ones included
     stall_seconds: float = 120.0  # one round of the engine before /health reports it
     # connections
     connections: int = 512

@@ -37,7 +37,6 @@ from s3dlm.server.reporting import (
     shutting_down,
 )
 
-IDLE_SECONDS = 60.0  # longest wait without anything to do
 JOIN_SECONDS = 5.0
 TOKENIZER_THREADS = 2  # one slow prompt does not hold up the next
 
@@ -80,7 +79,7 @@ class Scheduler:
         self._changed = threading.Event()  # there may be something to do
         self._waiting: list[Ticket] = []
         self._running: dict[int, Ticket] = {}
-        self._batcher = ServerBatcher(model, self._changed.set, limits.verifier_calls)
+        self._batcher = ServerBatcher(model, self._changed.set, limits)
         self._fair = FairShare(limits.batch)
         self._requests = itertools.count()
         self._unprepared: queue.SimpleQueue[Sequence[Ticket]] = queue.SimpleQueue()
@@ -215,9 +214,7 @@ class Scheduler:
                 self._forward(keys)
             else:
                 self._busy_since = None
-                since = min((call.since for call in self._batcher.calls.values()), default=math.inf)
-                late = since + self.limits.verifier_seconds - time.monotonic()
-                self._changed.wait(min(max(late, 0.001), IDLE_SECONDS))
+                self._changed.wait(self._batcher.patience())
 
     def _demands(self) -> list[Demand]:
         """Searches that are ready for a pass and whose reader keeps up."""

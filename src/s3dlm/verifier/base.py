@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,6 +26,16 @@ ScoreFunction = Callable[[str, str, float | None], float]
 
 Spans = Sequence[tuple[int, int]]
 """Character ranges of a text, in order."""
+
+
+wanted: ContextVar[Callable[[], bool]] = ContextVar("wanted", default=lambda: True)
+"""Whether anybody still waits for the scores that this thread works on."""
+
+
+def check_wanted() -> None:
+    """Before each text: end a call that nobody waits for any more."""
+    if not wanted.get()():
+        raise VerifierError("nobody waits for these scores any more")
 
 
 @dataclass(frozen=True, slots=True)

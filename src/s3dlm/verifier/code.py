@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from s3dlm.answers.code import Program, attempt, parse, program, required
 from s3dlm.sandbox import CodeResult, Sandbox, shared
 from s3dlm.sandbox.values import same
-from s3dlm.verifier.base import Score, Verifier
+from s3dlm.verifier.base import Score, Verifier, check_wanted
 from s3dlm.verifier.code_examples import examples, inputs
 
 WEIGHTS: Mapping[str, float] = {
@@ -150,6 +150,7 @@ class CodeVerifier(Verifier):
         if results is None:
             results = self._memory.get(prompt, source, most)
         if results is None:
+            check_wanted()
             calls = [example.expression for example in examples(prompt)]
             calls += inputs(prompt)[:generated]
             results = (self.sandbox or shared()).evaluate(source, calls, self.seconds)
