@@ -214,7 +214,7 @@ LIMITS = {
     "engine_modules": 60,
     "engine_lines": 9_400,
     "commands": 11,
-    "options": 100,
+    "options": 92,
 }
 
 

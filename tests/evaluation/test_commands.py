@@ -82,17 +82,8 @@ def test_report_grades_again(app: typer.Typer, tmp_path: Path) -> None:
 
 def test_reproduce_writes_the_results_page(app: typer.Typer, tmp_path: Path) -> None:
     task = write_task(tmp_path, 2)
-    words = [
-        "reproduce",
-        "--model",
-        "fake",
-        "--task",
-        task,
-        "--seeds",
-        "1",
-        "--sweep-problems",
-        "0",
-    ]
+    words = ["reproduce", "--model", "fake", "--task", task, "--seeds", "1"]
+    words += ["--run", "sweep_problems=0"]
     call(app, *words, "--out", str(tmp_path / "run"), "--results", str(tmp_path / "results.md"))
     text = (tmp_path / "results.md").read_text()
     for label in ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3", "twisted"):

@@ -58,7 +58,7 @@ def test_it_speaks_before_anything_heavy_is_imported() -> None:
     """The first line comes from a process that has no torch yet."""
     code = (
         "import sys, typer\n"
-        "import s3dlm.cli.report as d\n"
+        "import s3dlm.cli.serve as d\n"
         "def stop(name):\n"
         "    print('torch' in sys.modules)\n"
         "    raise SystemExit\n"

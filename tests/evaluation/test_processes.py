@@ -57,7 +57,7 @@ def test_a_lost_worker_ends_the_run_with_advice(tmp_path: Path) -> None:
     with ProcessRunner(small_model(), 2) as runner:
         runner.wait()
         runner.processes[0].kill()
-        with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--workers 1"):
+        with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--run workers=1"):
             evaluate(runner, plan, tmp_path / "run")
 
 

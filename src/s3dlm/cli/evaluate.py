@@ -1,42 +1,46 @@
-"""The commands of evaluation: parse, call, print. Nothing heavy is imported before one runs."""
+"""Commands that make a run and read it: parse, call, print. Nothing heavy is imported before one runs."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from s3dlm.cli import options
-from s3dlm.cli.report import show_report
+from s3dlm.cli.options import print_table
 from s3dlm.errors import MissingExtraError, SettingsError
 
 if TYPE_CHECKING:
-    from s3dlm.evaluation.plan import Condition, Plan
-    from s3dlm.tasks import Loaded
+    from s3dlm.evaluation.plan import Plan
 
 Limit = Annotated[int | None, Option(help="Only the first N problems per task.")]
 Seeds = Annotated[int, Option(min=1, help="Seeds per problem: 0, 1, …")]
 Data = Annotated[Path | None, Option(help="Folder of benchmark files. Default: the hub.")]
-Ray = Annotated[str | None, Option(help="Run on a Ray cluster: local, auto or its address.")]
 Running = Annotated[
     list[str] | None,
     Option(
         "--run",
         metavar="NAME=VALUE",
-        help="How to run: traces (problems per task to record step by step), row_cache (GiB of "
-        "canvases reused between methods; times are then those of 40 problems), batch_size, "
-        "fail_on_error (failed samples until it stops), retry_failed. Results are equal.",
+        help="How to run; results are equal. workers (default: one per core for a small model on the "
+        "CPU, else one), ray (a cluster: local, auto or its address; a worker per GPU), traces "
+        "(problems per task to record step by step), row_cache (GiB of canvases reused between "
+        "methods; times are then those of 40 problems), batch_size, fail_on_error (failed samples "
+        "until it stops), retry_failed, gpu (for --dry-run: A100, H100, L40S, RTX4090, or "
+        "CARD=DOLLARS). For reproduce also sweep_problems (per task for the sweeps over N, b and "
+        "block length, default 200; 0: none).",
     ),
 ]
 DryRun = Annotated[bool, Option("--dry-run", help="Print what it would cost, and stop.")]
-Gpu = Annotated[str, Option(help="For --dry-run: A100, H100, L40S, RTX4090, or CARD=DOLLARS.")]
-RUNNING = {
-    "traces": int, "row_cache": float, "batch_size": int, "fail_on_error": int, "retry_failed": bool
+RUNNING: dict[str, type] = {
+    "workers": int, "ray": str, "gpu": str, "traces": int, "row_cache": float, "batch_size": int,
+    "fail_on_error": int, "retry_failed": bool,
 }  # fmt: skip
 
 
@@ -61,11 +65,8 @@ def eval_command(
     data: Data = None,
     device: options.Device = None,
     load: options.Load = None,
-    ray: Ray = None,
-    workers: options.Workers = None,
     run: Running = None,
     dry_run: DryRun = False,
-    gpu: Gpu = "H100",
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
@@ -87,25 +88,17 @@ def eval_command(
             raise SettingsError(f"{name} cannot be swept; give one value, or sweep one of: {axes}")
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
     methods = options.split(method) or plans.ABLATION
-    how = options.typed("--run", run, RUNNING)
+    how = {"traces": 0, "row_cache": 0.0, **options.typed("--run", run, RUNNING)}
+    traces, row_cache = how.pop("traces"), how.pop("row_cache")
 
-    def conditions(recommended: Any) -> list[Condition]:
-        return plans.grid(names, methods, plans.defaults_of(recommended), fixed, sweeps)
+    def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
+        defaults = plans.defaults_of(recommended)
+        conditions = plans.grid(list(problems), methods, defaults, fixed, sweeps)
+        return plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
 
-    names = _tasks(task, model)
-    planned = conditions(model)  # a mistake is reported at once
-    if dry_run:
-        _print_cost(model, planned, limit, seeds, gpu, out, as_json)
-        return
-    runner, problems = _prepare(
-        model, names, device, load, ray, workers, data=data, split=split, limit=limit
-    )
-    plan = plans.Plan(
-        conditions(_model_of(runner, model)), problems, range(seeds), split,
-        how.pop("traces", 0), how.pop("row_cache", 0.0),
-    )  # fmt: skip
-    _evaluate(runner, plan, out, workers, how)
-    _report(out, as_json)
+    which = {"data": data, "split": split, "limit": limit}
+    if _run(planned, model, task, which, device, load, out, how, dry_run, as_json):
+        _report(out, as_json)
 
 
 def reproduce(
@@ -113,9 +106,6 @@ def reproduce(
     task: options.Tasks = None,
     limit: Limit = None,
     seeds: Seeds = 3,
-    sweep_problems: Annotated[
-        int, Option(help="Problems per task for the sweeps over N, b and block length; 0: none.")
-    ] = 200,
     data: Data = None,
     out: Annotated[
         Path | None, Option(help="Folder of the run. Default: runs/reproduce-MODEL.")
@@ -123,11 +113,8 @@ def reproduce(
     results: Annotated[Path | None, Option(help="Also write the tables to this page.")] = None,
     device: options.Device = None,
     load: options.Load = None,
-    ray: Ray = None,
-    workers: options.Workers = None,
     run: Running = None,
     dry_run: DryRun = False,
-    gpu: Gpu = "H100",
     as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, from evaluation to report.
@@ -138,94 +125,104 @@ def reproduce(
     """
     from s3dlm.evaluation import plan as plans
 
-    how = {"traces": 2, "row_cache": 2.0, **options.typed("--run", run, RUNNING)}
-    folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
-    names = _tasks(task, model)
+    size: dict[str, Any] = {"sweep_problems": 200, "traces": 2, "row_cache": 2.0}
+    how = size | options.typed("--run", run, {**RUNNING, "sweep_problems": int})
+    size = {name: how.pop(name) for name in size}
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
-        return plans.reproduction(
-            problems, plans.defaults_of(recommended), range(seeds), sweep_problems=sweep_problems,
-            traces=how.pop("traces"), row_cache=how.pop("row_cache"),
-        )  # fmt: skip
+        return plans.reproduction(problems, plans.defaults_of(recommended), range(seeds), **size)
 
-    if dry_run:
-        plan = planned(model, dict.fromkeys(names))
-        _print_cost(model, plan.conditions, limit, seeds, gpu, folder, as_json)
-        return
-    runner, problems = _prepare(model, names, device, load, ray, workers, data=data, limit=limit)
-    _evaluate(runner, planned(_model_of(runner, model), problems), folder, workers, how)
-    _report(folder, as_json, results)
+    folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
+    which = {"data": data, "limit": limit}
+    if _run(planned, model, task, which, device, load, folder, how, dry_run, as_json):
+        _report(folder, as_json, results)
 
 
-# --- what they share
+def _run(
+    planned: Callable[[Any, Mapping[str, Any]], Plan], model: str, task: Sequence[str] | None,
+    which: Mapping[str, Any], device: str | None, load: Sequence[str] | None, folder: Path,
+    how: dict[str, Any], dry_run: bool, as_json: bool,
+) -> bool:  # fmt: skip
+    """Run a plan on a model, in one process or several, or on a cluster; or print what it costs.
 
-
-def _tasks(given: Sequence[str] | None, model: str) -> list[str]:
-    from s3dlm.models.defaults import defaults_of
-
-    return options.split(given) or list(defaults_of(model).tasks)
-
-
-def _prepare(
-    model: str,
-    names: Sequence[str],
-    device: str | None,
-    load: Sequence[str] | None,
-    ray: str | None,
-    workers: int | None,
-    **which: Any,
-) -> tuple[Any, dict[str, Loaded]]:
-    """Model and problems; missing data is reported before a large model is loaded. With Ray the
-    workers load the model, and the runner takes its place."""
+    Mistakes and missing data are reported before a large model is loaded."""
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.defaults import defaults_of
     from s3dlm.models.registry import check_name
 
+    ray, workers, gpu = how.pop("ray", None), how.pop("workers", None), how.pop("gpu", "H100")
+    if workers is not None and workers < 1:
+        raise SettingsError(
+            f"--run workers={workers} is not allowed; give a whole number from 1 up"
+        )
+    names = options.split(task) or list(defaults_of(model).tasks)
+    plan = planned(model, dict.fromkeys(names))
     check_name(model)
-    how = options.typed("--load", load, options.LOADING)
+    if dry_run:
+        _print_cost(model, plan, which["limit"], gpu, folder, as_json)
+        return False
+    loading = options.typed("--load", load, options.LOADING)
     style = defaults_of(model).prompt_style
-    found = load_problems(names, style, **which)
-    runner: Any
+    problems, runner = load_problems(names, style, **which), None
     if ray is None:
-        runner = options.load_model(model, device=device, **how)
-        if runner.defaults.prompt_style != style:  # a model of another package may have its own
-            found = load_problems(names, runner.defaults.prompt_style, **which)
-    else:
+        loaded = options.load_model(model, device=device, **loading)
+        if loaded.defaults.prompt_style != style:  # a model of another package may have its own
+            problems = load_problems(names, loaded.defaults.prompt_style, **which)
+    else:  # its workers load the model
         from s3dlm.evaluation.distributed import RayRunner
 
-        runner = RayRunner(model, address=ray, workers=workers, device=device, **how)
-    for name, some in found.items():
+        runner = RayRunner(model, address=ray, workers=workers, device=device, **loading)
+    for name, some in problems.items():
         total = "" if len(some.samples) == some.total else f" of {some.total}"
         typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)
-    return runner, found
-
-
-def _model_of(runner: Any, name: str) -> Any:
-    """The model whose recommendations count: the loaded one, or by name if workers load it."""
-    return runner if hasattr(runner, "defaults") else name
-
-
-def _evaluate(runner: Any, plan: Plan, folder: Path, workers: int | None, how: Any) -> None:
-    """Run a plan on a model, in one process or several, or on a cluster; all are closed afterwards."""
     from s3dlm.evaluation import processes
     from s3dlm.evaluation.progress import Bars
     from s3dlm.evaluation.run import evaluate
-    from s3dlm.models.base import Model
 
-    if isinstance(runner, Model):
-        runner = processes.runner(runner, workers or processes.workers_for(runner, plan))
+    plan = planned(model if runner else loaded, problems)
     try:
-        with runner as running, Bars(plan) as bars:
+        local = runner or processes.runner(loaded, workers or processes.workers_for(loaded, plan))
+        with local as running, Bars(plan) as bars:
             evaluate(running, plan, folder, observer=bars, **how)
     except KeyboardInterrupt:
         typer.echo(f"the same command resumes {folder}", err=True)
         raise
+    return True
+
+
+def _print_cost(
+    model: str, plan: Plan, limit: int | None, gpu: str, folder: Path, as_json: bool
+) -> None:
+    """What a run would cost, by what its folder has measured if it has begun."""
+    from s3dlm.evaluation import cost
+
+    measured = cost.shares(folder)
+    costs: Any = cost.estimate(model, plan.conditions, limit, len(plan.seeds), gpu, measured)
+    if as_json:
+        typer.echo(json.dumps(costs))
+        return
+    how = f"about (measured in {folder})" if measured else "at most"
+    for row in costs["conditions"] if len(plan.conditions) <= 20 else ():
+        each = f"{row['samples']:,} samples, {how} {row['nfe']:,.0f} NFE each"
+        typer.echo(f"{row['task']}, {row['method']}: {each}")
+    samples = sum(row["samples"] for row in costs["conditions"])
+    typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} NFE")
+    if "costs" not in costs:
+        typer.echo(f"times are known for: {', '.join(cost.SHAPES)}; else run with --limit 10")
+        return
+    if not costs["fits"]:
+        typer.echo(f"the weights of {model} in bfloat16 need more memory than one {gpu} has")
+    typer.echo(f"{'GPUs':>6} {'time':>10} {'dollars':>9}   ({costs['gpu']})")
+    for line in costs["costs"]:
+        hours = line["seconds"] / 3600
+        time = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
+        typer.echo(f"{line['gpus']:>6} {time:>10} {line['dollars']:>9,.2f}")
 
 
 def _report(folder: Path, as_json: bool, results: Path | None = None) -> None:
     """The report of a run; without the extra it can be made later."""
     try:
-        made = show_report([folder], as_json)
+        made = _show_report([folder], as_json)
         if results is not None:
             from s3dlm.evaluation.report import write_results
 
@@ -234,34 +231,76 @@ def _report(folder: Path, as_json: bool, results: Path | None = None) -> None:
         typer.echo(f"no report: {error}; then: s3dlm report {folder}", err=True)
 
 
-def _print_cost(
-    model: str, conditions: Sequence[Condition], limit: int | None, seeds: int, gpu: str,
-    folder: Path, as_json: bool,
-) -> None:  # fmt: skip
-    """What a run would cost, by what its folder has measured if it has begun."""
-    from s3dlm.evaluation import cost
-    from s3dlm.models.registry import check_name
+def report(
+    folders: Annotated[
+        list[Path], Argument(help="Folders that `s3dlm eval` wrote; several are compared.")
+    ],
+    reference: Annotated[
+        str | None, Option(help="Method to compare the others with. Default: best_of_k.")
+    ] = None,
+    grading: Annotated[str | None, Option(help="Grade the texts again: fixed, d1 or hex.")] = None,
+    out: Annotated[
+        Path | None, Option(help="Output folder. Default: the run's; needed for several.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
 
-    check_name(model)
-    measured = cost.shares(folder)
-    found: Any = cost.estimate(model, conditions, limit, seeds, gpu, measured)
+    \b
+    s3dlm report runs/first
+    s3dlm report runs/small runs/large --reference greedy --out runs/both
+    """
+    if len(folders) > 1 and out is None:
+        raise SettingsError("a report on several runs needs a folder of its own; give --out")
+    _show_report(folders, as_json, grading=grading, reference=reference, out=out)
+
+
+def _show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
+    from s3dlm.evaluation.report import write
+    from s3dlm.viewer.page import standalone
+
+    made = write(*folders, show=lambda trace: standalone([trace]), **how)
     if as_json:
-        typer.echo(json.dumps(found))
+        tables = [table.to_json() for table in made.tables]
+        plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
+        typer.echo(json.dumps(plain, ensure_ascii=False))
+        return made
+    for table in made.short:
+        print_table(table.columns, table.rows, table.title)
+    for line in made.verdict:
+        typer.echo(textwrap.fill(line, 80))
+    typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
+    return made
+
+
+def calibrate(
+    source: Annotated[Path, Argument(help="A folder of `s3dlm eval`, or JSON lines of outputs.")],
+    out: Annotated[
+        Path | None, Option(help="File to write. Default: beside the model's weights.")
+    ] = None,
+    verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "plus",
+    task: Annotated[list[str] | None, Option(help="Tasks of a file of outputs.")] = None,
+    model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit the probability that an answer is right, `p_correct`, on graded answers.
+
+    \b
+    s3dlm eval --split validation --method baseline,best_of_k,s3,best --limit 300 --out runs/fit
+    s3dlm calibrate runs/fit
+    """
+    from s3dlm.evaluation import calibrate as fits
+
+    read = fits.read(source, verifier, ",".join(options.split(task)) or None, model)
+    made, skipped = fits.calibrate(read.groups)
+    path = fits.write(read, made, out) if made else None
+    if as_json:
+        rows = [dataclasses.asdict(row.fit) | dataclasses.asdict(row.report) for row in made]
+        plain = {"fits": rows, "skipped": skipped, "file": path and str(path)}
+        typer.echo(json.dumps(plain, ensure_ascii=False))
         return
-    how = f"about (measured in {folder})" if measured else "at most"
-    for row in found["conditions"] if len(conditions) <= 20 else ():
-        typer.echo(
-            f"{row['task']}, {row['method']}: {row['samples']:,} samples, {how} {row['nfe']:,.0f} NFE each"
-        )
-    samples = sum(row["samples"] for row in found["conditions"])
-    typer.echo(f"in all: {samples:,} samples, {how} {found['nfe']:,.0f} NFE")
-    if "costs" not in found:
-        typer.echo(f"times are known for: {', '.join(cost.SHAPES)}; else run with --limit 10")
-        return
-    if not found["fits"]:
-        typer.echo(f"the weights of {model} in bfloat16 need more memory than one {gpu} has")
-    typer.echo(f"{'GPUs':>6} {'time':>10} {'dollars':>9}   ({found['gpu']})")
-    for line in found["costs"]:
-        hours = line["seconds"] / 3600
-        time = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
-        typer.echo(f"{line['gpus']:>6} {time:>10} {line['dollars']:>9,.2f}")
+    for columns, table, title in fits.tables(made) if made else ():
+        print_table(columns, table, title)
+    for line in skipped:
+        typer.echo(f"no fit for {line}", err=True)
+    typer.echo("nothing was written" if path is None else f"written to {path}")

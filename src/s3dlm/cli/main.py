@@ -12,14 +12,15 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 import s3dlm
-from s3dlm.cli import evaluate, report, search, serve
+from s3dlm.cli import evaluate, search, serve
 from s3dlm.cli.options import AsJson, print_table
 from s3dlm.errors import S3dlmError
 
@@ -58,13 +59,13 @@ def options_of_all(
         configure(allow_unprotected=True)
 
 
-app.command()(search.generate)
-app.command("eval")(evaluate.eval_command)
-for _command in (
-    evaluate.reproduce, report.report, report.calibrate, report.demo, serve.serve, serve.view
-):  # fmt: skip
-    app.command()(_command)
-
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "generate": search.generate, "eval": evaluate.eval_command, "reproduce": evaluate.reproduce,
+    "report": evaluate.report, "calibrate": evaluate.calibrate, "demo": serve.demo,
+    "serve": serve.serve, "view": serve.view,
+}  # fmt: skip
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_command)
 
 Listed = tuple[object, list[tuple[list[str], list[list[str]]]]]  # as JSON, and as tables
 
@@ -172,48 +173,35 @@ def score(
 
 
 _python_warns = warnings.showwarning
+_say_once = functools.cache(functools.partial(typer.echo, err=True))
 
 
-def _warn(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _warn(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
     """A warning of this package as one line, once, without a place in its source."""
     if category.__module__.partition(".")[0] == "s3dlm":
         _say_once(f"s3dlm: warning: {message}")
     else:
-        _python_warns(message, category, filename, lineno, file, line)
-
-
-@functools.cache
-def _say_once(text: str) -> None:
-    typer.echo(text, err=True)
+        _python_warns(message, category, *place, **named)
 
 
 def main() -> None:
     """The `s3dlm` command."""
     warnings.showwarning = _warn
+    code: Any = 2
     try:
         code = app(standalone_mode=False)
     except S3dlmError as error:
         typer.echo(f"s3dlm: {error}", err=True)
-        code = 2
     except OSError as error:
         if error.filename is None:
             raise
         typer.echo(f"s3dlm: {error.filename}: {error.strerror}; give another path", err=True)
-        code = 2
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     except Exception as error:  # a wrong flag, as click words it; anything else is a defect
-        show = getattr(error, "show", None)
-        if show is None:
+        if not hasattr(error, "show"):
             raise
-        show()
+        error.show()
         code = int(getattr(error, "exit_code", 2))
     if code == 130:
         typer.echo("stopped", err=True)

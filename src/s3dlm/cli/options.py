@@ -59,14 +59,6 @@ Load = Annotated[
     ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
-Workers = Annotated[
-    int | None,
-    Option(
-        min=1,
-        help="Processes. Default: one per core for a small model on the CPU, else one; with --ray "
-        "one per GPU.",
-    ),
-]
 
 
 # --- values

@@ -1,8 +1,9 @@
-"""`s3dlm serve` and `s3dlm view`; nothing heavy is imported before one of them runs."""
+"""Commands that show searches: `serve`, `view`, `demo`; nothing heavy is imported before one runs."""
 
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
@@ -129,3 +130,44 @@ def view(
     typer.echo(str(path))
     if open_:
         webbrowser.open(path.resolve().as_uri())
+
+
+def demo(
+    model: options.ModelName = "tiny",
+    seconds: Annotated[float, Option(min=0, help="Time for the comparison.")] = 90.0,
+    workers: Annotated[
+        int | None, Option(min=1, help="Processes. Default: one per core for a small model.")
+    ] = None,
+    out: Annotated[Path, Option(help="Folder of the comparison.")] = Path("runs/demo"),
+) -> None:
+    """Show one search live, then compare methods: two minutes on two cores.
+
+    s3dlm demo
+    """
+    typer.echo("One search live, then methods compared on the same problems; about two minutes.")
+    loaded = options.load_model(model)
+    from s3dlm.evaluation import demo as demos
+    from s3dlm.evaluation import plan as plans
+    from s3dlm.evaluation import processes
+    from s3dlm.evaluation.accuracy_chart import chart
+    from s3dlm.evaluation.report import write
+    from s3dlm.viewer.page import standalone
+
+    defaults = plans.defaults_of(loaded)
+    size = plans.settings_for("best_of_k", defaults).size
+    with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
+        typer.echo("\n1. One search, step by step\n")
+        result = demos.show(loaded, defaults)
+        typer.echo(f"{result.text}\nanswer: {result.answer}\n")
+        typer.echo(f"2. {', '.join(demos.METHODS)} (K = {size}): {seconds:.0f} s at most\n")
+        demos.clear(out)
+        runner.wait()
+        asked = demos.compare(runner, demos.rounds(loaded, defaults), out, seconds)
+    typer.echo(f"3. Results on {asked} problems per task\n")
+    made = write(out, reference=demos.REFERENCE, show=lambda trace: standalone([trace]))
+    for grid in made.short:
+        options.print_table(grid.columns, grid.rows, grid.title)
+    points = {n: (made.run.mean_nfe(n), made.run.mean_accuracy(n)) for n in made.run.labels()}
+    typer.echo(f"Accuracy over forward passes per problem (NFE)\n\n{chart(points)}\n")
+    typer.echo(f"4. In one sentence\n\n{textwrap.fill(made.verdict[0], 79)}\n")
+    typer.echo(f"report: {made.html.resolve()}")

@@ -174,7 +174,7 @@ def _connect(ray: Any, address: str | None) -> bool:
             if not again:
                 raise S3dlmError(
                     f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start "
-                    "one with `ray start --head`, or use --ray local on a less busy machine"
+                    "one with `ray start --head`, or use --run ray=local on a less busy machine"
                 ) from error
     return True
 

@@ -167,7 +167,7 @@ def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
     reduced = (
         f"**A reduced run**: {fewest} problems per task and {seeds} seed(s) instead of "
         f"{FULL_PROBLEMS} and {FULL_SEEDS}. Its intervals are too wide to rank methods. For the full "
-        "comparison, run the command without `--limit`, `--seeds` and `--sweep-problems`."
+        "comparison, run the command without `--limit`, `--seeds` and `--run sweep_problems`."
     )
     parts = [
         f"# Results on {plan.model}",
