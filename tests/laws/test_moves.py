@@ -80,7 +80,7 @@ def moved(shares: np.ndarray, settings: Settings, seed: int) -> np.ndarray:
     scores, _ = drive(scorer.score(clean, "the start"), ConsistentDenoiser())
     population = Outcome(Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0)
     setup = Setup(toy, scorer, settings.adapted(particles=PARTICLES), rng)
-    running = _round(setup, population, np.inf, np.arange(PARTICLES))
+    running = _round(setup, population, np.inf, np.arange(PARTICLES), 1)
     (outcome, _), _ = drive(running, ConsistentDenoiser())
     after = outcome.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
     return np.bincount(after, minlength=len(TEXTS)) / PARTICLES

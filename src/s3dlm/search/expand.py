@@ -9,7 +9,6 @@ together: where one has nothing new to offer, another has more children.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -26,15 +25,9 @@ def expand(setup: Setup, particles: Particles, branching: int, step: int) -> Chi
     if sampling == "filled" and branching == 1:
         sampling = "distinct"
     parent, canvas = CHILD_SAMPLINGS[sampling](setup, particles, branching, step)
-    before = particles.canvas.logp.sum(axis=1)[parent]
-    return Children(
-        canvas,
-        parent,
-        particles.score[parent],
-        particles.log_weight[parent],
-        particles.lineage.take(parent),
-        canvas.logp.sum(axis=1) - before,
-    )
+    step_logp = canvas.logp.sum(axis=1) - particles.canvas.logp.sum(axis=1)[parent]
+    score, log_weight = particles.score[parent], particles.log_weight[parent]
+    return Children(canvas, parent, score, log_weight, particles.lineage.take(parent), step_logp)
 
 
 ChildSampling = Callable[["Setup", Particles, int, int], tuple[Ints, Canvas]]
@@ -46,9 +39,9 @@ def _independent(
 ) -> tuple[Ints, Canvas]:
     """Every child from a draw of its own."""
     parent = np.repeat(np.arange(len(particles)), branching)
-    canvas, (open_,) = (
+    canvas, open_ = (
         particles.canvas.take(parent),
-        np.nonzero(particles.prediction.row[parent] >= 0),
+        np.flatnonzero(particles.prediction.row[parent] >= 0),
     )
     if open_.size:
         prediction = particles.prediction.take(parent[open_])
@@ -61,9 +54,9 @@ def _independent(
 def _distinct(setup: Setup, particles: Particles, branching: int, step: int) -> tuple[Ints, Canvas]:
     """Children of equal parents differ from each other while their draws allow it."""
     parent = np.repeat(np.arange(len(particles)), branching)
-    canvas, (open_,) = (
+    canvas, open_ = (
         particles.canvas.take(parent),
-        np.nonzero(particles.prediction.row[parent] >= 0),
+        np.flatnonzero(particles.prediction.row[parent] >= 0),
     )
     if not open_.size:
         return parent, canvas
@@ -92,15 +85,13 @@ def _filled(setup: Setup, particles: Particles, branching: int, step: int) -> tu
     one child of each finished particle."""
     row = particles.prediction.row
     (closed,), (open_,) = np.nonzero(row < 0), np.nonzero(row >= 0)
-    room = len(particles) * branching
     if not open_.size:
         return closed, particles.canvas.take(closed)
+    room = len(particles) * branching
     kinds, first, count = np.unique(row[open_], return_index=True, return_counts=True)
     draws = room * OVERSAMPLING
-    parent = np.repeat(open_[first], draws)
-    draw = np.tile(np.arange(draws), kinds.size)
-    prediction = replace(particles.prediction, row=np.repeat(kinds, draws))
-    canvas = particles.canvas.take(parent)
+    parent, draw = np.repeat(open_[first], draws), np.tile(np.arange(draws), kinds.size)
+    prediction, canvas = particles.prediction.take(parent), particles.canvas.take(parent)
     grown = setup.process.expand(canvas, prediction, draw, step, setup.rng)
     turn = draw // np.repeat(count, draws)  # a particle held twice has two children per turn
     fresh: dict[bytes, int] = {}

@@ -103,10 +103,8 @@ def search(
             weight, lam = settings.row.weight, settings.lam
             log_weight, lineage = weigh(weight, lam, children, scores.total, last=plan.last)
         survivors = resample(setup, plan, log_weight, len(particles))
-        spent = prediction.nfe, 0 if t else nfe
-        stop = yield Step.of(
-            (t, process.steps), children, clean, scores, log_weight, survivors, *spent
-        )
+        place, spent = (t, process.steps), (prediction.nfe, 0 if t else nfe)
+        stop = yield Step.of(place, children, clean, scores, log_weight, survivors, *spent)
         nfe += prediction.nfe
         nfe_logical += len(particles) * branching * process.passes
         particles = children.survive(survivors, prediction, scores.total, lineage)
@@ -155,8 +153,7 @@ def _look_ahead(
     texts = setup.process.look_ahead(children.canvas, prediction, sampled=plan.scored)
     if not plan.scored:
         return texts, Scores.missing(len(children))
-    where = f"step {step + 1} of {setup.process.steps}"
-    scores = yield from setup.scorer.score(texts, where)
+    scores = yield from setup.scorer.score(texts, f"step {step + 1} of {setup.process.steps}")
     rank = scores.total + setup.scorer.satisfied(scores.total, scores.spans)
     best = rank.reshape(-1, len(children)).argmax(axis=0)  # the likeliest if it is as good
     index = best * len(children) + np.arange(len(children))

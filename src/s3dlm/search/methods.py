@@ -54,7 +54,7 @@ class Method:
     branches: bool = False  # b children per particle, or one
     scored: Scored = "every step"
     weight: str = "none"  # a name in weigh.py
-    ensemble: Ensemble = "none"  # of searches; see ensembles.py
+    ensemble: Ensemble = "none"  # of searches; see rounds.py
     pruned: bool = False  # the population is halved again and again in the first half of the run
     like: str = ""  # the method whose recommendations and calibrations count for it, too
     uses: frozenset[str] = SEARCH
@@ -63,12 +63,11 @@ class Method:
     beside: Beside = field(default_factory=dict, compare=False)  # for its settings, see `Beside`
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("weight", tuple(WEIGHTS)),
-            ("population", get_args(Population)),
-            ("scored", get_args(Scored)),
-            ("ensemble", get_args(Ensemble)),
-        ):
+        kinds = {"population": Population, "scored": Scored, "ensemble": Ensemble}
+        choices = {"weight": tuple(WEIGHTS)} | {
+            name: get_args(kind) for name, kind in kinds.items()
+        }
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise SettingsError(unknown_name(name, getattr(self, name), allowed))
         for name in self.uses - SEARCH:
@@ -87,11 +86,7 @@ class Method:
 
     def to_json(self) -> dict[str, Any]:
         """What makes the row, as plain data; `Method(**data)` is equal to it."""
-        names = [
-            field.name
-            for field in dataclasses.fields(self)
-            if field.compare and field.name != "name"
-        ]
+        names = [x.name for x in dataclasses.fields(self) if x.compare and x.name != "name"]
         plain = {name: getattr(self, name) for name in names}
         return {n: sorted(v) if isinstance(v, frozenset) else v for n, v in plain.items()}
 
@@ -165,13 +160,10 @@ _row(
     "verified_best_of_k", _K, "K = N·b independent trajectories, the one with the best score",
     scored="at the end", beside=UNTILTED, defaults={"selection": "verified"},
 )  # fmt: skip
-for _name, _weight, _by in (
-    ("fk_difference", "twist", "gain in score"),
-    ("fk_max", "fk_max", "highest score so far"),
-    ("fk_sum", "fk_sum", "sum of scores"),
-):
-    _summary = f"Feynman–Kac steering of K particles by the {_by}"
-    _row(_name, _FK, _summary, _STEERING, weight=_weight)
+_BY = "Feynman–Kac steering of K particles by the "
+_row("fk_difference", _FK, _BY + "gain in score", _STEERING, weight="twist")
+_row("fk_max", _FK, _BY + "highest score so far", _STEERING, weight="fk_max")
+_row("fk_sum", _FK, _BY + "sum of scores", _STEERING, weight="fk_sum")
 _row(
     "self_rewarding", _FK,
     "K particles weighted by the model's own confidence, resampled at block ends",

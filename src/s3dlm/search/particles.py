@@ -7,9 +7,11 @@ mask is, which tokenizer reads the text or which benchmark asked.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, fields, replace
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,43 +33,35 @@ shall stop. None refuses a prediction, and the search stops with what it has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Canvas:
+class Columns:
+    """Arrays that all have one entry per canvas."""
+
+    def take(self, rows: Ints) -> Self:
+        return replace(self, **{x.name: getattr(self, x.name)[rows] for x in fields(self)})
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all, one part after the other."""
+        names = [column.name for column in fields(cls)]
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return replace(parts[0], **joined)
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas(Columns):
     """Partly denoised answers and how probable each known token was when it became known."""
 
     tokens: Ints  # (rows, length)
     logp: Floats  # (rows, length) 0 where a token is not yet known
 
-    def take(self, rows: Ints) -> Canvas:
-        return Canvas(self.tokens[rows], self.logp[rows])
-
-    @classmethod
-    def join(cls, parts: Sequence[Canvas]) -> Canvas:
-        """The rows of all, one part after the other."""
-        return cls(
-            np.concatenate([part.tokens for part in parts]),
-            np.concatenate([part.logp for part in parts]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class CleanText:
+class CleanText(Columns):
     """One-step clean predictions (Eq. 6): what the answers would be if all were revealed now."""
 
     tokens: Ints  # (rows, length)
     logp: Floats  # (rows, length) of each token, revealed or only predicted
     confidence: Floats  # (rows,) mean probability up to the end of the text
-
-    def take(self, rows: Ints) -> CleanText:
-        return CleanText(self.tokens[rows], self.logp[rows], self.confidence[rows])
-
-    @classmethod
-    def join(cls, parts: Sequence[CleanText]) -> CleanText:
-        """The rows of all, one part after the other."""
-        return cls(
-            np.concatenate([part.tokens for part in parts]),
-            np.concatenate([part.logp for part in parts]),
-            np.concatenate([part.confidence for part in parts]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +97,22 @@ class Process(Protocol):
     @property
     def steps(self) -> int:
         """How many denoising steps make an answer, or can at most."""
-        ...
 
     @property
     def passes(self) -> int:
         """Forward passes that the prediction of one canvas takes."""
-        ...
 
     def start(self) -> Canvas:
         """The one canvas on which only what was given is known: nothing, or a text with holes."""
-        ...
 
     def is_open(self, tokens: Ints) -> Bools:
         """Which canvases still have something to predict."""
-        ...
 
     def progress(self, tokens: Ints, step: int) -> Progress:
         """How far these canvases are: by the schedule with this step, or as they are."""
-        ...
 
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         """The rows whose prediction lets `step` expand these canvases."""
-        ...
 
     def expand(
         self,
@@ -135,44 +123,36 @@ class Process(Protocol):
         rng: np.random.Generator,
     ) -> Canvas:
         """One child of each canvas, from the given draws of its prediction."""
-        ...
 
     def look_ahead(
         self, canvas: Canvas, prediction: CanvasPredictions, *, sampled: bool = False
     ) -> CleanText:
         """The likeliest clean text of each canvas; if `sampled`, then also others of each canvas in
         turn, drawn from the same prediction."""
-        ...
 
     def read(self, tokens: Ints) -> str:
         """The text of one clean canvas, up to its end."""
-        ...
 
     def nll(self, canvas: Canvas) -> Floats:
         """Mean −log p of every token at the step that revealed it, up to the end of the text."""
-        ...
 
     def greedy(self) -> Process:
         """The same denoising without chance."""
-        ...
 
     def with_block_lengths(self) -> Sequence[Process]:
         """The same denoising under several block lengths, equally many steps each."""
-        ...
 
     def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Bools]:
         """Positions of one complete text that may be masked again, never what was given; and those
         of them that hold some of these characters."""
-        ...
 
     def remask(self, canvas: Canvas, where: Bools) -> tuple[Process, Canvas]:
         """The canvases with these positions unknown again, but for what was given, and the process
         that fills them at the same pace."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Columns):
     """What some weightings need to know of the past; each (particles,)."""
 
     max_score: Floats  # the highest score so far
@@ -182,9 +162,6 @@ class Lineage:
     @classmethod
     def begin(cls, score: Floats) -> Lineage:
         return cls(score, score, np.zeros_like(score))
-
-    def take(self, rows: Ints) -> Lineage:
-        return Lineage(self.max_score[rows], self.sum_score[rows], self.applied[rows])
 
     def after(self, score: Floats) -> Lineage:
         return Lineage(np.fmax(self.max_score, score), self.sum_score + score, self.applied)
@@ -225,15 +202,9 @@ class Children:
         self, survivors: Survivors, prediction: CanvasPredictions, score: Floats, lineage: Lineage
     ) -> Particles:
         """The population after the step, with the last score known of each lineage."""
-        last_known = np.where(np.isnan(score), self.parent_score, score)
-        index = survivors.index
-        return Particles(
-            self.canvas.take(index),
-            prediction.take(index),
-            last_known[index],
-            survivors.log_weight,
-            lineage.take(index),
-        )
+        i, last_known = survivors.index, np.where(np.isnan(score), self.parent_score, score)
+        canvas, lineage, prediction = self.canvas.take(i), lineage.take(i), prediction.take(i)
+        return Particles(canvas, prediction, last_known[i], survivors.log_weight, lineage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +219,11 @@ class Survivors:
 def distinct(tokens: Ints) -> tuple[Ints, Ints]:
     """Index of the first of each kind of row, and for every row its kind."""
     kinds: dict[bytes, int] = {}
-    kind = [kinds.setdefault(row.tobytes(), len(kinds)) for row in tokens]
-    first = np.empty(len(kinds), dtype=np.int64)
-    for index in range(len(kind) - 1, -1, -1):
-        first[kind[index]] = index
-    return first, np.asarray(kind, dtype=np.int64)
+    kind = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in tokens], np.int64)
+    return np.unique(kind, return_index=True)[1], kind
 
 
 def occurrence(row: Ints) -> Ints:
     """For every entry how many equal ones stand before it, so that copies use different draws."""
-    seen: dict[int, int] = {}
-    result = np.empty(row.size, dtype=np.int64)
-    for index, value in enumerate(row.tolist()):
-        result[index] = seen.get(value, 0)
-        seen[value] = int(result[index]) + 1
-    return result
+    turns: defaultdict[int, count[int]] = defaultdict(count)
+    return np.array([next(turns[value]) for value in row.tolist()], dtype=np.int64)

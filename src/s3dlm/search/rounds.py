@@ -1,27 +1,179 @@
 """A method from its first text to its last: one search, or rounds of them until something says stop.
 
-With a budget the first round is one greedy answer, where there is a verifier to judge it. Each later
-round is the method's own search, begun on empty canvases or on finished texts of which a part is
-masked again. It ends when the verifier is satisfied, when the budget is spent or after the given
-number of rounds; the best of what was found until then is there at any time.
+Everything here wraps a search and speaks its language (requests out, replies in, steps, an outcome),
+so whoever drives a search drives these. A method's row names its ensemble: one search, HEX's block
+lengths or particle Gibbs' sweeps. With a budget the first round is one greedy answer, where there is a
+verifier to judge it. Each later round is the method's own search, begun on empty canvases or on finished
+texts of which a part is masked again, until the verifier is satisfied, the budget is spent or the given
+number of rounds is made; the best of what was found until then is there at any time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
-from s3dlm.search.ensembles import ENSEMBLES, bounded, one_search, relay, unrelated
-from s3dlm.search.loop import search
-from s3dlm.search.particles import Ints, Process
+from s3dlm.search import particles as state
+from s3dlm.search.expand import expand
+from s3dlm.search.loop import StepPlan, resample, search
+from s3dlm.search.particles import Canvas, Children, CleanText, Ints, Predict, Reply, Survivors
 from s3dlm.search.remask import ACCEPT_RULES, BY_DOUBT, BY_SCORE, Moved, positions
+from s3dlm.search.resample import normalise
+from s3dlm.search.score import Scores
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Search, Searching, Setup, Step
 
 LEAST = 2  # forward passes below which no round is begun
+T = TypeVar("T")
+
+
+def relay(running: Searching[T], change: Callable[[Step, bool], Step]) -> Searching[T]:
+    """A search whose steps are changed on their way to whoever watches it; of each step the change is
+    told whether it is the first."""
+    reply: Reply = None
+    first = True
+    while True:
+        try:
+            event = running.send(reply)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        if isinstance(event, Step):
+            event, first = change(event, first), False
+        reply = yield event
+
+
+def unrelated(step: Step, first: bool) -> Step:
+    """For `relay`: the first step descends from no step before it."""
+    return replace(step, parent=np.full_like(step.parent, -1)) if first else step
+
+
+def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
+    """The search until the verifier is satisfied with a look-ahead, which is then the answer, or until
+    the next forward pass is beyond the limit; then the look-aheads of all particles are the answers."""
+    process, scorer = setup.process, setup.scorer
+    spent, steps, refused = 0, 0, False
+    chosen: Step | None = None  # with the one text that satisfies
+    reply: Reply = None
+    while True:
+        try:
+            event = running.send(reply)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            break
+        if isinstance(event, Predict):
+            first, spent = not spent, spent + len(event.rows.canvas) * process.passes
+            refused = limit is not None and not first and spent > limit
+            reply = None if refused else (yield event)
+        elif isinstance(event, Step):
+            steps = event.index + 1
+            satisfied = scorer.satisfied(event.score, event.spans)
+            if satisfied.any():
+                best = int(np.where(satisfied, event.score, -1).argmax())
+                tokens, logp = event.tokens.copy(), event.logp.copy()
+                tokens[best], logp[best] = event.clean[best], event.clean_logp[best]
+                event = replace(event, tokens=tokens, logp=logp, survivor=np.array([best]))
+                event = chosen = replace(event, unique_ancestors=1, resampled=False)
+            reply = (yield event) or chosen is not None
+        else:
+            reply = yield event
+    if chosen is not None:
+        index = chosen.survivor
+        return replace(
+            outcome,
+            canvas=Canvas(chosen.tokens, chosen.logp).take(index),
+            log_weight=np.zeros(1),
+            clean=CleanText(chosen.clean, chosen.clean_logp, chosen.confidence).take(index),
+            scores=Scores(chosen.score, chosen.parts, chosen.spans).take(index),
+            stopped=SATISFIED,
+        )
+    if not refused:
+        return outcome
+    clean, weight, scores = outcome.clean, outcome.log_weight, outcome.scores
+    if setup.settings.row.scored != "never":
+        scores = yield from scorer.score(clean, "the end of the budget")
+    text, everyone = Canvas(clean.tokens, clean.logp), np.arange(len(outcome))
+    lineage, score = state.Lineage.begin(scores.total), scores.total
+    particles = Children(text, everyone, score, weight, lineage, np.zeros(everyone.size))
+    survivors = Survivors(everyone, weight, resampled=False)
+    start = 0 if steps else outcome.nfe
+    yield Step.of((steps, process.steps), particles, clean, scores, weight, survivors, 0, start)
+    return replace(outcome, canvas=text, scores=scores, stopped=SPENT)
+
+
+def one_search(setup: Setup, limit: int | None = None) -> Search:
+    return bounded(search(setup), setup, limit)
+
+
+def _block_lengths(setup: Setup, limit: int | None = None) -> Search:
+    """HEX: the particles are shared out over block lengths, which are searched one after the other."""
+    process, settings = setup.process, setup.settings
+    processes = process.with_block_lengths()
+    shares = [len(range(first, settings.size, len(processes))) for first in range(len(processes))]
+    affordable = None if limit is None else max(1, limit // process.passes)
+    shares = [share for share in shares if share][:affordable]
+    each = None if limit is None else limit // len(shares)
+    outcomes: list[Outcome] = []
+    for member, share in zip(processes, shares, strict=False):
+        sized = settings.adapted(population="particles", particles=share)
+        running = one_search(replace(setup, process=member, settings=sized), each)
+        outcomes.append((yield from relay(running, unrelated) if outcomes else running))
+    return Outcome.join(outcomes)
+
+
+def _sweeps(setup: Setup, limit: int | None = None) -> Search:
+    """Particle Gibbs: after each sweep one trajectory, drawn by weight, is pinned in the next, where
+    the first particle follows it to its end and always survives (conditional SMC)."""
+    pinned: list[Canvas] = []  # one per step
+    history: list[Step] = []
+
+    def retrace(setup: Setup, particles: state.Particles, branching: int, step: int) -> Children:
+        children = expand(setup, particles, branching, step)
+        if pinned:
+            canvas = pinned[min(step, len(pinned) - 1)]
+            children.canvas.tokens[0], children.canvas.logp[0] = canvas.tokens[0], canvas.logp[0]
+            children.step_logp[0] = canvas.logp[0].sum() - particles.canvas.logp[0].sum()
+        return children
+
+    def resample_others(setup: Setup, plan: StepPlan, weight: state.Floats, n: int) -> Survivors:
+        free = replace(plan, survivors=plan.survivors - bool(pinned))
+        survivors = resample(setup, free, weight, n)
+        if not (pinned and survivors.resampled):
+            return survivors
+        index = np.append(0, survivors.index)
+        return Survivors(index, np.zeros(index.size), resampled=True)
+
+    def note(step: Step, first: bool) -> Step:
+        history.append(step)
+        return step
+
+    nfe = nfe_logical = 0
+    for _ in range(setup.settings.sweeps):
+        history.clear()
+        sweep = search(setup, expand=retrace, resample=resample_others)
+        left = None if limit is None else limit - nfe
+        outcome = yield from relay(bounded(sweep, setup, left), note)
+        nfe, nfe_logical = nfe + outcome.nfe, nfe_logical + outcome.nfe_logical
+        spent = limit is not None and limit - nfe < setup.process.passes
+        if outcome.stopped != FINISHED or spent:
+            break
+        survivor = int(setup.rng.choice(len(outcome), p=normalise(outcome.log_weight)))
+        pinned.clear()
+        for step in reversed(history):
+            child = int(step.survivor[survivor])
+            pinned.insert(0, Canvas(step.tokens[[child]], step.logp[[child]]))
+            survivor = int(step.parent[child])
+    return replace(outcome, nfe=nfe, nfe_logical=nfe_logical)
+
+
+ENSEMBLES: dict[str, Callable[[Setup, int | None], Search]] = {
+    "none": one_search,
+    "block_lengths": _block_lengths,
+    "sweeps": _sweeps,
+}
 
 
 def run_rounds(setup: Setup) -> Search:
@@ -61,18 +213,14 @@ def run_rounds(setup: Setup) -> Search:
         if settings.size * settings.children > trajectories:
             size = max(1, trajectories // settings.children)
             sized = settings.adapted(population="particles", particles=size, pruned=False)
-        again = _round(replace(setup, settings=sized), population, left, seat)
-        population, seat = yield from relay(again, partial(_in_round, number))
+        again = _round(replace(setup, settings=sized), population, left, seat, number)
+        population, seat = yield from again
     if scorer.satisfied(population.scores.total, population.scores.spans).any():
         return replace(population, stopped=SATISFIED)
     spent = budget is not None and budget - population.nfe < LEAST  # else it made all its rounds
     if most and spent and population.stopped == FINISHED:
         return replace(population, stopped=SPENT)
     return population
-
-
-def _in_round(number: int, step: Step, first: bool) -> Step:
-    return replace(step, round=number)
 
 
 def _judged(population: Outcome, setup: Setup) -> Search:
@@ -87,14 +235,14 @@ def _judged(population: Outcome, setup: Setup) -> Search:
 
 
 def _round(
-    setup: Setup, population: Outcome, left: float, seat: Ints
+    setup: Setup, population: Outcome, left: float, seat: Ints, number: int
 ) -> Searching[tuple[Outcome, Ints]]:
     """The population after one more search, and where each of it stood in the search's last step."""
     settings, rng, before = setup.settings, setup.rng, len(population)
     limit, size = None if math.isinf(left) else int(left), settings.size
     if settings.remask == "all":
         running = ENSEMBLES[settings.row.ensemble](setup, limit)
-        again, _ = yield from _from_seats(running, np.full(size, -1))
+        again, _ = yield from _from_seats(running, np.full(size, -1), number)
         index = np.arange(before + len(again))
     else:
         origin = np.arange(size) % before
@@ -108,15 +256,12 @@ def _round(
         same_size = settings.adapted(population="particles", particles=size, pruned=False)
         resumed = replace(setup, process=process, settings=same_size)
         running = bounded(search(resumed, start=start), resumed, limit)
-        again, start_of = yield from _from_seats(running, seats_before)
+        again, start_of = yield from _from_seats(running, seats_before, number)
         if again.stopped != SATISFIED:
             judged = yield from _judged(again, setup)
-            moved = Moved(
-                population.scores.total,
-                judged.scores.total,
-                origin[start_of],
-                np.concatenate([population.canvas.tokens, again.canvas.tokens]),
-            )
+            score_before, score_after = population.scores.total, judged.scores.total
+            tokens = np.concatenate([population.canvas.tokens, again.canvas.tokens])
+            moved = Moved(score_before, score_after, origin[start_of], tokens)
             index = ACCEPT_RULES[settings.accept](moved, size, settings.lam, rng)
     if again.stopped == SATISFIED:  # its one text is the answer
         index = before + np.arange(len(again))
@@ -125,21 +270,20 @@ def _round(
     return replace(both.take(index), stopped=again.stopped), seats[index]
 
 
-def _from_seats(running: Search, seat: Ints) -> Searching[tuple[Outcome, Ints]]:
-    """The search, whose first step names its parents by their places in the step before, and from
-    which of its starts each of its last particles descends."""
+def _from_seats(running: Search, seat: Ints, number: int) -> Searching[tuple[Outcome, Ints]]:
+    """The search of this round, whose first step names its parents by their places in the step before,
+    and from which of its starts each of its last particles descends."""
     start_of = np.arange(seat.size)
 
     def named(step: Step, first: bool) -> Step:
         nonlocal start_of
         start_of = start_of[step.parent[step.survivor]]
-        return replace(step, parent=seat[step.parent]) if first else step
+        return replace(step, parent=seat[step.parent] if first else step.parent, round=number)
 
-    outcome = yield from relay(running, named)
-    return outcome, start_of
+    return (yield from relay(running, named)), start_of
 
 
-def run_trials(processes: Sequence[Process], setup: Setup) -> Search:
+def run_trials(processes: Sequence[state.Process], setup: Setup) -> Search:
     """The method on each process, one after the other, each with its share of the budget, until the
     verifier is satisfied; the outcome of the best, with the cost of all. The best has the highest
     score; where nothing is scored, and among equal scores, the most likely text: the lowest mean

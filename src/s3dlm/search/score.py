@@ -8,6 +8,7 @@ step, the prompt and the verifier.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -93,11 +94,9 @@ class Scorer:
 
     def satisfied(self, total: Floats, spans: Sequence[Spans]) -> Bools:
         """Which texts end the search: the score is enough, and no part looks wrong."""
-        if self.satisfied_at is None:
-            return np.zeros(total.size, dtype=np.bool_)
-        clean = np.array([not len(found) for found in spans], dtype=np.bool_)
-        enough: Bools = (total >= self.satisfied_at) & clean
-        return enough
+        least = math.inf if self.satisfied_at is None else self.satisfied_at
+        enough = [score >= least and not len(s) for score, s in zip(total, spans, strict=True)]
+        return np.array(enough, dtype=np.bool_)
 
     def score(self, clean: CleanText, where: str) -> Generator[Verify, Reply, Scores]:
         """Scores of clean texts; `where` names the step in an error."""
@@ -170,10 +169,8 @@ def _checked_call(
     place = f"{place}; the text was {rows[0][1][:80]!r}"
     check_wanted()
     try:
-        if len(rows) == 1:
-            scores: object = [verifier.score(*rows[0])]
-        else:
-            scores = verifier.score_batch(*zip(*rows, strict=True))
+        alone, columns = len(rows) == 1, zip(*rows, strict=True)
+        scores: object = [verifier.score(*rows[0])] if alone else verifier.score_batch(*columns)
     except VerifierError as error:
         raise VerifierError(f"{error}; at {place}") from error
     except Exception as error:
@@ -185,16 +182,14 @@ def _checked_call(
     if not isinstance(scores, Sequence):
         raise VerifierError(f"{returned} {short_repr(scores)} {place}; {REMEDY}")
     if len(scores) != len(rows):
-        raise VerifierError(
-            f"{returned} {len(scores)} scores for {len(rows)} texts {place}; {REMEDY}"
-        )
+        got = f"{len(scores)} scores for {len(rows)} texts"
+        raise VerifierError(f"{returned} {got} {place}; {REMEDY}")
     for score in scores:
         if not isinstance(score, Score):
             raise VerifierError(f"{returned} {short_repr(score)} {place}; {REMEDY}")
         if not _is_share(score.total):
-            raise VerifierError(
-                f"{returned} {short_repr(score.total)} {place}; a score must be a number from 0 to 1"
-            )
+            got = short_repr(score.total)
+            raise VerifierError(f"{returned} {got} {place}; a score must be a number from 0 to 1")
     return scores
 
 

@@ -44,10 +44,6 @@ def temporal_log_weight(step: int, steps: int) -> float:
     return TEMPORAL_GROWTH * (step + 1) / steps
 
 
-def _majority(survivors: Sequence[Survivor]) -> Survivor:
-    return _vote(survivors, [1.0] * len(survivors))
-
-
 def _weighted(survivors: Sequence[Survivor]) -> Survivor:
     top = max(survivor.log_weight for survivor in survivors)
     return _vote(survivors, [math.exp(survivor.log_weight - top) for survivor in survivors])
@@ -55,15 +51,12 @@ def _weighted(survivors: Sequence[Survivor]) -> Survivor:
 
 def _verified(survivors: Sequence[Survivor]) -> Survivor:
     """The best score; a text with an answer before one without."""
-    return max(
-        survivors,
-        key=lambda s: (s.answer is not None, s.score or 0.0, -s.nll),
-    )
+    return max(survivors, key=lambda s: (s.answer is not None, s.score or 0.0, -s.nll))
 
 
 SELECTIONS: dict[str, Selection] = {
     "first": Selection(lambda survivors: survivors[0]),
-    "majority": Selection(_majority),
+    "majority": Selection(lambda survivors: _vote(survivors, [1.0] * len(survivors))),
     "weighted": Selection(_weighted, needs_weights=True),
     "verified": Selection(_verified, needs_scores=True),
     "temporal": Selection(_weighted, from_steps=True),

@@ -61,39 +61,19 @@ class Step:
 
     @classmethod
     def of(
-        cls,
-        place: tuple[int, int],
-        children: Children,
-        clean: CleanText,
-        scores: Scores,
-        log_weight: Floats,
-        survivors: Survivors,
-        nfe: int,
-        start_nfe: int = 0,
-    ) -> Step:
+        cls, place: tuple[int, int], children: Children, clean: CleanText, scores: Scores,
+        log_weight: Floats, survivors: Survivors, nfe: int, start_nfe: int,
+    ) -> Step:  # fmt: skip
         """The step at this place (its index, and how many there are)."""
-        weight, canvas, parent = normalise(log_weight), children.canvas, children.parent
+        weight, index = normalise(log_weight), survivors.index
+        ancestors = len(set(children.parent[index].tolist()))
+        log_normaliser = float(log_weight.max()) - math.log(weight.size * float(weight.max()))
         return cls(
-            index=place[0],
-            total=place[1],
-            tokens=canvas.tokens,
-            logp=canvas.logp,
-            clean=clean.tokens,
-            clean_logp=clean.logp,
-            parent=parent,
-            score=scores.total,
-            parts=scores.parts,
-            confidence=clean.confidence,
-            weight=weight,
-            survivor=survivors.index,
-            ess=effective_sample_size(weight),
-            unique_ancestors=len(set(parent[survivors.index].tolist())),
-            log_normaliser=float(log_weight.max()) - math.log(weight.size * float(weight.max())),
-            nfe=nfe,
-            start_nfe=start_nfe,
-            resampled=survivors.resampled,
-            spans=scores.spans,
-        )
+            *place, children.canvas.tokens, children.canvas.logp, clean.tokens, clean.logp,
+            children.parent, scores.total, scores.parts, clean.confidence, weight, index,
+            effective_sample_size(weight), ancestors, log_normaliser, nfe, survivors.resampled,
+            start_nfe=start_nfe, spans=scores.spans,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         best = "" if np.isnan(self.score).all() else f", best score {np.nanmax(self.score):.3f}"
@@ -103,13 +83,12 @@ class Step:
         )
 
     def _repr_html_(self) -> str:
+        columns = zip(self.parent, self.score, self.weight, strict=True)
         children = [
             f"<tr><td>{'new' if parent < 0 else parent + 1}</td>"
             f"<td>{'–' if np.isnan(score) else f'{score:.3f}'}</td>"
             f"<td>{weight:.3f}</td><td>{int((self.survivor == child).sum()) or ''}</td></tr>"
-            for child, (parent, score, weight) in enumerate(
-                zip(self.parent, self.score, self.weight, strict=True)
-            )
+            for child, (parent, score, weight) in enumerate(columns)
         ]
         return (
             f"<p>{escape(repr(self))}</p><table><tr><th>parent</th><th>score</th><th>weight</th>"
@@ -135,13 +114,9 @@ class Outcome:
 
     def take(self, index: Ints) -> Outcome:
         """Some of the population, in this order."""
-        return replace(
-            self,
-            canvas=self.canvas.take(index),
-            log_weight=self.log_weight[index],
-            clean=self.clean.take(index),
-            scores=self.scores.take(index),
-        )
+        weight, scores = self.log_weight[index], self.scores.take(index)
+        canvas, clean = self.canvas.take(index), self.clean.take(index)
+        return replace(self, canvas=canvas, log_weight=weight, clean=clean, scores=scores)
 
     @classmethod
     def join(cls, outcomes: Sequence[Outcome]) -> Outcome:
