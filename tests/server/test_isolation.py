@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from s3dlm.models.base import Model
+from s3dlm.search import score
 from s3dlm.server import batching
 from s3dlm.server.limits import Limits
+from s3dlm.verifier.base import Verifier
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import (
     ASK,
@@ -255,7 +257,7 @@ def test_an_abandoned_call_ends_before_its_next_text_and_gives_up_its_place(
 ) -> None:
     """A call that is about to end is not hung: others wait for its place and are not refused."""
     monkeypatch.setattr(batching, "ENDING_SECONDS", 3000.0)
-    may_score, slow = threading.Semaphore(0), list[str]()
+    may_score, slow = threading.Semaphore(1), list[str]()  # all particles begin with one text
 
     def judge(prompt: str, text: str, confidence: float | None) -> float:
         if prompt == "slow":
@@ -263,14 +265,43 @@ def test_an_abandoned_call_ends_before_its_next_text_and_gives_up_its_place(
             assert may_score.acquire(timeout=60)
         return 0.5
 
-    limits = Limits(verifier_seconds=0.5, verifier_calls=1)
+    limits = Limits(verifier_seconds=3000, verifier_calls=1)
     with serving(limits=limits, verifiers={"judge": judge}) as live:
-        assert code(live.ask("slow", verifier="judge", **WIDE)) == (504, "verifier_timeout")
+        with raw_post(live, "/v1/search", prompt="slow", verifier="judge", **WIDE):
+            wait_for(lambda: len(slow) == 2)
+        wait_for(lambda: live.scheduler._batcher.stuck == 1)
         waits = live.later("fast", verifier="judge")
         wait_for(lambda: live.scheduler._batcher._waiting())
         may_score.release()  # one text: the others of its step are not begun
         assert waits.result().status_code == 200
-    assert len(slow) == 1
+    assert len(slow) == 2
+
+
+def test_many_look_aheads_hold_nobody_up_and_end_with_their_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_score, wide, sizes = threading.Semaphore(1), list[str](), set[int]()
+    original = score._checked_call
+
+    def held(verifier: Verifier, rows: Any, place: str) -> Any:
+        if rows[0][0] == "wide":
+            asked = [each.request for each in [*live.scheduler._batcher.running.values()]]
+            sizes.update(len(each.texts) for each in asked if isinstance(each, score.Verify))
+            wide.append(rows[0][1])
+            assert may_score.acquire(timeout=60)
+        return original(verifier, rows, place)
+
+    monkeypatch.setattr(score, "_checked_call", held)
+    with serving() as live:
+        with raw_post(live, "/v1/search", prompt="wide", **WIDE):
+            wait_for(lambda: len(wide) == 2)
+            assert live.ask("other").status_code == 200  # within a step of the wide one
+            assert live.http.get("/health").status_code == 200
+        live.wait_until_idle()
+        may_score.release(1000)
+        wait_for(lambda: verifier_threads() == 0)
+    assert len(wide) == 2
+    assert max(sizes) <= score.PORTION
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ZeroDivisionError("zebra")])

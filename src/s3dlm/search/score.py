@@ -19,6 +19,7 @@ from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Repl
 from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted
 
 REMEDY = "`score` must return a s3dlm.verifier.Score, `score_batch` a list of them, one per text"
+PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
 Key = tuple[str, float]  # a text and the model's confidence in it
 
 
@@ -99,7 +100,17 @@ class Scorer:
         return np.array(enough, dtype=np.bool_)
 
     def score(self, clean: CleanText, where: str) -> Generator[Verify, Reply, Scores]:
-        """Scores of clean texts; `where` names the step in an error."""
+        """Scores of clean texts; `where` names the step in an error. Between two portions, whoever
+        drives the search may do something else or end it."""
+        rows = np.arange(len(clean.tokens))
+        size = rows.size if self.verifier.batched else PORTION
+        portions = []
+        for start in range(0, rows.size, size):
+            portion = clean.take(rows[start : start + size])
+            portions.append((yield from self._portion(portion, where)))
+        return Scores.join(portions)
+
+    def _portion(self, clean: CleanText, where: str) -> Generator[Verify, Reply, Scores]:
         texts = map(self.text, clean.tokens)
         keys = list(zip(texts, clean.confidence.tolist(), strict=True))
         self.looks |= {key[0]: clean.take(np.array([row])) for row, key in enumerate(keys)}

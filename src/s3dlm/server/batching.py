@@ -1,11 +1,11 @@
 """A batcher for the server: verifiers that nobody waits for.
 
-The bundled verifiers take linear time and run in the engine's thread. A registered verifier is foreign code: it
-runs in a thread of its own while the other searches continue, and is abandoned if it does not
-return. So does a verifier that takes many texts at once (a reward model, a judge, code): one call has
-the texts of all searches that wait for it; those that come meanwhile share the next. Python cannot end
-a thread: an abandoned call ends before its next text, and the number of threads of each verifier, hung
-ones included, is bounded.
+The bundled verifiers take linear time and run in the engine's thread, unless a step has many texts. A
+registered verifier is foreign code: it runs in a thread of its own while the other searches continue,
+and is abandoned if it does not return. So does a verifier that takes many texts at once (a reward
+model, a judge, code): one call has the texts of all searches that wait for it; those that come
+meanwhile share the next. Python cannot end a thread: an abandoned call ends before its next text, and
+the number of threads of each verifier, hung ones included, is bounded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from s3dlm.errors import VerifierError
 from s3dlm.job import Running
 from s3dlm.models.base import Model
 from s3dlm.search.particles import Reply
-from s3dlm.search.score import Scored, Verify
+from s3dlm.search.score import PORTION, Scored, Verify
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.verifier.base import wanted
@@ -191,7 +191,10 @@ class ServerBatcher(Batcher):
             self._abandoned.append(call)
 
     def _at_once(self, running: Running) -> bool:
-        return running.job.verifier is None and super()._at_once(running)
+        """Not the many texts of a wide step: others take their turns meanwhile."""
+        settings = running.job.settings
+        few = settings.size * settings.children * settings.look_aheads <= PORTION
+        return few and running.job.verifier is None and super()._at_once(running)
 
     def _verify(self, requests: Mapping[int, Verify]) -> list[Scored]:
         """Also for what is no `Exception`: SystemExit in a verifier."""
