@@ -24,7 +24,7 @@ from s3dlm.evaluation import tables
 from s3dlm.evaluation.comparisons import MEAN
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
-from s3dlm.evaluation.tables import Table, number, p_value, percent, table
+from s3dlm.evaluation.tables import Table, number, p_value, percent
 
 BY_LENGTH = "chain"  # its problems have groups n=2 … n=10; it is no part of the mean
 RESTARTS = "restarts"
@@ -87,7 +87,7 @@ def curves(frame: pd.DataFrame) -> Table:
         f"NFE, {scope}, from each entry's cheapest point to its dearest. "
         f"`{BY_LENGTH}` is no part of a mean."
     )
-    return Table("curves", "Accuracy over NFE", wide.fillna("–").reset_index(), note)
+    return Table.of("curves", "Accuracy over NFE", wide.fillna("–").reset_index(), note)
 
 
 def per_task(frame: pd.DataFrame) -> Table:
@@ -95,7 +95,7 @@ def per_task(frame: pd.DataFrame) -> Table:
     tuned = frame[frame.point == frame.label.map(lambda label: ENTRIES[label].tuned_at)]
     wide = _wide(tuned, "scope")
     note = "Accuracy in per cent @ mean NFE at the point where each entry was tuned."
-    return Table("per_task", "Every task, at the point where each entry was tuned", wide, note)
+    return Table.of("per_task", "Every task, at the point where each entry was tuned", wide, note)
 
 
 def _wide(frame: pd.DataFrame, columns: str) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def against_controls(frontier: Frontier) -> Table:
         f"`{OURS}`'s mean NFE, problem by problem. 95 % interval and p from a bootstrap over problems "
         "with all their seeds; emphasised where p < 0.05. –: outside the control's curve."
     )
-    return table("controls", "Against the controls", columns, rows, note)
+    return Table("controls", "Against the controls", columns, rows, note)
 
 
 def _at(point: pd.DataFrame, tasks: Sequence[str]) -> str:
@@ -159,7 +159,7 @@ def leave_one_out(frontier: Frontier) -> Table:
         f"Change in points against `{OURS}` at the budget where it was tuned, on the problems and seeds that both "
         "have. The last columns are Δ at the same budget on each task."
     )
-    return table("leave_one_out", "What each piece is worth", columns, rows, note)
+    return Table("leave_one_out", "What each piece is worth", columns, rows, note)
 
 
 def others(frontier: Frontier) -> Table:
@@ -189,7 +189,7 @@ def others(frontier: Frontier) -> Table:
         f"the same accuracy, and the difference to `{OURS}` at equal NFE. †: even the dearest point of "
         f"`{OURS}` spends less and is compared as it is; –: its cheapest point spends more."
     )
-    return table("others", "Other methods and controls", columns, rows, note)
+    return Table("others", "Other methods and controls", columns, rows, note)
 
 
 def lead_at_most(point: pd.DataFrame, ours: pd.DataFrame, tasks: Sequence[str]) -> tuple[str, str]:
@@ -245,7 +245,7 @@ def by_length(frame: pd.DataFrame) -> Table:
         f"Accuracy in per cent @ NFE. Every curve is read at the NFE that `{OURS}` spends on that length "
         "at the budget where it was tuned, or at its own nearest end."
     )
-    return Table("by_length", "Chains over their number of steps", wide, note)
+    return Table.of("by_length", "Chains over their number of steps", wide, note)
 
 
 def to_reach(frontier: Frontier) -> Table:
@@ -265,7 +265,7 @@ def to_reach(frontier: Frontier) -> Table:
         rows.append((f"n={length}", problems, text, *(cells if top else ("–", "–"))))
     columns = ("Length", "Problems", f"`{RESTARTS}`, best point", f"NFE of `{OURS}`", "Ratio")
     note = f"NFE at which `{OURS}` reaches the restarts' highest accuracy, by linear interpolation over log NFE."
-    return table("to_reach", "NFE for the same accuracy on chains", columns, rows, note)
+    return Table("to_reach", "NFE for the same accuracy on chains", columns, rows, note)
 
 
 def cost(frontier: Frontier) -> Table:
@@ -279,4 +279,4 @@ def cost(frontier: Frontier) -> Table:
     rows.append(("all", "", f"{len(every):,}", f"{every.nfe.sum():,}"))
     columns = ("Entry", "Chosen on validation", "Samples", "NFE in all")
     note = "NFE as each search needs them by itself; canvases that several searches share are computed once."
-    return table("cost", "Settings and cost", columns, rows, note)
+    return Table("cost", "Settings and cost", columns, rows, note)

@@ -20,7 +20,6 @@ from s3dlm.evaluation import (
     comparisons,
     figures,
     frames,
-    paper,
     plan,
     probability,
     records,
@@ -364,9 +363,9 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> N
     model, theirs = "GSAI-ML/LLaDA-8B-Instruct", {"gen_length": 128, "steps": 64}
     searched = {"particles": 4, "branching": 2, "lam": 1.0}
     base = BASE.replace(**theirs, **searched, block_length=64)
-    assert paper.same_setting(model, base)
-    assert not paper.same_setting("tiny", base)
-    assert not paper.same_setting(model, base.replace(block_length=32))
+    assert tables.same_setting(model, base)
+    assert not tables.same_setting("tiny", base)
+    assert not tables.same_setting(model, base.replace(block_length=32))
 
     def retold(condition: plan.Condition) -> plan.Condition:
         length = 64 if condition.settings.block_length == 24 else 32

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
 from s3dlm.evaluation.statistics import Comparison
-from s3dlm.evaluation.tables import LEVEL, Table, p_value, points, table
+from s3dlm.evaluation.tables import LEVEL, Table, p_value, points
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
 HEADLINE = ("best", "s3")  # methods that the verdict speaks of, if they were run
@@ -21,9 +19,7 @@ def reference_of(run: Run, requested: str | None = None) -> str:
     labels = run.labels()
     if requested is not None and requested not in labels:
         raise SettingsError(unknown_name("reference", requested, labels))
-    defaults = (
-        label for name in REFERENCES for label in labels if label.partition(" (")[0] == name
-    )
+    defaults = (each for name in REFERENCES for each in labels if each.partition(" (")[0] == name)
     return requested or next(defaults, labels[0])
 
 
@@ -50,21 +46,18 @@ def comparisons(run: Run, reference: str) -> Table:
         "sign test's over problems; emphasised below 0.05."
     )
     columns = ("Method", "Task", f"Δ vs {reference}, points", "Better : worse", "Problems", "p")
-    return table("comparisons", f"Compared with {reference}", columns, rows, note)
+    return Table("comparisons", f"Compared with {reference}", columns, rows, note)
 
 
 def short_comparisons(run: Run, reference: str) -> Table:
     """The comparisons in short, for a terminal."""
-    rows = {label: against(run, label, reference) for label in run.labels() if label != reference}
-    titles = list(dict.fromkeys(title for row in rows.values() for title in row))
-    texts = [
-        (label, *(points(row[t].difference, row[t].p).split(" ")[0] if t in row else "–" for t in titles))
-        for label, row in rows.items()
-        if row
-    ]  # fmt: skip
+    gaps: dict[str, dict[str, str]] = {}
+    for label, title, gap, *_ in comparisons(run, reference).rows:
+        gaps.setdefault(label, {})["Mean" if title == MEAN else title] = gap.split(" ")[0]
+    titles = list(dict.fromkeys(title for row in gaps.values() for title in row))
+    rows = [(label, *(row.get(title, "–") for title in titles)) for label, row in gaps.items()]
     title = f"Δ accuracy vs {reference} in points (bold: p < {LEVEL})"
-    columns = ("Method", *("Mean" if title == MEAN else title for title in titles))
-    return table("short_comparisons", title, columns, texts)
+    return Table("short_comparisons", title, ("Method", *titles), rows)
 
 
 def verdict(run: Run, reference: str) -> list[str]:
@@ -75,52 +68,42 @@ def verdict(run: Run, reference: str) -> list[str]:
 
 
 def _sentence(run: Run, label: str, reference: str) -> str:
+    def outcome(comparison: Comparison) -> str:
+        if comparison.p >= LEVEL:
+            return UNCLEAR
+        return "better than" if comparison.difference.value > 0 else "worse than"
+
+    def in_words(other: str, comparison: Comparison) -> str:
+        """The difference with interval and p-value, and the forward passes of both."""
+        gap, p = comparison.difference, p_value(comparison.p)
+        p = p if comparison.p < 0.001 else f"= {p}"
+        if comparison.p >= LEVEL and gap.low * gap.high > 0:
+            p += " by the sign test"  # the interval is the bootstrap's and excludes 0
+        ours, theirs = run.mean_nfe(label, other), run.mean_nfe(other, label)
+        nfe = f"{ours:.1f} NFE per problem instead of {theirs:.1f}"
+        return f"{points(gap, 1.0)} points, p {p}, for {nfe}"
+
     results = against(run, label, reference)
     if not results:
         return ""
     tasks = [title for title in results if title != MEAN]
     where = f"mean of {len(tasks)} tasks" if len(tasks) > 1 else tasks[0]
     whole = results.get(MEAN, results[tasks[0]])
-    parts = [
-        f"{label} is {_outcome(whole)} {reference} in accuracy: "
-        f"{_in_words(run, label, reference, whole)} ({where}, {whole.problems} problems)",
-        *(_by_task(results) if len(tasks) > 1 else ()),
-    ]
+    gain = f"{label} is {outcome(whole)} {reference} in accuracy: {in_words(reference, whole)}"
+    parts = [f"{gain} ({where}, {whole.problems} problems)"]
+    alone = " by itself" if whole.p < LEVEL else ""
+    words = {"better than": "better", "worse than": "worse", UNCLEAR: f"not significant{alone}"}
+    for kind, word in words.items() if len(tasks) > 1 else ():
+        shifts = {
+            t: 100 * results[t].difference.value for t in tasks if outcome(results[t]) == kind
+        }
+        if shifts:
+            parts.append(f"{word} on {', '.join(f'{t} ({gap:+.1f})' for t, gap in shifts.items())}")
     rest = [other for other in run.labels() if other not in (label, reference)]
     rest = [o for o in rest if len(against(run, label, o)) == len(results)]  # on as many tasks
     top = max((reference, *rest), key=lambda other: run.mean_accuracy(other).value)
     if top != reference:
-        gaps = against(run, label, top)
-        words = _in_words(run, label, top, gaps.get(MEAN, next(iter(gaps.values()))))
-        parts.append(f"compared with {top}, the most accurate other method, {words}")
+        ahead = against(run, label, top)
+        gap = in_words(top, ahead.get(MEAN, next(iter(ahead.values()))))
+        parts.append(f"compared with {top}, the most accurate other method, {gap}")
     return f"{'; '.join(parts)}."
-
-
-def _outcome(comparison: Comparison) -> str:
-    if comparison.p >= LEVEL:
-        return UNCLEAR
-    return "better than" if comparison.difference.value > 0 else "worse than"
-
-
-def _in_words(run: Run, label: str, other: str, comparison: Comparison) -> str:
-    """The difference with interval and p-value, and the forward passes of both."""
-    gap, p = comparison.difference, p_value(comparison.p)
-    p = p if comparison.p < 0.001 else f"= {p}"
-    if comparison.p >= LEVEL and gap.low * gap.high > 0:
-        p += " by the sign test"  # the interval is the bootstrap's and excludes 0
-    nfe = f"{run.mean_nfe(label, other):.1f} NFE per problem instead of {run.mean_nfe(other, label):.1f}"
-    return f"{points(gap, 1.0)} points, p {p}, for {nfe}"
-
-
-def _by_task(results: Mapping[str, Comparison]) -> Iterator[str]:
-    """Where a method is better, worse and not clearly different."""
-    groups: dict[str, list[str]] = {}
-    for title, comparison in results.items():
-        if title != MEAN:
-            text = f"{title} ({100 * comparison.difference.value:+.1f})"
-            groups.setdefault(_outcome(comparison), []).append(text)
-    alone = " by itself" if MEAN in results and results[MEAN].p < LEVEL else ""
-    words = {"better than": "better", "worse than": "worse", UNCLEAR: f"not significant{alone}"}
-    for outcome, word in words.items():
-        if outcome in groups:
-            yield f"{word} on {', '.join(groups[outcome])}"

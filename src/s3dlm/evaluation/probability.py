@@ -17,7 +17,7 @@ from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import CalibrationReport, mean
-from s3dlm.evaluation.tables import Table, number, table
+from s3dlm.evaluation.tables import Table, number
 from s3dlm.verifier import CODE, for_task
 from s3dlm.verifier.base import FROM_FILES
 from s3dlm.verifier.calibration import GradedAnswer
@@ -124,7 +124,7 @@ def probability_table(reliabilities: Sequence[Reliability]) -> Table:
         "accuracy on the share of answers with the highest p_correct. A method without a row has too "
         "few wrong answers, or too few right ones, to fit a probability."
     )
-    return table("probability", "Probability of being right", columns, rows, note, late=True)
+    return Table("probability", "Probability of being right", columns, rows, note, late=True)
 
 
 def reliability_bins(reliabilities: Sequence[Reliability]) -> pd.DataFrame:
@@ -158,4 +158,4 @@ def in_fit(run: Run) -> Table:
         "The weights of the verifier `plus` were fitted on outputs of another model for these "
         "problems (docs/verifier.md). Quote the last column."
     )
-    return table("in_fit", "Problems on which the verifier was fitted", columns, rows, note)
+    return Table("in_fit", "Problems on which the verifier was fitted", columns, rows, note)

@@ -1,42 +1,58 @@
-"""The tables of a report: data frames of text with a title, shown as Markdown, HTML, JSON, on a terminal."""
+"""The tables of a report: rows of text with a title, shown as Markdown, HTML, JSON, on a terminal.
+
+assets/paper.csv has the numbers that the paper prints (arXiv 2604.06260), shown beside ours if model and
+settings are its own: Tables 1 to 3 (no block length) and Table 4, with accuracy in per cent, mean
+effective tokens, total latency in s, wall time in s. LLaDA-8B-Instruct, gen_length 128, 64 steps.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from s3dlm.evaluation import paper, series
+from s3dlm.evaluation import series
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import ABLATION, ONE_SEED, title_of
 from s3dlm.evaluation.statistics import Cell, Interval
+from s3dlm.settings import Settings
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
 LISTED = 100  # failed samples in a report
 MOST_WITH_INTERVAL = 3  # tasks beside which an interval still fits 80 columns
 LEVEL = 0.05  # of significance
+PAPER_MODEL = "LLaDA-8B-Instruct"
+PAPER_SETTINGS = {
+    "gen_length": 128, "steps": 64, "block_length": 64, "particles": 4, "branching": 2, "lam": 1.0,
+}  # fmt: skip
+_PAPER = pd.read_csv(Path(__file__).with_name("assets") / "paper.csv").fillna({"block_length": 0})
+# By task, method and block length, which is 0 in Table 3: tokens, latency, wall time.
+_KEYS = ["task", "method", "block_length"]
+PAPER_COST = _PAPER.set_index(_KEYS)[["tokens", "latency", "wall"]].T.to_dict("list")
+PAPER_ACCURACY = _PAPER.dropna(subset="accuracy").set_index(["task", "method"]).accuracy.to_dict()
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A data frame of text; a cell that begins with `*` is emphasised."""
+    """Rows of text; a cell that begins with `*` is emphasised."""
 
     key: str
     title: str
-    frame: pd.DataFrame
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
     note: str = ""
     late: bool = False  # shown after the figures
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(self.frame.columns)
-
-    @property
-    def rows(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(self.frame.itertuples(index=False, name=None))
+    @classmethod
+    def of(
+        cls, key: str, title: str, frame: pd.DataFrame, note: str = "", late: bool = False
+    ) -> Table:
+        rows = list(frame.itertuples(index=False, name=None))
+        return cls(key, title, tuple(frame), rows, note, late)
 
     def to_json(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -54,23 +70,12 @@ class Table:
         return f"## {self.title}\n\n" + "\n".join([*head, *map(line, self.rows)]) + note
 
 
-def table(
-    key: str,
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    note: str = "",
-    late: bool = False,
-) -> Table:
-    """A table from rows of text."""
-    return Table(key, title, pd.DataFrame(rows, columns=list(columns), dtype=object), note, late)
-
-
-def percent(interval: Interval) -> str:
+def percent(interval: Interval, digits: int = 1) -> str:
+    """An accuracy with its bounds, which have so many digits."""
     if math.isnan(interval.value):
         return "–"
     low, high = 100 * interval.low, 100 * interval.high
-    return f"{100 * interval.value:.1f} [{low:.1f}, {high:.1f}]"
+    return f"{100 * interval.value:.1f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def number(value: float, digits: int = 1) -> str:
@@ -106,30 +111,30 @@ def accuracy(run: Run) -> Table:
         labels = list(MAIN)  # Table 2 has the others
     rows = []
     for task, row in run.main_cells().items():
-        counts = [cell.problems for cell in row.values()] or [0]
-        asked = str(max(counts)) if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
+        counts = sorted({cell.problems for cell in row.values()} or {0})
+        asked = "–".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         rows.append((title_of(task), asked, *_best_marked(row, labels)))
     note = (
         "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems. "
         "The highest of a row is emphasised. greedy is the baseline at temperature 0."
     )
-    return table("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), rows, note)
+    return Table("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), rows, note)
 
 
 def ablation(run: Run) -> Table:
     """Table 2: which part of the method does what."""
-    cells, labels = run.main_cells(), run.labels()
-    columns = {title_of(task): _best_marked(row, labels) for task, row in cells.items()}
+    labels = run.labels()
     by_label = {c.label: c.settings for c in reversed(run.manifest.conditions)}
     settings = [by_label[label] for label in labels]
     tilts = [each.row.weight in ("tilt", "twist") and each.lam > 0 for each in settings]
-    parts = {
+    columns = {
         "Method": labels,
         "Look-ahead": ["✓" if each.row.scored == "every step" else "×" for each in settings],
         "Tilting": ["✓" if tilt else "×" for tilt in tilts],
+        **{title_of(task): _best_marked(row, labels) for task, row in run.main_cells().items()},
     }
     note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
-    return Table("ablation", "Ablation (Table 2)", pd.DataFrame({**parts, **columns}), note)
+    return Table.of("ablation", "Ablation (Table 2)", pd.DataFrame(columns), note)
 
 
 def brief(run: Run) -> Table:
@@ -137,51 +142,44 @@ def brief(run: Run) -> Table:
     cells, labels = run.main_cells(), run.labels()
     several, wide = len(cells) > 1, len(cells) <= MOST_WITH_INTERVAL
 
-    def plain(interval: Interval) -> str:
-        return number(100 * interval.value)
+    def write(interval: Interval, bounds: bool = not several) -> str:
+        return percent(interval, 0) if bounds else number(100 * interval.value)
 
-    def short(interval: Interval) -> str:
-        return (
-            f"{plain(interval)} [{number(100 * interval.low, 0)}, {number(100 * interval.high, 0)}]"
-        )
-
-    write = plain if several else short
     columns = {title_of(task): _best_marked(row, labels, write) for task, row in cells.items()}
     if several:
-        mean_of_all = [run.mean_accuracy(label) for label in labels]
-        known = [all(label in row for row in cells.values()) for label in labels]
         columns["Mean [95 %]" if wide else "Mean"] = [
-            (short if wide else plain)(value) if whole else "–"
-            for value, whole in zip(mean_of_all, known, strict=True)
+            write(run.mean_accuracy(label), wide)
+            if all(label in row for row in cells.values())
+            else "–"
+            for label in labels
         ]
+    title = "Accuracy in per cent" + ("" if several else " [95 % interval]")
     nfe = [number(run.mean_nfe(label)) for label in labels]
-    title = "Accuracy in per cent" if several else "Accuracy in per cent [95 % interval]"
-    return Table("brief", title, pd.DataFrame({"Method": labels, **columns, "NFE": nfe}))
+    return Table.of("brief", title, pd.DataFrame({"Method": labels, **columns, "NFE": nfe}))
 
 
-def _by_method(run: Run, columns: Mapping[str, Callable[[Cell], str]]) -> pd.DataFrame:
+def _by_method(
+    run: Run, key: str, title: str, columns: Mapping[str, Callable[[Cell], str]], note: str
+) -> Table:
     """A row per task and method of the main comparison."""
     rows = [
         (title_of(task), label, *(write(cell) for write in columns.values()))
         for task, row in run.main_cells().items()
         for label, cell in row.items()
     ]
-    return pd.DataFrame(rows, columns=["Task", "Method", *columns])
+    return Table(key, title, ("Task", "Method", *columns), rows, note, late=True)
 
 
 def cost(run: Run) -> Table:
     """Table 3: tokens and latency."""
-    frame = _by_method(
-        run,
-        {
-            "Output tokens": lambda cell: number(cell.tokens),
-            "Answer tokens": lambda cell: number(cell.answer_tokens),
-            "Timed": lambda cell: str(cell.timed),
-            "Total latency (s)": lambda cell: number(cell.latency),
-            "Wall time (s)": lambda cell: number(cell.wall),
-            "s per sample": lambda cell: number(cell.seconds, 3),
-        },
-    )
+    columns: dict[str, Callable[[Cell], str]] = {
+        "Output tokens": lambda cell: number(cell.tokens),
+        "Answer tokens": lambda cell: number(cell.answer_tokens),
+        "Timed": lambda cell: str(cell.timed),
+        "Total latency (s)": lambda cell: number(cell.latency),
+        "Wall time (s)": lambda cell: number(cell.wall),
+        "s per sample": lambda cell: number(cell.seconds, 3),
+    }
     note = (
         f"Tokens counted by {run.manifest.token_counter}; the paper's “effective tokens” (3 to 6) "
         "are those of the extracted answer. Total latency is the wall-clock time of the timed "
@@ -189,30 +187,27 @@ def cost(run: Run) -> Table:
         "paper's wall time is the mean of the times at which samples finish, about half of it. "
         "Conditions ran one after another, batched."
     )
-    return Table("cost", "Latency and tokens (Table 3)", frame, note, late=True)
+    return _by_method(run, "cost", "Latency and tokens (Table 3)", columns, note)
 
 
 def search(run: Run) -> Table:
     """What the search did: NFE, effective sample size, confidence."""
-    frame = _by_method(
-        run,
-        {
-            "NFE": lambda cell: number(cell.nfe),
-            "NFE by Algorithm 1": lambda cell: number(cell.nfe_logical, 0),
-            "Saved": lambda cell: f"{100 * cell.deduplicated:.0f} %",
-            "ESS share": lambda cell: number(cell.ess, 2),
-            "Distinct texts": lambda cell: number(cell.distinct),
-            "Mean confidence": lambda cell: number(cell.confidence, 3),
-            "Unanswered": lambda cell: f"{100 * cell.unanswered:.1f} %",
-        },
-    )
+    columns: dict[str, Callable[[Cell], str]] = {
+        "NFE": lambda cell: number(cell.nfe),
+        "NFE by Algorithm 1": lambda cell: number(cell.nfe_logical, 0),
+        "Saved": lambda cell: f"{100 * cell.deduplicated:.0f} %",
+        "ESS share": lambda cell: number(cell.ess, 2),
+        "Distinct texts": lambda cell: number(cell.distinct),
+        "Mean confidence": lambda cell: number(cell.confidence, 3),
+        "Unanswered": lambda cell: f"{100 * cell.unanswered:.1f} %",
+    }
     note = (
         "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
         "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
-        "step's weights divided by the number of children. Distinct texts: among the survivors, on average. "
-        "Unanswered: no answer was found."
+        "step's weights divided by the number of children. Distinct texts: among the survivors, on "
+        "average. Unanswered: no answer was found."
     )
-    return Table("search", "What the search did", frame, note, late=True)
+    return _by_method(run, "search", "What the search did", columns, note)
 
 
 def sweep(run: Run, label: str = "s3") -> Table:
@@ -222,46 +217,51 @@ def sweep(run: Run, label: str = "s3") -> Table:
         f"{percent(Interval(row.accuracy, row.low, row.high))} @ {row.nfe:.0f}"
         for row in rows.itertuples()
     ]
-    frame = _by_task(run, rows.assign(N=rows.particles, b=rows.branching, text=text), ["N", "b"])
     note = "Accuracy [95 %] @ NFE, on the problems and seeds that all points of the sweep share."
-    return Table("sweep", f"{label} over particles N and branching b", frame, note, late=True)
+    rows = rows.assign(N=rows.particles, b=rows.branching, text=text)
+    title = f"{label} over particles N and branching b"
+    return _by_task(run, "sweep", title, ["N", "b"], rows, note)
 
 
 def distinct_texts(run: Run) -> Table:
     """How many different texts a vote over K samples really has."""
     rows = series.accuracy_nfe(run).query("label == 'best_of_k'")
-    text = [number(count) for count in rows.distinct]
-    frame = _by_task(run, rows.assign(K=rows.particles * rows.branching, text=text), ["K"])
+    rows = rows.assign(K=rows.particles * rows.branching, text=rows.distinct.map(number))
     note = "Mean number over problems. A sharp model writes the same text again and again."
-    return Table(
-        "distinct", "Distinct texts among the K samples of best_of_k", frame, note, late=True
-    )
+    title = "Distinct texts among the K samples of best_of_k"
+    return _by_task(run, "distinct", title, ["K"], rows, note)
 
 
-def _by_task(run: Run, rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _by_task(
+    run: Run, key: str, title: str, points: list[str], rows: pd.DataFrame, note: str
+) -> Table:
     """A row per point of a sweep, a column of texts per task; no rows if there is only one point."""
-    wide = rows.pivot_table(index=keys, columns="task", values="text", aggfunc="last")
+    wide = rows.pivot_table(index=points, columns="task", values="text", aggfunc="last")
     wide = wide.reindex(columns=run.tasks).fillna("–").rename(columns=title_of).reset_index()
-    return wide.astype(dict.fromkeys(keys, str)) if len(wide) > 1 else wide[:0]
+    return Table.of(key, title, wide.astype(str) if len(wide) > 1 else wide[:0], note, late=True)
+
+
+def same_setting(model: str, settings: Settings) -> bool:
+    """Whether a run used the paper's model and settings."""
+    return model.endswith(PAPER_MODEL) and PAPER_SETTINGS.items() <= settings.to_json().items()
 
 
 def _in_papers_setting(run: Run) -> bool:
     s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
-    return bool(s3) and all(paper.same_setting(run.manifest.model, c.settings) for c in s3)
+    return bool(s3) and all(same_setting(run.manifest.model, c.settings) for c in s3)
 
 
 def block_cost(run: Run) -> Table:
     """Table 4: tokens and latency by block length; the paper's beside ours in the paper's setting."""
-    same = _in_papers_setting(run)
-    rows = []
+    same, rows = _in_papers_setting(run), []
     for cell in series.block_cells(run):
-        condition, length = cell.condition, cell.condition.settings.block_length
-        printed = paper.COST.get((condition.task, condition.label, length))
-        beside = [number(value, 2) for value in printed] if printed else ["–", "–", "–"]
+        task, label = cell.condition.task, cell.condition.label
+        length = cell.condition.settings.block_length
+        printed = PAPER_COST.get((task, label, length), [math.nan] * 3)
         rows.append((
-            title_of(condition.task), str(length), condition.label, percent(cell.accuracy),
-            number(cell.answer_tokens), number(cell.latency), number(cell.wall), str(cell.timed),
-            *(beside if same else ()),
+            title_of(task), str(length), label, percent(cell.accuracy), number(cell.answer_tokens),
+            number(cell.latency), number(cell.wall), str(cell.timed),
+            *([number(value, 2) for value in printed] if same else ()),
         ))  # fmt: skip
     columns = (
         "Task", "Block length", "Method", "Accuracy [95 %]", "Answer tokens", "Total latency (s)",
@@ -273,26 +273,26 @@ def block_cost(run: Run) -> Table:
         "latency is that of the timed samples."
     )
     title = "Tokens and latency by block length (Table 4)"
-    return table("block_cost", title, columns, rows, note, late=True)
+    return Table("block_cost", title, columns, rows, note, late=True)
 
 
 def beside_paper(run: Run) -> list[Table]:
     """The paper's Tables 1 to 3 beside ours; empty unless model and settings are the paper's."""
     accuracies, costs = [], []
     for task, row in run.main_cells().items() if _in_papers_setting(run) else ():
-        for label in (label for known, label in paper.ACCURACY if known == task and label in row):
-            cell, ours, printed = row[label], row[label].accuracy, paper.ACCURACY[task, label]
+        for label in (label for known, label in PAPER_ACCURACY if known == task and label in row):
+            cell, ours, printed = row[label], row[label].accuracy, PAPER_ACCURACY[task, label]
             inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
             accuracies.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
             measured = (cell.answer_tokens, cell.latency, cell.wall)
-            pairs = zip(paper.COST[task, label, None], measured, strict=True)
+            pairs = zip(PAPER_COST[task, label, 0], measured, strict=True)
             costs.append((title_of(task), label, *(number(v, 2) for pair in pairs for v in pair)))
     columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
     names = [f"{name}, {whose}" for name in ("Tokens", "Latency (s)", "Wall time (s)")
              for whose in ("paper", "ours")]  # fmt: skip
     return [
-        table("paper", "The paper's accuracy beside ours", columns, accuracies),
-        table("paper_cost", "The paper's Table 3 beside ours", ("Task", "Method", *names), costs,
+        Table("paper", "The paper's accuracy beside ours", columns, accuracies),
+        Table("paper_cost", "The paper's Table 3 beside ours", ("Task", "Method", *names), costs,
               late=True),
     ]  # fmt: skip
 
@@ -310,4 +310,4 @@ def failures(run: Run) -> Table:
     )
     note += f" {more} more are not listed." if more else ""
     columns = ("Task", "Method", "Sample", "Seed", "Reason")
-    return table("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)
+    return Table("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)
