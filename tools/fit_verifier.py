@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.answers import grade
-from s3dlm.evaluation.ranking import auc, pair_accuracy, resamples
+from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
 from s3dlm.verifier.parsed import ParsedText

@@ -246,7 +246,7 @@ def test_the_page_escapes_labels_and_titles(run: Run) -> None:
     assert "<b>" not in svg
     assert "<i>" not in svg
     facts = {"<u>": "<u>"}
-    html = report.page.render(other, "<i>", ["<i>"], facts, [tables.brief(other)], {}, "", Path())
+    html = report.render(other, "<i>", ["<i>"], facts, [tables.brief(other)], {}, "", Path())
     assert not re.search("<[biu]>", html)
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation.ranking import auc, pair_accuracy, resamples
 from s3dlm.evaluation.score import render, score_file
+from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 
 RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
 WRONG = r"I would say that it must be something like \boxed{41}"

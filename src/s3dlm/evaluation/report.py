@@ -1,23 +1,37 @@
-"""A run as Markdown and as one HTML page, from its records alone; it need not be finished."""
+"""A run as Markdown and as one HTML page, from its records alone; it need not be finished.
+
+The page is self-contained: style, script, figures and data are embedded.
+"""
 
 from __future__ import annotations
 
+import base64
+import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from s3dlm.evaluation import comparisons, frames, page, probability, series, tables
-from s3dlm.evaluation import figures as drawing
+import jinja2
+import numpy as np
+
+from s3dlm.answers import gold_in_words
+from s3dlm.evaluation import comparisons, figures, frames, probability, series, tables
 from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.plan import title_of
+from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.probability import Reliability
-from s3dlm.evaluation.records import write_atomic
+from s3dlm.evaluation.records import Record, write_atomic
 from s3dlm.evaluation.tables import Table
+from s3dlm.search.step import Step
+from s3dlm.trace import read_trace
 
+SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
+SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
 FULL_PROBLEMS, FULL_SEEDS = 500, 3  # the size of the project's own comparison
 
 
@@ -48,22 +62,20 @@ def write(
     """
     run = frames.read(*folders, grading=grading)
     target, against = out or folders[0], comparisons.reference_of(run, reference)
-    traces = [trace for folder in folders for trace in sorted((folder / "traces").glob("*.jsonl"))]
-    for trace in traces if show else ():
+    for trace in (path for folder in folders for path in (folder / "traces").glob("*.jsonl")):
         if show is not None and not trace.with_suffix(".html").exists():
             write_atomic(trace.with_suffix(".html"), show(trace))
     reliabilities = probability.reliabilities(run)
     every, verdict = all_tables(run, against, reliabilities), _verdict(run, against)
     facts = _facts(run, grading or "fixed")
-    title = f"s3dlm: {run.manifest.model} on {', '.join(title_of(task) for task in run.tasks)}"
-
     titles = {task: title_of(task) for task in run.tasks}
+    title = f"s3dlm: {run.manifest.model} on {', '.join(titles.values())}"
     data = series.series(run, grading or "fixed")
     data["reliability"] = probability.reliability_bins(reliabilities)
     drawn = {
         name: svg
         for name, frame in data.items()
-        if (svg := drawing.draw(name, frame, titles, target / "figures")) is not None
+        if (svg := figures.draw(name, frame, titles, target / "figures")) is not None
     }
     text = [
         f"# {title}",
@@ -74,7 +86,7 @@ def write(
         _settings(facts),
     ]
     write_atomic(target / "report.md", "\n\n".join(text) + "\n")
-    html = page.render(run, title, verdict, facts, every, drawn, against, target)
+    html = render(run, title, verdict, facts, every, drawn, against, target)
     write_atomic(target / "report.html", html)
     short = [tables.brief(run), comparisons.short_comparisons(run, against)]
     short = [table for table in short if table.rows]
@@ -108,11 +120,8 @@ def _verdict(run: Run, against: str) -> list[str]:
         f"others: {others} %."
         for title, label, count, _, others in probability.in_fit(run).rows
     ]
-    if run.failures:
-        lines.append(
-            f"{len(run.failures)} samples failed and are not counted; the report lists them."
-        )
-    return lines
+    failed = f"{len(run.failures)} samples failed and are not counted; the report lists them."
+    return [*lines, failed] if run.failures else lines
 
 
 def _facts(run: Run, grading: str) -> dict[str, str]:
@@ -182,3 +191,106 @@ def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
         _settings(made.facts),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")
+
+
+def render(
+    run: Run,
+    title: str,
+    verdict: Sequence[str],
+    facts: Mapping[str, str],
+    tables: Sequence[Table],
+    drawn: Mapping[str, str],
+    reference: str,
+    target: Path,
+) -> str:
+    """The whole page, to be written to the folder `target`; `drawn` are the figures as SVG by name."""
+
+    def encoded(svg: str) -> str:
+        return base64.b64encode(svg.encode()).decode()
+
+    panels, frame = [], series.accuracy_nfe(run)  # a picture per task, its points in words
+    for task, rows in frame.groupby("task", sort=False) if "accuracy_nfe" in drawn else ():
+        words = "; ".join(
+            f"{row.label}, N = {row.particles}, b = {row.branching}: {100 * row.accuracy:.1f} % "
+            f"[{100 * row.low:.1f}, {100 * row.high:.1f}] at NFE {row.nfe:.0f}"
+            for row in rows.itertuples()
+        )
+        svg = figures.panel(frame, {task: title_of(task)}, task)
+        panels.append((f"{title_of(task)}: {words}", encoded(svg)))
+    loader, labels = jinja2.PackageLoader("s3dlm.evaluation", "assets"), run.labels()
+    jinja = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    return jinja.get_template("report.html.j2").render(
+        title=title,
+        verdict=verdict,
+        facts=facts,
+        tables=tables,
+        panels=panels,
+        figures={key: encoded(svg) for key, svg in drawn.items() if key != "accuracy_nfe"},
+        about=FIGURES,
+        labels=labels,
+        first=next((label for label in reversed(labels) if label != reference), ""),
+        reference=reference,
+        count=len(run.frame),
+        data=problems(run, target),
+    )
+
+
+def problems(run: Run, target: Path) -> dict[str, Any]:
+    """The data of the problem list: grades, answer, output and votes of every main method."""
+    listed = []
+    for task in run.tasks:
+        rows: dict[str, dict[str, Any]] = {sample.id: {} for sample in run.samples[task]}
+        with_texts = list(rows)[:SURVIVORS_OF]
+        for label, condition in run.main(task).items():
+            for record in sorted(run.records[condition], key=lambda record: record.seed):
+                known = rows[record.sample]
+                if label in known:  # another seed
+                    known[label]["grades"].append(record.correct)
+                else:
+                    texts = record.sample in with_texts
+                    known[label] = {"label": label, **_row(run, condition, record, texts, target)}
+        listed += [
+            {"task": task, "id": sample.id, "question": sample.question,
+             "gold": gold_in_words(sample.gold), "rows": list(rows[sample.id].values())}
+            for sample in run.samples[task]
+            if rows[sample.id]
+        ]  # fmt: skip
+    titles = {task: title_of(task) for task in run.tasks}
+    return {"problems": listed, "titles": titles, "seeds": list(run.manifest.seeds)}
+
+
+def _row(
+    run: Run, condition: Condition, record: Record, with_texts: bool, target: Path
+) -> dict[str, Any]:
+    """One method's answer to one problem; its trace is linked as an HTML page if there is one."""
+    stem = run.folders[condition] / "traces" / f"{condition.spec}-{record.sample}"
+    paths = [stem.with_name(stem.name + suffix) for suffix in (".html", ".jsonl")]
+    trace = next((path for path in paths if path.is_file()), None)
+    kinds: dict[tuple[str | None, str], list[Any]] = {}  # [number, answer, score, text]
+    for survivor in record.survivors:
+        key = (survivor.answer, survivor.text if with_texts else "")
+        kinds.setdefault(key, [0, survivor.answer, survivor.score, key[1]])[0] += 1
+    return {
+        "grades": [record.correct],
+        "answer": record.answer,
+        "text": record.text,
+        "survivors": sorted(kinds.values(), key=lambda kind: -kind[0]),
+        "p_correct": record.p_correct,
+        "trace": None if trace is None else Path(os.path.relpath(trace, target)).as_posix(),
+        "story": _story(paths[1]) if paths[1].is_file() else [],
+    }
+
+
+def _story(path: Path) -> list[list[Any]]:
+    """A recorded search in short: [step, score, text] whenever the leading look-ahead changed."""
+    trace, told = read_trace(path), list[list[Any]]()
+    for step in trace:
+        if not isinstance(step, Step) or np.isnan(step.score).all():
+            continue
+        best = int(np.nanargmax(step.score))
+        pieces = [trace.pieces.get(token, "·") for token in step.clean[best].tolist()]
+        if "given" not in trace.header:  # a special token ends an answer
+            pieces = list(takewhile(lambda piece: SPECIAL.fullmatch(piece) is None, pieces))
+        if not told or told[-1][2] != "".join(pieces):
+            told.append([step.index + 1, round(float(step.score[best]), 3), "".join(pieces)])
+    return told

@@ -20,8 +20,8 @@ from rich.table import Table
 from s3dlm.answers import GRADINGS, TASK_KINDS, disagreement, extract, grade, kind_of, normalise
 from s3dlm.answers import notes as notes_on_math
 from s3dlm.errors import RecordError, SettingsError, unknown_name
-from s3dlm.evaluation.ranking import Estimate, auc, pair_accuracy, resamples
-from s3dlm.evaluation.statistics import CalibrationReport, ReliabilityBin, reliability
+from s3dlm.evaluation import statistics
+from s3dlm.evaluation.statistics import CalibrationReport, Estimate, ReliabilityBin
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import Verifier, as_verifier
 from s3dlm.verifier.base import ScoreFunction
@@ -124,41 +124,42 @@ def score_file(
     split (left out when no line has it). Lines of another task are skipped. A missing gold answer in a
     file that has others counts as wrong.
     """
-    if task not in TASK_KINDS:
-        raise SettingsError(unknown_name("task", task, TASK_KINDS))
-    if grading not in GRADINGS:
-        raise SettingsError(unknown_name("grading", grading, GRADINGS))
+    for name, value, known in (("task", task, TASK_KINDS), ("grading", grading, GRADINGS)):
+        if value not in known:
+            raise SettingsError(unknown_name(name, value, known))
     judge = as_verifier(verifier, task)
     rows, skipped = read_rows(path, task, by)
     scores = judge.score_batch(*([getattr(row, name) for row in rows] for name in ("question", "output", "confidence")))  # fmt: skip
     parts = {name: [score.parts[name] for score in scores] for name in scores[0].parts}
     parts = {"total": [score.total for score in scores], **parts}
-    known = GRADINGS if any(row.gold is not None for row in rows) else ()
-    grades = {g: [grade(task, r.output, r.gold, g, r.question) for r in rows] for g in known}
+    used = GRADINGS if any(row.gold is not None for row in rows) else ()
+    grades = {g: [grade(task, r.output, r.gold, g, r.question) for r in rows] for g in used}
     right = [value == 1.0 for value in grades.get(grading, ())]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(r.question for r in rows))}
-    counts = resamples(len(numbers), draws, seed)
+    counts = statistics.resamples(len(numbers), draws, seed)
 
     def section(name: str, at: list[int]) -> Section:
         question = [numbers[rows[index].question] for index in at]
-        truth = [right[index] for index in at] if known else []
+        truth = [right[index] for index in at] if grades else []
         components, pairs = [], 0
         for part, all_values in parts.items():
             values = [all_values[index] for index in at]
             ranked, paired = Estimate(), Estimate()
-            if known:
-                ranked = auc(values, truth, question, counts)
-                paired, pairs = pair_accuracy(values, truth, question, counts)
+            if grades:
+                ranked = statistics.auc(values, truth, question, counts)
+                paired, pairs = statistics.pair_accuracy(values, truth, question, counts)
             weight = 1.0 if part == "total" else getattr(judge, "weights", {}).get(part)
-            constant = min(values) == max(values)
-            components.append(
-                ComponentReport(part, weight, sum(values) / len(at), constant, ranked, paired)
-            )
-        accuracy = {g: sum(grades[g][index] for index in at) / len(at) for g in known}
+            average, constant = sum(values) / len(at), min(values) == max(values)
+            components.append(ComponentReport(part, weight, average, constant, ranked, paired))
+        accuracy = {g: sum(grades[g][index] for index in at) / len(at) for g in grades}
         decided = min(sum(truth), len(truth) - sum(truth))
         return Section(name, len(at), len(set(question)), pairs, decided, accuracy, components)
 
-    groups = sorted({row.group for row in rows if row.group is not None}, key=_natural)
+    def natural(group: str) -> tuple[int, str]:
+        value = group.rpartition("=")[2]
+        return (int(value) if value.isdecimal() and len(value) < 15 else 0, group)
+
+    groups = sorted({row.group for row in rows if row.group is not None}, key=natural)
     places = {name: [i for i, row in enumerate(rows) if row.group == name] for name in groups}
     sections = [section("all", list(range(len(rows))))]
     sections += [section(name, at) for name, at in places.items() if len(places) > 1]
@@ -170,14 +171,14 @@ def score_file(
         graded=len(right),
         skipped=skipped,
         sections=sections,
-        calibration=reliability(parts["total"], right) if known else [],
-        reliability=_reliability(rows, parts["total"], right, task) if known else None,
+        calibration=statistics.reliability(parts["total"], right) if grades else [],
+        reliability=_reliability(rows, parts["total"], right, task) if grades else None,
         changes=[
             Change(row.line, row.question, row.gold, d1, fixed,
                    *disagreement(task, row.output, row.question, gained=d1 < fixed))
             for row, d1, fixed in zip(rows, grades["d1"], grades["fixed"], strict=True)
             if d1 != fixed
-        ] if known else [],
+        ] if grades else [],
         warnings=_warnings(sections[0]),
         notes=notes_on_math() if kind_of(task) == "math" else [],
     )  # fmt: skip
@@ -205,15 +206,9 @@ def read_rows(path: str | Path, task: str, by: str = "gen_length") -> tuple[list
         group = f"{by}={data[by]}" if by in data else None
         rows.append(OutputRow(number, question, output, gold, confidence, group))
     if not rows:
-        raise RecordError(
-            f"{str(path)!r} has no output of task {task!r} ({skipped} of other tasks)"
-        )
+        other = f"({skipped} of other tasks)"
+        raise RecordError(f"{str(path)!r} has no output of task {task!r} {other}")
     return rows, skipped
-
-
-def _natural(group: str) -> tuple[int, str]:
-    value = group.rpartition("=")[2]
-    return (int(value) if value.isdecimal() and len(value) < 15 else 0, group)
 
 
 def _reliability(
@@ -224,19 +219,13 @@ def _reliability(
     answers = [None if text is None else normalise(task, text) for text in texts]
     votes = Counter((row.question, answer) for row, answer in zip(rows, answers, strict=True))
     outputs = Counter(row.question for row in rows)
-    return CalibrationReport.cross_fitted(
-        [
-            GradedAnswer(
-                score=total,
-                agreement=votes[row.question, a] / outputs[row.question] if a is not None else 0.0,
-                confidence=row.confidence,
-                right=good,
-                question=row.question,
-                answered=a is not None,
-            )
-            for row, total, good, a in zip(rows, totals, right, answers, strict=True)
-        ]
-    )
+    graded = []
+    for row, total, good, answer in zip(rows, totals, right, answers, strict=True):
+        share = votes[row.question, answer] / outputs[row.question] if answer is not None else 0.0
+        graded.append(
+            GradedAnswer(total, share, row.confidence, good, row.question, answer is not None)
+        )
+    return CalibrationReport.cross_fitted(graded)
 
 
 def _warnings(section: Section) -> list[str]:
@@ -285,16 +274,15 @@ def render(report: ScoreReport, console: Console, *, explain: bool = False) -> N
     console.print(f"[bold]{escape(report.task)}[/bold], {head}")
     for each in report.sections:
         shares = ", ".join(f"{g} {100 * share:.2f} %" for g, share in each.accuracy.items())
-        title = (
-            f"{each.name}: {each.outputs} outputs, {each.questions} questions, {each.pairs} pairs"
-        )
+        counts = f"{each.outputs} outputs, {each.questions} questions, {each.pairs} pairs"
         rows = [
             (part.name, "" if part.weight is None else f"{part.weight:.2f}", f"{part.mean:.3f}",
              *cells(part.auc), *cells(part.pair_accuracy))
             for part in each.components
         ]  # fmt: skip
         columns = "part|weight|mean|AUC|95 %|pair accuracy|95 %"
-        show(title, columns, rows, f"accuracy: {shares}" if shares else "")
+        caption = f"accuracy: {shares}" if shares else ""
+        show(f"{each.name}: {counts}", columns, rows, caption)
     if report.calibration:
         bins("calibration of the total", "total", report.calibration)
     if report.reliability:

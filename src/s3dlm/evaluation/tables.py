@@ -54,6 +54,11 @@ class Table:
         rows = list(frame.itertuples(index=False, name=None))
         return cls(key, title, tuple(frame), rows, note, late)
 
+    @property
+    def named(self) -> list[bool]:
+        """Which columns hold names: they are aligned left, columns of numbers right."""
+        return [all(c[:1].isalpha() for c in column) for column in zip(*self.rows, strict=True)]
+
     def to_json(self) -> dict[str, Any]:
         """What `--json` prints."""
         return {"title": self.title, "columns": self.columns, "rows": self.rows, "note": self.note}
