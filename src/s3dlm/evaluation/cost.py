@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,11 +86,11 @@ def shares(folder: Path | None) -> dict[str, float]:
     if folder is None or not (folder / records.FILE).is_file():
         return {}
     method_of = {c.spec: c.settings.method for c in manifest.read(folder).conditions}
-    sums: dict[str, list[int]] = {}
+    nfe, logical = Counter[str](), Counter[str]()
     for record in records.read(folder):
-        total = sums.setdefault(method_of[record.spec], [0, 0])
-        total[0], total[1] = total[0] + record.nfe, total[1] + record.nfe_logical
-    return {method: nfe / logical for method, (nfe, logical) in sums.items() if logical}
+        nfe[method_of[record.spec]] += record.nfe
+        logical[method_of[record.spec]] += record.nfe_logical
+    return {method: nfe[method] / most for method, most in logical.items() if most}
 
 
 def estimate(
@@ -108,26 +109,21 @@ def estimate(
     name, _, price = gpu.partition("=")
     if name not in CARDS:
         raise SettingsError(unknown_name("gpu", name, CARDS))
-    peak, memory, dollars = CARDS[name]
-    if price:
-        if not re.fullmatch(r"\d+(\.\d+)?", price) or not float(price):
-            raise SettingsError(
-                f"gpu={short_repr(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20"
-            )
-        dollars = float(price)
+    if price and not (re.fullmatch(r"\d+(\.\d+)?", price) and float(price)):
+        raise SettingsError(f"gpu={short_repr(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20")
+    peak, memory, usual = CARDS[name]
+    dollars = float(price or usual)
     shape, seconds, total = SHAPES.get(model), dict.fromkeys(GPUS, 0.0), 0.0
     style, rows = defaults_of(model).prompt_style, []
     counts = {task: problems(task, style, limit) for task in {c.task for c in conditions}}
     for condition in conditions:
         settings, samples = condition.settings, condition.count(counts[condition.task], seeds)
         nfe = settings.most_nfe * (measured or {}).get(settings.method, 1.0)
-        rows.append(
-            {"task": condition.task, "method": condition.label, "samples": samples, "nfe": nfe}
-        )
+        row = {"task": condition.task, "method": condition.label, "samples": samples, "nfe": nfe}
+        rows.append(row)
         total += samples * nfe
-        for cards in GPUS if shape is not None else ():
-            assert shape is not None
-            each = nfe * shape.operations(settings) / (peak * UTILISATION)
+        each = nfe * shape.operations(settings) / (peak * UTILISATION) if shape else 0.0
+        for cards in GPUS:
             seconds[cards] += math.ceil(samples / cards) * each
     found: dict[str, object] = {"model": model, "gpu": name, "conditions": rows, "nfe": total}
     if shape:

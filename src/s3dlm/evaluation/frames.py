@@ -19,18 +19,11 @@ from s3dlm import answers, tasks
 from s3dlm.errors import MissingExtraError, RecordError
 from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation import records as stores
+from s3dlm.evaluation import statistics
 from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.statistics import (
-    Cell,
-    Comparison,
-    Interval,
-    compare,
-    mean,
-    mean_of,
-    summarise,
-)
+from s3dlm.evaluation.statistics import Cell, Comparison, Interval, summarise
 from s3dlm.tasks import Sample
 
 for _package in ("pandas", "scipy", "matplotlib", "jinja2"):
@@ -88,14 +81,13 @@ class Run:
     @cached_property
     def _paired(self) -> pd.DataFrame:
         """The main comparison with a row per problem and seed, and grade and NFE of every label."""
-        compared = self.frame[self.frame["main"]].astype({"correct": float, "nfe": float})
+        main = self.frame[self.frame["main"].astype(bool)].astype({"correct": float, "nfe": float})
         index = ["task", "sample", "seed"]
-        return compared.pivot(index=index, columns="label", values=["correct", "nfe"])
+        return main.pivot(index=index, columns="label", values=["correct", "nfe"])
 
     def _shared(self, ours: str, theirs: str) -> Iterator[pd.DataFrame]:
         """Per task, the problems and seeds that both labels have, in the order of the tasks."""
-        known = {label for _, label in self._paired.columns}
-        if not {ours, theirs} <= known:
+        if not {ours, theirs} <= {label for _, label in self._paired.columns}:
             return
         both = self._paired[self._paired["correct"][[ours, theirs]].notna().all(axis=1)]
         for task in self.tasks:
@@ -109,39 +101,38 @@ class Run:
             for rows in self._shared(ours, theirs)
             if task is None or task in rows.index.get_level_values("task")
         ]
-        return compare([list(gap) for gap in gaps])
+        return statistics.compare([list(gap) for gap in gaps])
 
     def mean_nfe(self, label: str, beside: str | None = None) -> float:
         """Forward passes per problem, the mean of the tasks of the main comparison; on the problems
         and seeds that another label has, too, if one is given."""
-        return mean(rows["nfe"][label].mean() for rows in self._shared(label, beside or label))
+        return statistics.mean(
+            rows["nfe"][label].mean() for rows in self._shared(label, beside or label)
+        )
 
     def mean_accuracy(self, label: str) -> Interval:
         """The mean of the tasks of the main comparison."""
-        cells = [row[label] for row in self.main_cells().values() if label in row]
-        return mean_of(cell.accuracy for cell in cells)
+        rows = self.main_cells().values()
+        return statistics.mean_of(row[label].accuracy for row in rows if label in row)
 
     def sweep(self, *free: str) -> list[Cell]:
         """Conditions that differ from their label's main one in the free settings alone; on the
         problems and seeds that all of a task have, so that the points of one curve are comparable."""
         cells = []
         for task in self.tasks:
-            swept = [
-                c for c in self.manifest.conditions if c.task == task and self._varies(c, free)
-            ]
+            swept, main = [], self.main(task)
+            for condition in (c for c in self.manifest.conditions if c.task == task):
+                if condition.label in main and self.records[condition]:
+                    ours = condition.settings.to_json()
+                    theirs = main[condition.label].settings.to_json()
+                    if all(ours.get(name) == theirs[name] for name in theirs if name not in free):
+                        swept.append(condition)
             asked = [{(r.sample, r.seed) for r in self.records[c]} for c in swept]
             common = set.intersection(*asked) if asked else set()
             for condition in swept if common else ():
                 records = [r for r in self.records[condition] if (r.sample, r.seed) in common]
                 cells.append(summarise(condition, records))
         return cells
-
-    def _varies(self, condition: Condition, free: Sequence[str]) -> bool:
-        main = self.main(condition.task).get(condition.label)
-        if main is None or not self.records[condition]:
-            return False
-        ours, theirs = condition.settings.to_json(), main.settings.to_json()
-        return all(ours.get(name) == value for name, value in theirs.items() if name not in free)
 
 
 def frame_of(
@@ -194,6 +185,7 @@ def _merged(runs: Mapping[str, Run]) -> Run:
     ]
     folders: dict[Condition, Path] = {}
     records: dict[Condition, Sequence[Record]] = {}
+    merged: dict[str, dict[str, Sample]] = {}
     for name, run in runs.items():
         for old in run.manifest.conditions:
             new = dataclasses.replace(
@@ -203,37 +195,26 @@ def _merged(runs: Mapping[str, Run]) -> Run:
                 seeds=min(len(run.manifest.seeds), old.seeds or sys.maxsize),
             )
             folders[new], records[new] = run.folders[old], run.records[old]
-    manifest = _merged_manifest([run.manifest for run in runs.values()], tuple(records))
-    failures = [failure for run in runs.values() for failure in run.failures]
-    frame = frame_of(manifest.conditions, records)
-    return Run(manifest, _merged_samples(runs), frame, folders, failures)
-
-
-def _merged_manifest(many: Sequence[Manifest], conditions: tuple[Condition, ...]) -> Manifest:
+        for task, sample in ((task, each) for task, many in run.samples.items() for each in many):
+            if merged.setdefault(task, {}).setdefault(sample.id, sample) != sample:
+                raise RecordError(
+                    f"{sample.id} of task={task!r} is another problem in {name} than in the "
+                    "other runs, so they cannot be compared; report on them one by one"
+                )
+    plans = [run.manifest for run in runs.values()]
+    known = dict.fromkeys(task for plan in plans for task in plan.counts)
     names = ("model", "fingerprint", "prompt_style", "split", "token_counter")
     joined: dict[str, Any] = {
-        n: ", ".join(dict.fromkeys(str(getattr(plan, n)) for plan in many)) for n in names
+        n: ", ".join(dict.fromkeys(str(getattr(plan, n)) for plan in plans)) for n in names
     }
-    known = dict.fromkeys(task for plan in many for task in plan.counts)
-    return dataclasses.replace(
-        many[0],
+    manifest = dataclasses.replace(
+        plans[0],
         **joined,
-        conditions=conditions,
-        seeds=tuple(sorted({seed for plan in many for seed in plan.seeds})),
-        counts={task: max(plan.counts.get(task, 0) for plan in many) for task in known},
-        origins={task: next(p.origins[task] for p in many if task in p.origins) for task in known},
+        conditions=tuple(records),
+        seeds=tuple(sorted({seed for plan in plans for seed in plan.seeds})),
+        counts={task: max(plan.counts.get(task, 0) for plan in plans) for task in known},
+        origins={task: next(p.origins[task] for p in plans if task in p.origins) for task in known},
     )
-
-
-def _merged_samples(runs: Mapping[str, Run]) -> dict[str, list[Sample]]:
-    merged: dict[str, dict[str, Sample]] = {}
-    for name, run in runs.items():
-        for task, samples in run.samples.items():
-            known = merged.setdefault(task, {})
-            for sample in samples:
-                if known.setdefault(sample.id, sample) != sample:
-                    raise RecordError(
-                        f"{sample.id} of task={task!r} is another problem in {name} than in the "
-                        "other runs, so they cannot be compared; report on them one by one"
-                    )
-    return {task: list(samples.values()) for task, samples in merged.items()}
+    samples = {task: list(many.values()) for task, many in merged.items()}
+    failures = [failure for run in runs.values() for failure in run.failures]
+    return Run(manifest, samples, frame_of(manifest.conditions, records), folders, failures)

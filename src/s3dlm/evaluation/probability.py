@@ -15,7 +15,6 @@ import pandas as pd
 from s3dlm import tasks
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
-from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import CalibrationReport, mean
 from s3dlm.evaluation.tables import Table, number
 from s3dlm.verifier import CODE, for_task
@@ -54,67 +53,54 @@ def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> lis
     if verifier is None:
         return []
     # A recorded run may name a verifier that loads weights or opens a connection: it is not built here.
-    built = verifier in (*FROM_FILES, unscored)
+    built, graded = verifier in (*FROM_FILES, unscored), []
     if not built and any(record.chosen_score is None for record in run.records[condition]):
         return []
     questions = {sample.id: sample.question for sample in run.samples[condition.task]}
-    return [_answer(r, condition, questions[r.sample], verifier) for r in run.records[condition]]
-
-
-def _answer(record: Record, condition: Condition, question: str, verifier: str) -> GradedAnswer:
-    chosen = next((text for text in record.survivors if text.text == record.text), None)
-    confidence = record.chosen_confidence
-    if confidence is None:  # a run of an older version
-        confidence = record.confidence if chosen is None else chosen.confidence
-    score = record.chosen_score
-    if score is None:
-        score = chosen.score if chosen is not None else None
-    if score is None:
-        judge = for_task(tasks.get(condition.task).verifier, verifier)
-        score = judge.score(question, record.text, confidence).total
-    votes = sum(survivor.answer == record.answer for survivor in record.survivors)
-    return GradedAnswer(
-        score=score,
-        agreement=votes / len(record.survivors),
-        confidence=confidence,
-        right=record.correct == 1.0,
-        question=question,
-        answered=record.answer is not None,
-    )
+    for record in run.records[condition]:
+        question, survivors = questions[record.sample], record.survivors
+        chosen = next((text for text in survivors if text.text == record.text), None)
+        confidence, score = record.chosen_confidence, record.chosen_score
+        if confidence is None:  # a run of an older version
+            confidence = record.confidence if chosen is None else chosen.confidence
+        if score is None and chosen is not None:
+            score = chosen.score
+        if score is None:
+            judge = for_task(tasks.get(condition.task).verifier, verifier)
+            score = judge.score(question, record.text, confidence).total
+        share = sum(each.answer == record.answer for each in survivors) / len(survivors)
+        right, answered = record.correct == 1.0, record.answer is not None
+        graded.append(GradedAnswer(score, share, confidence, right, question, answered))
+    return graded
 
 
 def reliabilities(run: Run) -> list[Reliability]:
     """One for each condition of the main comparison that has enough answers."""
-    every = (condition for task in run.tasks for condition in run.main(task).values())
-    return [made for condition in every if (made := _reliability(run, condition)) is not None]
-
-
-def _reliability(run: Run, condition: Condition) -> Reliability | None:
-    records = run.records[condition]
-    right = [record.correct == 1.0 for record in records]
-    probabilities = [record.p_correct for record in records if record.p_correct is not None]
-    if records and len(probabilities) == len(records):
-        report = CalibrationReport.of(probabilities, right)
-        return Reliability(condition, True, mean(probabilities), mean(right), report)
-    fitted = CalibrationReport.cross_fitted(answers(run, condition))
-    return None if fitted is None else Reliability(condition, False, None, mean(right), fitted)
+    made = []
+    for condition in (condition for task in run.tasks for condition in run.main(task).values()):
+        records = run.records[condition]
+        right = [record.correct == 1.0 for record in records]
+        known = [record.p_correct for record in records if record.p_correct is not None]
+        if by_model := bool(records) and len(known) == len(records):
+            report: CalibrationReport | None = CalibrationReport.of(known, right)
+        else:
+            report = CalibrationReport.cross_fitted(answers(run, condition))
+        if report is not None:
+            average = mean(known) if by_model else None
+            made.append(Reliability(condition, by_model, average, mean(right), report))
+    return made
 
 
 def probability_table(reliabilities: Sequence[Reliability]) -> Table:
     """Brier score and accuracy at coverage."""
     rows = [
-        (
-            title_of(each.condition.task),
-            each.condition.label,
-            "the model's" if each.by_model else "cross-fitted",
-            "–" if each.mean is None else number(100 * each.mean),
-            number(100 * each.accuracy),
-            number(each.report.brier, 3),
-            number(each.report.brier_of_mean, 3),
-            *(number(100 * each.report.coverage[share]) for share in SHARES),
-        )
+        (title_of(each.condition.task), each.condition.label,
+         "the model's" if each.by_model else "cross-fitted",
+         "–" if each.mean is None else number(100 * each.mean), number(100 * each.accuracy),
+         number(each.report.brier, 3), number(each.report.brier_of_mean, 3),
+         *(number(100 * each.report.coverage[share]) for share in SHARES))
         for each in reliabilities
-    ]
+    ]  # fmt: skip
     columns = ("Task", "Method", "Calibration", "Mean p_correct (%)", "Accuracy (%)", "Brier score",
                "of the mean", *(f"Surest {share[:-1]} % (%)" for share in SHARES))  # fmt: skip
     note = (
@@ -140,19 +126,16 @@ def reliability_bins(reliabilities: Sequence[Reliability]) -> pd.DataFrame:
 def in_fit(run: Run) -> Table:
     """Accuracy on problems that the verifier's weights were fitted on, and on the others."""
     rows = []
-    for task in run.tasks:
-        for label, condition in run.main(task).items():
-            weights, name = tasks.get(task).verifier, str(condition.value("verifier"))
-            fitted = {s.id for s in run.samples[task] if was_in_fit(weights, name, s.question)}
-            records = run.records[condition]
-            seen = [record for record in records if record.sample in fitted]
-            if seen:
-                count = len({record.sample for record in seen})
-                problems = len({record.sample for record in records})
-                others = mean(r.correct for r in records if r.sample not in fitted)
-                shares = (mean(record.correct for record in seen), others)
-                rows.append((title_of(task), label, f"{count} of {problems}",
-                             *(number(100 * share) for share in shares)))  # fmt: skip
+    for condition in (condition for task in run.tasks for condition in run.main(task).values()):
+        task, records = condition.task, run.records[condition]
+        weights, name = tasks.get(task).verifier, str(condition.value("verifier"))
+        fitted = {s.id for s in run.samples[task] if was_in_fit(weights, name, s.question)}
+        seen = [record for record in records if record.sample in fitted]
+        if seen:
+            others = [record for record in records if record.sample not in fitted]
+            count, problems = (len({r.sample for r in some}) for some in (seen, records))
+            accuracies = [number(100 * mean(r.correct for r in some)) for some in (seen, others)]
+            rows.append((title_of(task), condition.label, f"{count} of {problems}", *accuracies))
     columns = ("Task", "Method", "In the fit", "Accuracy on these (%)", "on the others (%)")
     note = (
         "The weights of the verifier `plus` were fitted on outputs of another model for these "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
@@ -42,38 +44,30 @@ def accuracy_nfe(run: Run) -> pd.DataFrame:
     columns = ("task", "label", "particles", "branching", "nfe", "nfe_logical", "accuracy", "low", "high", "distinct")  # fmt: skip
     rows = [
         (cell.condition.task, cell.condition.label, *cell.condition.budget, cell.nfe,
-         cell.nfe_logical, *_bounds(cell), cell.distinct)
+         cell.nfe_logical, *astuple(cell.accuracy), cell.distinct)
         for cell in run.sweep("particles", "branching")
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
 
-def _bounds(cell: Cell) -> tuple[float, float, float]:
-    return cell.accuracy.value, cell.accuracy.low, cell.accuracy.high
-
-
 def block_cells(run: Run) -> list[Cell]:
     """Every point of a sweep over block lengths, by task, block length and method."""
-    cells = run.sweep("block_length")
-    points = {(c.condition.label, c.condition.settings.block_length) for c in cells}
-    labels = [label for label, _ in points]
     order = [*run.tasks, *run.labels()]
 
     def place(cell: Cell) -> tuple[int, int, int]:
-        condition = cell.condition
-        length = condition.settings.block_length
-        return order.index(condition.task), length, order.index(condition.label)
+        task, label = cell.condition.task, cell.condition.label
+        return order.index(task), cell.condition.settings.block_length, order.index(label)
 
-    swept = [cell for cell in cells if labels.count(cell.condition.label) > 1]
-    return sorted(swept, key=place)
+    cells = sorted(run.sweep("block_length"), key=place)
+    points = {(c.condition.label, c.condition.settings.block_length) for c in cells}
+    lengths = Counter(label for label, _ in points)
+    return [cell for cell in cells if lengths[cell.condition.label] > 1]
 
 
 def block_length(run: Run) -> pd.DataFrame:
     """Accuracy over block lengths at the main comparison's budget."""
-    rows = [
-        (c.condition.task, c.condition.label, c.condition.settings.block_length, *_bounds(c))
-        for c in block_cells(run)
-    ]
+    pairs = [(cell.condition, cell.accuracy) for cell in block_cells(run)]
+    rows = [(c.task, c.label, c.settings.block_length, *astuple(share)) for c, share in pairs]
     return pd.DataFrame(rows, columns=("task", "label", "block_length", "accuracy", "low", "high"))
 
 
@@ -99,10 +93,9 @@ def score_density(run: Run, texts: pd.DataFrame) -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     for task in run.tasks:
         records = _scored(run, task)
-        steps = [[r.scores[round(p * (len(r.scores) - 1))] for r in records] for p in PROGRESS]
         curves = {
-            f"{progress:.0%}": [score / 100 for scores in step for score in scores]
-            for progress, step in zip(PROGRESS, steps, strict=True)
+            f"{p:.0%}": [s / 100 for r in records for s in r.scores[round(p * (len(r.scores) - 1))]]
+            for p in PROGRESS
         }
         curves["direct"] = list(texts.score[(texts.task == task) & (texts.how == "direct")])
         for name, values in curves.items() if records else ():
@@ -170,10 +163,8 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
 def density_quality(run: Run, texts: pd.DataFrame) -> pd.DataFrame:
     """Where the model puts its samples, how the verifier rates them, and the tilted target."""
     frame = texts[texts.how == "direct"].drop(columns="how")
-    searched = {task: run.main(task).get("s3") for task in run.tasks}
-    lam = {
-        task: condition.value("lam") if condition else 1.0 for task, condition in searched.items()
-    }
+    main = {task: run.main(task) for task in run.tasks}
+    lam = {task: row["s3"].value("lam") if "s3" in row else 1.0 for task, row in main.items()}
     tilt = np.exp(frame.task.map(lam).astype(float) * frame.score)
     problem = [frame.task, frame.problem]
     base = 1 / frame.score.groupby(problem).transform("size")
@@ -193,7 +184,6 @@ def best_of_k(texts: pd.DataFrame) -> pd.DataFrame:
         scores = [list(values) for _, values in samples.groupby("problem", sort=False).score]
         most = min(len(values) for values in scores)
         for k in range(1, most + 1) if most > 1 else ():
-            best = np.mean([expected_maximum(values, k) for values in scores])
-            bound = np.mean([best_of_k_bound(values, k) for values in scores])
-            rows.append((task, k, best, bound))
+            both = [(expected_maximum(values, k), best_of_k_bound(values, k)) for values in scores]
+            rows.append((task, k, *np.mean(both, axis=0)))
     return pd.DataFrame(rows, columns=("task", "k", "best_score", "bound"))
