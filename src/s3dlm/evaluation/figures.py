@@ -23,18 +23,10 @@ BASE, TILTED = "#0072B2", "#D55E00"
 
 # Fixed salt and no date: the same data gives the same file, byte for byte.
 RC = {
-    "svg.hashsalt": "s3dlm",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "grid.linewidth": 0.5,
-    "legend.frameon": False,
-    "figure.dpi": 100,
-}
+    "svg.hashsalt": "s3dlm", "svg.fonttype": "none", "font.size": 9, "font.family": "DejaVu Sans",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3,
+    "grid.linewidth": 0.5, "legend.frameon": False, "figure.dpi": 100,
+}  # fmt: skip
 Paint = Callable[[Sequence[Any], pd.DataFrame, pd.DataFrame], Any]  # (axes, rows of a task, all)
 
 
@@ -57,9 +49,12 @@ class Figure:
 FIGURES: dict[str, Figure] = {}  # in the order of a report; `_figure` adds them
 
 
-def _figure(title: str, caption: str, x: str, *y: str, **shared: Any) -> Callable[[Paint], Paint]:
+def _figure(title: str, caption: str, axes: str, **shared: Any) -> Callable[[Paint], Paint]:
+    """`axes` are the labels: of x, then of y in each row of axes."""
+    x, *y = axes.split(" | ")
+
     def add(paint: Paint) -> Paint:
-        FIGURES[paint.__name__.lstrip("_")] = Figure(title, caption, x, y, shared, paint)
+        FIGURES[paint.__name__.lstrip("_")] = Figure(title, caption, x, tuple(y), shared, paint)
         return paint
 
     return add
@@ -93,11 +88,10 @@ def paint(
     name: str, frame: pd.DataFrame, titles: Mapping[str, str], some: Sequence[str] = ()
 ) -> Canvas:
     """A column of axes per task, of all or some, and one legend or colour bar for all."""
-    about, tasks = FIGURES[name], list(some or frame.task.unique())
+    about, tasks, image = FIGURES[name], list(some or frame.task.unique()), None
     size = (2.9 * len(tasks) + 0.4, 2.6 * len(about.y) + 0.4)
     figure = Canvas(figsize=size, layout="constrained")
     axes = figure.subplots(len(about.y), len(tasks), squeeze=False, **about.shared)
-    image = None
     for column, task in enumerate(tasks):
         image = about.paint(axes[:, column], frame[frame.task == task], frame)
         axes[0, column].set_title(titles.get(task, task), fontweight="bold")
@@ -126,8 +120,7 @@ def legend(figure: Canvas, axes: Any, columns: int, **where: Any) -> None:
     "Accuracy with 95 % intervals over NFE, the forward passes per problem, for every (N, b) of "
     "the run, on the problems that all of them share. N grows along a line; up and to the left is "
     "better.",
-    "NFE per problem",
-    "accuracy (%)",
+    "NFE per problem | accuracy (%)",
 )
 def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     accuracy_over_nfe(axes[0], rows, styles_of(whole.label))
@@ -137,8 +130,7 @@ def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) 
     "Confidence over denoising",
     "Mean probability of the answer's tokens at every step: for revealed tokens at the step "
     "that revealed them, for masked ones in the current block that of the best token.",
-    "denoising progress (%)",
-    "mean top-1 confidence",
+    "denoising progress (%) | mean top-1 confidence",
     sharey=True,
 )
 def _confidence(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
@@ -152,8 +144,7 @@ def _confidence(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) ->
 @_figure(
     "Accuracy over block length",
     "Accuracy with 95 % intervals at the main budget for every block length of the run.",
-    "block length",
-    "accuracy (%)",
+    "block length | accuracy (%)",
 )
 def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     styles, lengths = styles_of(whole.label), sorted(rows.block_length.unique())
@@ -176,8 +167,7 @@ def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) 
     "Verifier scores along the search",
     "Kernel density of the children's scores at five points of the search; dashed: finished "
     "samples without search (best_of_k).",
-    "verifier score",
-    "density",
+    "verifier score | density",
 )
 def _score_density(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     names = list(whole.progress.unique())
@@ -193,8 +183,7 @@ def _score_density(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame)
 @_figure(
     "Verifier scores at every step",
     "Share of s3's children in each band of verifier scores, step by step.",
-    "denoising step",
-    "verifier score",
+    "denoising step | verifier score",
     sharey=True,
 )
 def _score_heat(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> Any:
@@ -212,10 +201,7 @@ def _score_heat(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) ->
     "Samples without search, ordered by the model's log-density. Top: where the model puts its "
     "mass. Middle: mean verifier score and accuracy there. Bottom: the target tilted by "
     "exp(λ·score) within each problem, and the base (dashed).",
-    "log-density per token",
-    "base p₀: share",
-    "score / accuracy",
-    "tilted: share",
+    "log-density per token | base p₀: share | score / accuracy | tilted: share",
     sharex="col",
 )
 def _density_quality(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
@@ -246,9 +232,7 @@ def _density_quality(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
     "Figure 1(d) and 1(e): each point is a finished text, at its log-density per token and its "
     "verifier score; filled points are right. Top: samples without search. Bottom: survivors of s3. "
     "The cross is the mean.",
-    "log-density per token",
-    "without search: score",
-    "s3: score",
+    "log-density per token | without search: score | s3: score",
     sharex="col",
     sharey="col",
 )
@@ -268,8 +252,7 @@ def _sampling_search(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
     "Best of K against its bound",
     "Mean over problems of the best verifier score among K samples without search, and of the bound "
     "mean + σ·√(2 ln K) with each problem's own mean and σ.",
-    "K",
-    "verifier score",
+    "K | verifier score",
 )
 def _best_of_k_bound(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
     axes[0].plot(rows.k, rows.bound, "--", color="#000000", label="bound: mean + σ·√(2 ln K)")
@@ -280,8 +263,7 @@ def _best_of_k_bound(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
     "Reliability of p_correct",
     "Answers in bins of p_correct, a tenth wide: how many were right against what was promised. "
     "On the dotted line both are equal; larger dots are more answers.",
-    "p_correct",
-    "accuracy",
+    "p_correct | accuracy",
     sharey=True,
 )
 def _reliability(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:

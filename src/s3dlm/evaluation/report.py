@@ -129,12 +129,9 @@ def _facts(run: Run, grading: str) -> dict[str, str]:
     planned = sum(c.count(plan.counts[c.task], len(plan.seeds)) for c in plan.conditions)
     progress = f"{count} of {planned}" + (f", {failed} failed" if failed else "")
     settings = {c.label: c.settings.to_json() for c in plan.conditions if c.main}
-    first = next(iter(settings.values()), {})
-    shared = {
-        name: value
-        for name, value in first.items()
-        if all(each.get(name) == value for each in settings.values())
-    }
+    every = list(settings.values())
+    first = every[0] if every else {}
+    shared = {k: v for k, v in first.items() if all(each.get(k) == v for each in every)}
     return {
         "Model": f"{plan.model} (weights {plan.fingerprint})",
         "Problems": "; ".join(

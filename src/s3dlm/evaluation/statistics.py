@@ -231,17 +231,12 @@ def reliability(
 ) -> list[ReliabilityBin]:
     """The reliability diagram as a table; empty bins are left out."""
     values, truth = np.asarray(probabilities), np.asarray(right, dtype=np.float64)
-    inside = np.clip((np.clip(values, 0, 1) * bins).astype(int), 0, bins - 1)
-    return [
-        ReliabilityBin(
-            low=number / bins,
-            high=(number + 1) / bins,
-            count=int((inside == number).sum()),
-            mean=float(values[inside == number].mean()),
-            accuracy=float(truth[inside == number].mean()),
-        )
-        for number in np.unique(inside).tolist()
-    ]
+    inside, found = np.clip((np.clip(values, 0, 1) * bins).astype(int), 0, bins - 1), []
+    for number in np.unique(inside).tolist():
+        low, high, ours = number / bins, (number + 1) / bins, inside == number
+        means = float(values[ours].mean()), float(truth[ours].mean())
+        found.append(ReliabilityBin(low, high, int(ours.sum()), *means))
+    return found
 
 
 def accuracy_at_coverage(
