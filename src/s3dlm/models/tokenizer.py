@@ -7,7 +7,10 @@ since what `apply_chat_template` returns otherwise changed between transformers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from s3dlm.errors import ModelError, PromptError, short_repr
 from s3dlm.models.base import Tokenizer, Turn, quoted
 from s3dlm.models.folder import check_file, read_json
 
+STEPS = 3_000_000  # lines of Python that rendering a chat template may take, about a second
 LARGEST = 256 * 2**20  # bytes of a tokenizer file
 
 # How chat versions of BERT, RoBERTa and ModernBERT were trained to read a conversation.
@@ -48,17 +52,18 @@ class TextTokenizer(Tokenizer):
         text = quoted(turns)  # for models without a template
         if self.inner.chat_template:
             try:
-                text = self.inner.apply_chat_template(
+                text = _bounded(self.inner.chat_template, self.inner.apply_chat_template)(
                     [{"role": turn.role, "content": turn.text} for turn in turns],
                     tokenize=False,
                     add_generation_prompt=True,
                     enable_thinking=False,  # Qwen3's else open a thought that was not trained
                 )
+                text.encode()
             except Exception as error:  # no system role, strict turns, or a broken template
-                roles = ", ".join(turn.role for turn in turns)
+                roles, why = ", ".join(turn.role for turn in turns), " ".join(str(error).split())
                 raise PromptError(
-                    f"the model's chat template does not support turns of {roles}: {error}; ask in "
-                    "one user message"
+                    f"the model's chat template does not support turns of {roles}: {why[:300]}; ask "
+                    "in one user message"
                 ) from error
         return self.encode(text) + (self.encode(prefill) if prefill else [])
 
@@ -76,6 +81,31 @@ class TextTokenizer(Tokenizer):
         own = self.inner.sep_token_id if own is None else own
         found = frozenset(ids) | {known[token] for token in tokens if token in known}
         return found if own is None else found | {int(own)}
+
+
+def _bounded(template: object, render: Callable[..., str]) -> Callable[..., str]:
+    """`render`, which raises if the template loops for long or computes with huge numbers."""
+    from jinja2 import Environment
+
+    for _, kind, value in Environment().lex(str(template)):
+        if value == "**" or (kind in ("integer", "string") and re.search(r"\d{7}", value)):
+            raise ValueError("it computes with huge numbers")
+    steps = itertools.count()
+
+    def count(*_: object) -> Any:
+        if next(steps) > STEPS:
+            raise ValueError(f"it takes more than {STEPS} steps")
+        return count
+
+    def bounded(*turns: Any, **how: Any) -> str:
+        before = sys.gettrace()
+        sys.settrace(count)  # of this thread alone
+        try:
+            return render(*turns, **how)
+        finally:
+            sys.settrace(before)
+
+    return bounded
 
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextTokenizer:

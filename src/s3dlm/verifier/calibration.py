@@ -121,9 +121,11 @@ def read_calibrations(path: Path) -> Calibrations:
             weights = {name: float(value) for name, value in row["weights"].items()}
             fits.append(Fit(**{**row, "weights": AnswerCalibration(**weights)}))
         return Calibrations(tuple(fits), data.get("fingerprint"), data.get("signature"))
-    except (OSError, TypeError, KeyError, ValueError, AttributeError) as error:
+    except (
+        OSError, TypeError, KeyError, ValueError, AttributeError, OverflowError, RecursionError
+    ) as error:  # fmt: skip
         raise ModelError(
-            f"{path} is not a calibration ({type(error).__name__}: {error}); remove it, or write "
+            f"{path} is not a calibration ({type(error).__name__}: {str(error)[:200]}); remove it, or write "
             "it again with `s3dlm calibrate`"
         ) from error
 

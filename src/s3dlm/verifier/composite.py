@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Verifier, adapt, checked
 from s3dlm.verifier.constraints import CONSTRAINTS
@@ -144,8 +144,11 @@ def _weighted(
     for name, weight in weights.items():
         if name not in parts:
             raise SettingsError(unknown_name("part", name, parts))
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
-            raise SettingsError(f"weight of {name!r} is {weight!r}; give a number of 0 or more")
+        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not number or not 0 <= weight < 1e300:
+            raise SettingsError(
+                f"weight of {name!r} is {short_repr(weight)}; give a number of 0 or more"
+            )
     total = math.fsum(weights.values())
     if not abs(total - 1) <= 1e-6:
         raise SettingsError(
@@ -169,7 +172,7 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
         raise SettingsError(
             f"weights file {str(path)!r} cannot be read: {error.strerror}"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"weights file {str(path)!r} is not TOML: {error}") from error
     allowed = {"weights", "form", "constraint"}
     for key in data:
@@ -179,4 +182,5 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
     if not isinstance(weights, dict):
         raise SettingsError(f"weights file {str(path)!r} has no [weights] table; add one")
     form, constraint = data.get("form", row.form), data.get("constraint", row.constraint)
-    return compose(weights, form=str(form), constraint=str(constraint))
+    form, constraint = (v if isinstance(v, str) else short_repr(v) for v in (form, constraint))
+    return compose(weights, form=form, constraint=constraint)

@@ -1,0 +1,74 @@
+"""Whatever is in a model folder, the worst is one clear line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from s3dlm.errors import SettingsError
+from s3dlm.verifier import from_toml
+from tests.models.checkpoints import DREAM, LLADA, llada_tensors, llama_tensors, write_folder
+from tests.models.hostile import BYTES, TEMPLATES, make, use
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_hostile_folders_end_in_one_line(count: int, tmp_path: Path) -> None:
+    goods = [
+        write_folder(tmp_path / "llada", LLADA, llada_tensors(LLADA)),
+        write_folder(tmp_path / "dream", DREAM, llama_tensors(DREAM)),
+    ]
+    refused = 0
+    for seed in range(count):
+        folder = tmp_path / str(seed)
+        make(goods[seed % 2], folder, seed)
+        said = use(folder)
+        refused += said is not None
+        assert said is None or ("\n" not in said and len(said) < 900), (seed, said)
+        shutil.rmtree(folder)
+    assert refused > count / 2
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=range(len(TEMPLATES)))
+def test_a_hostile_chat_template_ends(template: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "a", LLADA, llada_tensors(LLADA), template=template)
+    said = use(folder)
+    assert said is None or ("\n" not in said and len(said) < 900)
+
+
+@pytest.mark.parametrize("name", ["calibration.json", "s3dlm.json"])
+def test_own_files_of_any_bytes_are_refused(name: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "a", LLADA, llada_tensors(LLADA))
+    huge = b'{"fits": [{"weights": {"score": 1%s}}]}' % (b"0" * 400)
+    for content in (*BYTES, huge):
+        (folder / name).write_bytes(content)
+        said = use(folder)
+        assert said is not None, content[:20]
+        assert name in said
+        assert len(said) < 900
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "weights.structure = 1" + "0" * 400,
+        "weights.structure = 1" + "0" * 6000,
+        "weights.structure" + ".a" * 5000 + " = 1",
+        "form" + ".a" * 5000 + " = 1",
+        "constraint = " + "[" * 5000 + "]" * 5000,
+        "weights.structure = inf",
+        "weights.structure = 2024-99-99",
+        "weights = 3",
+        "\x00",
+    ],
+    ids=range(9),
+)
+def test_a_hostile_verifier_file_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "v.toml").write_text(text)
+    for path in (tmp_path / "v.toml", f"{tmp_path}/\0.toml"):
+        with pytest.raises(SettingsError) as error:
+            from_toml(path, "gsm8k")
+        assert "\n" not in str(error.value)
+        assert len(str(error.value)) < 900
