@@ -35,16 +35,16 @@ from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.plus import FEATURES
+from s3dlm.verifier.plus import FEATURES, FIXED
 from s3dlm.verifier.weights import in_fit_half
 from tools.plus_candidates import GROUPS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-SHIPPED = [feature for group in FEATURES.values() for feature in group]
+FITTED = {name: f for group in FEATURES.values() for name, f in group.items() if name not in FIXED}
 CANDIDATES = [feature for group in GROUPS.values() for feature in group]
-NAMES = [feature.__name__ for feature in (*SHIPPED, *CANDIDATES)]
+NAMES = [*FITTED, *(feature.__name__ for feature in CANDIDATES)]
 GRADINGS = ("d1", "fixed")
 PENALTIES = (0.3, 0.1, 0.03, 0.01)
 POINTWISE = 0.3
@@ -74,7 +74,7 @@ class Setting:
     def columns(self) -> list[int]:
         """The columns of the features it uses."""
         extra = {feature.__name__ for group in self.groups for feature in GROUPS[group]}
-        return [at for at, name in enumerate(NAMES) if at < len(SHIPPED) or name in extra]
+        return [at for at, name in enumerate(NAMES) if at < len(FITTED) or name in extra]
 
 
 # Simplest first: fewer features, then a stronger penalty.
@@ -109,7 +109,8 @@ def read(task: str) -> Outputs:
 
 def _features(question: str, output: str) -> list[float]:
     parsed = ParsedText(question, output)
-    return [feature(parsed) for feature in (*SHIPPED, *CANDIDATES)]
+    fitted = [feature(parsed, parsed.derivation) for feature in FITTED.values()]
+    return [*fitted, *(feature(parsed) for feature in CANDIDATES)]
 
 
 def pairs(outputs: Outputs, right: Bools, chosen: Bools) -> list[tuple[int, int]]:

@@ -96,16 +96,15 @@ class CodeVerifier(Verifier):
     ) -> list[Score]:
         """Many texts; those of one prompt are also compared with each other on generated inputs."""
         rows = list(zip(prompts, texts, confidences, strict=True))
-        agreement: dict[str, dict[str, float]] = {
+        agreement = {
             prompt: self._agreement(prompt, [row[1] for row in rows if row[0] == prompt])
-            for prompt in dict.fromkeys(prompts)
+            for prompt in set(prompts)
         }
         return [self._score(*row, agreement[row[0]].get(row[1])) for row in rows]
 
     def _score(
         self, prompt: str, text: str, confidence: float | None, agreement: float | None
     ) -> Score:
-        """The parts that apply, and the spans that they name."""
         findings, runnable = self._check(prompt, text)
         if examples(prompt):
             findings = {**findings, "examples": self._examples(prompt, text, runnable)}
@@ -140,30 +139,41 @@ class CodeVerifier(Verifier):
         if not calls or len(programs) < 2:
             return {}
         results = {source: self._run(prompt, made, calls) for source, made in programs.items()}
-        shares = {source: _agreeing(source, results) for source in results}
+        shares: dict[str, float] = {}
+        for source, own in results.items():
+            agree = [
+                result.ok and other.ok and _equal(result, other)
+                for other_source, others in results.items()
+                if other_source != source
+                for result, other in zip(own, others, strict=True)
+            ]
+            # Errors agree with nobody, and neither does a function that only ever returns None.
+            silent = all(result.value is None for result in own)
+            shares[source] = 0.0 if silent else sum(agree) / len(agree)
         return {text: shares[made.source] if made else 0.0 for text, made in runnables.items()}
 
     def _run(self, prompt: str, runnable: Program, generated: int) -> list[CodeResult]:
         """Outcomes of the prompt's examples, or of the generated inputs; both of one process."""
         count, source, most = len(examples(prompt)), runnable.source, len(inputs(prompt))
-        results: list[CodeResult] | None = self._memory.get(prompt, source, generated)
-        if results is None:
-            results = self._memory.get(prompt, source, most)
+        known = (self._memory.get(prompt, source, calls) for calls in (generated, most))
+        results: list[CodeResult] | None = next((made for made in known if made is not None), None)
         if results is None:
             check_wanted()
-            calls = [example.expression for example in examples(prompt)]
-            calls += inputs(prompt)[:generated]
+            calls = [
+                *(example.expression for example in examples(prompt)),
+                *inputs(prompt)[:generated],
+            ]
             results = (self.sandbox or shared()).evaluate(source, calls, self.seconds)
             self.executed += 1
             self._memory.keep(results, prompt, source, generated)
         return results[count : count + generated] if generated else results[:count]
 
     def _check(self, prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
-        known: tuple[dict[str, Finding], Program | None] | None = self._memory.get(prompt, text)
-        if known is None:
-            known = check(prompt, text)
-            self._memory.keep(known, prompt, text)
-        return known
+        checked: tuple[dict[str, Finding], Program | None] | None = self._memory.get(prompt, text)
+        if checked is None:
+            checked = check(prompt, text)
+            self._memory.keep(checked, prompt, text)
+        return checked
 
 
 def _total(parts: dict[str, float], confidence: float | None, spans: Sequence[Span]) -> Score:
@@ -175,19 +185,6 @@ def _total(parts: dict[str, float], confidence: float | None, spans: Sequence[Sp
     return Score(min(max(total, 0.0), 1.0), parts, spans)
 
 
-def _agreeing(source: str, results: Mapping[str, list[CodeResult]]) -> float:
-    """Errors agree with nobody, and neither does a function that only ever returns None."""
-    if all(result.value is None for result in results[source]):
-        return 0.0
-    agree = [
-        result.ok and other.ok and _equal(result, other)
-        for other_source, others in results.items()
-        if other_source != source
-        for result, other in zip(results[source], others, strict=True)
-    ]
-    return sum(agree) / len(agree)
-
-
 def _equal(left: CodeResult, right: CodeResult) -> bool:
     try:
         return same(left.value, right.value)
@@ -196,20 +193,15 @@ def _equal(left: CodeResult, right: CodeResult) -> bool:
 
 
 def check(prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
-    """What can be said of a text without running it, and its program if that is worth running.
-
-    Each check needs the one before it.
-    """
+    """What can be said of a text without running it, and its program if that is worth running."""
     findings = {name: Finding(0.0) for name in ("parses", "signature", "names")}
     written = program(text, prompt)
     if written is None:
         return findings, None
     findings["parses"] = _parses(written, text)
-    tree = parse(written.source)
-    if tree is None:
+    if (tree := parse(written.source)) is None:
         return findings, None
-    findings["signature"] = _signature(written, tree, prompt)
-    findings["names"] = _names(written, tree)
+    findings |= {"signature": _signature(written, tree, prompt), "names": _names(written, tree)}
     worth = findings["signature"].value > 0 and findings["names"].value == 1.0
     return findings, written if worth else None
 
@@ -282,26 +274,14 @@ def _arguments(question: str, name: str) -> int | None:
 
 
 def _names(written: Program, tree: ast.Module) -> Finding:
-    """1 when every name is defined; each undefined one halves it."""
-    unknown = _undefined(written.source, tree)
-    if unknown is None:
-        return Finding(0.0)
-    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in unknown]
-    starts = ((written.place(node), len(node.id)) for node in nodes)
-    spans = tuple((start, start + length) for start, length in starts if start is not None)
-    return Finding(0.5 ** len(unknown), spans)
-
-
-def _undefined(source: str, tree: ast.Module) -> set[str] | None:
-    """Names that are read somewhere and defined nowhere; None if the scopes make no sense."""
-    if any(
-        isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
-    ):
-        return set()
+    """1 when every name is defined; each undefined one halves it; 0 if the scopes make no sense."""
+    nodes = list(ast.walk(tree))
+    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in nodes):
+        return Finding(1.0)
     try:
-        tables = [symtable.symtable(source, "<candidate>", "exec")]
+        tables = [symtable.symtable(written.source, "<candidate>", "exec")]
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return Finding(0.0)
     top, used = tables[0], set()
     defined = {
         symbol.get_name()
@@ -315,4 +295,8 @@ def _undefined(source: str, tree: ast.Module) -> set[str] | None:
                 defined.add(symbol.get_name())
             elif symbol.is_referenced() and (table is top or symbol.is_global()):
                 used.add(symbol.get_name())
-    return {name for name in used - defined - _MODULE if not hasattr(builtins, name)}
+    unknown = {name for name in used - defined - _MODULE if not hasattr(builtins, name)}
+    names = [node for node in nodes if isinstance(node, ast.Name) and node.id in unknown]
+    starts = ((written.place(node), len(node.id)) for node in names)
+    spans = tuple((start, start + length) for start, length in starts if start is not None)
+    return Finding(0.5 ** len(unknown), spans)

@@ -42,13 +42,8 @@ def examples(question: str) -> tuple[Example, ...]:
     if not name:
         return ()
     found: dict[str, Example] = {}
-    for expression, expected in (
-        *_asserts(question),
-        *_doctests(question),
-        *_stated(question, name),
-    ):
-        example = _example(expression, expected, name)
-        if example is not None:
+    for stated in (*_asserts(question), *_doctests(question), *_stated(question, name)):
+        if example := _example(*stated, name):
             found.setdefault(example.expression, example)
     return tuple(found.values())[:MOST_EXAMPLES]
 
@@ -76,10 +71,8 @@ def _stated(question: str, name: str) -> Iterator[tuple[str, str]]:
     found = re.finditer(rf"(?<![\w.]){re.escape(name)}\(", question)
     for match in islice(found, 10 * MOST_EXAMPLES):
         end = _closing(question, match.end())
-        if end is None or question[: match.start()].endswith("def "):
-            continue
-        becomes = _BECOMES.match(question, end)
-        if becomes:
+        becomes = _BECOMES.match(question, end) if end is not None else None
+        if becomes and not question.endswith("def ", 0, match.start()):
             yield question[match.start() : end], becomes[1]
 
 
@@ -102,11 +95,8 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def _example(expression: str, expected: str, name: str) -> Example | None:
-    value = _literal(expected)
-    tree = parse(expression.strip())
-    if value is None or tree is None or len(tree.body) != 1:
-        return None
-    if not isinstance(tree.body[0], ast.Expr):
+    value, tree = _literal(expected), parse(expression.strip())
+    if value is None or not tree or [type(node) for node in tree.body] != [ast.Expr]:
         return None
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if name not in used or any(other != name and not hasattr(builtins, other) for other in used):
@@ -115,26 +105,21 @@ def _example(expression: str, expected: str, name: str) -> Example | None:
 
 
 def _literal(text: str) -> tuple[Json] | None:
-    """The value of a literal, in a tuple so that None is a value; trailing words are cut."""
+    """The value of a literal, in a tuple so that None is a value.
+
+    A last dot, comma or semicolon, a last comment, or a last bracket may be a remark and is cut.
+    """
     text = text.strip()[:2000]
-    for candidate in (text, _without_remark(text)):
-        candidate = _MODULE_WORDS.get(candidate, candidate)
+    line = text.rfind("\n") + 1
+    starts = [text.find("#", line), text.find("(", line) if text.endswith(")") else -1]
+    starts.append(len(text) - 1 if text.endswith((".", ";", ",")) else -1)
+    remark = min((start for start in starts if start >= 0), default=len(text))
+    for candidate in (text, text[:remark].rstrip()):
         try:
-            return (encode(ast.literal_eval(candidate)),)
+            return (encode(ast.literal_eval(_MODULE_WORDS.get(candidate, candidate))),)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return None
-
-
-def _without_remark(text: str) -> str:
-    """The text without a last dot, comma or semicolon, a last comment, or a last bracket."""
-    line = text.rfind("\n") + 1
-    starts = [text.find("#", line)]
-    if text.endswith(")"):
-        starts.append(text.find("(", line))
-    if text.endswith((".", ";", ",")):
-        starts.append(len(text) - 1)
-    return text[: min((start for start in starts if start >= 0), default=len(text))].rstrip()
 
 
 @lru_cache(maxsize=64)

@@ -81,7 +81,9 @@ def arithmetic(parsed: ParsedText) -> float:
         return 0.5
     plain = plain_arithmetic(parsed.text)
     total, verified = count_equalities(plain)
-    return verified / total * chain_share(stated_values(plain)) if total else 0.5
+    stated = (to_float(numeral) for numeral in _STATED.findall(plain))
+    values = [value for value in stated if value is not None]
+    return verified / total * chain_share(values) if total else 0.5
 
 
 def chain_share(values: list[float]) -> float:
@@ -106,15 +108,9 @@ def count_equalities(plain: str) -> tuple[int, int]:
     for match in _BACKWARDS.finditer(plain[::-1]):
         result = _RESULT.match(plain, len(plain) - match.start())
         if result is not None and _stands_alone(match, result):
-            verdicts.append(_holds(match[3][::-1], match[2], match[1][::-1], result[1]))
+            verdicts.append(_holds(match[2], match[3][::-1], match[1][::-1], result[1]))
     checked = [verdict for verdict in verdicts if verdict is not None]
     return len(checked), sum(checked)
-
-
-def stated_values(plain: str) -> list[float]:
-    """The numbers that stand right after an `=`, in order."""
-    values = (to_float(numeral) for numeral in _STATED.findall(plain))
-    return [value for value in values if value is not None]
 
 
 def _stands_alone(operation: re.Match[str], result: re.Match[str]) -> bool:
@@ -122,42 +118,32 @@ def _stands_alone(operation: re.Match[str], result: re.Match[str]) -> bool:
 
     def joins(neighbour: str, signs: frozenset[str]) -> bool:
         # A letter that touches the number is part of a formula ("2x"); a unit after a space is not.
-        return neighbour[-1] in signs or (len(neighbour) == 1 and neighbour.isalpha())
+        return neighbour[-1:] in signs or (len(neighbour) == 1 and neighbour.isalpha())
 
-    before, after = operation[4], result[2]
-    if before and joins(before, _JOINED_BEFORE):
-        return False
-    if before and operation[3][-1] == "-" and before[-1].isalnum():
+    before, after = operation[4] or "", result[2] or ""
+    if operation[3][-1] == "-" and before[-1:].isalnum():
         return False  # "10 -5 + 3": the sign is an operator
-    return not after or not joins(after, _JOINED_AFTER)
+    return not (joins(before, _JOINED_BEFORE) or joins(after, _JOINED_AFTER))
 
 
-def _holds(left: str, operator: str, right: str, result: str) -> bool | None:
+def _holds(operator: str, *numerals: str) -> bool | None:
     """Whether a op b = c; a percentage may be meant as a share or as a bare number."""
-    numerals = (left, right, result)
     has_percent = any("%" in numeral for numeral in numerals)
     values = [to_float(numeral.strip("%.,")) for numeral in numerals]
     numbers = [value for value in values if value is not None]
     if len(numbers) < 3:
         return False if has_percent else None
-    if _is_true(operator, *numbers) or not has_percent:
-        return _is_true(operator, *numbers)
     shares = [
         value / 100 if numeral[-1] == "%" else value
         for value, numeral in zip(numbers, numerals, strict=True)
     ]
-    return _is_true(operator, *shares)
+    return _is_true(operator, *numbers) or (has_percent and _is_true(operator, *shares))
 
 
 def _is_true(operator: str, a: float, b: float, c: float) -> bool:
     if operator in "/÷":
-        if b == 0:
-            return False
-        value = a / b
-    elif operator == "+":
-        value = a + b
-    else:
-        value = a - b if operator in "-−" else a * b
+        return b != 0 and abs(a / b - c) <= max(abs(c) * 1e-6, 1e-4)
+    value = a + b if operator == "+" else a - b if operator in "-−" else a * b
     return abs(value - c) <= max(abs(c) * 1e-6, 1e-4)
 
 
@@ -189,16 +175,14 @@ def reachability(parsed: ParsedText) -> float:
 def confidence(parsed: ParsedText) -> float:
     """S4: the model's mean token probability, clipped to [0, 1]; 0.5 when it gives none."""
     value = parsed.confidence
-    if value is None or value != value:
-        return 0.5
-    return min(max(value, 0.0), 1.0)
+    return 0.5 if value is None or value != value else min(max(value, 0.0), 1.0)
 
 
 def non_degeneracy(parsed: ParsedText) -> float:
     """S5: the paper's cascade against floods of special tokens, stubs and repetition."""
     if "<|" in parsed.text and (flooded := _special_tokens(parsed.text)) is not None:
         return flooded
-    words = parsed.words
+    words = parsed.text.split()
     if len(words) < 8:
         return 0.2
     # Every distinct word but the last starts a distinct bigram, so a rich vocabulary settles it.

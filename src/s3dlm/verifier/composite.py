@@ -27,10 +27,7 @@ Span = tuple[int, int]
 SpanFinder = Callable[[str, str], Sequence[Span]]
 """(prompt, text) -> the suspicious character ranges of the text, in any order."""
 
-FORMS: dict[str, Part] = {
-    "math": components.structure,
-    "choice": components.structure_of_choice,
-}
+FORMS: dict[str, Part] = {"math": components.structure, "choice": components.structure_of_choice}
 
 
 class SuspiciousSpans(Sequence[Span]):

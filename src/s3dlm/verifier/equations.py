@@ -49,9 +49,7 @@ _SIGN = {"×": "*", "·": "*", "x": "*", "X": "*", "\\times": "*", "\\cdot": "*"
          "\\div": "/", "−": "-", "–": "-"}  # fmt: skip
 _FUNCTIONS = frozenset(("sqrt", "log", "ln", "sin", "cos", "tan", "binom", "mod"))
 _BINDING = _FUNCTIONS | set("^_!{}")
-_LEAD_IN = frozenset(
-    ("so", "that", "since", "because", "and", "then", "thus", "hence", "have", "get")
-)
+_LEAD_IN = {"so", "that", "since", "because", "and", "then", "thus", "hence", "have", "get"}
 _HARMLESS = frozenset(("\\approx", "\\implies", "\\to", "\\rightarrow", "\\therefore", "\\ldots"))
 
 
@@ -85,24 +83,23 @@ class Equation:
 
     left: Side
     right: Side
-    holds: bool  # whether they are equal, up to the rounding that the right side shows
 
     @property
     def span(self) -> tuple[int, int]:
         """Where the equation stands in the text."""
         return self.left.start, self.right.end
 
-
-def _holds(left: Side, right: Side) -> bool:
-    if _close(left.value, right.value, right.decimals):
-        return True
-    if right.computed and _close(left.value, right.operands[0], right.decimals):
-        return True  # a running total: 3 + 4 = 7 * 2 = 14
-    if not (left.percent or right.percent):
-        return False
-    # A per cent sign may stand for "hundredths" or be a mere unit.
-    as_share = _close(left.value, right.value * 100, 0)
-    return as_share or _close(left.value * 100, right.value, right.decimals)
+    @property
+    def holds(self) -> bool:
+        """Whether the sides are equal, up to the rounding that the right side shows."""
+        left, right = self.left, self.right
+        values = [(left.value, right.value, right.decimals)]
+        if right.computed:  # a running total: 3 + 4 = 7 * 2 = 14
+            values.append((left.value, right.operands[0], right.decimals))
+        if left.percent or right.percent:  # the sign may stand for "hundredths" or be a mere unit
+            values.append((left.value, right.value * 100, 0))
+            values.append((left.value * 100, right.value, right.decimals))
+        return any(_close(*pair) for pair in values)
 
 
 def wrong_equalities(text: str) -> list[tuple[int, int]]:
@@ -114,60 +111,53 @@ def equations_in(text: str) -> list[Equation]:
     """Every equation of a text; only clauses with an `=` are read, since no side leaves its clause."""
     found: list[Equation] = []
     start = max(len(text) - MAX_TEXT, 0)
-    for boundary in _BOUNDARY.finditer(text, start):
-        end = boundary.start() + 1
+    for boundary in (*_BOUNDARY.finditer(text, start), None):
+        end = boundary.start() + 1 if boundary else len(text)
         if text.find("=", start, end) >= 0:
-            found += equations(tokens_of(text, start, end))
-        start = boundary.start() if boundary[0] == "\n" else end
-    if text.find("=", start) >= 0:
-        found += equations(tokens_of(text, start))
+            found += _equations(tokens_of(text, start, end))
+        start = end - 1 if boundary and boundary[0] == "\n" else end
     return found
 
 
-def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[Token]:
-    """The tokens of a text or a stretch of it, without white space and typography."""
-    tokens = []
-    for match in _TOKEN.finditer(text, start, len(text) if end is None else end):
-        kind = match.lastgroup
-        if kind != "skip" and kind is not None:
-            tokens.append(_token(kind, match[0].lower(), match.start(), match.end()))
-    return tokens
+def tokens_of(text: str, start: int, end: int) -> list[Token]:
+    """The tokens of a stretch of text, without white space and typography."""
+    matches = _TOKEN.finditer(text, start, end)
+    return [_token(match) for match in matches if match.lastgroup != "skip"]
 
 
-def _token(kind: str, text: str, start: int, end: int) -> Token:
-    value = 0.0
+def _token(match: re.Match[str]) -> Token:
+    kind, text = match.lastgroup or "stop", match[0].lower()
+    value: float | None = 0.0
     if kind == "number":
-        number = to_float(text.rstrip("\\% "))
-        kind, value = ("stop", 0.0) if number is None else (kind, number)
+        value = to_float(text.rstrip("\\% "))
     elif kind == "fraction":
         above, below = (to_float(part[1:]) for part in re.findall(rf"\{{\s*{UNSIGNED}", text))
-        kind, value = ("number", above / below) if above is not None and below else ("stop", 0.0)
+        kind, value = "number", above / below if above is not None and below else None
     elif kind == "operator":
         text = _SIGN.get(text, text)
     elif kind == "unit":
         kind, text = "word", text[text.index("{") + 1 : -1].strip()
-    elif kind == "bullet":
-        kind = "stop"
-    elif kind == "word":
-        if text in _SPOKEN:
-            kind, value = "number", _SPOKEN[text]
-        elif text in SPOKEN_SIGNS:
-            kind, text = "operator", SPOKEN_SIGNS[text]
-        elif text in _FUNCTIONS or (len(text) == 1 and text not in "/-"):
-            kind = "stop"  # a function or a variable
-    return Token(kind, text, value, start, end)
+    elif text in _SPOKEN:
+        kind, value = "number", _SPOKEN[text]
+    elif text in SPOKEN_SIGNS:
+        kind, text = "operator", SPOKEN_SIGNS[text]
+    elif (
+        kind == "bullet"
+        or text in _FUNCTIONS
+        or (kind == "word" and text.isalpha() and len(text) == 1)
+    ):
+        kind = "stop"  # a function or a variable
+    return Token(kind if value is not None else "stop", text, value or 0.0, *match.span())
 
 
-def equations(tokens: list[Token]) -> list[Equation]:
+def _equations(tokens: list[Token]) -> list[Equation]:
     """Every equation whose sides both have a value, in order."""
     found = []
     for at, token in enumerate(tokens):
-        if token.kind != "equals":
-            continue
-        left = _left_side(tokens, at)
+        left = _left_side(tokens, at) if token.kind == "equals" else None
         right = _right_side(tokens, at) if left else None
         if left and right and _is_claim(tokens, at, left, right):
-            found.append(Equation(left, right, _holds(left, right)))
+            found.append(Equation(left, right))
     return found
 
 
@@ -213,9 +203,7 @@ def _left_side(tokens: list[Token], equals: int) -> Side | None:
                 return None  # the tail of something symbolic
             break
         taken.append(token)
-    if not taken or want or depth:
-        return None
-    return _side(taken[::-1])
+    return None if not taken or want or depth else _side(taken[::-1])
 
 
 def _right_side(tokens: list[Token], equals: int) -> Side | None:
@@ -261,47 +249,34 @@ def _is_share(tokens: list[Token], at: int) -> bool:
     """Whether "of" after this token multiplies: 20% of, 3/4 of, half of."""
     if at < 0 or tokens[at].kind != "number":
         return False
-    token = tokens[at]
     divided = at > 0 and tokens[at - 1].text == "/"
-    return token.text.endswith("%") or token.value < 1 or divided
+    return tokens[at].text.endswith("%") or tokens[at].value < 1 or divided
 
 
 def _side(taken: list[Token]) -> Side | None:
+    # In a product or quotient, 20% is 0.2; in a sum of per cents the sign is a mere unit.
+    shares = len(taken) > 1 and any(token.text in ("*", "/") for token in taken)
     terms: list[Term] = []
     for token in taken:
         if token.kind == "number":
-            terms.append(token.value)
+            terms.append(token.value / 100 if shares and token.text[-1] == "%" else token.value)
         else:
             terms.append({"open": "(", "close": ")"}.get(token.kind, token.text))
-    expression = from_tokens(_with_shares(terms, taken))
+    expression = from_tokens(terms)
     value = expression.value() if expression else None
     if expression is None or value is None:
         return None
+    has_frac = any("frac" in token.text for token in taken)
     return Side(
-        computed=len(expression.postfix) > 2 or any("frac" in token.text for token in taken),
+        computed=has_frac or len(expression.postfix) > 2,
         value=value,
         operands=tuple(token.value for token in taken if token.kind == "number"),
-        divided=any(token.text == "/" or "frac" in token.text for token in taken),
+        divided=has_frac or any(token.text == "/" for token in taken),
         percent=any(token.text.endswith("%") for token in taken),
-        decimals=_decimals(taken[-1].text),
+        decimals=len(taken[-1].text.rstrip("\\% ").partition(".")[2]),
         start=taken[0].start,
         end=taken[-1].end,
     )
-
-
-def _with_shares(terms: list[Term], taken: list[Token]) -> list[Term]:
-    """In a product or quotient, 20% is 0.2; in a sum of per cents the sign is a mere unit."""
-    if len(terms) == 1 or not any(token.text in ("*", "/") for token in taken):
-        return terms
-    return [
-        term / 100 if isinstance(term, float) and token.text.endswith("%") else term
-        for term, token in zip(terms, taken, strict=True)
-    ]
-
-
-def _decimals(numeral: str) -> int:
-    _, dot, decimals = numeral.rstrip("\\% ").partition(".")
-    return len(decimals) if dot else 0
 
 
 def _close(left: float, right: float, decimals: int) -> bool:

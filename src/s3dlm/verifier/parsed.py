@@ -1,6 +1,6 @@
 """One text, read once for all parts of the verifier.
 
-The parts share what is expensive to find: the answer and its place, the words, the equations, and how
+The parts share what is expensive to find: the answer and its place, the equations, and how
 the answer follows from the question's numbers. Each is found when first asked for, so that a score
 stays a few tens of microseconds: it runs for every child of every step.
 """
@@ -61,14 +61,17 @@ class Derivation(NamedTuple):
     claims: int  # equations, and formulas in which a word stands for a number
     wrong: int  # equations that do not hold, and such formulas
 
+    def answer_in(self, numbers: Iterable[float]) -> bool:
+        """Whether the answer is one of these numbers."""
+        answer = self.answer
+        return answer is not None and any(same(number, answer) for number in numbers)
+
 
 class ParsedText:
     """A prompt and a text without its trailing end tokens; the rest is found when first asked for."""
 
     def __init__(self, prompt: str, text: str, confidence: float | None = None) -> None:
-        self.prompt = prompt
-        self.text = strip_end_tokens(text)
-        self.confidence = confidence
+        self.prompt, self.text, self.confidence = prompt, strip_end_tokens(text), confidence
 
     @cached_property
     def answer(self) -> Found | None:
@@ -79,11 +82,6 @@ class ParsedText:
     def lower(self) -> str:
         """The text in lower case."""
         return self.text.lower()
-
-    @cached_property
-    def words(self) -> list[str]:
-        """The text cut at white space."""
-        return self.text.split()
 
     @cached_property
     def derivation(self) -> Derivation:
@@ -97,15 +95,9 @@ class ParsedText:
         steps = equations_in(before)[-MAX_EQUATIONS:]
         question = question_numbers(self.prompt)
         garbled = len(garbled_spans(self.prompt, before, GARBLED[:1], self.text))
-        return Derivation(
-            answer=answer,
-            equations=steps,
-            numbers=numbers,
-            question=question,
-            source=_trace(answer, steps, question),
-            claims=len(steps) + garbled,
-            wrong=sum(not step.holds for step in steps) + garbled,
-        )
+        source, claims = _trace(answer, steps, question), len(steps) + garbled
+        wrong = sum(not step.holds for step in steps) + garbled
+        return Derivation(answer, steps, numbers, question, source, claims, wrong)
 
 
 def garbled_spans(
@@ -116,7 +108,6 @@ def garbled_spans(
     lower, lower_prompt = (context or text).lower(), prompt.lower()
 
     def unexplained(word: str) -> bool:
-        """Neither a sign nor named anywhere else."""
         if word.lower().split()[0] in SPOKEN_SIGNS:
             return False
         word, glued = word.lower(), _GLUED.search(word) is not None
@@ -133,13 +124,9 @@ def garbled_spans(
 @lru_cache(maxsize=1024)
 def question_numbers(prompt: str) -> tuple[float, ...]:
     """The distinct numbers of a question, in digits or in words."""
-    values = []
-    for numeral in _NUMERAL_OR_WORD.findall(prompt[:8000]):
-        value = SPOKEN.get(numeral.lower())
-        value = to_float(numeral.rstrip(".,")) if value is None else value
-        if value is not None:
-            values.append(value)
-    return tuple(dict.fromkeys(values))[:40]
+    numerals = _NUMERAL_OR_WORD.findall(prompt[:8000])
+    values = (SPOKEN.get(each.lower(), to_float(each.rstrip(".,"))) for each in numerals)
+    return tuple(dict.fromkeys(value for value in values if value is not None))[:40]
 
 
 def same(left: float, right: float) -> bool:
@@ -147,28 +134,12 @@ def same(left: float, right: float) -> bool:
     return abs(left - right) <= 1e-6 * max(1.0, abs(left))
 
 
-def one_step(
-    answer: float, steps: list[Equation], question: tuple[float, ...]
-) -> tuple[float, ...]:
-    """The two recent results, or result and question number, that give the answer in one operation.
-
-    A model often leaves the last step out and boxes its outcome.
-    """
-    results = list(dict.fromkeys(step.right.value for step in steps[-RECENT:]))
-    others = list(dict.fromkeys((*results, *question[:8])))
-    for left in results:
-        for right in others:
-            if _gives(left, right, answer):
-                return left, right
-    return ()
-
-
 def _gives(left: float, right: float, answer: float) -> bool:
+    """Whether one operation on two numbers gives the answer."""
     if same(left + right, answer) or same(left - right, answer):
         return True
-    if left <= 1 or right <= 1:
-        return False
-    return same(left * right, answer) or same(left / right, answer) or same(right / left, answer)
+    quotients = (left * right, left / right, right / left) if left > 1 and right > 1 else ()
+    return any(same(value, answer) for value in quotients)
 
 
 def _trace(
@@ -178,23 +149,30 @@ def _trace(
     if answer is None:
         return None
     known: dict[float, Origin] = {}
+
+    def origin_of(values: Iterable[float]) -> Origin:
+        """Results have a source of their own; a number of the question may be a share there."""
+        numbers, invented = frozenset[int](), 0
+        for value in values:
+            key = round(value, 6)
+            if key in known:
+                numbers, invented = numbers | known[key].numbers, invented + known[key].invented
+            elif (index := _forms(question).get(key)) is not None:
+                numbers |= {index}
+            else:
+                invented += value not in _COMMON
+        return Origin(numbers, invented)
+
     for step in steps:
-        source = _join(_source(operand, known, question) for operand in step.left.operands)
-        known[_key(step.right.value)] = source._replace(invented=source.invented + (not step.holds))
-    if (found := known.get(_key(answer))) is not None:
-        return found
-    last = one_step(answer, steps, question)
-    return _join(_source(value, known, question) for value in last) if last else None
-
-
-def _source(value: float, known: dict[float, Origin], question: tuple[float, ...]) -> Origin:
-    """A result's own source, a question's number (also as a per cent or its complement), or nothing."""
-    if (found := known.get(_key(value))) is not None:
-        return found
-    index = _forms(question).get(_key(value))
-    if index is not None:
-        return Origin(frozenset((index,)), 0)
-    return Origin(frozenset(), int(value not in _COMMON))
+        numbers, invented = origin_of(step.left.operands)
+        known[round(step.right.value, 6)] = Origin(numbers, invented + (not step.holds))
+    if (origin := known.get(round(answer, 6))) is not None:
+        return origin
+    # A model often leaves the last step out and boxes its outcome.
+    results = list(dict.fromkeys(step.right.value for step in steps[-RECENT:]))
+    others = dict.fromkeys((*results, *question[:8]))
+    pairs = ((left, right) for left in results for right in others)
+    return next((origin_of(pair) for pair in pairs if _gives(*pair, answer)), None)
 
 
 @lru_cache(maxsize=256)
@@ -204,18 +182,5 @@ def _forms(question: tuple[float, ...]) -> dict[float, int]:
     for index, number in enumerate(question):
         share = number / 100
         for form in (number, share, 100 - number, 1 - share, 1 + share):
-            forms.setdefault(_key(form), index)
+            forms.setdefault(round(form, 6), index)
     return forms
-
-
-def _join(sources: Iterable[Origin]) -> Origin:
-    numbers: frozenset[int] = frozenset()
-    invented = 0
-    for source in sources:
-        numbers |= source.numbers
-        invented += source.invented
-    return Origin(numbers, invented)
-
-
-def _key(value: float) -> float:
-    return round(value, 6)

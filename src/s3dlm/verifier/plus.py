@@ -10,7 +10,7 @@ outputs carry no probabilities and none is degenerate.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -18,135 +18,70 @@ from s3dlm.answers import delimiters, grids
 from s3dlm.answers.extract import extract
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS
-from s3dlm.verifier.composite import Composite, Part, Span, SpanFinder, from_row
+from s3dlm.verifier.composite import Composite, Span, SpanFinder, from_row
 from s3dlm.verifier.constraints import PLUS_CONSTRAINTS, plus_countdown
 from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
-from s3dlm.verifier.parsed import ParsedText, garbled_spans, question_numbers, same
+from s3dlm.verifier.parsed import Derivation, ParsedText, garbled_spans, question_numbers
 from s3dlm.verifier.weights import PLUS, PLUS_RULES
 
-CONFIDENCE = 0.10
-NOT_DEGENERATE = 0.05
+Feature = Callable[[ParsedText, Derivation], float]
+FIXED = {"confidence": 0.10, "not_degenerate": 0.05}
 
 # What a diffusion model leaves behind when it fills a place twice, or not at all.
 _GARBLED = re.compile(r"[a-z][A-Z]|[,.;:][,;:]|\s[,;]|\b([A-Za-z]{2,20}) \1\b")
 
 
-def equations_true(parsed: ParsedText) -> float:
-    """The share of equations that hold; 0.5 without any."""
-    derivation = parsed.derivation
-    return 1 - derivation.wrong / derivation.claims if derivation.claims else 0.5
-
-
-def no_wrong_equation(parsed: ParsedText) -> float:
-    """1 without a wrong equation, 1/2 with one, 1/3 with two, …"""
-    return 1 / (1 + parsed.derivation.wrong)
-
-
-def enough_steps(parsed: ParsedText) -> float:
-    """True equations against the operations that the question's numbers call for."""
-    derivation = parsed.derivation
-    true = derivation.claims - derivation.wrong
-    return min(true / max(len(derivation.question) - 1, 1), 1.0)
-
-
-def answer_is_last_result(parsed: ParsedText) -> float:
-    """The answer is what the last equation comes to, and that equation holds."""
-    derivation = parsed.derivation
-    if derivation.answer is None or not derivation.equations:
-        return 0.0
-    last = derivation.equations[-1]
-    return float(last.holds and same(last.right.value, derivation.answer))
-
-
-def answer_computed(parsed: ParsedText) -> float:
-    """The answer is the result of an equation, or one operation away from results."""
-    return float(parsed.derivation.source is not None)
-
-
-def answer_just_named(parsed: ParsedText) -> float:
-    """The answer is among the last three numbers before its delimiter, or computed."""
-    derivation = parsed.derivation
-    if derivation.answer is None:
-        return 0.0
-    named = any(same(number, derivation.answer) for number in derivation.numbers[-3:])
-    return 1.0 if named else answer_computed(parsed)
-
-
-def answer_named(parsed: ParsedText) -> float:
-    """The paper's reachability, as yes or no."""
-    return float(components.reachability(parsed) == 1.0)
-
-
-def answer_traced(parsed: ParsedText) -> float:
-    """The share of the question's numbers that the answer can be traced back to."""
-    derivation = parsed.derivation
-    if derivation.source is None or not derivation.question:
-        return 0.0
-    return len(derivation.source.numbers) / len(derivation.question)
-
-
-def answer_boxed(parsed: ParsedText) -> float:
-    """A closed box with something in it, as the prompts ask for."""
-    return float(parsed.answer is not None and parsed.answer.delimiter == "boxed")
-
-
-def one_answer(parsed: ParsedText) -> float:
-    """One box: a second one is a second thought, or a text that did not know how to end."""
-    return float(parsed.text.count("boxed{") == 1)
-
-
-def braces_closed(parsed: ParsedText) -> float:
-    """As many braces closed as opened."""
-    return float(parsed.text.count("{") == parsed.text.count("}"))
-
-
-def keywords(parsed: ParsedText) -> float:
-    """The reasoning words of the paper's S1."""
-    return components.keyword_share(parsed.lower, components.KEYWORDS)
-
-
-def answer_fits(parsed: ParsedText) -> float:
+def _answer_fits(parsed: ParsedText, derivation: Derivation) -> float:
     """A number; better one that is not negative; best one that is whole."""
-    answer = parsed.derivation.answer
+    answer = derivation.answer
     if answer is None or answer < 0:
         return 0.0
     return 1.0 if answer == int(answer) else 0.5
 
 
-def question_numbers_used(parsed: ParsedText) -> float:
-    """The share of the question's numbers that the reasoning names."""
-    derivation = parsed.derivation
-    if not derivation.question:
-        return 1.0
-    named = set(derivation.numbers)
-    return sum(number in named for number in derivation.question) / len(derivation.question)
-
-
-def answer_not_copied(parsed: ParsedText) -> float:
-    """The answer is not just a number of the question."""
-    answer = parsed.derivation.answer
-    if answer is None:
-        return 1.0
-    return float(not any(same(number, answer) for number in parsed.derivation.question))
-
-
-def fluent(parsed: ParsedText) -> float:
-    """1 without doubled words or glued-together pieces, 1/2 with one, 1/3 with two, …"""
-    return 1 / (1 + len(_GARBLED.findall(parsed.text)))
-
-
-FEATURES: dict[str, tuple[Part, ...]] = {
-    "structure": (answer_boxed, one_answer, braces_closed, keywords),
-    "arithmetic": (equations_true, no_wrong_equation, enough_steps),
-    "reachability": (
-        answer_is_last_result,
-        answer_computed,
-        answer_just_named,
-        answer_named,
-        answer_traced,
-    ),
-    "non_degeneracy": (fluent,),
-    "constraint": (answer_fits, question_numbers_used, answer_not_copied),
+FEATURES: dict[str, dict[str, Feature]] = {
+    "structure": {
+        # A closed box with something in it, as the prompts ask for.
+        "answer_boxed": lambda p, d: p.answer is not None and p.answer.delimiter == "boxed",
+        # A second box is a second thought, or a text that did not know how to end.
+        "one_answer": lambda p, d: p.text.count("boxed{") == 1,
+        "braces_closed": lambda p, d: p.text.count("{") == p.text.count("}"),
+        "keywords": lambda p, d: components.keyword_share(p.lower, components.KEYWORDS),
+    },
+    "arithmetic": {
+        "equations_true": lambda p, d: 1 - d.wrong / d.claims if d.claims else 0.5,
+        # 1 without a wrong equation, 1/2 with one, 1/3 with two, …
+        "no_wrong_equation": lambda p, d: 1 / (1 + d.wrong),
+        # True equations against the operations that the question's numbers call for.
+        "enough_steps": lambda p, d: min((d.claims - d.wrong) / max(len(d.question) - 1, 1), 1.0),
+    },
+    "reachability": {
+        "answer_is_last_result": lambda p, d: d.answer_in(
+            step.right.value for step in d.equations[-1:] if step.holds
+        ),
+        "answer_computed": lambda p, d: d.source is not None,
+        # Among the last three numbers before its delimiter, or computed.
+        "answer_just_named": lambda p, d: d.source is not None or d.answer_in(d.numbers[-3:]),
+        "answer_named": lambda p, d: components.reachability(p) == 1.0,
+        # The share of the question's numbers that the answer can be traced back to.
+        "answer_traced": lambda p, d: (
+            len(d.source.numbers) / len(d.question) if d.source and d.question else 0.0
+        ),
+    },
+    "confidence": {"confidence": lambda p, d: components.confidence(p)},
+    "non_degeneracy": {
+        "not_degenerate": lambda p, d: components.non_degeneracy(p),
+        # 1 without doubled words or glued-together pieces, 1/2 with one, 1/3 with two, …
+        "fluent": lambda p, d: 1 / (1 + len(_GARBLED.findall(p.text))),
+    },
+    "constraint": {
+        "answer_fits": _answer_fits,
+        # The share of the question's numbers that the reasoning names.
+        "question_numbers_used": lambda p, d: (
+            len(set(d.question).intersection(d.numbers)) / len(d.question) if d.question else 1.0
+        ),
+        "answer_not_copied": lambda p, d: not d.answer_in(d.question),
+    },
 }
 
 
@@ -158,27 +93,18 @@ def plus(task: str) -> Composite:
 
 def fitted(weights: Mapping[str, float]) -> Composite:
     """The composite of fitted feature weights, scaled to what the fixed shares leave."""
-    scale = (1 - CONFIDENCE - NOT_DEGENERATE) / sum(weights.values())
-    groups: dict[str, list[tuple[Part, float]]] = {part: [] for part in PARTS}
-    groups["confidence"].append((components.confidence, CONFIDENCE))
-    groups["non_degeneracy"].append((components.non_degeneracy, NOT_DEGENERATE))
-    for part, features in FEATURES.items():
-        groups[part] += [
-            (feature, weights[feature.__name__] * scale)
-            for feature in features
-            if feature.__name__ in weights
-        ]
-    return Composite(tuple(_mean(name, group) for name, group in groups.items()))
+    scale = (1 - FIXED["confidence"] - FIXED["not_degenerate"]) / sum(weights.values())
+    weights = {name: weight * scale for name, weight in weights.items()} | FIXED
+    parts = []
+    for part in PARTS:
+        group = [(f, weights[name]) for name, f in FEATURES[part].items() if name in weights]
+        total = sum(weight for _, weight in group)
+        parts.append((part, partial(_mean, [(f, weight / total) for f, weight in group]), total))
+    return Composite(tuple(parts))
 
 
-def _mean(name: str, group: list[tuple[Part, float]]) -> tuple[str, Part, float]:
-    total = sum(weight for _, weight in group)
-    shares = [(feature, weight / total) for feature, weight in group]
-    return name, partial(_weighted_mean, shares), total
-
-
-def _weighted_mean(shares: list[tuple[Part, float]], parsed: ParsedText) -> float:
-    return sum(share * feature(parsed) for feature, share in shares)
+def _mean(shares: list[tuple[Feature, float]], parsed: ParsedText) -> float:
+    return sum(share * feature(parsed, parsed.derivation) for feature, share in shares)
 
 
 # Which stretches of a text look wrong: where a search that re-masks begins. They change no score, but a
@@ -197,15 +123,11 @@ def worked_steps(prompt: str, text: str) -> list[Span]:
     Only for tasks that show all their work: of LLaDA-8B's GSM8K outputs half use a number from
     nowhere, right and wrong ones alike.
     """
-    known = set(question_numbers(prompt))
-    found = reasoning(prompt, text)
+    known, found = set(question_numbers(prompt)), reasoning(prompt, text)
     for step in equations_in(text):
-        operands = tokens_of(text, step.left.start, step.left.end)
-        found += [
-            (token.start, token.end)
-            for token in operands
-            if token.kind == "number" and token.value not in known
-        ]
+        tokens = tokens_of(text, step.left.start, step.left.end)
+        numbers = [token for token in tokens if token.kind == "number"]
+        found += [(token.start, token.end) for token in numbers if token.value not in known]
         known.add(step.right.value)
     return found
 
@@ -221,23 +143,19 @@ def countdown_spans(prompt: str, text: str) -> list[Span]:
 def sudoku_spans(prompt: str, text: str) -> list[Span]:
     """Cells that break a rule or a clue; all of a grid that has the wrong size."""
     cells, puzzle = extract("grid", text), grids.puzzle_in(prompt)
-    place = _places(text, cells) if cells else []
-    if cells is None or not place:
+    if not cells:
         return []
-    if len(cells) not in grids.ORDERS or (puzzle is not None and len(puzzle) != len(cells)):
-        return [(place[0], place[-1] + 1)]
-    return [(place[cell], place[cell] + 1) for cell in grids.broken(cells, puzzle)]
-
-
-def _places(text: str, cells: str) -> list[int]:
-    """Where each cell of the grid stands in the answer; anything but digits may stand between them."""
-    start = max(text.rfind("<answer>"), 0)
+    # Where each cell stands in the answer; anything but digits may stand between them.
     found = delimiters.find_tagged(text) or delimiters.find_boxed(text)
-    start = text.find(found.content, found.start) if found else start
-    digits = [at for at in range(start, len(text)) if text[at] in "0123456789."]
-    written = "".join(text[at] for at in digits).replace(".", "0")
-    at = written.find(cells)
-    return digits[at : at + len(cells)] if at >= 0 else []
+    start = text.find(found.content, found.start) if found else max(text.rfind("<answer>"), 0)
+    places = [at for at in range(start, len(text)) if text[at] in "0123456789."]
+    first = "".join(text[at] for at in places).replace(".", "0").find(cells)
+    if first < 0:
+        return []
+    places = places[first : first + len(cells)]
+    if len(cells) not in grids.ORDERS or (puzzle is not None and len(puzzle) != len(cells)):
+        return [(places[0], places[-1] + 1)]
+    return [(places[cell], places[cell] + 1) for cell in grids.broken(cells, puzzle)]
 
 
 SUSPICIOUS_SPANS: dict[str, SpanFinder] = {
