@@ -35,6 +35,10 @@ class Found(NamedTuple):
     delimiter: str
 
 
+def _found(content: str, start: int, delimiter: str) -> Found | None:
+    return None if content in _IDLE else Found(content, start, delimiter)
+
+
 def strip_end_tokens(text: str) -> str:
     """The text without its trailing run of end tokens and without space around it."""
     if not text.rstrip().endswith("|>"):
@@ -67,8 +71,7 @@ def find_boxed(text: str) -> Found | None:
 def _find_fbox(text: str) -> Found | None:
     start = text.rfind("\\fbox{")
     close = close_of_brace(text, start + 6) if start >= 0 else -1
-    content = text[start + 6 : close].strip() if close >= 0 else ""
-    return None if content in _IDLE else Found(content, start, "boxed")
+    return _found(text[start + 6 : close].strip(), start, "boxed") if close >= 0 else None
 
 
 def close_of_brace(text: str, at: int) -> int:
@@ -87,23 +90,15 @@ def close_of_brace(text: str, at: int) -> int:
 def find_tagged(text: str) -> Found | None:
     """The last `<answer>…</answer>`."""
     close = text.rfind("</answer>")
-    if close < 0:
-        return None
-    start = text.rfind("<answer>", 0, close)
-    if start < 0:
-        return None
-    content = text[start + 8 : close].strip()
-    return None if content in _IDLE else Found(content, start, "tag")
+    start = text.rfind("<answer>", 0, close) if close >= 0 else -1
+    return _found(text[start + 8 : close].strip(), start, "tag") if start >= 0 else None
 
 
 def find_hashes(text: str) -> Found | None:
     """What follows the last `####` on its line."""
     start = text.rfind("####")
-    if start < 0:
-        return None
-    line, _, _ = text[start + 4 : start + 4 + MAX_ANSWER].lstrip().partition("\n")
-    content = line.strip()
-    return None if content in _IDLE else Found(content, start, "hashes")
+    line = text[start + 4 : start + 4 + MAX_ANSWER].lstrip().partition("\n")[0]
+    return _found(line.strip(), start, "hashes") if start >= 0 else None
 
 
 def find_phrase(text: str) -> Found | None:
@@ -114,14 +109,10 @@ def find_phrase(text: str) -> Found | None:
         if start < 0:
             return None
         match = _ANSWER_IS.match(text, start)
-        content = _sentence(text, match.end()) if match else ""
+        rest = text[match.end() : match.end() + MAX_ANSWER].lstrip() if match else ""
+        stop = _SENTENCE_END.search(rest)
+        content = (rest[: stop.start()] if stop else rest).strip(" \t*_`")
         if content not in _IDLE:
             return Found(content, start, "phrase")
         end = start
     return None
-
-
-def _sentence(text: str, at: int) -> str:
-    rest = text[at : at + MAX_ANSWER].lstrip()
-    stop = _SENTENCE_END.search(rest)
-    return (rest[: stop.start()] if stop else rest).strip(" \t*_`")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from operator import add, mul, sub, truediv
 
 from s3dlm.answers.numbers import UNSIGNED, frac, to_float
 
@@ -15,18 +16,13 @@ MAX_LENGTH = 400
 MAX_MAGNITUDE = 1e15
 
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")"})
-_LATEX = (
-    ("\\times", "*"),
-    ("\\cdot", "*"),
-    ("\\div", "/"),
-    ("\\left", ""),
-    ("\\right", ""),
-    ("\\(", ""),
-    ("\\)", ""),
-    ("$", ""),
-)
+_LATEX = {
+    "\\times": "*", "\\cdot": "*", "\\div": "/", "\\left": "", "\\right": "", "\\(": "", "\\)": "",
+    "$": "",
+}  # fmt: skip
 _FRAC = re.compile(frac("([^{}]{1,80})", "([^{}]{1,80})"))
 _TOKEN = re.compile(rf"\s*(?:({UNSIGNED})|([-+*/()]))")
+_OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv}
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
 
 Token = float | str
@@ -53,10 +49,11 @@ class Expression:
                 stack.append(-stack.pop())
             else:
                 right, left = stack.pop(), stack.pop()
-                result = _apply(token, left, right)
-                if result is None:
+                if token == "/" and right == 0:
                     return None
-                stack.append(result)
+                stack.append(_OPERATORS[token](left, right))
+                if not abs(stack[-1]) <= MAX_MAGNITUDE:
+                    return None
         return stack[0]
 
     def canonical(self) -> str:
@@ -76,7 +73,7 @@ class Expression:
 def plain(text: str) -> str:
     """The text with LaTeX and typographic operators as ASCII ones."""
     if "\\" in text or "$" in text:
-        for latex, ascii_sign in _LATEX:
+        for latex, ascii_sign in _LATEX.items():
             text = text.replace(latex, ascii_sign)
         text = _FRAC.sub(r"((\1)/(\2))", text)
     return text if text.isascii() else text.translate(_SIGNS)
@@ -112,14 +109,12 @@ def from_tokens(tokens: list[Token]) -> Expression | None:
     waiting: list[str] = []
     want_operand = True
     for token in tokens:
+        if (isinstance(token, float) or token == "(") and not want_operand:
+            return None
         if isinstance(token, float):
-            if not want_operand:
-                return None
             output.append(token)
             want_operand = False
         elif token == "(":
-            if not want_operand:
-                return None
             waiting.append(token)
         elif token == ")":
             if want_operand or "(" not in waiting:
@@ -138,18 +133,6 @@ def from_tokens(tokens: list[Token]) -> Expression | None:
     if want_operand or "(" in waiting:
         return None
     return Expression((*output, *waiting[::-1]))
-
-
-def _apply(operator: str, left: float, right: float) -> float | None:
-    if operator == "/":
-        if right == 0:
-            return None
-        result = left / right
-    elif operator == "*":
-        result = left * right
-    else:
-        result = left + right if operator == "+" else left - right
-    return result if abs(result) <= MAX_MAGNITUDE else None
 
 
 _Node = tuple[str, tuple[str, ...]]

@@ -54,24 +54,22 @@ def disagreement(
     task: str, text: str, question: str, *, gained: bool
 ) -> tuple[str | None, str | None, str]:
     """What `d1` and `fixed` read in a text that only one of them calls right, and why they differ."""
+    kind = kind_of(task)
     d1_answer, fixed_answer = (graded_answer(task, text, g, question) for g in ("d1", "fixed"))
-    return d1_answer, fixed_answer, _reason(kind_of(task), gained, d1_answer, fixed_answer)
-
-
-def _reason(kind: str, gained: bool, d1_answer: str | None, fixed_answer: str | None) -> str:
+    reason = "the two gradings read the answer differently"
     if kind == "grid":
-        return "d1 counts the right cells; fixed requires the whole grid"
-    if fixed_answer is None:
-        return "there is no box, so fixed reads no answer"
-    if d1_answer is None:
-        return "d1 reads no answer: the box is not closed on its line, or not well formed"
-    if kind == "number":
-        return f"d1 reads {d1_answer} from its first number, fixed reads all of {fixed_answer!r}"
-    if len(d1_answer) > 2 * len(fixed_answer) + 100:
-        return "d1 takes the whole text for the answer"
-    if kind == "math" and gained:
-        return "the two are equal in value, though not in spelling"
-    return "the two gradings read the answer differently"
+        reason = "d1 counts the right cells; fixed requires the whole grid"
+    elif fixed_answer is None:
+        reason = "there is no box, so fixed reads no answer"
+    elif d1_answer is None:
+        reason = "d1 reads no answer: the box is not closed on its line, or not well formed"
+    elif kind == "number":
+        reason = f"d1 reads {d1_answer} from its first number, fixed reads all of {fixed_answer!r}"
+    elif len(d1_answer) > 2 * len(fixed_answer) + 100:
+        reason = "d1 takes the whole text for the answer"
+    elif kind == "math" and gained:
+        reason = "the two are equal in value, though not in spelling"
+    return d1_answer, fixed_answer, reason
 
 
 def notes() -> list[str]:
@@ -110,10 +108,8 @@ def gold_number(gold: object) -> Fraction | None:
 
 def _fixed_number(text: str, gold: object, question: str) -> bool:
     answer, wanted = boxed_answer(text), gold_number(gold)
-    if answer is None or wanted is None:
-        return False
-    value = number_in(answer)
-    if value is None or "\\sqrt" in answer or "\\pi" in answer:
+    value = number_in(answer) if answer else None
+    if not answer or wanted is None or value is None or "\\sqrt" in answer or "\\pi" in answer:
         return False
     return abs(value - wanted) <= max(Fraction(1), abs(wanted)) / 10**6
 
@@ -130,15 +126,14 @@ def _fixed_math(text: str, gold: object, question: str) -> bool:
         return False
     if d1.is_equiv(answer, wanted):
         return True
-    return not _clearly_apart(one, other) and mathverify.equal(wanted, answer)
-
-
-def _clearly_apart(one: str, other: str) -> bool:
-    """Two plain numbers that no rounding makes equal: no need to ask."""
     left, right = to_fraction(one), to_fraction(other)
-    if left is None or right is None:
-        return False
-    return abs(left - right) > max(abs(left), abs(right)) / 1000
+    if (
+        left is not None
+        and right is not None
+        and abs(left - right) > max(abs(left), abs(right)) / 1000
+    ):
+        return False  # two plain numbers that no rounding makes equal: no need to ask
+    return mathverify.equal(wanted, answer)
 
 
 def _fixed_choice(text: str, gold: object, question: str) -> bool:
@@ -154,28 +149,18 @@ def _fixed_expression(text: str, gold: object, question: str) -> bool:
     numbers, target = _pool(gold)
     answer = extract("expression", text)
     parsed = expressions.parse(answer) if answer else None
-    if parsed is None or sorted(parsed.operands) != sorted(map(float, numbers)):
+    value = parsed.value() if parsed else None
+    if parsed is None or value is None or abs(value - target) >= 1e-5:
         return False
-    value = parsed.value()
-    return value is not None and abs(value - target) < 1e-5
+    return sorted(parsed.operands) == sorted(map(float, numbers))
 
 
 def _fixed_grid(text: str, gold: object, question: str) -> bool:
     """The gold grid, or any other filled grid that keeps the puzzle's clues and the rules."""
-    cells = extract("grid", text, question)
-    wanted = normalise("grid", str(gold))
+    cells, wanted = extract("grid", text, question), normalise("grid", str(gold))
     if cells is None or len(cells) != len(wanted):
         return False
     return cells == wanted or is_solution(cells, question)
-
-
-def _fixed_text(text: str, gold: object, question: str) -> bool:
-    return normalise("text", delimiters.strip_end_tokens(text)) == normalise("text", str(gold))
-
-
-def _fixed_code(text: str, gold: object, question: str) -> bool:
-    """pass@1 of one sample: the hidden tests, run in the sandbox."""
-    return code_verdict(text, gold, question).passed
 
 
 def code_verdict(text: str, gold: object, question: str) -> Verdict:
@@ -204,15 +189,6 @@ def _pool(gold: object) -> tuple[list[int], float]:
     raise SettingsError(f"gold={gold!r} is no Countdown gold; give [[numbers], target]")
 
 
-def _d1_number(text: str, gold: object, question: str) -> float:
-    wanted = gold_number(gold)
-    return wanted is not None and d1.gsm8k_number(text) == float(wanted)
-
-
-def _d1_math(text: str, gold: object, question: str) -> float:
-    return d1.is_equiv(d1.boxed_or_everything(text), str(gold))
-
-
 def _d1_grid(text: str, gold: object, question: str) -> float:
     """Without a puzzle in the question every cell counts as originally empty."""
     solution = normalise("grid", str(gold))
@@ -227,15 +203,19 @@ _FIXED: dict[Kind, _Grader] = {
     "choice": _fixed_choice,
     "expression": _fixed_expression,
     "grid": _fixed_grid,
-    "code": _fixed_code,
-    "text": _fixed_text,
+    # pass@1 of one sample: the hidden tests, run in the sandbox
+    "code": lambda text, gold, question: code_verdict(text, gold, question).passed,
+    "text": lambda text, gold, question: (
+        normalise("text", delimiters.strip_end_tokens(text)) == normalise("text", str(gold))
+    ),
 }
 _D1: dict[Kind, _Grader] = {
-    "number": _d1_number,
-    "math": _d1_math,
-    "choice": _d1_math,
+    **_FIXED,
+    "number": lambda text, gold, question: (
+        (wanted := gold_number(gold)) is not None and d1.gsm8k_number(text) == float(wanted)
+    ),
+    "math": lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
+    "choice": lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
     "expression": lambda text, gold, question: d1.countdown_right(text, *_pool(gold)),
     "grid": _d1_grid,
-    "code": _fixed_code,
-    "text": _fixed_text,
 }

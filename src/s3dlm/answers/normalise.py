@@ -61,33 +61,18 @@ def _number(answer: str) -> str:
 
 
 def _math(answer: str) -> str:
-    text = _tidy(answer)
-    value = _value(text, _MATH_UNITS.fullmatch)
-    if value is not None:
-        return str(value)
-    text = re.sub(r"\s+", "", text)
+    tidy = _tidy(answer)
+    text = re.sub(r"\s+", "", tidy)
     text = _ASSIGNED.sub("", text, count=1) if _ASSIGNED.match(text) else text
-    value = _value(text, _MATH_UNITS.fullmatch)
-    if value is not None:
-        return str(value)
+    for spelling in (tidy, text):
+        if (value := _value(spelling, _MATH_UNITS.fullmatch)) is not None:
+            return str(value)
     return text.lower() if len(text) > 1 and text.isalpha() else text
-
-
-def _choice(answer: str) -> str:
-    return answer.strip(" \t\n.()[]{}*:").upper()
 
 
 def _expression(answer: str) -> str:
     parsed = expressions.parse(answer)
     return parsed.canonical() if parsed else re.sub(r"\s+", "", answer)
-
-
-def _grid(answer: str) -> str:
-    return re.sub(r"[^0-9A-Za-z]", "", answer.replace(".", "0"))
-
-
-def _text(answer: str) -> str:
-    return " ".join(answer.split())
 
 
 def _tidy(answer: str) -> str:
@@ -98,12 +83,8 @@ def _tidy(answer: str) -> str:
         if token in text:
             text = text.replace(token, "")
     text = _TEXT.sub(r" \1 ", text)
-    text = _SHORT_FRAC.sub(_spell_frac, text)
+    text = _SHORT_FRAC.sub(lambda m: f"\\frac{{{m[1]}}}" + (f"{{{m[2]}}}" if m[2] else ""), text)
     return _SHORT_SQRT.sub(r"\\sqrt{\1}", text).strip(" \t\n*`").rstrip(". ")
-
-
-def _spell_frac(match: re.Match[str]) -> str:
-    return f"\\frac{{{match[1]}}}" + (f"{{{match[2]}}}" if match[2] else "")
 
 
 def _value(text: str, with_units: Callable[[str], re.Match[str] | None]) -> Fraction | None:
@@ -114,24 +95,22 @@ def _value(text: str, with_units: Callable[[str], re.Match[str] | None]) -> Frac
     if (value := to_fraction(text)) is not None:
         return value
     if mixed := _MIXED.fullmatch(text):
-        return _mixed(mixed)
+        sign, whole, above, below = mixed.groups()
+        return (
+            int(f"{sign}1") * (int(whole) + Fraction(int(above), int(below)))
+            if int(below)
+            else None
+        )
     units = with_units(text)
     return to_fraction(units[1]) if units else None
-
-
-def _mixed(match: re.Match[str]) -> Fraction | None:
-    if not int(match[4]):
-        return None
-    value = int(match[2]) + Fraction(int(match[3]), int(match[4]))
-    return -value if match[1] else value
 
 
 _NORMALISERS: dict[Kind, Callable[[str], str]] = {
     "number": _number,
     "math": _math,
-    "choice": _choice,
+    "choice": lambda answer: answer.strip(" \t\n.()[]{}*:").upper(),
     "expression": _expression,
-    "grid": _grid,
+    "grid": lambda answer: re.sub(r"[^0-9A-Za-z]", "", answer.replace(".", "0")),
     "code": code.normalise,
-    "text": _text,
+    "text": lambda answer: " ".join(answer.split()),
 }
