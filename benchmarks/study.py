@@ -12,8 +12,7 @@ from pathlib import Path
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation import processes
 from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, defaults_of, load_problems
-from s3dlm.evaluation.progress import Bars
-from s3dlm.evaluation.run import evaluate
+from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models import registry
 from s3dlm.tasks import Loaded
 

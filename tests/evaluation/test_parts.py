@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from s3dlm.evaluation import local, manifest, progress
+from s3dlm.evaluation import local, manifest, run
 from s3dlm.evaluation.plan import Condition, Plan
-from s3dlm.evaluation.progress import Bars
+from s3dlm.evaluation.run import Bars
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.tasks import Loaded, Sample
 from tests.evaluation.small_run import BASE
@@ -80,7 +80,7 @@ def test_the_fingerprint_knows_the_weights() -> None:
 def test_progress_without_a_terminal_is_one_line_per_condition(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_EVERY", math.inf)  # however slow this machine is
+    monkeypatch.setattr(run, "LINE_EVERY", math.inf)  # however slow this machine is
     condition = Condition("countdown", "s3", BASE)
     problems = {"countdown": Loaded((Sample("a", "?", 1),) * 3, "", 3)}
     with Bars(Plan([condition], problems)) as bars:

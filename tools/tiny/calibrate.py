@@ -18,9 +18,8 @@ from pathlib import Path
 
 from s3dlm.evaluation import calibrate, figures, frames, probability
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation.progress import Bars
 from s3dlm.evaluation.records import write_atomic
-from s3dlm.evaluation.run import evaluate
+from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models.defaults import TINY
 from s3dlm.models.registry import load
 from s3dlm.verifier.calibration import FILE, bundled, read_calibrations

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 Limit = Annotated[int | None, Option(help="Only the first N problems per task.")]
 Seeds = Annotated[int, Option(min=1, help="Seeds per problem: 0, 1, …")]
 Data = Annotated[Path | None, Option(help="Folder of benchmark files. Default: the hub.")]
+Settings = Annotated[
+    options.Texts, Option("--set", metavar="NAME=VALUE", help="A setting; 1,2,4 as value sweeps.")
+]
+_METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
+_METHOD_NAMES = options.lists_of(options.method_names)
 Running = Annotated[
-    list[str] | None,
+    options.Texts,
     Option(
         "--run",
         metavar="NAME=VALUE",
@@ -48,19 +53,10 @@ def eval_command(
     out: Annotated[Path, Option(help="Folder of the run; the same command resumes it.")],
     model: options.ModelName = "tiny",
     task: options.Tasks = None,
-    method: Annotated[
-        list[str] | None,
-        Option(
-            help="Methods: repeat, or separate by commas. Default: the paper's five.",
-            autocompletion=options.lists_of(options.method_names),
-        ),
-    ] = None,
+    method: Annotated[options.Texts, Option(help=_METHODS, autocompletion=_METHOD_NAMES)] = None,
     limit: Limit = None,
     seeds: Seeds = 1,
-    more: Annotated[
-        list[str] | None,
-        Option("--set", metavar="NAME=VALUE", help="A setting; 1,2,4 as value sweeps."),
-    ] = None,
+    more: Settings = None,
     split: Annotated[str, Option(help="test, or validation for bundled tasks.")] = "test",
     data: Data = None,
     device: options.Device = None,
@@ -107,9 +103,7 @@ def reproduce(
     limit: Limit = None,
     seeds: Seeds = 3,
     data: Data = None,
-    out: Annotated[
-        Path | None, Option(help="Folder of the run. Default: runs/reproduce-MODEL.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Default: runs/reproduce-MODEL.")] = None,
     results: Annotated[Path | None, Option(help="Also write the tables to this page.")] = None,
     device: options.Device = None,
     load: options.Load = None,
@@ -139,8 +133,8 @@ def reproduce(
 
 
 def _run(
-    planned: Callable[[Any, Mapping[str, Any]], Plan], model: str, task: Sequence[str] | None,
-    which: Mapping[str, Any], device: str | None, load: Sequence[str] | None, folder: Path,
+    planned: Callable[[Any, Mapping[str, Any]], Plan], model: str, task: options.Texts,
+    which: Mapping[str, Any], device: str | None, load: options.Texts, folder: Path,
     how: dict[str, Any], dry_run: bool, as_json: bool,
 ) -> bool:  # fmt: skip
     """Run a plan on a model, in one process or several, or on a cluster; or print what it costs.
@@ -176,8 +170,7 @@ def _run(
         total = "" if len(some.samples) == some.total else f" of {some.total}"
         typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)
     from s3dlm.evaluation import processes
-    from s3dlm.evaluation.progress import Bars
-    from s3dlm.evaluation.run import evaluate
+    from s3dlm.evaluation.run import Bars, evaluate
 
     plan = planned(model if runner else loaded, problems)
     try:
@@ -232,16 +225,10 @@ def _report(folder: Path, as_json: bool, results: Path | None = None) -> None:
 
 
 def report(
-    folders: Annotated[
-        list[Path], Argument(help="Folders that `s3dlm eval` wrote; several are compared.")
-    ],
-    reference: Annotated[
-        str | None, Option(help="Method to compare the others with. Default: best_of_k.")
-    ] = None,
+    folders: Annotated[list[Path], Argument(help="Folders of `eval`; several are compared.")],
+    reference: Annotated[str | None, Option(help="Compare with. Default: best_of_k.")] = None,
     grading: Annotated[str | None, Option(help="Grade the texts again: fixed, d1 or hex.")] = None,
-    out: Annotated[
-        Path | None, Option(help="Output folder. Default: the run's; needed for several.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Default: the run's; needed for several.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
@@ -275,11 +262,9 @@ def _show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
 
 def calibrate(
     source: Annotated[Path, Argument(help="A folder of `s3dlm eval`, or JSON lines of outputs.")],
-    out: Annotated[
-        Path | None, Option(help="File to write. Default: beside the model's weights.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Default: beside the model's weights.")] = None,
     verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "plus",
-    task: Annotated[list[str] | None, Option(help="Tasks of a file of outputs.")] = None,
+    task: Annotated[options.Texts, Option(help="Tasks of a file of outputs.")] = None,
     model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
     as_json: options.AsJson = False,
 ) -> None:

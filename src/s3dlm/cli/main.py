@@ -33,22 +33,22 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"s3dlm {s3dlm.__version__}")
         raise typer.Exit
+
+
+_VERSION = "Print the version."
+_UNSAFE = "Run code of the model even if protections are missing."
 
 
 @app.callback()
 def options_of_all(
     version: Annotated[
-        bool,
-        Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+        bool, Option("--version", help=_VERSION, callback=_print_version, is_eager=True)
     ] = False,
-    unsafe_code: Annotated[
-        bool,
-        Option("--unsafe-code", help="Run code of the model even if protections are missing."),
-    ] = False,
+    unsafe_code: Annotated[bool, Option("--unsafe-code", help=_UNSAFE)] = False,
 ) -> None:
     """What is common to all commands."""
     if unsafe_code:  # here, and in the workers that inherit this environment
@@ -152,9 +152,7 @@ def score(
     verifier: Annotated[str, Option(help="paper, plus or a TOML file of weights.")] = "paper",
     grading: Annotated[str, Option(help="How answers are graded: fixed, d1 or hex.")] = "fixed",
     by: Annotated[str, Option(help="Also split the report by this field.")] = "gen_length",
-    explain: Annotated[
-        bool, Option("--explain", help="List every output that the two gradings disagree on.")
-    ] = False,
+    explain: Annotated[bool, Option("--explain", help="List where gradings disagree.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a verifier tells right outputs from wrong ones. Any model's outputs will do.

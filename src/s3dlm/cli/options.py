@@ -13,9 +13,10 @@ from s3dlm.errors import SettingsError, short_repr, unknown_name
 if TYPE_CHECKING:
     from s3dlm.models.base import Model
 
+Texts = list[str] | None
+
+
 # --- shell completion
-
-
 def method_names() -> list[str]:
     from s3dlm.search.methods import all_methods
 
@@ -41,7 +42,7 @@ def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
 # --- options
 ModelName = Annotated[str, Option("--model", help="tiny (bundled), a folder or a hub id.")]
 Tasks = Annotated[
-    list[str] | None,
+    Texts,
     Option(
         "--task",
         help="Tasks: repeat, or separate by commas. FILE.jsonl:TASK is your own. "
@@ -50,14 +51,8 @@ Tasks = Annotated[
     ),
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
-Load = Annotated[
-    list[str] | None,
-    Option(
-        "--load",
-        metavar="NAME=VALUE",
-        help="How to load: dtype, compile, prefix_cache, revision, trust_remote_code, …",
-    ),
-]
+_LOAD = "How to load: dtype, compile, prefix_cache, revision, trust_remote_code, …"
+Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
@@ -80,7 +75,7 @@ def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def setting_values(texts: Sequence[str] | None, flag: str = "--set") -> dict[str, list[Any]]:
+def setting_values(texts: Texts, flag: str = "--set") -> dict[str, list[Any]]:
     """`--set NAME=VALUE` as settings; several values, separated by commas, are a sweep."""
     from s3dlm.settings import check, schema
 
@@ -115,7 +110,7 @@ LOADING = {
 }  # fmt: skip
 
 
-def typed(flag: str, texts: Sequence[str] | None, kinds: dict[str, Any]) -> dict[str, Any]:
+def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
     """The NAME=VALUE of an option whose names have these types."""
     found: dict[str, Any] = {}
     for name, text in pairs(flag, texts).items():
@@ -126,9 +121,8 @@ def typed(flag: str, texts: Sequence[str] | None, kinds: dict[str, Any]) -> dict
             found[name] = truth[text.lower()] if kinds[name] is bool else kinds[name](text)
         except (KeyError, ValueError) as error:
             wanted = "true or false" if kinds[name] is bool else f"a {kinds[name].__name__}"
-            raise SettingsError(
-                f"{flag} {name}={short_repr(text)} is not allowed; give {wanted}"
-            ) from error
+            wrong = f"{flag} {name}={short_repr(text)} is not allowed; give {wanted}"
+            raise SettingsError(wrong) from error
     return found
 
 
@@ -150,9 +144,9 @@ def print_table(
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        first = number == 0
-        table.add_column(column, justify="left" if left or first else "right", no_wrap=first)
+    table.add_column(columns[0], no_wrap=True)
+    for column in columns[1:]:
+        table.add_column(column, justify="left" if left else "right")
     for row in rows:
         table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
     if title:

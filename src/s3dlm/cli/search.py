@@ -16,23 +16,20 @@ from s3dlm.errors import SettingsError
 if TYPE_CHECKING:
     from s3dlm.result import Result
 
+_TASK = "Sets template, verifier and answer format."
+Task = Annotated[options.Texts, Option(help=_TASK, autocompletion=options.task_names)]
+_METHOD = "See `s3dlm list methods`."
+Method = Annotated[options.Texts, Option(help=_METHOD, autocompletion=options.method_names)]
+_SET = "Any setting: docs/settings.md."
+More = Annotated[options.Texts, Option("--set", metavar="NAME=VALUE", help=_SET)]
+
 
 def generate(
     prompt: Annotated[str, typer.Argument(help="The question; - reads standard input.")] = "",
     model: options.ModelName = "tiny",
-    task: Annotated[
-        list[str] | None,
-        Option(
-            help="Sets template, verifier and answer format.", autocompletion=options.task_names
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        Option(help="See `s3dlm list methods`.", autocompletion=options.method_names),
-    ] = None,
-    infill: Annotated[
-        str | None, Option(help="Fill the holes of this text; - reads standard input.")
-    ] = None,
+    task: Task = None,
+    method: Method = None,
+    infill: Annotated[str | None, Option(help="Fill the holes of this text; - is stdin.")] = None,
     particles: Annotated[int | None, Option("-N", "--particles", help="Kept per step.")] = None,
     branching: Annotated[int | None, Option("-b", "--branching", help="Children each.")] = None,
     lam: Annotated[float | None, Option(help="λ in the weights exp(λ·score).")] = None,
@@ -51,10 +48,7 @@ def generate(
     reveal: Annotated[str | None, Option(help="How many positions per step.")] = None,
     reveal_threshold: Annotated[float | None, Option(help="With --reveal threshold.")] = None,
     seed: Annotated[int | None, Option(help="Same seed, same answer.")] = None,
-    more: Annotated[
-        list[str] | None,
-        Option("--set", metavar="NAME=VALUE", help="Any setting: docs/settings.md."),
-    ] = None,
+    more: More = None,
     device: options.Device = None,
     load: options.Load = None,
     trace: Annotated[Path | None, Option(help="Write every step as JSON lines.")] = None,
@@ -115,7 +109,7 @@ def generate(
         typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
 
 
-def _only(flag: str, values: list[str] | None) -> str | None:
+def _only(flag: str, values: options.Texts) -> str | None:
     names = options.split(values)
     if len(names) > 1:
         raise SettingsError(f"{flag} {','.join(names)}: generate takes one; `s3dlm eval` several")

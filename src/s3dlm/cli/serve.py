@@ -12,47 +12,31 @@ import typer
 from typer import Argument, Option
 
 from s3dlm.cli import options
+from s3dlm.cli.options import method_names
 from s3dlm.errors import MissingExtraError, SettingsError
+
+_KEY = "Key that every request must send."
+_METHOD = "For requests that name none."
+_ALIAS = "Another name of the model: NAME or NAME=METHOD,SETTING=VALUE,…; repeatable."
+_VERIFIER = "A verifier that requests may name, such as reward:MODEL; repeatable."
+_RUNS = "Folder of `s3dlm eval --run traces=N` that the page offers; repeatable."
+_LIMIT = "A limit: length, children, steps, nfe, seconds (per request), waiting, batch, …"
 
 
 def serve(
     model: options.ModelName = "tiny",
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port; 0 picks a free one.", min=0, max=65535)] = 8000,
-    api_key: Annotated[
-        str | None,
-        Option(envvar="S3DLM_API_KEY", help="Key that every request must send.", show_envvar=True),
-    ] = None,
+    api_key: Annotated[str | None, Option(envvar="S3DLM_API_KEY", help=_KEY)] = None,
     insecure: Annotated[
-        bool, Option("--insecure", help="Allow other machines to connect without a key.")
+        bool, Option("--insecure", help="Let others connect without a key.")
     ] = False,
-    cors: Annotated[
-        list[str] | None, Option(help="Origin that browsers may call from; repeatable.")
-    ] = None,
-    method: Annotated[
-        str | None,
-        Option(help="For requests that name none.", autocompletion=options.method_names),
-    ] = None,
-    alias: Annotated[
-        list[str] | None,
-        Option(help="Another name of the model: NAME or NAME=METHOD,SETTING=VALUE,…; repeatable."),
-    ] = None,
-    verifier: Annotated[
-        list[str] | None,
-        Option(help="A verifier that requests may name, such as reward:MODEL; repeatable."),
-    ] = None,
-    runs: Annotated[
-        list[Path] | None,
-        Option(help="Folder of `s3dlm eval --run traces=N` that the page offers; repeatable."),
-    ] = None,
-    limit: Annotated[
-        list[str] | None,
-        Option(
-            "--max",
-            metavar="NAME=VALUE",
-            help="A limit: length, children, steps, nfe, seconds (per request), waiting, batch, …",
-        ),
-    ] = None,
+    cors: Annotated[options.Texts, Option(help="Origin for browsers; repeatable.")] = None,
+    method: Annotated[str | None, Option(help=_METHOD, autocompletion=method_names)] = None,
+    alias: Annotated[options.Texts, Option(help=_ALIAS)] = None,
+    verifier: Annotated[options.Texts, Option(help=_VERIFIER)] = None,
+    runs: Annotated[list[Path] | None, Option(help=_RUNS)] = None,
+    limit: Annotated[options.Texts, Option("--max", metavar="NAME=VALUE", help=_LIMIT)] = None,
     grace: Annotated[float, Option(help="Seconds for running requests after SIGTERM.")] = 60.0,
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write prompts to the log.")] = False,
     device: options.Device = None,
@@ -107,9 +91,7 @@ def _alias(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def view(
-    traces: Annotated[
-        list[Path], Argument(help="Traces written by `generate --trace`; two are compared.")
-    ],
+    traces: Annotated[list[Path], Argument(help="Files of `generate --trace`; two: compared.")],
     out: Annotated[Path | None, Option(help="HTML file to write.")] = None,
     open_: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
@@ -135,9 +117,7 @@ def view(
 def demo(
     model: options.ModelName = "tiny",
     seconds: Annotated[float, Option(min=0, help="Time for the comparison.")] = 90.0,
-    workers: Annotated[
-        int | None, Option(min=1, help="Processes. Default: one per core for a small model.")
-    ] = None,
+    workers: Annotated[int | None, Option(min=1, help="Processes. Default: one per core.")] = None,
     out: Annotated[Path, Option(help="Folder of the comparison.")] = Path("runs/demo"),
 ) -> None:
     """Show one search live, then compare methods: two minutes on two cores.

@@ -21,6 +21,7 @@ from s3dlm.evaluation.records import rounded, write_atomic
 from s3dlm.evaluation.score import read_rows
 from s3dlm.evaluation.statistics import CalibrationReport
 from s3dlm.models.defaults import TINY
+from s3dlm.models.folder import HUB_ID, cached_folder
 from s3dlm.verifier import calibration, for_task
 from s3dlm.verifier.calibration import Calibrations, Fit, GradedAnswer
 
@@ -102,16 +103,9 @@ def calibrate(
         except SettingsError as error:
             skipped.append(f"{task}, {method}: {error}")
             continue
-        fit = Fit(
-            task,
-            method,
-            verifier,
-            weights,
-            questions=len({answer.question for answer in answers}),
-            answers=len(answers),
-            accuracy=sum(right) / len(right),
-            brier=statistics.brier(probabilities, right),
-        )
+        questions, accuracy = len({answer.question for answer in answers}), sum(right) / len(right)
+        brier = statistics.brier(probabilities, right)
+        fit = Fit(task, method, verifier, weights, questions, len(answers), accuracy, brier)
         made.append(Calibrated(fit, probabilities, right))
     return made, skipped
 
@@ -119,7 +113,11 @@ def calibrate(
 def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = None) -> Path:
     """Add the fits to a calibration file, by default the one beside the weights; fits of other
     weights are dropped from it."""
-    folder = _folder_of(source.model)
+    name, folder = source.model, None
+    if name == "tiny" or Path(name).is_dir():
+        folder = TINY if name == "tiny" else Path(name)
+    elif HUB_ID.fullmatch(name):
+        folder = cached_folder(name)
     path = out or (folder and folder / calibration.FILE)
     if path is None:
         raise SettingsError(f"the weights of {source.model!r} are not on this disk; give --out")
@@ -133,17 +131,6 @@ def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = 
     new = Calibrations(tuple(fits[key] for key in sorted(fits)), source.fingerprint, signature)
     write_atomic(path, to_text(new))
     return path
-
-
-def _folder_of(name: str) -> Path | None:
-    """The folder of a model's weights on this disk."""
-    if name == "tiny":
-        return TINY
-    if Path(name).is_dir():
-        return Path(name)
-    from s3dlm.models.folder import HUB_ID, cached_folder
-
-    return cached_folder(name) if HUB_ID.fullmatch(name) else None
 
 
 def to_text(calibrations: Calibrations) -> str:
@@ -163,15 +150,10 @@ def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Sequence[str], list[lis
         rows.append([*row, f"{100 * report.coverage['50%']:.1f}"])
     columns = ("task", "method", "verifier", "questions", "accuracy (%)", "Brier", "of the mean", "surest half (%)")  # fmt: skip
     yield columns, rows, "p_correct, cross-fitted over questions"
-    bins = statistics.reliability(
-        [value for calibrated in made for value in calibrated.probabilities],
-        [right for calibrated in made for right in calibrated.right],
-    )
-    yield (
-        ("p_correct", "answers", "mean", "accuracy (%)"),
-        [
-            [f"{b.low:.1f}–{b.high:.1f}", str(b.count), f"{b.mean:.3f}", f"{100 * b.accuracy:.1f}"]
-            for b in bins
-        ],
-        "Reliability of all together",
-    )
+    values = [value for calibrated in made for value in calibrated.probabilities]
+    bins = statistics.reliability(values, [right for row in made for right in row.right])
+    rows = [
+        [f"{b.low:.1f}–{b.high:.1f}", str(b.count), f"{b.mean:.3f}", f"{100 * b.accuracy:.1f}"]
+        for b in bins
+    ]
+    yield ("p_correct", "answers", "mean", "accuracy (%)"), rows, "Reliability of all together"

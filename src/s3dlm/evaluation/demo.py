@@ -17,9 +17,8 @@ from s3dlm.engine import Result
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, load_problems, title_of
-from s3dlm.evaluation.progress import Display
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.run import Runner, evaluate
+from s3dlm.evaluation.run import Display, Runner, evaluate
 from s3dlm.models.base import Model
 
 METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "best")

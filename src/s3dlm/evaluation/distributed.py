@@ -8,7 +8,6 @@ worker was lost: Ray starts another one in its place and repeats the chunk.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,21 +26,30 @@ ATTEMPTS = 4  # lost workers after which a chunk is given up
 
 
 class Worker:
-    """A Ray actor: a runner built once in the worker, and calls to its methods."""
+    """A Ray actor: a local runner, built at the first call, and calls to its methods."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-        self.runner: Any = None
+    runner: Any = None
+
+    def __init__(self, model: str | Callable[[], Model], options: dict[str, Any]) -> None:
+        self.model, self.options = model, options
 
     def call(self, method: str, *arguments: Any) -> tuple[int, Any]:
         """Process id and result; an iterator is sent as a list."""
         if self.runner is None:
-            self.runner = self.make()
+            import torch
+
+            from s3dlm.evaluation.local import LocalRunner
+            from s3dlm.models.registry import load
+
+            torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))  # as Ray decides
+            name = self.model
+            model = load(name, progress=False, **self.options) if isinstance(name, str) else name()
+            self.runner = LocalRunner(model)
         result = getattr(self.runner, method)(*arguments)
         return os.getpid(), list(result) if isinstance(result, Iterator) else result
 
 
-class RayRunner:
+class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
     """A runner on a cluster: pass it to `evaluate` instead of a model."""
 
     def __init__(
@@ -54,15 +62,14 @@ class RayRunner:
     ) -> None:
         if workers is not None and workers < 1:
             raise SettingsError(f"workers={workers} is not allowed; give a whole number from 1 up")
-        self.ray, self.actors, self.pids = _ray(), list[Any](), set[int]()
-        self.owned = _connect(self.ray, address)
-        load = functools.partial(_load, model, **options) if isinstance(model, str) else model
+        self.actors, self.pids = list[Any](), set[int]()
+        self.ray, self.owned = _connect(address)
         try:
             gpus, cpus = (int(self.ray.cluster_resources().get(n, 0)) for n in ("GPU", "CPU"))
             needs = {"num_gpus": 1, "num_cpus": 0} if gpus else {"num_cpus": 1}
             actor = self.ray.remote(max_restarts=-1, max_task_retries=ATTEMPTS - 1, **needs)(Worker)
             for _ in range(workers or max(1, gpus or cpus)):
-                self.actors.append(actor.remote(functools.partial(_local, load)))
+                self.actors.append(actor.remote(model, options))
         except BaseException:
             self.close()
             raise
@@ -126,43 +133,20 @@ class RayRunner:
         if self.owned:
             self.ray.shutdown()
 
-    def __enter__(self) -> RayRunner:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _load(name: str, **options: Any) -> Model:
-    from s3dlm.models.registry import load
-
-    return load(name, progress=False, **options)
-
-
-def _local(load: Callable[[], Model]) -> Any:
-    """The local runner, with the number of threads that Ray gave this worker."""
-    import torch
-
-    from s3dlm.evaluation.local import LocalRunner
-
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    return LocalRunner(load())
-
-
-def _ray() -> Any:
+def _connect(address: str | None) -> tuple[Any, bool]:
+    """Ray, connected to a cluster or to one that is started here; True if we must stop it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError as error:
         raise MissingExtraError("ray", "ray") from error
-    return ray
-
-
-def _connect(ray: Any, address: str | None) -> bool:
-    """Connect to a cluster or start one here; True if we must stop it."""
     if ray.is_initialized():
-        return False
+        return ray, False
     here = address in (None, "local")
     where = {"include_dashboard": False, "address": "local"} if here else {"address": address}
     for again in (here, False):  # a busy machine may need longer than Ray waits; twice is enough
@@ -176,7 +160,7 @@ def _connect(ray: Any, address: str | None) -> bool:
                     f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start "
                     "one with `ray start --head`, or use --run ray=local on a less busy machine"
                 ) from error
-    return True
+    return ray, True
 
 
 def _first_line(error: Exception) -> str:

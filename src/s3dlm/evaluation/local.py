@@ -34,9 +34,8 @@ BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512)
 GAIN = 1.1  # a batch size must give this much more throughput than the one before
 SLOW = 2.0  # seconds per forward pass after which larger batches are not tried
 
-SearchEvent = (
-    Step | Result | Exception | None
-)  # None: the search starts, perhaps not for the first time
+SAME = ("answer", "text", "nfe", "nfe_logical", "p_correct")  # in a result and its record
+SearchEvent = Step | Result | Exception | None  # None: the search starts, perhaps once more
 
 
 @dataclass(slots=True)
@@ -93,11 +92,9 @@ class LocalRunner:
                 yield _failure(condition, good[index], event)
             else:
                 try:
-                    record = watches.pop(index).finish(condition, event, count_tokens)
+                    yield watches.pop(index).finish(condition, event, count_tokens)
                 except Exception as error:  # what a text does to grading concerns it alone
                     yield _failure(condition, good[index], error)
-                else:
-                    yield record
 
 
 @dataclass(slots=True)
@@ -116,8 +113,9 @@ class _Watch:
     def __post_init__(self) -> None:
         if self.item.trace is not None:
             self.encoder, job = TraceEncoder.of(self.model), self.job
-            header = self.encoder.header(self.model.name, job.question, job.task, job.settings)
-            self.trace.append(header)
+            self.trace.append(
+                self.encoder.header(self.model.name, job.question, job.task, job.settings)
+            )
 
     def step(self, step: Step) -> None:
         self.curve.append(float(np.mean(step.confidence)))
@@ -131,23 +129,15 @@ class _Watch:
     def finish(
         self, condition: Condition, result: Result, count_tokens: Callable[[str], int]
     ) -> Record:
-        """The record of a search that has ended."""
         sample, kind = self.item.sample, tasks.get(condition.task).answer
+        names = RecordedSurvivor.__slots__
+        survivors = [{name: getattr(row, name) for name in names} for row in result.survivors]
         record = Record(
             spec=condition.spec,
             sample=sample.id,
             seed=self.item.seed,
             correct=answers.grade(kind, result.text, sample.gold, "fixed", sample.question),
-            answer=result.answer,
-            text=result.text,
-            survivors=tuple(
-                RecordedSurvivor(
-                    **{name: getattr(survivor, name) for name in RecordedSurvivor.__slots__}
-                )
-                for survivor in result.survivors
-            ),
-            nfe=result.nfe,
-            nfe_logical=result.nfe_logical,
+            survivors=tuple(RecordedSurvivor(**survivor) for survivor in survivors),
             steps=len(self.curve),
             tokens=count_tokens(result.text) if result.text else 0,
             answer_tokens=count_tokens(result.answer) if result.answer else 0,
@@ -157,8 +147,8 @@ class _Watch:
             scores=tuple(self.scores),
             chosen_score=result.score,
             chosen_confidence=result.confidence,
-            p_correct=result.p_correct,
             seconds=round(result.seconds, 4),
+            **{name: getattr(result, name) for name in SAME},
         )
         if self.encoder is not None and self.item.trace is not None:
             graded = {"gold": sample.gold, "correct": record.correct, "label": condition.label}
@@ -233,10 +223,7 @@ def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int,
 
 
 def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int:
-    """The smallest batch size after which doubling gives less than a tenth more throughput.
-
-    Results do not depend on the batch, so this decides speed alone.
-    """
+    """The smallest batch size after which doubling gives less than a tenth more throughput."""
     canvas = [*prompt, *[model.denoiser.mask_id] * gen_length]
     best, best_rate = BATCH_SIZES[0], 0.0
     for size in BATCH_SIZES:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Contents, seal, unseal_if_sealed, write_atomic
+from s3dlm.evaluation.records import Contents, file_of, seal, unseal_if_sealed, write_atomic
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.tasks import Sample
@@ -59,15 +59,9 @@ class Manifest:
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:12]
 
 
-def _file(folder: Path, name: str) -> Path:
-    if not (folder / name).is_file():
-        raise RecordError(f"{folder} has no {name}; give a folder that `s3dlm eval` wrote")
-    return folder / name
-
-
 def read(folder: Path) -> Manifest:
     """The manifest of a folder that `s3dlm eval` wrote."""
-    path = _file(folder, FILE)
+    path = file_of(folder, FILE)
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(row, dict):
@@ -91,7 +85,7 @@ def read(folder: Path) -> Manifest:
 
 def read_samples(folder: Path) -> dict[str, list[Sample]]:
     """The problems of a run by task, in their order."""
-    path = _file(folder, SAMPLES)
+    path = file_of(folder, SAMPLES)
     samples: dict[str, list[Sample]] = {}
     remedy = "restore it or start a new folder"
     for number, row in read_json_lines(path, remedy=remedy, unseal=unseal_if_sealed):

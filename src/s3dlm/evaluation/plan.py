@@ -13,7 +13,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -76,13 +75,11 @@ class Condition:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
-    def budget(self) -> tuple[int, int]:
-        """Particles and branching."""
+    def budget(self) -> tuple[int, int]:  # particles and branching
         return self.value("particles") or 1, self.value("branching") or 1
 
     @property
-    def children(self) -> int:
-        """Canvases per step."""
+    def children(self) -> int:  # canvases per step
         return self.settings.size * self.settings.children
 
     @property
@@ -193,9 +190,7 @@ def _check_used(
             raise SettingsError(unknown_name("sweep", name, AXES))
     for name in (*overrides, *axes):
         if name == "seed":
-            raise SettingsError(
-                "seed is set by --seeds N: every problem is asked with 0, 1, … N − 1"
-            )
+            raise SettingsError("seed is set by --seeds N: problems are asked with 0, 1, … N − 1")
         if name not in Settings.model_fields:
             raise SettingsError(unknown_name("setting", name, Settings.model_fields))
     changes = {**overrides, **{name: values[0] for name, values in axes.items()}}
@@ -221,21 +216,10 @@ def as_sweep(conditions: Iterable[Condition], problems: int | None) -> list[Cond
     return [replace(c, problems=problems, seeds=1, main=False) for c in conditions]
 
 
-def load_problems(
-    tasks: Sequence[str],
-    prompt_style: str,
-    *,
-    data: Path | None = None,
-    split: str = "test",
-    limit: int | None = None,
-) -> dict[str, Loaded]:
-    """The problems of several tasks."""
-    return {
-        name: benchmarks.load(
-            benchmarks.get(name), prompt_style=prompt_style, data=data, split=split, limit=limit
-        )
-        for name in tasks
-    }
+def load_problems(tasks: Iterable[str], prompt_style: str, **which: Any) -> dict[str, Loaded]:
+    """The problems of several tasks; `data`, `split` and `limit` are those of `tasks.load`."""
+    rows = {name: benchmarks.get(name) for name in tasks}
+    return {n: benchmarks.load(row, prompt_style=prompt_style, **which) for n, row in rows.items()}
 
 
 def reproduction(
@@ -244,8 +228,7 @@ def reproduction(
     seeds: Sequence[int],
     *,
     sweep_problems: int,
-    traces: int = 0,
-    row_cache: float = 0.0,
+    **recorded: Any,  # of a plan: traces, row_cache
 ) -> Plan:
     """The paper's protocol: main comparison and ablation on all problems and seeds; the sweeps over
     particles, branching and block length, which would cost far more, on fewer problems. Times are shown
@@ -263,4 +246,4 @@ def reproduction(
         sweeps += [replace(c, timed=0) for c in grid(names, SWEPT, defaults, sweeps=axes)]
         sweeps += grid(names, BLOCK_SWEPT, defaults, sweeps={"block_length": lengths})
     conditions = unique([*main, *as_sweep(sweeps, sweep_problems)])
-    return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)
+    return Plan(conditions, loaded, seeds, **recorded)

@@ -55,12 +55,11 @@ def workers_for(model: Model, plan: Plan | None = None) -> int:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-class ProcessRunner(LocalRunner):
+class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
     """Worker processes of this machine; pass it to `evaluate` instead of a model.
 
     Each worker has an executor of its own, so that it gets the same problems for all methods and its
@@ -75,7 +74,7 @@ class ProcessRunner(LocalRunner):
         self.executors = [
             ProcessPoolExecutor(1, context, _start, (model, self.queue)) for _ in range(workers)
         ]
-        self.started = [executor.submit(_ready) for executor in self.executors]
+        self.started = [executor.submit(os.getpid) for executor in self.executors]
         self.processes = [p for p in multiprocessing.active_children() if p not in others]
 
     def wait(self) -> None:
@@ -100,9 +99,6 @@ class ProcessRunner(LocalRunner):
                         if future.done():
                             future.result()  # raises what the worker raised
 
-    def __enter__(self) -> ProcessRunner:
-        return self
-
     def __exit__(self, *_: object) -> None:
         """Stop the workers, whatever they are doing."""
         for process in self.processes:
@@ -122,14 +118,12 @@ def _lost_worker() -> Iterator[None]:
         ) from error
 
 
-# In a worker
-
+# --- in a worker
 _local: LocalRunner
 _records: Any  # the queue
 
 
 def _start(model: Model, records: Any) -> None:
-    """What a worker does first."""
     global _local, _records
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -143,10 +137,6 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-def _ready() -> None:
-    return None
 
 
 def _search(chunk: Chunk) -> None:

@@ -115,9 +115,7 @@ class Contents:
     def add(self, row: Record | Failure) -> None:
         """A failure may be followed by a record of the same sample, a record by nothing."""
         if row.key in self.records:
-            raise RecordError(
-                f"the sample {row.key} is already recorded; no sample may count twice"
-            )
+            raise RecordError(f"the sample {row.key} is already recorded and may not count twice")
         if isinstance(row, Record):
             self.records[row.key] = row
             self.failures.pop(row.key, None)
@@ -181,17 +179,21 @@ def _parse(path: Path) -> Contents:
             contents.runs.add(row.pop("run"))
             contents.add(Failure(**row) if "error" in row else Record.from_json(row))
         except (ValueError, TypeError, KeyError, RecordError) as error:
-            said = f"{path}, line {number}, cannot be read: {error}; {remedy}"
-            raise RecordError(said) from error
+            text = f"{path}, line {number}, cannot be read: {error}; {remedy}"
+            raise RecordError(text) from error
     return contents
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """A file of a run, which must be there."""
+    if not (folder / name).is_file():
+        raise RecordError(f"{folder} has no {name}; give a folder that `s3dlm eval` wrote")
+    return folder / name
 
 
 def read_all(folder: Path) -> Contents:
     """All records and failures of a run, without an incomplete last line."""
-    path = folder / FILE
-    if not path.is_file():
-        raise RecordError(f"{folder} has no {FILE}; give a folder that `s3dlm eval` wrote")
-    return _parse(path)
+    return _parse(file_of(folder, FILE))
 
 
 def read(folder: Path) -> list[Record]:
@@ -205,7 +207,7 @@ def canonical(records: Iterable[Record]) -> list[bytes]:
     return [to_line({name: row[name] for name in row if name != "time"}) for row in rows]
 
 
-class Store:
+class Store(contextlib.AbstractContextManager["Store"]):
     """The open record file of one run."""
 
     def __init__(self, folder: Path) -> None:
@@ -247,9 +249,6 @@ class Store:
 
     def close(self) -> None:
         os.close(self._file)
-
-    def __enter__(self) -> Store:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -10,19 +10,24 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation.manifest import Manifest
-from s3dlm.evaluation.plan import Condition, Plan
+from s3dlm.evaluation.plan import Condition, Plan, title_of
 from s3dlm.evaluation.records import Failure, Record, Store
 from s3dlm.models.base import Model
 from s3dlm.tasks import Sample
 
 HOPELESS = 10  # failures before the first success after which a run stops
 SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
+LINE_EVERY = 10.0  # seconds between lines of progress if there is no terminal
 TRIED = 10  # questions that a batch size may be measured on, should the first ones not work
 
 
@@ -52,19 +57,15 @@ class Runner(Protocol):
 
     def wait(self) -> None:
         """Return when the workers have started, so that no clock counts it."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """The fields of the manifest that model and machine decide."""
-        ...
 
     def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
         """The number of canvases per forward pass that is fast, measured on one of the questions."""
-        ...
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         """One record or failure per search as they finish; the caller sets `at`."""
-        ...
 
 
 class Observer:
@@ -139,8 +140,7 @@ def evaluate(
 def _missing(
     plan: Plan, condition: Condition, store: Store, folder: Path, retry_failed: bool
 ) -> Iterator[WorkItem]:
-    """What a condition needs and the store does not have, seed after seed. Scores, traces and times
-    are kept of the first problems and the first seed only."""
+    """What the store lacks; scores, traces and times are of the first problems and seed only."""
     contents, spec = store.contents, condition.spec
     skip = contents.records if retry_failed else {**contents.records, **contents.failures}
     traces = folder.resolve() / "traces"
@@ -149,13 +149,9 @@ def _missing(
         for number, sample in enumerate(samples):
             if (spec, sample.id, seed) not in skip:
                 rank = number if seed == plan.seeds[0] else sys.maxsize
-                yield WorkItem(
-                    sample,
-                    seed,
-                    keep_scores=rank < SCORED,
-                    trace=traces / f"{spec}-{sample.id}.jsonl" if rank < plan.traces else None,
-                    timed=not plan.row_cache or rank < condition.timed,
-                )
+                trace = traces / f"{spec}-{sample.id}.jsonl" if rank < plan.traces else None
+                timed = not plan.row_cache or rank < condition.timed
+                yield WorkItem(sample, seed, rank < SCORED, trace, timed)
 
 
 def _chunks(
@@ -169,3 +165,68 @@ def _chunks(
         for timed, row_cache in ((True, 0.0), (False, plan.row_cache)):
             if items := [item for item in todo if item.timed is timed]:
                 yield Chunk(condition, items, batch_size, row_cache)
+
+
+class Display(Observer):
+    """One bar with a text, or a line now and then."""
+
+    def __init__(self, total: float, *times: TimeElapsedColumn | TimeRemainingColumn) -> None:
+        self.console, self.last_line = Console(stderr=True), time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), *times)
+        hidden = not self.console.is_terminal
+        self.progress = Progress(*columns, console=self.console, transient=True, disable=hidden)
+        self.bar = self.progress.add_task("", total=total)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def show(self, text: str, *, always: bool = False, advance: float | None = None) -> None:
+        """Put a text beside the bar; `always` leaves a line behind, too."""
+        self.progress.update(self.bar, description=text, advance=advance)
+        overdue = time.monotonic() - self.last_line > LINE_EVERY
+        if always or (overdue and not self.console.is_terminal):
+            left = self.progress.tasks[0].time_remaining
+            rest = f", {timedelta(seconds=round(left))} left" if left else ""
+            self.console.print(f"{text}{rest}", highlight=False)
+            self.last_line = time.monotonic()
+
+
+class Bars(Display):
+    """The observer that the command line passes to `evaluate`; the bar is that of all conditions."""
+
+    def __init__(self, *plans: Plan) -> None:
+        self.total: float = sum(plan.cost for plan in plans)
+        super().__init__(self.total, TimeElapsedColumn(), TimeRemainingColumn())
+        self.conditions, self.number = sum(len(plan.conditions) for plan in plans), 0
+
+    def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
+        self.size, self.number, self.failed = total, self.number + 1, 0
+        self.right = [record.correct for record in done]
+        # What an earlier session did says nothing of speed.
+        self.total -= condition.cost * len(done)
+        self.progress.update(self.bar, total=self.total)
+        self.show(self._line(condition), always=0 < total == len(done))
+
+    def record(self, condition: Condition, record: Record | Failure) -> None:
+        if isinstance(record, Failure):
+            self.failed += 1
+            failure = f"{record.sample} failed: {record.error}: {record.reason}"
+            self.console.print(failure, highlight=False, markup=False)
+        else:
+            self.right.append(record.correct)
+        complete = len(self.right) + self.failed == self.size
+        self.show(self._line(condition), always=complete, advance=condition.cost)
+
+    def _line(self, condition: Condition) -> str:
+        particles, branching = condition.budget
+        size = f"N={particles} b={branching} block={condition.settings.block_length}"
+        if condition.value("budget") is not None:
+            size += f" budget={condition.value('budget')}"
+        line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label} ({size})"
+        line += f" {len(self.right) + self.failed}/{self.size}"
+        line += f" {100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
+        return f"{line} {self.failed} failed" if self.failed else line

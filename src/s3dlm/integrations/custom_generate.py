@@ -22,18 +22,15 @@ from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.hf import LogitsModel
-from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 
 # Arguments of transformers that do not apply to a search: refused, or ignored without harm.
-UNUSED = frozenset(
-    {
-        "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "assistant_model",
-        "negative_prompt_ids", "negative_prompt_attention_mask",
-    }
-)  # fmt: skip
+UNUSED = {
+    "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "assistant_model",
+    "negative_prompt_ids", "negative_prompt_attention_mask",
+}  # fmt: skip
 CONTEXTS = ("max_position_embeddings", "max_sequence_length", "n_positions")
-HARMLESS = frozenset({"synced_gpus", "do_sample", "use_cache", "pad_token_id"})
+HARMLESS = {"synced_gpus", "do_sample", "use_cache", "pad_token_id"}
 
 
 @dataclasses.dataclass
@@ -66,8 +63,7 @@ class IdsTokenizer(Tokenizer):
         return list(self.inner.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int]) -> str:
-        text: str = self.inner.decode(list(ids), skip_special_tokens=False)
-        return text
+        return str(self.inner.decode(list(ids), skip_special_tokens=False))
 
     def chat(self, user: str, prefill: str = "") -> list[int]:
         return user.ids if isinstance(user, PromptText) else self.encode(user + prefill)
@@ -115,22 +111,24 @@ def generate(
         if isinstance(event, engine.Result):
             results[index] = event
         elif hasattr(streamer, "put_draft"):
-            streamer.put_draft(value=_draft(event, wrapped.end_ids))
+            # The look-ahead of the heaviest child, up to its first end token.
+            tokens = event.clean[int(event.weight.argmax())].tolist()
+            ends = (at for at, token in enumerate(tokens) if token in wrapped.end_ids)
+            streamer.put_draft(value=torch.tensor([tokens[: next(ends, None)]], dtype=torch.int64))
     end = min(wrapped.end_ids, default=wrapped.denoiser.mask_id)
     canvas = torch.full((len(jobs), settings.gen_length), end)
     for index, result in results.items():
         # A method may choose a text of an earlier step, whose ids are gone.
-        tokens = result.token_ids or wrapped.tokenizer.encode(result.text)[: settings.gen_length]
-        canvas[index, : len(tokens)] = torch.tensor(tokens)
+        chosen = result.token_ids or wrapped.tokenizer.encode(result.text)[: settings.gen_length]
+        canvas[index, : len(chosen)] = torch.tensor(chosen)
     if streamer is not None:
         streamer.put(canvas)
         streamer.end()
     sequences = torch.cat([ids, canvas.to(ids.device)], dim=1)
     if return_dict_in_generate is None:
         return_dict_in_generate = getattr(generation_config, "return_dict_in_generate", False)
-    if not return_dict_in_generate:
-        return sequences
-    return SearchOutput(sequences, results=tuple(results[index] for index in range(len(jobs))))
+    found = tuple(results[index] for index in range(len(jobs)))
+    return SearchOutput(sequences, results=found) if return_dict_in_generate else sequences
 
 
 def as_model(
@@ -180,13 +178,6 @@ def _settings(
         overrides = {"gen_length": length, "block_length": block, "steps": steps, **overrides}
     defaults = defaults_of(str(getattr(model.config, "_name_or_path", "")))
     return Settings.recommended(defaults, overrides.pop("method", "s3"), task, **overrides)
-
-
-def _draft(step: Step, ends: frozenset[int]) -> Tensor:
-    """The look-ahead of the heaviest child, up to its first end token."""
-    tokens = step.clean[int(step.weight.argmax())].tolist()
-    stop = next((at for at, token in enumerate(tokens) if token in ends), len(tokens))
-    return torch.tensor([tokens[:stop]], dtype=torch.int64)
 
 
 STUB = '''\

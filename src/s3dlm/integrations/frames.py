@@ -39,10 +39,10 @@ def steps(events: Iterable[Step | Result]) -> list[dict[str, Any]]:
     return [
         {
             "step": event.index,
-            "nfe": event.nfe,
-            "ess": event.ess,
-            "unique_ancestors": event.unique_ancestors,
-            "resampled": event.resampled,
+            **{
+                name: getattr(event, name)
+                for name in ("nfe", "ess", "unique_ancestors", "resampled")
+            },
             "score": float(event.score.mean()),
             "best_score": float(event.score.max()),
             "confidence": float(event.confidence.mean()),
@@ -62,9 +62,7 @@ def children(events: Iterable[Step | Result]) -> Iterator[dict[str, Any]]:
                 "step": event.index,
                 "child": child,
                 "parent": int(event.parent[child]),
-                "score": float(event.score[child]),
-                "weight": float(event.weight[child]),
-                "confidence": float(event.confidence[child]),
+                **{n: float(getattr(event, n)[child]) for n in ("score", "weight", "confidence")},
                 "offspring": int((event.survivor == child).sum()),
                 **_parts(event.parts[child]),
             }

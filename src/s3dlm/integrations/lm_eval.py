@@ -109,16 +109,22 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         self.mc_samples, self.check_greedy = int(mc_samples), bool(check_greedy)
         prompts = int(batch_size or 1) if str(batch_size).isdigit() else 1  # else "auto"
         self.max_rows = prompts * self.children if prompts > 1 else int(max_rows)
-        self.model = _load(model, device, dtype, trust_remote_code)
-        self.rendered = dataclasses.replace(
-            self.model,
-            tokenizer=RenderedTokenizer(self.model.tokenizer),
-            defaults=Defaults(prompt_style="tiny"),
-        )
+        if device == "cuda:0" and not torch.cuda.is_available():
+            device = "cpu"  # the harness passes cuda:0 by default
+        if isinstance(model, str):
+            model = load(
+                model,
+                device=device,
+                dtype=dtype,
+                trust_remote_code=trust_remote_code,
+                progress=False,
+            )
+        self.model = model
+        tokenizer, bare = RenderedTokenizer(model.tokenizer), Defaults(prompt_style="tiny")
+        self.rendered = dataclasses.replace(model, tokenizer=tokenizer, defaults=bare)
         self._templated = False
 
-    # Properties that the harness reads
-
+    # --- what the harness reads
     @property
     def tokenizer(self) -> Any:
         """The tokenizer of transformers, if there is one."""
@@ -155,13 +161,12 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         """A conversation with the chat template; without a generation prompt its last turn stays open."""
         self._templated = True
         if self.tokenizer is not None and self.tokenizer.chat_template:
-            text: str = self.tokenizer.apply_chat_template(
-                chat_history,
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=not add_generation_prompt,
+            how = {"continue_final_message": not add_generation_prompt, "tokenize": False}
+            return str(
+                self.tokenizer.apply_chat_template(
+                    chat_history, add_generation_prompt=add_generation_prompt, **how
+                )
             )
-            return text
         roles = [turn["role"] for turn in chat_history]
         if roles not in (["user"], ["user", "assistant"]):
             raise SettingsError(
@@ -172,8 +177,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         ids = self.model.tokenizer.chat(*(turn["content"] for turn in chat_history))
         return self.model.tokenizer.decode(ids)
 
-    # Texts
-
+    # --- texts
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """One search per request, batched; each result is cached when it is done."""
         if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:
@@ -196,29 +200,26 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         seen: collections.Counter[str] = collections.Counter()
         for request in requests:
             context, options = request.args
-            repeat = seen[context]
             seen[context] += 1
             name, task = request.task_name or "", self.given_task
             if task is None:
                 ours = name.startswith(PREFIX)
                 task = name.removeprefix(PREFIX) if ours else KNOWN_TASKS.get(name)
+            if self.given_verifier is not None:
+                verifier = as_verifier(self.given_verifier)
+            else:
+                weights = tasks.get(task).verifier if task is not None else "general"
+                verifier = for_task(weights, self.settings.verifier)
             yield engine.Job(
                 question=context,
                 task=task,
                 settings=_limited(self.settings, options),
                 # A task's `repeats` sends the same prompt again for another sample.
-                sample_id=f"{context}#{repeat}" if repeat else None,
-                verifier=AskedVerifier(self._verifier(task), _question(request, context)),
+                sample_id=f"{context}#{seen[context] - 1}" if seen[context] > 1 else None,
+                verifier=AskedVerifier(verifier, _question(request, context)),
             )
 
-    def _verifier(self, task: str | None) -> Verifier:
-        if self.given_verifier is not None:
-            return as_verifier(self.given_verifier)
-        weights = tasks.get(task).verifier if task is not None else "general"
-        return for_task(weights, self.settings.verifier)
-
-    # Likelihoods
-
+    # --- likelihoods
     def _loglikelihood_tokens(
         self, requests: list[Any], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
@@ -248,14 +249,6 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         return likelihood.log_likelihood(self.model, context, text, samples=samples, seed=seed)
 
 
-def _load(model: str | Model, device: str | None, dtype: str | None, trusted: bool) -> Model:
-    if isinstance(model, Model):
-        return model
-    if device == "cuda:0" and not torch.cuda.is_available():
-        device = "cpu"  # the harness passes cuda:0 by default
-    return load(model, device=device, dtype=dtype, trust_remote_code=trusted, progress=False)
-
-
 def _question(request: Any, context: str) -> str:
     """The question without examples and template, if the document has it."""
     doc = request.doc if isinstance(request.doc, Mapping) else {}
@@ -268,18 +261,13 @@ def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
     limit = next((int(options[name]) for name in LIMITS if options.get(name) is not None), None)
     if limit is None or limit >= settings.gen_length:
         return settings
-    block = min(settings.block_length, limit)
-    same_pace = -(-settings.steps * limit // settings.gen_length)
-    sizes = {
-        "gen_length": limit,
-        "block_length": block,
-        "steps": max(same_pace, -(-limit // block)),
-    }
+    block, same_pace = min(settings.block_length, limit), settings.steps * limit
+    steps = max(-(-same_pace // settings.gen_length), -(-limit // block))
+    sizes = {"gen_length": limit, "block_length": block, "steps": steps}
     return settings.replace(**settings.effective(sizes))
 
 
 def _until(text: str, stops: str | Sequence[str] | None) -> str:
-    """The text before the first stop string."""
     stops = [stops] if isinstance(stops, str) else stops or ()
     ends = [at for stop in stops if stop and (at := text.find(stop)) >= 0]
     return text[: min(ends, default=len(text))]
@@ -290,7 +278,6 @@ def _progress(total: int, disabled: bool) -> Any:
 
 
 def main() -> None:
-    """The harness's command line with our tasks."""
     import lm_eval.tasks
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
@@ -305,8 +292,8 @@ def main() -> None:
     names = ",".join([requested] if isinstance(requested, str) else map(str, requested)).split(",")
     if all((TASKS / f"{name}.yaml").is_file() for name in names):
         # Reading the harness's thousands of task files takes longer than a small run.
-        ours_only = functools.partial(lm_eval.tasks.TaskManager, include_defaults=False)
-        lm_eval.tasks.TaskManager = ours_only
+        manager = lm_eval.tasks.TaskManager
+        lm_eval.tasks.TaskManager = functools.partial(manager, include_defaults=False)
     try:
         command.execute(arguments)
     except S3dlmError as error:
