@@ -26,16 +26,8 @@ from s3dlm.search.step import Step
 from s3dlm.settings import Settings, SettingsKwargs
 
 __all__ = [
-    "Batcher",
-    "Job",
-    "Result",
-    "advance",
-    "generate",
-    "generate_batch",
-    "infill",
-    "run",
-    "stream",
-]
+    "Batcher", "Job", "Result", "advance", "generate", "generate_batch", "infill", "run", "stream"
+]  # fmt: skip
 
 Event = Step | Result | Exception
 
@@ -70,8 +62,7 @@ class Batcher:
 
     def remove(self, key: int) -> None:
         """Cancel a job; it leaves the batch."""
-        running = self.running.pop(key, None)
-        if running is not None:
+        if (running := self.running.pop(key, None)) is not None:
             running.search.close()
 
     def step(self, keys: Iterable[int] | None = None) -> list[tuple[int, Event]]:
@@ -165,8 +156,7 @@ def run(
     batcher, waiting = Batcher(model, **forward), iter(jobs)
     while True:
         while not batcher.running or batcher.rows < max_rows:
-            job = next(waiting, None)
-            if job is None:
+            if (job := next(waiting, None)) is None:
                 break
             batcher.add(job)  # keys count from 0, as the jobs do
         if not batcher.running:
@@ -178,17 +168,11 @@ def run(
 
 
 def stream(
-    model: Model | str,
-    prompt: str,
-    *,
-    task: str | None = None,
-    method: str | Method | None = None,
-    settings: Settings | None = None,
-    verifier: Any = None,
-    sample_id: str | int | None = None,
-    infill: str | None = None,
+    model: Model | str, prompt: str, *,
+    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
+    verifier: Any = None, sample_id: str | int | None = None, infill: str | None = None,
     **overrides: Unpack[SettingsKwargs],
-) -> Iterator[Step | Result]:
+) -> Iterator[Step | Result]:  # fmt: skip
     """One `Step` per denoising step, then the `Result`; arguments as for `generate`, or with a text
     to infill, as for `infill`."""
     model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
@@ -197,17 +181,10 @@ def stream(
 
 
 def infill(
-    model: Model | str,
-    text: str,
-    *,
-    prompt: str = "",
-    task: str | None = None,
-    method: str | Method | None = None,
-    settings: Settings | None = None,
-    verifier: Any = None,
-    sample_id: str | int | None = None,
-    **overrides: Unpack[SettingsKwargs],
-) -> Result:
+    model: Model | str, text: str, *, prompt: str = "",
+    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
+    verifier: Any = None, sample_id: str | int | None = None, **overrides: Unpack[SettingsKwargs],
+) -> Result:  # fmt: skip
     """The text with its holes filled: `[[16]]` is a hole of 16 tokens, `[[4-32]]` one of several
     lengths, of which the search keeps the best; `\\[[` stands for the characters themselves.
 
@@ -216,61 +193,37 @@ def infill(
     The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
     """
     *_, result = stream(
-        model,
-        prompt,
-        infill=text,
-        task=task,
-        method=method,
-        settings=settings,
-        verifier=verifier,
-        sample_id=sample_id,
-        **overrides,
-    )
+        model, prompt, infill=text, task=task, method=method, settings=settings,
+        verifier=verifier, sample_id=sample_id, **overrides,
+    )  # fmt: skip
     assert isinstance(result, Result)
     return result
 
 
 def generate(
-    model: Model | str,
-    prompt: str,
-    *,
-    task: str | None = None,
-    method: str | Method | None = None,
-    settings: Settings | None = None,
-    verifier: Any = None,
-    sample_id: str | int | None = None,
-    **overrides: Unpack[SettingsKwargs],
-) -> Result:
+    model: Model | str, prompt: str, *,
+    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
+    verifier: Any = None, sample_id: str | int | None = None, **overrides: Unpack[SettingsKwargs],
+) -> Result:  # fmt: skip
     """The answer to one prompt.
 
     The model (or its name) brings the settings it recommends for the method, `s3` unless another is
     named; keywords such as `particles=8` override them. `settings` replaces them all. `verifier` is
     a name ("plus", a TOML file), a function (prompt, text, confidence) → score, or a `Verifier`.
     """
+    ids = None if sample_id is None else [sample_id]
     return generate_batch(
-        model,
-        [prompt],
-        task=task,
-        method=method,
-        settings=settings,
-        verifier=verifier,
-        sample_ids=None if sample_id is None else [sample_id],
-        **overrides,
-    )[0]
+        model, [prompt], task=task, method=method, settings=settings, verifier=verifier,
+        sample_ids=ids, **overrides,
+    )[0]  # fmt: skip
 
 
 def generate_batch(
-    model: Model | str,
-    prompts: Sequence[str],
-    *,
-    task: str | None = None,
-    method: str | Method | None = None,
-    settings: Settings | None = None,
-    verifier: Any = None,
-    sample_ids: Sequence[str | int] | None = None,
-    max_rows: int = 64,
+    model: Model | str, prompts: Sequence[str], *,
+    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
+    verifier: Any = None, sample_ids: Sequence[str | int] | None = None, max_rows: int = 64,
     **overrides: Unpack[SettingsKwargs],
-) -> list[Result]:
+) -> list[Result]:  # fmt: skip
     """The answers to many prompts, in their order, each as `generate` would give it alone."""
     if isinstance(prompts, str):
         raise SettingsError("generate_batch takes a list of prompts; for one prompt use generate")
@@ -286,13 +239,9 @@ def generate_batch(
 
 
 def _resolve(
-    model: Model | str,
-    task: str | None,
-    method: str | Method | None,
-    settings: Settings | None,
-    verifier: Any,
-    overrides: SettingsKwargs,
-) -> tuple[Model, Settings, Any]:
+    model: Model | str, task: str | None, method: str | Method | None, settings: Settings | None,
+    verifier: Any, overrides: SettingsKwargs,
+) -> tuple[Model, Settings, Any]:  # fmt: skip
     """Model, settings and verifier as the search needs them, from whatever a user gave."""
     if isinstance(model, str):
         model = s3dlm.load(model)  # by name: a search needs no loader

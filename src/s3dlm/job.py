@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from s3dlm import tasks
-from s3dlm.diffusion.blocks import COUNTS, SCHEDULE, Blocks, reveals
+from s3dlm.diffusion.blocks import COUNTS, SCHEDULE, Blocks, TextReader, reveals
 from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.text import TextReader
 from s3dlm.errors import PromptError, SettingsError, short_repr
 from s3dlm.models.base import Model, Turn
 from s3dlm.models.packing import Sampling
@@ -139,9 +138,7 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         "draws": settings.size * settings.children * oversampling,
         "sampled_looks": settings.look_aheads - 1 if "look_aheads" in settings.active else 0,
         "look_ahead_wanted": scored or SELECTIONS[settings.selection].from_steps,
-        "reader": TextReader(
-            model.tokenizer.decode, denoiser.mask_id, np.asarray(end_ids, dtype=np.int64)
-        ),
+        "reader": TextReader(model.tokenizer.decode, denoiser.mask_id, np.array(end_ids, np.int64)),
         "label": job.label,
         "sampling": Sampling(
             top_k=settings.top_k,

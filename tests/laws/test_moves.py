@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from s3dlm.diffusion.blocks import Blocks, reveals
+from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.text import TextReader
 from s3dlm.models.base import Denoiser
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CleanText

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from s3dlm.diffusion.blocks import Blocks, reveals
+from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.text import TextReader
 from s3dlm.engine import Result, generate
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.forward import Forward

@@ -1,4 +1,4 @@
-"""Where the blocks of a canvas lie, and the schedule that fills them one after the other.
+"""A canvas: where its blocks lie, the schedule that fills them one after the other, and what it says.
 
 A schedule is a list with one entry per denoising step: the block that is open and how many of its
 masked positions the step reveals, in equal shares (LLaDA) or in shares of what is left (Dream).
@@ -6,16 +6,17 @@ masked positions the step reveals, in equal shares (LLaDA) or in shares of what 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from s3dlm.search.particles import Bools, Ints, Spans
 
 ENDLESS = 1 << 40  # longer than any canvas
 LAST_TIME = 1e-3  # Dream's times run from 1 to this
+ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +46,17 @@ class Blocks:
         begin = position - (position + self.prompt_offset) % self.model_block
         return begin.clip(min=0), (begin + self.model_block).clip(max=length)
 
-    def begins_model_block(self, position: Ints) -> NDArray[np.bool_]:
+    def begins_model_block(self, position: Ints) -> Bools:
         """Which positions are the first of a model block."""
-        first: NDArray[np.bool_] = (position + self.prompt_offset) % self.model_block == 0
-        return first
+        return np.asarray((position + self.prompt_offset) % self.model_block == 0)
 
     def number(self, position: int) -> int:
         """How many blocks end at or before a position."""
         per_model_block = -(-self.model_block // self.block)
 
         def index(place: int) -> int:
-            return (
-                place // self.model_block * per_model_block + place % self.model_block // self.block
-            )
+            model_blocks, inside = divmod(place, self.model_block)
+            return model_blocks * per_model_block + inside // self.block
 
         return index(position + self.prompt_offset) - index(self.prompt_offset)
 
@@ -86,12 +85,12 @@ def _equal_shares(total: int, parts: int) -> list[int]:
     return [small + 1] * larger + [small] * (parts - larger)
 
 
-def dream_counts(length: int, steps: int, last_time: float = LAST_TIME) -> list[int]:
+def dream_counts(length: int, steps: int) -> list[int]:
     """Dream: a step reveals a share of what is still masked, rounded down; the last one the rest.
 
     Steps that reveal nothing are left out: a forward pass on an unchanged row gives nothing new.
     """
-    times = np.linspace(1.0, last_time, steps + 1, dtype=np.float32)
+    times = np.linspace(1.0, LAST_TIME, steps + 1, dtype=np.float32)
     counts, masked = [], length
     for step in range(steps):
         share = np.float32(1.0) - times[step + 1] / times[step]
@@ -123,19 +122,14 @@ def reveals(gen_length: int, steps: int, block_length: int, counts: str = SCHEDU
 
 
 def block_reveals(
-    length: int,
-    steps_per_block: int,
-    blocks: Blocks,
-    counts: str = SCHEDULE,
-    *,
-    first_token_first: bool = False,
+    length: int, steps_per_block: int, blocks: Blocks, counts: str, *, first_token_first: bool
 ) -> list[Reveal]:
     """The schedule of a block-causal model: equally many steps for every full block, and as many
     tokens per step in a block of which the prompt takes a part. With `first_token_first`, the first
     position of each of the model's own blocks has a step of its own."""
     schedule = []
     for start, stop in blocks.all(length):
-        alone = int(first_token_first and bool(blocks.begins_model_block(np.array([start]))[0]))
+        alone = int(first_token_first and blocks.begins_model_block(np.array([start])).all())
         schedule += [Reveal(start, stop, 1)] * alone
         left = stop - start - alone
         for count in COUNTS[counts](min(blocks.block, length), steps_per_block):
@@ -146,7 +140,7 @@ def block_reveals(
 
 
 def hole_reveals(
-    masked: NDArray[np.bool_], blocks: Blocks, tokens_per_step: int, counts: str = SCHEDULE
+    masked: Bools, blocks: Blocks, tokens_per_step: int, counts: str = SCHEDULE
 ) -> list[Reveal]:
     """The schedule that fills the masked positions of a text; a block without any takes no step."""
     schedule = []
@@ -163,3 +157,84 @@ def block_lengths(gen_length: int, steps: int) -> list[int]:
     lengths = {max(1, gen_length // share) for share in (32, 16, 8, 4, 2)}
     fitting = [length for length in sorted(lengths) if -(-gen_length // length) <= steps]
     return fitting or [gen_length]
+
+
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """Reads the canvases of one prompt."""
+
+    decode: Callable[[list[int]], str]
+    mask_id: int
+    end_ids: Ints
+    given: Ints | None = None  # (length,) a text whose holes are masked; None: nothing is known
+    answer_length: int = ENDLESS  # tokens that are read; block-causal models fill their last block
+
+    @property
+    def holes(self) -> Bools:
+        """Which positions of the given text are not known."""
+        assert self.given is not None
+        return np.asarray(self.given == self.mask_id)
+
+    def is_end(self, tokens: Ints) -> Bools:
+        """Which tokens end a text."""
+        return np.isin(tokens, self.end_ids)
+
+    def length(self, tokens: Ints) -> int:
+        """Tokens of one clean canvas before its end, or before what is not predicted yet."""
+        tokens = tokens[: self.answer_length]
+        (ends,) = np.nonzero(self.is_end(tokens) | (tokens == self.mask_id))
+        return int(ends[0]) if ends.size else int(tokens.size)
+
+    def read(self, tokens: Ints) -> str:
+        """The text of one clean canvas."""
+        return self.decode(tokens[: self.length(tokens)].tolist())
+
+    def counted(self, tokens: Ints) -> Bools:
+        """Positions that make a text likely or not: the holes, or all up to and including the first
+        end token."""
+        if self.given is not None:
+            return np.tile(self.holes, (len(tokens), 1))
+        ends = self.is_end(tokens)
+        counted: Bools = (np.cumsum(ends, axis=1) - ends) == 0
+        counted[:, self.answer_length :] = False
+        return counted
+
+    def keeps_given(self, tokens: Ints) -> bool:
+        """Whether a text is complete and has all that was given, where it was given."""
+        if self.given is not None:
+            same = tokens.size == self.given.size
+            return same and bool((tokens == self.given)[~self.holes].all())
+        length = self.length(tokens)
+        return length == min(self.answer_length, tokens.size) or int(tokens[length]) != self.mask_id
+
+    def filled(self, tokens: Ints) -> tuple[str, ...]:
+        """What stands in each hole of one complete text."""
+        if self.given is None:
+            return ()
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], self.holes, [False]])))
+        holes = (tokens[start:stop] for start, stop in edges.reshape(-1, 2))
+        return tuple(self.decode(hole.tolist()) for hole in holes)
+
+    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Bools]:
+        """Of one complete text the holes, or the text and a little room behind its end to grow into;
+        and which of these positions hold some of these characters."""
+        length = self.length(tokens)
+        movable = np.arange(tokens.size) < min(length + ROOM_TO_GROW, self.answer_length)
+        if self.given is not None:
+            movable = self.holes
+        inside = np.zeros(tokens.size, dtype=np.bool_)
+        if len(spans):
+            ends = np.cumsum(self._widths(tokens[:length].tolist()))
+            for start, stop in spans:
+                first, last = np.searchsorted(ends, [start, max(stop - 1, start)], side="right")
+                inside[first : last + 1] = True
+        return movable, inside & movable
+
+    def _widths(self, ids: list[int]) -> list[int]:
+        """Characters that each token adds to the text. A token by itself may read otherwise, as a part
+        of a character or a piece of a word; then the text is read token by token, which is slow."""
+        pieces = [self.decode([token]) for token in ids]
+        if "".join(pieces) == self.decode(ids):
+            return [len(piece) for piece in pieces]
+        ends = [len(self.decode(ids[:stop])) for stop in range(len(ids) + 1)]
+        return [max(0, end - start) for start, end in itertools.pairwise(ends)]

@@ -69,13 +69,9 @@ class EditingDiffusion(MaskedDiffusion):
         return replace(request, canvas=tokens[:, :cut], masked=wanted, look_ahead=True, fixed=begin)
 
     def expand(
-        self,
-        canvas: Canvas,
-        prediction: CanvasPredictions,
-        draw: Ints,
-        step: int,
+        self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints, step: int,
         rng: np.random.Generator,
-    ) -> Canvas:
+    ) -> Canvas:  # fmt: skip
         grown = MaskedDiffusion.expand(self, canvas, prediction, draw, step, rng)
         value, source = prediction.value, prediction.row
         assert value is not None

@@ -29,6 +29,7 @@ from s3dlm.diffusion.blocks import (
     SCHEDULE,
     Blocks,
     Reveal,
+    TextReader,
     block_lengths,
     block_reveals,
     hole_reveals,
@@ -36,7 +37,6 @@ from s3dlm.diffusion.blocks import (
 )
 from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.schedule import DEFERRED, POLICIES, REVEAL_RULES, Draw, choose, perturbed
-from s3dlm.diffusion.text import TextReader
 from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.search.particles import (
     Bools,
@@ -138,13 +138,9 @@ class MaskedDiffusion:
         )
 
     def expand(
-        self,
-        canvas: Canvas,
-        prediction: CanvasPredictions,
-        draw: Ints,
-        step: int,
+        self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints, step: int,
         rng: np.random.Generator,
-    ) -> Canvas:
+    ) -> Canvas:  # fmt: skip
         predicted, row = prediction.value, prediction.row
         assert predicted is not None
         draw = draw if self.decoding.temperature > 0 else np.zeros_like(draw)
@@ -154,12 +150,9 @@ class MaskedDiffusion:
             inside = np.minimum(place, predicted.top.shape[1] - 1)
             tokens = np.take_along_axis(predicted.top[row], inside, axis=1)
             logp = np.take_along_axis(predicted.top_logp[row], inside, axis=1)
-        sampled = Draw(
-            tokens=tokens,
-            logp=logp,
-            margin=None if predicted.margin is None else predicted.margin[row],
-            entropy=None if predicted.entropy is None else predicted.entropy[row],
-        )
+        margin = None if predicted.margin is None else predicted.margin[row]
+        entropy = None if predicted.entropy is None else predicted.entropy[row]
+        sampled = Draw(tokens, logp, margin, entropy)
         ranked, deferred = sampled, np.zeros(tokens.shape, dtype=np.bool_)
         if predicted.deferred is not None:
             deferred = np.isin(sampled.tokens, self.sampling.deferred)
@@ -182,9 +175,9 @@ class MaskedDiffusion:
         if self.adaptive:
             rank = REVEAL_RULES[decoding.reveal].rank
             return choose(*rank(sampled, masked, decoding.reveal_number), masked)
-        eagerness, temperature = (
-            POLICIES[decoding.policy](sampled, rng),
+        temperature, eagerness = (
             decoding.position_temperature,
+            POLICIES[decoding.policy](sampled, rng),
         )
         if temperature and decoding.policy == "low_confidence":
             eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
@@ -296,11 +289,8 @@ class MaskedDiffusion:
         if self.reader.given is not None:
             tokens_per_step = max(reveal.count for reveal in self.schedule)
             return [self.with_given(self.reader.given, size, tokens_per_step) for size in sizes]
-        schedules = [reveals(length, self.steps, size, self._counts) for size in sizes]
-        return [
-            replace(self, schedule=schedule, blocks=Blocks(size))
-            for schedule, size in zip(schedules, sizes, strict=True)
-        ]
+        schedules = [(reveals(length, self.steps, size, self._counts), size) for size in sizes]
+        return [replace(self, schedule=made, blocks=Blocks(size)) for made, size in schedules]
 
     def scheduled(self, length: int) -> MaskedDiffusion:
         """The process of a block-causal model with its schedule for a canvas of this length."""

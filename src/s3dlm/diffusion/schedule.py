@@ -11,15 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from s3dlm.diffusion.blocks import COUNTS as COUNTS
 from s3dlm.diffusion.blocks import SCHEDULE as SCHEDULE
 from s3dlm.diffusion.blocks import block_lengths as block_lengths
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from s3dlm.search.particles import Bools, Floats, Ints
 
 MOST_EDITS = 16  # rounds of editing, after a block is full
 DEFERRED = 1e30  # minus this is less eager than anything else, and still a number
@@ -48,14 +44,6 @@ class Draw:
 Policy = Callable[[Draw, np.random.Generator], Floats]
 
 
-def _low_confidence(draw: Draw, rng: np.random.Generator) -> Floats:
-    return draw.logp
-
-
-def _random(draw: Draw, rng: np.random.Generator) -> Floats:
-    return rng.random(draw.logp.shape)
-
-
 def _margin(draw: Draw, rng: np.random.Generator) -> Floats:
     assert draw.margin is not None
     return draw.margin
@@ -71,8 +59,8 @@ def _left_to_right(draw: Draw, rng: np.random.Generator) -> Floats:
 
 
 POLICIES: dict[str, Policy] = {
-    "low_confidence": _low_confidence,
-    "random": _random,
+    "low_confidence": lambda draw, rng: draw.logp,
+    "random": lambda draw, rng: rng.random(draw.logp.shape),
     "margin": _margin,
     "entropy": _entropy,
     "left_to_right": _left_to_right,
@@ -92,8 +80,7 @@ def choose(eagerness: Floats, count: int | Ints, masked: Bools) -> Bools:
 def perturbed(eagerness: Floats, temperature: float, rng: np.random.Generator) -> Floats:
     """Eagerness whose largest are a draw without replacement from softmax(eagerness / temperature),
     since log-probability plus Gumbel noise is; `alg_temp` in Dream's code."""
-    noisy: Floats = eagerness / temperature + rng.gumbel(size=eagerness.shape)
-    return noisy
+    return np.asarray(eagerness / temperature + rng.gumbel(size=eagerness.shape))
 
 
 @dataclass(frozen=True, slots=True)

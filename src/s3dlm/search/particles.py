@@ -115,13 +115,9 @@ class Process(Protocol):
         """The rows whose prediction lets `step` expand these canvases."""
 
     def expand(
-        self,
-        canvas: Canvas,
-        prediction: CanvasPredictions,
-        draw: Ints,
-        step: int,
+        self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints, step: int,
         rng: np.random.Generator,
-    ) -> Canvas:
+    ) -> Canvas:  # fmt: skip
         """One child of each canvas, from the given draws of its prediction."""
 
     def look_ahead(
