@@ -19,7 +19,7 @@ from s3dlm.cli.main import app
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import JsonLines
-from s3dlm.server.run import LOCAL_NAMES, allowed_hosts, bind_socket, check_exposure
+from s3dlm.server.run import LOCAL_NAMES, Middleware, allowed_hosts, bind_socket, check_exposure
 from tests.server.live import JSON, Live, code, head, logged, raw_connection, serving, wait_for
 
 KEY = "a-key-of-some-length"
@@ -90,6 +90,36 @@ def test_a_body_that_never_ends() -> None:
     with serving(limits=Limits(body_seconds=0.2)) as live, raw_connection(live.url) as client:
         client.sendall(head("/v1/completions", 100) + b"{")
         assert client.recv(100).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_large_bodies_are_bounded_in_sum(announced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones are read all the same, and large ones again when there is room."""
+    doors, original = list[Middleware](), Middleware.__init__
+
+    def noted(self: Middleware, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **options)
+        doors.append(self)
+
+    monkeypatch.setattr(Middleware, "__init__", noted)
+    content = json.dumps({"model": "fake", "prompt": "a" * 150_000}).encode()
+
+    def large() -> tuple[int, str]:
+        pieces = (content[start : start + 1000] for start in range(0, len(content), 1000))
+        body = content if announced else pieces
+        return code(live.http.post("/v1/completions", content=body, headers=JSON))
+
+    refused, read = (503, "bodies_too_large"), (400, "invalid_prompt")
+    with serving(limits=Limits(bodies=200_000, body_seconds=3000, seconds=3000)) as live:
+        assert large() == read
+        wait_for(lambda: doors[-1].held == 0)  # what it held is given back after the answer
+        with raw_connection(live.url) as client:
+            client.sendall(head("/v1/completions", 200_000) + b" " * 150_000)  # not finished
+            wait_for(lambda: doors[-1].held == 150_000)
+            assert large() == refused
+            assert live.ask("small").status_code == 200
+        wait_for(lambda: doors[-1].held == 0)
+        assert large() == read
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class Limits:
     body: int = 1 << 20  # bytes
     body_seconds: float = 30.0  # from the first to the last byte of a body
     # all requests
+    bodies: int = 64 << 20  # bytes of bodies beyond which only small ones are read
     waiting: int = 128  # searches in the queue
     running: int = 64  # searches that take turns
     batch: int = 128  # canvases per forward pass

@@ -46,6 +46,7 @@ LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
 OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files
 PAGE_PREFIX = "/viewer/"
+SMALL_BODY = 1 << 16  # bytes that are read whatever others sent: about what a connection buffers
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 
 
@@ -57,6 +58,7 @@ class Middleware:
 
     def __init__(self, app: ASGIApp, service: Service, endpoints: frozenset[str]) -> None:
         self.app, self.service, self.endpoints = app, service, endpoints
+        self.held = 0  # bytes of the bodies of all requests under way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,7 +67,7 @@ class Middleware:
         started, request_id = time.perf_counter(), f"req-{uuid.uuid4().hex[:16]}"
         status = CLIENT_GONE
         request = Request(scope)
-        request.state.note = {}
+        request.state.note, request.state.size = {}, 0
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -90,6 +92,7 @@ class Middleware:
                 response = JSONResponse(told.body, told.status_code, headers=told.headers)
                 await response(scope, receive, answer)
         finally:
+            self.held -= request.state.size
             seconds = time.perf_counter() - started
             path = scope["path"]
             endpoint = path if path in self.endpoints else "other"
@@ -134,18 +137,25 @@ class Middleware:
                 raise shutting_down()
 
     def _bounded(self, request: Request, receive: Receive) -> Receive:
-        """`receive` with limits on the body: its size, and the time until all of it is there."""
-        limits, size, whole = self.service.limits, 0, False
+        """`receive` with limits on the body: its size, also in sum with the bodies of others, and the
+        time until all of it is there."""
+        limits, state, whole = self.service.limits, request.state, False
         deadline = asyncio.get_running_loop().time() + limits.body_seconds
         announced = request.headers.get("content-length", "")
-        too_large = ApiError(
-            413, f"the body is larger than {limits.body} bytes", code="body_too_large"
-        )
-        if announced.isdigit() and int(announced) > limits.body:
-            raise too_large
+
+        def check(size: int, held: int) -> None:
+            if size > limits.body:
+                message = f"the body is larger than {limits.body} bytes"
+                raise ApiError(413, message, code="body_too_large")
+            if size > SMALL_BODY and held > limits.bodies:
+                message = "too many large bodies at once; try again in 5 s, or send a smaller one"
+                raise ApiError(503, message, code="bodies_too_large", retry_after=5)
+
+        if announced.isdigit():
+            check(int(announced), self.held + int(announced))
 
         async def bounded() -> Message:
-            nonlocal size, whole
+            nonlocal whole
             if whole:
                 return await receive()
             try:
@@ -154,9 +164,9 @@ class Middleware:
             except TimeoutError:
                 late = "the body did not arrive in time"
                 raise ApiError(408, late, code="body_timeout") from None
-            size += len(message.get("body", b""))
-            if size > limits.body:
-                raise too_large
+            more = len(message.get("body", b""))
+            state.size, self.held = state.size + more, self.held + more
+            check(state.size, self.held)
             whole = not message.get("more_body", False)
             return message
 
