@@ -121,6 +121,7 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --set particles= --out x", ["'particles=' is not allowed"]),
         ("eval --model tinny --dry-run --out x", ["model='tinny' is unknown"]),
         ("generate x --method s3 --method best", ["generate takes one"]),
+        ("generate x --task chain --task countdown", ["generate takes one"]),
         ("generate x --method best_of_k --lam 3", ["lam=3.0 changes nothing"]),
         ("generate x --load dtyp=float32", ["did you mean 'dtype'"]),
         ("generate x --load compile=maybe", ["true or false"]),

@@ -47,6 +47,14 @@ def test_eval_writes_a_report_and_says_where(app: typer.Typer, tmp_path: Path) -
         call(app, *words, *SMALL, "--set", "temperature=0.5", "--out", str(out))
 
 
+def test_repeated_tasks_and_methods_join(app: typer.Typer, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    tasks = [write_task(tmp_path, 2), write_task(tmp_path / "second", 1)]
+    words = ["--task", tasks[0], "--task", tasks[1], "--method", "greedy", "--method", "best_of_k"]
+    call(app, "eval", "--model", "fake", *words, *SMALL, "--out", str(tmp_path / "run"))
+    assert len(records.read(tmp_path / "run")) == (2 + 1) * 2
+
+
 def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
     app: typer.Typer, tmp_path: Path
 ) -> None:
