@@ -133,20 +133,13 @@ def normalise(source: str) -> str:
         return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(body, list) and len(body) > 1 and _is_docstring(body[0]):
-            del body[0]
+        match body:
+            case [ast.Expr(value=ast.Constant(value=str())), _, *_]:
+                del body[0]  # a docstring
     try:
         return ast.unparse(tree)
     except (RecursionError, ValueError):
         return source
-
-
-def _is_docstring(node: object) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 @lru_cache(maxsize=64)  # prompts and texts may be long
@@ -169,6 +162,10 @@ class _Line:
     start: int  # in the text
     text: str
     added: int = 0
+
+    @property
+    def indent(self) -> int:
+        return len(self.text) - len(self.text.lstrip())
 
 
 def _segment(text: str, name: str) -> tuple[int, int]:
@@ -208,11 +205,8 @@ def _from_first_code_line(lines: list[_Line], header: int | None) -> list[_Line]
     """Step 3: chatter in front goes, and so does the indentation of the whole."""
     margin = 0
     if header is not None:
-        line = next(
-            line.text for line in lines if line.start <= header <= line.start + len(line.text)
-        )
-        margin = len(line) - len(line.lstrip())
-    lines = [_Line(line.start, line.text, -_cut(line.text, margin)) for line in lines]
+        margin = next(line.indent for line in lines if header <= line.start + len(line.text))
+    lines = [_Line(line.start, line.text, -min(margin, line.indent)) for line in lines]
     last = next((i for i, line in enumerate(lines) if line.start >= (header or 0)), 0)
     first = [i for i, line in enumerate(lines) if _CODE_LINE.match(line.text, -line.added)]
     for index in first[:_TRIES]:
@@ -229,16 +223,12 @@ def _written(lines: list[_Line]) -> list[str]:
     ]
 
 
-def _cut(line: str, margin: int) -> int:
-    return min(margin, len(line) - len(line.lstrip()))
-
-
 def _body(lines: list[_Line]) -> list[_Line]:
     """Step 4: a body without its header; the first line may have lost its indentation."""
     while lines and not lines[0].text.strip():
         lines = lines[1:]
-    indents = [len(line.text) - len(line.text.lstrip()) for line in lines[1:] if line.text.strip()]
-    first = len(lines[0].text) - len(lines[0].text.lstrip())
+    indents = [line.indent for line in lines[1:] if line.text.strip()]
+    first = lines[0].indent
     if first == 0 and not (indents and min(indents) >= len(_INDENT)):
         return [_Line(line.start, line.text, len(_INDENT)) for line in lines]
     body = [_Line(lines[0].start, lines[0].text, 0 if first else len(_INDENT))]

@@ -104,10 +104,8 @@ class Calibrations:
     def find(self, task: str | None, method: str, verifier: str | None) -> Fit | None:
         """The fit for a task and method whose scores are this verifier's; None: a bundled one's."""
         allowed = FROM_FILES if verifier is None else (verifier,)
-        for fit in self.fits:
-            if (fit.task, fit.method) == (task, method) and fit.verifier in allowed:
-                return fit
-        return None
+        fits = (fit for fit in self.fits if (fit.task, fit.method) == (task, method))
+        return next((fit for fit in fits if fit.verifier in allowed), None)
 
 
 def read_calibrations(path: Path) -> Calibrations:
@@ -236,18 +234,12 @@ def _fit(
         value = np.mean(np.logaddexp(0, logits) - truth * logits) + ridge @ weights**2 / 2
         return float(value), points.T @ residual / len(truth) + ridge * weights
 
-    weights = (
-        _optimize()
-        .minimize(
-            loss,
-            np.zeros(points.shape[1]),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(lowest, None)] * features.shape[1] + [(None, None)],
-            options={"ftol": 0.0, "gtol": 1e-10, "maxiter": 1000},
-        )
-        .x
+    bounds = [(lowest, None)] * features.shape[1] + [(None, None)]
+    options = {"ftol": 0.0, "gtol": 1e-10, "maxiter": 1000}
+    minimum = _optimize().minimize(
+        loss, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
+    weights = minimum.x
     slopes = weights[:-1] / scale
     return np.append(slopes, weights[-1] - slopes @ centre)
 

@@ -118,10 +118,8 @@ def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composi
 def _bundled_parts(form: str, constraint: Part) -> dict[str, Part]:
     if form not in FORMS:
         raise SettingsError(unknown_name("form", form, FORMS))
-    arithmetic, reachability = components.arithmetic, components.reachability
-    confidence, non_degeneracy = components.confidence, components.non_degeneracy
-    parts = (FORMS[form], arithmetic, reachability, confidence, non_degeneracy, constraint)
-    return dict(zip(PARTS, parts, strict=True))
+    parts = {name: getattr(components, name) for name in PARTS[1:-1]}
+    return {"structure": FORMS[form], **parts, "constraint": constraint}
 
 
 def _judging_part(name: str, judge: ScoreFunction | Verifier) -> Part:
@@ -166,9 +164,8 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(
-            f"weights file {str(path)!r} cannot be read: {error.strerror}"
-        ) from error
+        problem = f"weights file {str(path)!r} cannot be read: {error.strerror}"
+        raise SettingsError(problem) from error
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"weights file {str(path)!r} is not TOML: {error}") from error
     allowed = {"weights", "form", "constraint"}

@@ -134,21 +134,11 @@ def plus_choice(parsed: ParsedText) -> float:
     return 0.5 * choice(parsed) + 0.5 * named
 
 
-def none(parsed: ParsedText) -> float:
-    """The tasks without rules of their own, whose weight for this is 0."""
-    return 0.0
-
-
 Constraints = dict[str, Callable[[ParsedText], float]]
+# "none" is for tasks without rules of their own, whose weight for this is 0.
 CONSTRAINTS: Constraints = {
-    "none": none,
-    "countdown": countdown,
-    "sudoku": sudoku,
-    "choice": choice,
-}
+    "none": lambda parsed: 0.0, "countdown": countdown, "sudoku": sudoku, "choice": choice,
+}  # fmt: skip
 PLUS_CONSTRAINTS: Constraints = {
-    "none": none,
-    "countdown": plus_countdown,
-    "sudoku": plus_sudoku,
-    "choice": plus_choice,
-}
+    **CONSTRAINTS, "countdown": plus_countdown, "sudoku": plus_sudoku, "choice": plus_choice,
+}  # fmt: skip

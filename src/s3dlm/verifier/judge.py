@@ -94,15 +94,13 @@ class EndpointJudge(Verifier):
         """The judge's opinion of one text; a text seen before is not asked about again."""
         key = (prompt, text)
         with self._lock:
-            score = self._scores.get(key)
-            if score is not None:
+            if (score := self._scores.get(key)) is not None:
                 self._scores.move_to_end(key)
         if score is not None:
             self._count(cached=1)
             return score
         value = self._ask(QUESTION.format(prompt=prompt, text=text.replace("<<<", "<")))
-        total = value if self.calibration is None else self.calibration(value)
-        score = Score(total, {"judge": value})
+        score = Score(self.calibration(value) if self.calibration else value, {"judge": value})
         with self._lock:
             self._scores[key] = score
             while len(self._scores) > self.remembered:
