@@ -135,7 +135,7 @@ def make(good: Path, folder: Path, seed: int) -> None:
     for way in rng.sample(WAYS, rng.choice((1, 1, 2))):
         try:
             way(folder, rng)
-        except (ValueError, TypeError, KeyError, IndexError):
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError):
             continue  # the file is already bad
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 # Scans are bounded so that ten thousand unclosed `\boxed{` cost no more than a few.
 MAX_ANSWER = 2000
+MAX_TEXT = 100_000  # characters at the end of a text that are read: no honest answer is longer
 MAX_TRIES = 4
 
 END_TOKENS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")

@@ -59,6 +59,7 @@ def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
     kind = kind_of(kind_or_task)
     if kind == "code":  # whose first line may be indented
         return code.extract(text, question)
+    text, question = text[-delimiters.MAX_TEXT :], question[-delimiters.MAX_TEXT :]
     return _EXTRACTORS[kind](delimiters.strip_end_tokens(text), question)
 
 

@@ -31,6 +31,7 @@ def grade(task: str, text: str, gold: object, grading: str = "fixed", question: 
     kind = kind_of(task)
     if gold is None:  # a data set's own gap: nothing can be right
         return 0.0
+    text = text if kind == "code" else text[-delimiters.MAX_TEXT :]
     if grading == "fixed":
         return float(_FIXED[kind](text, gold, question))
     share = _D1[kind](text, gold, question)

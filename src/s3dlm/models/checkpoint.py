@@ -204,7 +204,9 @@ def _open(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt", device="cpu")
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is not a readable safetensors file: {error}") from error
+        raise ModelError(
+            f"{path} is not a readable safetensors file: {str(error)[:300]}"
+        ) from error
 
 
 def _pieces(files: list[Path], slots: Mapping[str, Slot]) -> Iterator[tuple[str, int, Tensor]]:

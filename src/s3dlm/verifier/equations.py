@@ -12,12 +12,12 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.answers.expressions import Token as Term
 from s3dlm.answers.expressions import from_tokens
 from s3dlm.answers.numbers import UNSIGNED, frac, to_float
 
 MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
-MAX_TEXT = 100_000  # characters at the end of a text that are read: no honest answer is longer
 MAX_WORDS = 4  # a unit such as "square feet of carpet"
 
 _SPOKEN = {"half": 0.5, "twice": 2.0, "double": 2.0, "triple": 3.0, "third": 1 / 3, "quarter": 0.25}
