@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.errors import RecordError, SettingsError, unknown_name
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
 from s3dlm.evaluation.statistics import Comparison
@@ -17,6 +17,8 @@ UNCLEAR = "not significantly different from"
 def reference_of(run: Run, requested: str | None = None) -> str:
     """The method that all others are compared with."""
     labels = run.labels()
+    if not labels:
+        raise RecordError("the run has no main comparison, so there is nothing to report on")
     if requested is not None and requested not in labels:
         raise SettingsError(unknown_name("reference", requested, labels))
     defaults = (each for name in REFERENCES for each in labels if each.partition(" (")[0] == name)
