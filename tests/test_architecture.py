@@ -207,12 +207,12 @@ def test_all_is_the_public_surface() -> None:
 
 # What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
 LIMITS = {
-    "src_lines": 24_000,
-    "src_files": 140,
+    "src_lines": 23_000,
+    "src_files": 132,
     "longest_file": 320,
     "root_modules": 8,
     "engine_modules": 60,
-    "engine_lines": 9_400,
+    "engine_lines": 9_000,
     "commands": 11,
     "options": 92,
 }
