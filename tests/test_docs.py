@@ -119,9 +119,12 @@ def run_page(page: Path) -> None:
 def run(command: str) -> str:
     """`s3dlm` in this process, anything else in a shell."""
     if not command.startswith("s3dlm "):
+        # `python` is the one that runs the tests, activated or not.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         return subprocess.run(
-            command, shell=True, check=True, capture_output=True, text=True
-        ).stdout
+            command, shell=True, check=True, capture_output=True, text=True,
+            env={**os.environ, "PATH": path},
+        ).stdout  # fmt: skip
     done = CliRunner().invoke(cli.app, shlex.split(command)[1:])
     assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
     return done.stdout
