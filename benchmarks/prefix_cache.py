@@ -12,7 +12,8 @@ from typing import Any
 import s3dlm
 from benchmarks.models import TASKS
 from benchmarks.run import TINY
-from s3dlm import answers, tasks
+from s3dlm import tasks
+from s3dlm.answers.grading import grade
 from s3dlm.evaluation.statistics import sign_test
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
@@ -36,7 +37,7 @@ def right(model: Model, task: str, count: int, settings: Settings) -> list[bool]
     questions = [sample.question for sample in samples]
     results = s3dlm.generate_batch(model, questions, task=task, settings=settings)
     return [
-        answers.grade(task, result.text, sample.gold, question=sample.question) == 1.0
+        grade(task, result.text, sample.gold, question=sample.question) == 1.0
         for sample, result in zip(samples, results, strict=True)
     ]
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import s3dlm
-from s3dlm import answers, tasks
+from s3dlm import tasks
+from s3dlm.answers.grading import grade
 from s3dlm.engine import Job, run
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
@@ -68,7 +69,7 @@ def read(model: s3dlm.Model, tokens: np.ndarray) -> str:
 
 def right(task: str, text: str, sample: Sample) -> float:
     kind = tasks.get(task).answer
-    return answers.grade(kind, text, sample.gold, "fixed", sample.question)
+    return grade(kind, text, sample.gold, "fixed", sample.question)
 
 
 def row(found: list[list[Seen]], threshold: float) -> tuple[float, float]:

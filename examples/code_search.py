@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import s3dlm
-from s3dlm import answers
+from s3dlm.answers.grading import grade
 from s3dlm.models.defaults import Defaults
 
 QUESTION = '''def spread(numbers: list) -> int:
@@ -81,5 +81,5 @@ search = {
 for method, own in (("baseline", {}), ("s3", search)):
     settings = s3dlm.Settings(method=method, **decoding, **own)
     result = s3dlm.generate(model, QUESTION, task="humaneval", settings=settings)
-    passed = answers.grade("code", result.text, HIDDEN, question=QUESTION)
+    passed = grade("code", result.text, HIDDEN, question=QUESTION)
     print(f"{method:9} {'passed' if passed else 'failed'}  {result.text.strip()}")

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 import s3dlm
-from s3dlm import answers, tasks
+from s3dlm import tasks
+from s3dlm.answers.grading import grade
 
 folder = Path(tempfile.mkdtemp())
 problems = [
@@ -30,7 +31,7 @@ results = s3dlm.generate_batch(
     sample_ids=[sample.id for sample in samples],
 )
 right = [
-    answers.grade(task.answer, result.text, sample.gold, "fixed", sample.question)
+    grade(task.answer, result.text, sample.gold, "fixed", sample.question)
     for sample, result in zip(samples, results, strict=True)
 ]
 for sample, result, ok in zip(samples, results, right, strict=True):

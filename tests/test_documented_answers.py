@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import s3dlm
-from s3dlm import answers, engine
+from s3dlm import engine
+from s3dlm.answers.grading import grade
 from s3dlm.engine import Job
 from tests import test_docs, test_examples
 
@@ -32,7 +33,7 @@ def is_answer(text: str) -> Callable[[s3dlm.Result], bool]:
 
 def reaches(target: int, *numbers: int) -> Callable[[s3dlm.Result], bool]:
     gold = [list(numbers), target]
-    return lambda result: answers.grade("countdown", result.text, gold, "fixed") == 1.0
+    return lambda result: grade("countdown", result.text, gold, "fixed") == 1.0
 
 
 def is_english(result: s3dlm.Result) -> bool:
@@ -128,7 +129,7 @@ def _runs(result: s3dlm.Result) -> bool:
         "remote": ["spread"],
     }
     assert result.question.startswith("def spread"), f"no right answer known for {result.question}"
-    return answers.grade("code", result.text, hidden, "fixed", result.question) == 1.0
+    return grade("code", result.text, hidden, "fixed", result.question) == 1.0
 
 
 def _tally(job: Job, results: list[s3dlm.Result]) -> str:

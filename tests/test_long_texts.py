@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from s3dlm.answers import GRADINGS, extract, grade, normalise
+from s3dlm.answers import extract, normalise
 from s3dlm.answers.delimiters import MAX_TEXT
+from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.verifier import for_task
 
 ATOMS = (

@@ -32,13 +32,8 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    """The package's modules that a file imports, lazy imports included, type-only ones not."""
-    pending: list[ast.AST] = [ast.parse(path.read_text())]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        pending.extend(ast.iter_child_nodes(node))
+    """The package's modules that a file imports, lazy and type-only imports included."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -50,7 +45,7 @@ def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
 
 
 def reached(start: str) -> set[str]:
-    """All modules that a module imports, and they in turn, but for the packages above them."""
+    """All modules that a module imports, and they in turn, but for the package itself, which imports by name."""
     known = modules()
     seen, pending = {start}, [start]
     while pending:

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.answers import grade
+from s3dlm.answers.grading import grade
 from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task

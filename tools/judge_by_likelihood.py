@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from s3dlm.answers import grade
+from s3dlm.answers.grading import grade
 from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task

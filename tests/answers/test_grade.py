@@ -2,8 +2,9 @@
 
 import pytest
 
-from s3dlm.answers import gold_in_words, grade, mathverify, normalise
+from s3dlm.answers import mathverify, normalise
 from s3dlm.answers.d1 import is_equiv
+from s3dlm.answers.grading import gold_in_words, grade
 from s3dlm.errors import SettingsError
 
 SOLVED = "1234341221434321"
@@ -149,7 +150,7 @@ def test_countdown_gold_may_be_text():
 
 
 def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_so(monkeypatch):
-    from s3dlm.answers import notes
+    from s3dlm.answers.grading import notes
 
     assert notes() == []
     monkeypatch.setattr(mathverify, "installed", lambda: False)

@@ -197,7 +197,7 @@ def test_an_inherited_copy_of_the_child_is_not_used(child, monkeypatch):
 
 def test_the_process_ends_without_a_word():
     code = (
-        "from s3dlm.answers import grade\n"
+        "from s3dlm.answers.grading import grade\n"
         "import threading\n"
         "t = threading.Thread(target=lambda: print(grade('math500', r'\\boxed{x+1}', '1+x')))\n"
         "t.start(); t.join()\n"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3dlm.answers import GRADINGS, TASK_KINDS, extract, grade, mathverify, normalise
+from s3dlm.answers import TASK_KINDS, extract, mathverify, normalise
+from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.verifier import for_task
 from s3dlm.verifier.weights import PAPER
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from s3dlm import answers
+from s3dlm.answers.grading import grade
 from s3dlm.cli.main import app
 from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
@@ -135,7 +135,7 @@ def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> No
     ]  # fmt: skip
     file = tmp_path / "outputs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert answers.grade("gsm8k", rows[0]["output"], 3) == 0.0
+    assert grade("gsm8k", rows[0]["output"], 3) == 0.0
     command = ["calibrate", str(file), "--task", "gsm8k", "--out", str(tmp_path / "c.json")]
     refused = CliRunner().invoke(app, command)
     assert isinstance(refused.exception, SettingsError)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from s3dlm import answers, tasks
+from s3dlm import tasks
 from s3dlm.answers.code import required
-from s3dlm.answers.grading import code_verdict
+from s3dlm.answers.grading import GRADINGS, code_verdict, grade
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.sandbox import shared
 from s3dlm.tasks import Sample, code
@@ -77,7 +77,7 @@ def test_reference_solutions_pass_and_stubs_do_not(form: str, every: int) -> Non
         verdict = code_verdict(text, sample.gold, sample.question)
         assert verdict.passed, (sample.id, verdict.reason)
         stub = "    return 'stub'"
-        assert answers.grade("code", stub, sample.gold, question=sample.question) == 0.0
+        assert grade("code", stub, sample.gold, question=sample.question) == 0.0
 
 
 @needs_package
@@ -127,8 +127,8 @@ def test_mbpp_shows_one_test_and_hides_the_others() -> None:
 )
 def test_mbpp_is_graded_by_its_tests(row: dict[str, object], text: str, right: bool) -> None:
     question, gold = code.parse_mbpp(row) or ("", None)
-    for grading in answers.GRADINGS:
-        assert answers.grade("code", text, gold, grading, question) == float(right)
+    for grading in GRADINGS:
+        assert grade("code", text, gold, grading, question) == float(right)
 
 
 def test_mbpp_reads_the_full_file_and_refuses_a_part(tmp_path: Path) -> None:
@@ -142,4 +142,4 @@ def test_mbpp_reads_the_full_file_and_refuses_a_part(tmp_path: Path) -> None:
 
 def test_a_gold_that_is_no_code_gold_is_refused() -> None:
     with pytest.raises(SettingsError, match="is no code gold"):
-        answers.grade("code", "def f(): pass", "42")
+        grade("code", "def f(): pass", "42")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from s3dlm import answers, tasks
+from s3dlm.answers.grading import grade
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.defaults import defaults_of
@@ -61,7 +62,7 @@ def test_published_problems_are_complete_and_grade_themselves(name: str, count: 
     for sample in loaded.samples[:20] if name != "countdown" else ():  # its gold is a target
         gold = str(sample.gold) if name == "sudoku" else f"\\boxed{{{sample.gold}}}"
         text = f"<answer>{gold}</answer>"
-        assert answers.grade(task.answer, text, sample.gold, "fixed", sample.question) == 1.0
+        assert grade(task.answer, text, sample.gold, "fixed", sample.question) == 1.0
 
 
 @needs_data
@@ -84,7 +85,7 @@ def test_the_bundled_problems_are_the_generators(name: str, split: str) -> None:
     for sample, row, problem in made:
         shipped = {"question": sample.question, "gold": sample.gold, "group": sample.group}
         assert {"group": "", **row} == {"task": name, "split": split, **shipped}
-        assert answers.grade(task.answer, problem.response, sample.gold, "fixed", sample.question)
+        assert grade(task.answer, problem.response, sample.gold, "fixed", sample.question)
 
 
 def test_more_problems_or_another_split_than_ship_are_refused() -> None:

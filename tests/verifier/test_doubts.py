@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3dlm.answers import grade
+from s3dlm.answers.grading import grade
 from s3dlm.verifier import for_task
 from s3dlm.verifier.plus import reasoning, worked_steps
 from s3dlm.verifier.weights import PLUS, PLUS_RULES

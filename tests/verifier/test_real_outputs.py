@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from s3dlm.answers import grade
+from s3dlm.answers.grading import grade
 from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import for_task
 

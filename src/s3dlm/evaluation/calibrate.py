@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from s3dlm.answers import extract, grade
+from s3dlm.answers import extract
+from s3dlm.answers.grading import grade
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import frames, probability, statistics
 from s3dlm.evaluation.records import rounded, write_atomic

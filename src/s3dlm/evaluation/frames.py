@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from s3dlm import answers, tasks
+from s3dlm import tasks
+from s3dlm.answers.grading import grade
 from s3dlm.errors import MissingExtraError, RecordError
 from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation import records as stores
@@ -170,8 +171,8 @@ def _read(folder: Path, grading: str | None) -> Run:
         if grading is not None:
             task, sample = problems[record.sample]
             kind = tasks.get(task).answer
-            grade = answers.grade(kind, record.text, sample.gold, grading, sample.question)
-            record = dataclasses.replace(record, correct=grade)
+            correct = grade(kind, record.text, sample.gold, grading, sample.question)
+            record = dataclasses.replace(record, correct=correct)
         by_spec[record.spec].append(record)
     frame = frame_of(plan.conditions, {c: by_spec[c.spec] for c in plan.conditions})
     folders = dict.fromkeys(plan.conditions, folder)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from s3dlm import answers, tasks
-from s3dlm.answers.grading import gold_number
+from s3dlm.answers.grading import gold_number, grade
 from s3dlm.engine import Batcher, Job, Result
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.evaluation import manifest
@@ -136,7 +136,7 @@ class _Watch:
             spec=condition.spec,
             sample=sample.id,
             seed=self.item.seed,
-            correct=answers.grade(kind, result.text, sample.gold, "fixed", sample.question),
+            correct=grade(kind, result.text, sample.gold, "fixed", sample.question),
             survivors=tuple(RecordedSurvivor(**survivor) for survivor in survivors),
             steps=len(self.curve),
             tokens=count_tokens(result.text) if result.text else 0,
@@ -170,7 +170,7 @@ _GOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {  # what it must be, by k
     ),
     "expression": (
         "[[numbers], target]",
-        lambda gold: answers.grade("expression", "<answer>1</answer>", gold) >= 0,
+        lambda gold: grade("expression", "<answer>1</answer>", gold) >= 0,
     ),
     "grid": ("a string of digits", lambda gold: str(gold).isascii() and str(gold).isdigit()),
 }

@@ -19,7 +19,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from s3dlm.answers import gold_in_words
+from s3dlm.answers.grading import gold_in_words
 from s3dlm.evaluation import comparisons, figures, frames, probability, series, tables
 from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.frames import Run

@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from s3dlm.answers import GRADINGS, TASK_KINDS, disagreement, extract, grade, kind_of, normalise
-from s3dlm.answers import notes as notes_on_math
+from s3dlm.answers import TASK_KINDS, extract, kind_of, normalise
+from s3dlm.answers.grading import GRADINGS, disagreement, grade
+from s3dlm.answers.grading import notes as notes_on_math
 from s3dlm.errors import RecordError, SettingsError, unknown_name
 from s3dlm.evaluation import statistics
 from s3dlm.evaluation.statistics import CalibrationReport, Estimate, ReliabilityBin

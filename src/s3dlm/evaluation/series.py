@@ -11,7 +11,8 @@ from dataclasses import astuple
 import numpy as np
 import pandas as pd
 
-from s3dlm import answers, tasks, verifier
+from s3dlm import tasks, verifier
+from s3dlm.answers.grading import grade
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import Cell, best_of_k_bound, expected_maximum
@@ -140,9 +141,9 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
         return verifier.for_task(tasks.get(task).verifier, next(iter(recorded), "paper"))
 
     @functools.cache  # each text of a problem once
-    def grade(task: str, sample_id: str, text: str) -> float:
+    def grade_once(task: str, sample_id: str, text: str) -> float:
         sample = problems[task, sample_id]
-        return answers.grade(tasks.get(task).answer, text, sample.gold, grading, sample.question)
+        return grade(tasks.get(task).answer, text, sample.gold, grading, sample.question)
 
     problems = {(task, s.id): s for task, samples in run.samples.items() for s in samples}
     rows = []
@@ -155,7 +156,7 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
                 score = text.score
                 if score is None:
                     score = judge(task).score(question, text.text, text.confidence).total
-                right = 0.0 if text.answer is None else grade(task, record.sample, text.text)
+                right = 0.0 if text.answer is None else grade_once(task, record.sample, text.text)
                 rows.append((task, how, record.sample, -text.nll, float(score), right))
     return pd.DataFrame(rows, columns=("task", "how", "problem", "log_density", "score", "correct"))
 

@@ -16,7 +16,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from s3dlm.answers import gold_in_words
+from s3dlm.answers.grading import gold_in_words
 from s3dlm.trace import read_trace
 
 KINDS = {

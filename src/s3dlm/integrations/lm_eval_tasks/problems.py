@@ -13,7 +13,8 @@ from typing import Any
 
 import datasets
 
-from s3dlm import answers, tasks
+from s3dlm import tasks
+from s3dlm.answers import grading
 from s3dlm.models.defaults import defaults_of
 
 
@@ -50,7 +51,7 @@ def grade(doc: Mapping[str, Any], results: list[str]) -> dict[str, float]:
     """One output graded against gold, as `s3dlm eval` does."""
     kind = tasks.get(doc["task"]).answer
     return {
-        "acc": answers.grade(kind, results[0], json.loads(doc["gold"]), "fixed", doc["question"])
+        "acc": grading.grade(kind, results[0], json.loads(doc["gold"]), "fixed", doc["question"])
     }
 
 
