@@ -26,8 +26,16 @@ from s3dlm.search.step import Step
 from s3dlm.settings import Settings, SettingsKwargs
 
 __all__ = [
-    "Batcher", "Job", "Result", "advance", "generate", "generate_batch", "infill", "run", "stream"
-]  # fmt: skip
+    "Batcher",
+    "Job",
+    "Result",
+    "advance",
+    "generate",
+    "generate_batch",
+    "infill",
+    "run",
+    "stream",
+]
 
 Event = Step | Result | Exception
 
@@ -168,11 +176,17 @@ def run(
 
 
 def stream(
-    model: Model | str, prompt: str, *,
-    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
-    verifier: Any = None, sample_id: str | int | None = None, infill: str | None = None,
+    model: Model | str,
+    prompt: str,
+    *,
+    task: str | None = None,
+    method: str | Method | None = None,
+    settings: Settings | None = None,
+    verifier: Any = None,
+    sample_id: str | int | None = None,
+    infill: str | None = None,
     **overrides: Unpack[SettingsKwargs],
-) -> Iterator[Step | Result]:  # fmt: skip
+) -> Iterator[Step | Result]:
     """One `Step` per denoising step, then the `Result`; arguments as for `generate`, or with a text
     to infill, as for `infill`."""
     model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
@@ -181,10 +195,17 @@ def stream(
 
 
 def infill(
-    model: Model | str, text: str, *, prompt: str = "",
-    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
-    verifier: Any = None, sample_id: str | int | None = None, **overrides: Unpack[SettingsKwargs],
-) -> Result:  # fmt: skip
+    model: Model | str,
+    text: str,
+    *,
+    prompt: str = "",
+    task: str | None = None,
+    method: str | Method | None = None,
+    settings: Settings | None = None,
+    verifier: Any = None,
+    sample_id: str | int | None = None,
+    **overrides: Unpack[SettingsKwargs],
+) -> Result:
     """The text with its holes filled: `[[16]]` is a hole of 16 tokens, `[[4-32]]` one of several
     lengths, of which the search keeps the best; `\\[[` stands for the characters themselves.
 
@@ -193,18 +214,31 @@ def infill(
     The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
     """
     *_, result = stream(
-        model, prompt, infill=text, task=task, method=method, settings=settings,
-        verifier=verifier, sample_id=sample_id, **overrides,
-    )  # fmt: skip
+        model,
+        prompt,
+        infill=text,
+        task=task,
+        method=method,
+        settings=settings,
+        verifier=verifier,
+        sample_id=sample_id,
+        **overrides,
+    )
     assert isinstance(result, Result)
     return result
 
 
 def generate(
-    model: Model | str, prompt: str, *,
-    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
-    verifier: Any = None, sample_id: str | int | None = None, **overrides: Unpack[SettingsKwargs],
-) -> Result:  # fmt: skip
+    model: Model | str,
+    prompt: str,
+    *,
+    task: str | None = None,
+    method: str | Method | None = None,
+    settings: Settings | None = None,
+    verifier: Any = None,
+    sample_id: str | int | None = None,
+    **overrides: Unpack[SettingsKwargs],
+) -> Result:
     """The answer to one prompt.
 
     The model (or its name) brings the settings it recommends for the method, `s3` unless another is
@@ -213,17 +247,29 @@ def generate(
     """
     ids = None if sample_id is None else [sample_id]
     return generate_batch(
-        model, [prompt], task=task, method=method, settings=settings, verifier=verifier,
-        sample_ids=ids, **overrides,
-    )[0]  # fmt: skip
+        model,
+        [prompt],
+        task=task,
+        method=method,
+        settings=settings,
+        verifier=verifier,
+        sample_ids=ids,
+        **overrides,
+    )[0]
 
 
 def generate_batch(
-    model: Model | str, prompts: Sequence[str], *,
-    task: str | None = None, method: str | Method | None = None, settings: Settings | None = None,
-    verifier: Any = None, sample_ids: Sequence[str | int] | None = None, max_rows: int = 64,
+    model: Model | str,
+    prompts: Sequence[str],
+    *,
+    task: str | None = None,
+    method: str | Method | None = None,
+    settings: Settings | None = None,
+    verifier: Any = None,
+    sample_ids: Sequence[str | int] | None = None,
+    max_rows: int = 64,
     **overrides: Unpack[SettingsKwargs],
-) -> list[Result]:  # fmt: skip
+) -> list[Result]:
     """The answers to many prompts, in their order, each as `generate` would give it alone."""
     if isinstance(prompts, str):
         raise SettingsError("generate_batch takes a list of prompts; for one prompt use generate")
@@ -239,9 +285,13 @@ def generate_batch(
 
 
 def _resolve(
-    model: Model | str, task: str | None, method: str | Method | None, settings: Settings | None,
-    verifier: Any, overrides: SettingsKwargs,
-) -> tuple[Model, Settings, Any]:  # fmt: skip
+    model: Model | str,
+    task: str | None,
+    method: str | Method | None,
+    settings: Settings | None,
+    verifier: Any,
+    overrides: SettingsKwargs,
+) -> tuple[Model, Settings, Any]:
     """Model, settings and verifier as the search needs them, from whatever a user gave."""
     if isinstance(model, str):
         model = s3dlm.load(model)  # by name: a search needs no loader

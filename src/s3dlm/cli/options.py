@@ -116,12 +116,16 @@ def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
     for name, text in pairs(flag, texts).items():
         if name not in kinds:
             raise SettingsError(unknown_name(flag, name, kinds))
+        kind, least = kinds[name], int(name in ("batch_size", "block", "workers"))
+        words = {bool: "true or false", int: f"a whole number from {least} up"}
+        words |= {float: f"a number from {least} up"}
         try:
             truth = {"true": True, "false": False}
-            found[name] = truth[text.lower()] if kinds[name] is bool else kinds[name](text)
+            found[name] = truth[text.lower()] if kind is bool else kind(text)
+            if kind in (int, float) and not least <= found[name] < float("inf"):
+                raise ValueError
         except (KeyError, ValueError) as error:
-            wanted = "true or false" if kinds[name] is bool else f"a {kinds[name].__name__}"
-            wrong = f"{flag} {name}={short_repr(text)} is not allowed; give {wanted}"
+            wrong = f"{flag} {name}={short_repr(text)} is not allowed; give {words[kind]}"
             raise SettingsError(wrong) from error
     return found
 

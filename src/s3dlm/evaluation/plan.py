@@ -13,6 +13,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -216,10 +217,20 @@ def as_sweep(conditions: Iterable[Condition], problems: int | None) -> list[Cond
     return [replace(c, problems=problems, seeds=1, main=False) for c in conditions]
 
 
-def load_problems(tasks: Iterable[str], prompt_style: str, **which: Any) -> dict[str, Loaded]:
-    """The problems of several tasks; `data`, `split` and `limit` are those of `tasks.load`."""
+def load_problems(
+    tasks: Iterable[str],
+    prompt_style: str,
+    *,
+    data: Path | None = None,
+    split: str = "test",
+    limit: int | None = None,
+) -> dict[str, Loaded]:
+    """The problems of several tasks."""
     rows = {name: benchmarks.get(name) for name in tasks}
-    return {n: benchmarks.load(row, prompt_style=prompt_style, **which) for n, row in rows.items()}
+    return {
+        name: benchmarks.load(row, prompt_style=prompt_style, data=data, split=split, limit=limit)
+        for name, row in rows.items()
+    }
 
 
 def reproduction(
@@ -228,7 +239,8 @@ def reproduction(
     seeds: Sequence[int],
     *,
     sweep_problems: int,
-    **recorded: Any,  # of a plan: traces, row_cache
+    traces: int = 0,
+    row_cache: float = 0.0,
 ) -> Plan:
     """The paper's protocol: main comparison and ablation on all problems and seeds; the sweeps over
     particles, branching and block length, which would cost far more, on fewer problems. Times are shown
@@ -246,4 +258,4 @@ def reproduction(
         sweeps += [replace(c, timed=0) for c in grid(names, SWEPT, defaults, sweeps=axes)]
         sweeps += grid(names, BLOCK_SWEPT, defaults, sweeps={"block_length": lengths})
     conditions = unique([*main, *as_sweep(sweeps, sweep_problems)])
-    return Plan(conditions, loaded, seeds, **recorded)
+    return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)

@@ -32,10 +32,9 @@ class WeightInputs:
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """A log-potential, whether λ changes it, and when it needs scores."""
+    """A log-potential, and when it needs scores."""
 
     log_potential: Callable[[WeightInputs], Floats]
-    uses_lam: bool = True
     scored: str = "at the end"
 
 
@@ -47,9 +46,9 @@ def _settle(given: WeightInputs, summary: Floats) -> Floats:
 
 
 WEIGHTS: dict[str, Weighting] = {
-    "none": Weighting(lambda x: np.zeros_like(x.step_logp), uses_lam=False, scored="never"),
-    "rank": Weighting(lambda x: x.score, uses_lam=False),
-    "confidence": Weighting(lambda x: x.step_logp, uses_lam=False, scored="never"),
+    "none": Weighting(lambda x: np.zeros_like(x.step_logp), scored="never"),
+    "rank": Weighting(lambda x: x.score),
+    "confidence": Weighting(lambda x: x.step_logp, scored="never"),
     "path": Weighting(lambda x: x.lam * x.step_logp, scored="never"),
     "tilt": Weighting(lambda x: x.lam * x.score),
     "twist": Weighting(lambda x: x.lam * (x.score - x.parent_score), scored="every step"),
