@@ -207,14 +207,14 @@ def test_all_is_the_public_surface() -> None:
 
 # What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
 LIMITS = {
-    "src_lines": 23_000,
-    "src_files": 132,
+    "src_lines": 26_000,
+    "src_files": 142,
     "longest_file": 320,
     "root_modules": 8,
     "engine_modules": 60,
-    "engine_lines": 9_000,
+    "engine_lines": 10_500,
     "commands": 11,
-    "options": 92,
+    "options": 98,
 }
 
 
