@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import s3dlm
 from s3dlm.answers import extract, normalise
 from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.answers.grading import GRADINGS, grade
-from s3dlm.verifier import for_task
+from s3dlm.search.score import Verify, verify
+from s3dlm.verifier import Verifier, for_task
+from s3dlm.verifier.base import Score, adapt, score_texts
+from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 ATOMS = (
     "a", "9", "(", "\\boxed{", "\\frac{", "<answer>", "</answer>", "1+", "1=1 ", "= ", "\n", "\\boxed{1}",
@@ -35,7 +41,8 @@ def test_a_long_text_of_anything_is_read(atom: str, length: int) -> None:
             calls += [partial(extract, kind, text, text), partial(normalise, kind, text)]
             calls += [partial(grade, kind, text, gold, way, "?") for way in GRADINGS]
         for name in ("paper", "plus"):
-            calls += [partial(for_task(task, name).score, text, text) for task in TASKS]
+            rows = [(text, text, None)]
+            calls += [partial(score_texts, for_task(task, name), rows) for task in TASKS]
         for call in calls:
             before = time.process_time()
             call()
@@ -48,5 +55,41 @@ def test_only_the_end_of_a_long_text_counts() -> None:
     assert extract("number", "x" * MAX_TEXT + " \\boxed{3}") == "3"
     for way in ("fixed", "d1"):
         assert grade("number", early, "3", way) == 0.0
-    verifier = for_task("gsm8k")
-    assert verifier.score("", early).parts == verifier.score("", "x" * MAX_TEXT).parts
+    scores = score_texts(for_task("gsm8k"), [("", early, None), ("", "x" * MAX_TEXT, None)])
+    assert scores[0].parts == scores[1].parts
+
+
+def test_every_verifier_gets_the_end_of_a_long_prompt_and_text() -> None:
+    seen: list[int] = []
+
+    def judge(prompt: str, text: str, confidence: float | None) -> float:
+        seen.extend((len(prompt), len(text)))
+        return 0.5
+
+    class Batched(Verifier):
+        batched = True
+
+        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+            return Score(judge(prompt, text, confidence), {}, [(0, 2)])
+
+    formed = JsonVerifier(JsonFormat({"type": "object"}), adapt(judge))
+    for verifier in (adapt(judge), Batched(), formed):
+        (scores,) = verify([Verify(verifier, "q" * 10**6, [("t" * 10**6, 0.5), ("t", 0.5)], "")])
+        assert isinstance(scores, list)
+        if isinstance(verifier, Batched):  # spans are those of the whole text
+            assert [score.spans[0] for score in scores] == [(10**6 - MAX_TEXT, 10**6 - MAX_TEXT + 2), (0, 2)]  # fmt: skip
+    assert len(seen) == 12
+    assert max(seen) == MAX_TEXT
+
+
+def test_verifiers_are_called_in_one_place() -> None:
+    """Outside of verifier/ nobody calls `score` or `score_batch` of a verifier but `score_texts`."""
+    root = Path(s3dlm.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        calls = [n.func for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
+        found = {
+            ast.unparse(f) for f in calls if getattr(f, "attr", "") in ("score", "score_batch")
+        }
+        if path.parent.name != "verifier":
+            wrappers = {"scorer.score", "setup.scorer.score", "self.inner.score_batch"}
+            assert found <= wrappers, (path, found)

@@ -24,6 +24,7 @@ from s3dlm.evaluation.statistics import CalibrationReport
 from s3dlm.models.defaults import TINY
 from s3dlm.models.folder import HUB_ID, cached_folder
 from s3dlm.verifier import calibration, for_task
+from s3dlm.verifier.base import score_texts
 from s3dlm.verifier.calibration import Calibrations, Fit, GradedAnswer
 
 Group = tuple[str, str, str]  # task, method, verifier
@@ -80,7 +81,7 @@ def _outputs(path: Path, task: str, verifier: str) -> list[GradedAnswer]:
     judge = for_task(task, verifier)
     return [
         GradedAnswer(
-            score=judge.score(row.question, row.output, row.confidence).total,
+            score=score_texts(judge, [(row.question, row.output, row.confidence)])[0].total,
             agreement=1.0,
             confidence=row.confidence,
             right=grade(task, row.output, row.gold, "fixed", row.question) == 1.0,

@@ -18,7 +18,7 @@ from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.statistics import CalibrationReport, mean
 from s3dlm.evaluation.tables import Table, number
 from s3dlm.verifier import CODE, for_task
-from s3dlm.verifier.base import FROM_FILES
+from s3dlm.verifier.base import FROM_FILES, score_texts
 from s3dlm.verifier.calibration import GradedAnswer
 from s3dlm.verifier.weights import was_in_fit
 
@@ -67,7 +67,7 @@ def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> lis
             score = chosen.score
         if score is None:
             judge = for_task(tasks.get(condition.task).verifier, verifier)
-            score = judge.score(question, record.text, confidence).total
+            score = score_texts(judge, [(question, record.text, confidence)])[0].total
         share = sum(each.answer == record.answer for each in survivors) / len(survivors)
         right, answered = record.correct == 1.0, record.answer is not None
         graded.append(GradedAnswer(score, share, confidence, right, question, answered))

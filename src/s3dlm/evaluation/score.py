@@ -25,7 +25,7 @@ from s3dlm.evaluation import statistics
 from s3dlm.evaluation.statistics import CalibrationReport, Estimate, ReliabilityBin
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import Verifier, as_verifier
-from s3dlm.verifier.base import ScoreFunction
+from s3dlm.verifier.base import ScoreFunction, score_texts
 from s3dlm.verifier.calibration import GradedAnswer
 
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
@@ -130,7 +130,7 @@ def score_file(
             raise SettingsError(unknown_name(name, value, known))
     judge = as_verifier(verifier, task)
     rows, skipped = read_rows(path, task, by)
-    scores = judge.score_batch(*([getattr(row, name) for row in rows] for name in ("question", "output", "confidence")))  # fmt: skip
+    scores = score_texts(judge, [(row.question, row.output, row.confidence) for row in rows])
     parts = {name: [score.parts[name] for score in scores] for name in scores[0].parts}
     parts = {"total": [score.total for score in scores], **parts}
     used = GRADINGS if any(row.gold is not None for row in rows) else ()

@@ -17,7 +17,7 @@ from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import Cell, best_of_k_bound, expected_maximum
 from s3dlm.verifier import Verifier
-from s3dlm.verifier.base import FROM_FILES
+from s3dlm.verifier.base import FROM_FILES, score_texts
 
 PROGRESS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the denoising, where score densities are drawn
 SCORE_BINS = 25
@@ -155,7 +155,8 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
             for text in record.survivors:
                 score = text.score
                 if score is None:
-                    score = judge(task).score(question, text.text, text.confidence).total
+                    looked_at = (question, text.text, text.confidence)
+                    score = score_texts(judge(task), [looked_at])[0].total
                 right = 0.0 if text.answer is None else grade_once(task, record.sample, text.text)
                 rows.append((task, how, record.sample, -text.nll, float(score), right))
     return pd.DataFrame(rows, columns=("task", "how", "problem", "log_density", "score", "correct"))

@@ -16,7 +16,7 @@ import numpy as np
 
 from s3dlm.errors import VerifierError, short_repr
 from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Reply
-from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted
+from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_texts
 
 REMEDY = "`score` must return a s3dlm.verifier.Score, `score_batch` a list of them, one per text"
 PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
@@ -180,8 +180,7 @@ def _checked_call(
     place = f"{place}; the text was {rows[0][1][:80]!r}"
     check_wanted()
     try:
-        alone, columns = len(rows) == 1, zip(*rows, strict=True)
-        scores: object = [verifier.score(*rows[0])] if alone else verifier.score_batch(*columns)
+        scores: object = score_texts(verifier, rows)
     except VerifierError as error:
         raise VerifierError(f"{error}; at {place}") from error
     except Exception as error:

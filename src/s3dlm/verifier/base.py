@@ -10,10 +10,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.errors import SettingsError, VerifierError
 
 # What a file may name (a model's settings, a calibration, a recorded run): these open no connection,
@@ -82,6 +83,32 @@ class Verifier(ABC):
     def rescore(self, score: Score, confidence: float | None) -> Score:
         """The score of the same text at another confidence, without reading the text again."""
         raise NotImplementedError(f"{type(self).__name__} says `rescores` but has no `rescore`")
+
+
+def score_texts(
+    verifier: Verifier, rows: Sequence[tuple[str, str, float | None]]
+) -> Sequence[Score]:
+    """A verifier's scores of rows (prompt, text, confidence): the one way to any verifier.
+
+    It is given the last `MAX_TEXT` characters of each prompt and text, so that no text can hold it up;
+    spans count from the start of the whole text.
+    """
+    cut = [(prompt[-MAX_TEXT:], text[-MAX_TEXT:], confidence) for prompt, text, confidence in rows]
+    scores: Any = (
+        [verifier.score(*cut[0])]
+        if len(cut) == 1
+        else verifier.score_batch(*zip(*cut, strict=True))
+    )
+    starts = [max(len(text) - MAX_TEXT, 0) for _, text, _ in rows]
+    if not any(starts) or not isinstance(scores, Sequence) or len(scores) != len(rows):
+        return scores  # whoever asked checks what a foreign verifier returns
+    return [_moved(score, start) for score, start in zip(scores, starts, strict=True)]
+
+
+def _moved(score: Score, start: int) -> Score:
+    if not start or not isinstance(score, Score):
+        return score
+    return replace(score, spans=tuple((a + start, b + start) for a, b in score.spans))
 
 
 class WrappedVerifier(Verifier):

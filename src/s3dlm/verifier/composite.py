@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.verifier import components
 from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Verifier, adapt, checked
@@ -71,7 +70,7 @@ class Composite(Verifier):
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The weighted sum of the parts, in [0, 1], and what is suspicious."""
-        parsed = ParsedText(prompt[-MAX_TEXT:], text[-MAX_TEXT:], confidence)
+        parsed = ParsedText(prompt, text, confidence)
         values = {name: part(parsed) for name, part, _ in self.parts}
         return self._sum(values, SuspiciousSpans(self.suspicious_spans, prompt, text))
 

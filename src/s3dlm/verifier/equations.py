@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.answers.expressions import Token as Term
 from s3dlm.answers.expressions import from_tokens
 from s3dlm.answers.numbers import UNSIGNED, frac, to_float
@@ -109,8 +108,7 @@ def wrong_equalities(text: str) -> list[tuple[int, int]]:
 
 def equations_in(text: str) -> list[Equation]:
     """Every equation of a text; only clauses with an `=` are read, since no side leaves its clause."""
-    found: list[Equation] = []
-    start = max(len(text) - MAX_TEXT, 0)
+    found, start = list[Equation](), 0
     for boundary in (*_BOUNDARY.finditer(text, start), None):
         end = boundary.start() + 1 if boundary else len(text)
         if text.find("=", start, end) >= 0:
