@@ -8,6 +8,7 @@ block and, behind it, the next one, which is revealed from the same prediction i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -110,9 +111,7 @@ class EditingDiffusion(MaskedDiffusion):
     def _finish(self, tokens: Ints) -> None:
         """Not before the block is full and edited; see `_leave`."""
 
-    def look_ahead(
-        self, canvas: Canvas, prediction: CanvasPredictions, *, sampled: bool = False
-    ) -> CleanText:
+    def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
         """What is revealed stands, even where the model would now say something else."""
         value, row = prediction.value, prediction.row
         if value is not None:
@@ -122,4 +121,4 @@ class EditingDiffusion(MaskedDiffusion):
             top[row[asked]] = np.where(known, tokens, top[row[asked]])
             top_logp[row[asked]] = np.where(known, 0.0, top_logp[row[asked]])
             prediction = replace(prediction, value=replace(value, top=top, top_logp=top_logp))
-        return MaskedDiffusion.look_ahead(self, canvas, prediction, sampled=sampled)
+        return MaskedDiffusion.look_aheads(self, canvas, prediction)

@@ -21,6 +21,7 @@ text ends where it was given to end: the model is never asked for end tokens (in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -211,13 +212,12 @@ class MaskedDiffusion:
             complete = (tokens[:, :length] != self.mask_id).all(axis=1)
             tokens[complete, length:] = end_ids[0] if end_ids.size else 0
 
-    def look_ahead(
-        self, canvas: Canvas, prediction: CanvasPredictions, *, sampled: bool = False
-    ) -> CleanText:
+    def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
         tokens, logp = canvas.tokens, canvas.logp
         value, row = prediction.value, prediction.row
         if value is None:
-            return self._clean(tokens, logp)
+            yield self._clean(tokens, logp)
+            return
         # What is known stands in a prediction too, and of two log-probabilities one is zero.
         predicted, both = tokens.copy(), logp.copy()
         width = value.top.shape[1]  # what follows was not asked for
@@ -225,8 +225,8 @@ class MaskedDiffusion:
         both[:, :width] += value.top_logp[row]
         finished = row < 0
         predicted[finished], both[finished] = tokens[finished], logp[finished]
-        texts = [self._clean(predicted, both)]
-        if sampled and self.sampled_looks and self.decoding.temperature > 0:
+        yield self._clean(predicted, both)
+        if self.sampled_looks and self.decoding.temperature > 0:
             place, masked = self._open_places(canvas.tokens, value.draws.shape[1])
             masked &= ~finished[:, None]
             where = masked.nonzero()[0], place[masked]
@@ -234,8 +234,7 @@ class MaskedDiffusion:
                 tokens, logp = predicted.copy(), both.copy()
                 tokens[where] = value.draws[row, :, draw][masked]
                 logp[where] = value.draws_logp[row, :, draw][masked]
-                texts.append(self._clean(tokens, logp))
-        return CleanText.join(texts) if len(texts) > 1 else texts[0]
+                yield self._clean(tokens, logp)
 
     def _clean(self, tokens: Ints, logp: Floats) -> CleanText:
         # What was not asked for does not count.

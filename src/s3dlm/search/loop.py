@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from s3dlm.search.particles import (
     distinct,
 )
 from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
-from s3dlm.search.score import Scores
+from s3dlm.search.score import PORTION, Scores
 from s3dlm.search.step import Outcome, Search, Searching, Setup, Step
 from s3dlm.search.weigh import weigh
 
@@ -94,7 +95,7 @@ def search(
         plan = StepPlan.of(setup, t, children, branches=branches)
         prediction = yield from _predict(setup, children.canvas, t + 1)
         if prediction is None:
-            clean = process.look_ahead(particles.canvas, particles.prediction)
+            clean = next(process.look_aheads(particles.canvas, particles.prediction))
             scores = Scores.missing(len(particles))
             break
         clean, scores = yield from _look_ahead(setup, t, children, prediction, plan)
@@ -122,7 +123,7 @@ def _begin(setup: Setup, start: Canvas | None) -> Searching[Particles]:
     assert prediction is not None, "the first prediction of a search cannot be refused"
     score = np.full(len(canvas.tokens), np.nan)
     if settings.row.scored == "every step":
-        clean = process.look_ahead(canvas, prediction)
+        clean = next(process.look_aheads(canvas, prediction))
         score = (yield from setup.scorer.score(clean, "the first look-ahead")).total
     return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.begin(score))
 
@@ -149,11 +150,18 @@ def _look_ahead(
     setup: Setup, step: int, children: Children, prediction: CanvasPredictions, plan: StepPlan
 ) -> Searching[tuple[CleanText, Scores]]:
     """What each child would say if it were complete, and how good that is. Of several look-aheads
-    the best counts: they come from one forward pass, and a verifier is cheap beside it."""
-    texts = setup.process.look_ahead(children.canvas, prediction, sampled=plan.scored)
+    the best counts: they come from one forward pass, and a verifier is cheap beside it. They are made
+    and verified in portions, between which others have their turns."""
+    looks = setup.process.look_aheads(children.canvas, prediction)
     if not plan.scored:
-        return texts, Scores.missing(len(children))
-    scores = yield from setup.scorer.score(texts, f"step {step + 1} of {setup.process.steps}")
+        return next(looks), Scores.missing(len(children))
+    made, judged = list[CleanText](), list[Scores]()
+    at_once = None if setup.scorer.verifier.batched else max(1, PORTION // len(children))
+    while portion := list(islice(looks, at_once)):
+        made.append(CleanText.join(portion))
+        where = f"step {step + 1} of {setup.process.steps}"
+        judged.append((yield from setup.scorer.score(made[-1], where)))
+    texts, scores = CleanText.join(made), Scores.join(judged)
     rank = scores.total + setup.scorer.satisfied(scores.total, scores.spans)
     best = rank.reshape(-1, len(children)).argmax(axis=0)  # the likeliest if it is as good
     index = best * len(children) + np.arange(len(children))

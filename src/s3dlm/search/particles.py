@@ -8,7 +8,7 @@ mask is, which tokenizer reads the text or which benchmark asked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
@@ -120,11 +120,9 @@ class Process(Protocol):
     ) -> Canvas:  # fmt: skip
         """One child of each canvas, from the given draws of its prediction."""
 
-    def look_ahead(
-        self, canvas: Canvas, prediction: CanvasPredictions, *, sampled: bool = False
-    ) -> CleanText:
-        """The likeliest clean text of each canvas; if `sampled`, then also others of each canvas in
-        turn, drawn from the same prediction."""
+    def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
+        """The likeliest clean text of each canvas, then others of each, drawn from the same prediction;
+        they are made when they are asked for."""
 
     def read(self, tokens: Ints) -> str:
         """The text of one clean canvas, up to its end."""

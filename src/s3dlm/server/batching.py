@@ -26,7 +26,7 @@ from s3dlm.job import Running
 from s3dlm.models.base import Model
 from s3dlm.search.particles import Reply
 from s3dlm.search.score import PORTION, Scored, Verify
-from s3dlm.server.limits import Limits
+from s3dlm.server.limits import Limits, share
 from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.verifier.base import wanted
 
@@ -99,7 +99,7 @@ class FairShare:
         self._served = {flow: served for flow, served in self._served.items() if flow in alive}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class VerifierCall:
     """A verifier at work in its own thread, for one search or for several."""
 
@@ -107,6 +107,7 @@ class VerifierCall:
     since: float
     group: object  # the verifier, while it works for all who wait for it
     pool: str  # whose threads are counted together
+    client: str  # of the first of its searches
 
 
 class ServerBatcher(Batcher):
@@ -115,6 +116,7 @@ class ServerBatcher(Batcher):
     def __init__(self, model: Model, wake: Callable[[], None], limits: Limits) -> None:
         super().__init__(model)
         self.calls: dict[int, VerifierCall] = {}
+        self.clients: dict[int, str] = {}
         self.limits = limits
         self._wake = wake
         self._returned: deque[tuple[Mapping[int, Verify], Sequence[Scored]]] = deque()
@@ -145,6 +147,11 @@ class ServerBatcher(Batcher):
                 groups.setdefault(group, {})[key] = request
         return {group: requests for group, requests in groups.items() if group not in busy}
 
+    def start(self, running: Running, client: str = "") -> int:
+        key = super().start(running)
+        self.clients[key] = client
+        return key
+
     def sizes(self) -> dict[int, int]:
         """Canvases of every search that is ready for a forward pass."""
         return {key: running.rows for key, running in self.running.items() if running.rows}
@@ -163,13 +170,14 @@ class ServerBatcher(Batcher):
         for group, requests in self._waiting().items():
             verifier = next(iter(requests.values())).verifier
             pool = verifier.name or type(verifier).__name__
-            calls = [call for call in (*self.calls.values(), *self._abandoned) if call.pool == pool]
-            hung = sum(call in self._abandoned and call.since < hung_since for call in calls)
-            if hung >= most:
-                message = f"{hung} calls of this verifier hang; requests with another still work"
+            calls = {call for call in (*self.calls.values(), *self._abandoned) if call.pool == pool}
+            own = {call for call in calls if call.client == self.clients[min(requests)]}
+            hung = [call for call in self._abandoned if call.since < hung_since]
+            if len(calls.intersection(hung)) >= most or len(own.intersection(hung)) >= share(most):
+                message = "calls of this verifier hang; requests with another still work"
                 error = ApiError(503, message, code="verifier_stuck")
                 events += ((key, error) for key in requests)
-            elif len({call.thread for call in calls}) < most:
+            elif len(calls) < most and len(own) < share(most):
                 self._start_call(group, requests, pool)
         return events
 
@@ -180,12 +188,13 @@ class ServerBatcher(Batcher):
             self._wake()
 
         thread = threading.Thread(target=run, name=f"verifier-{min(requests)}", daemon=True)
-        call = VerifierCall(thread, time.monotonic(), group, pool)
+        call = VerifierCall(thread, time.monotonic(), group, pool, self.clients[min(requests)])
         self.calls |= dict.fromkeys(requests, call)
         thread.start()
 
     def remove(self, key: int) -> None:
         super().remove(key)
+        self.clients.pop(key, None)
         call = self.calls.pop(key, None)
         if call and all(other.thread is not call.thread for other in self.calls.values()):
             self._abandoned.append(call)

@@ -278,7 +278,7 @@ class Scheduler:
                 ticket.tell(ticket, prepared)
                 continue
             try:
-                key = self._batcher.start(prepared)
+                key = self._batcher.start(prepared, ticket.client)
             except Exception as error:
                 log("start failed", level=logging.ERROR, with_traceback=True)
                 ticket.tell(ticket, error)
