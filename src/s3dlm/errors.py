@@ -59,6 +59,10 @@ class MissingExtraError(S3dlmError, ImportError):
         return type(self), (self.package, self.extra)
 
 
+class TemperatureWarning(UserWarning):
+    """A search was asked to compare children that are all equal."""
+
+
 def short_repr(value: object) -> str:
     """A value as an error message quotes it: short, whatever was given."""
     if isinstance(value, int) and abs(value) >= 10**30:

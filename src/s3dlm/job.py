@@ -125,7 +125,7 @@ def prepare(model: Model, job: Job) -> Running:
 def _process(model: Model, job: Job) -> MaskedDiffusion:
     settings = job.settings
     denoiser, counts = model.denoiser, settings.reveal if settings.reveal in COUNTS else SCHEDULE
-    length, block = settings.gen_length, min(settings.block_length, settings.gen_length)
+    length, block = settings.gen_length, settings.block_length
     oversampling = 1 if settings.child_sampling == "independent" else OVERSAMPLING
     # Whether somebody reads the clean texts of every step.
     scored = settings.row.scored == "every step" or settings.budget is not None

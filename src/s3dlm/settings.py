@@ -11,15 +11,15 @@ import dataclasses
 import hashlib
 import json
 import warnings
-from collections.abc import Collection, Mapping
-from functools import cache
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import TypeAdapter, ValidationError
 
-from s3dlm.diffusion.decoding import Decoding, DecodingKwargs
+from s3dlm.diffusion.decoding import Decoding, DecodingKwargs, overlaid
 from s3dlm.diffusion.schedule import COUNTS, POLICIES, REVEAL_RULES, REVEALS, block_lengths
-from s3dlm.errors import SettingsError, short_repr, unknown_name
+from s3dlm.errors import SettingsError, TemperatureWarning, short_repr, unknown_name
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.methods import METHODS, MOVES, SEARCH, Beside, Method, find_method
 from s3dlm.search.options import FROZEN, SearchKwargs, SearchOptions
@@ -51,10 +51,6 @@ BESIDE: Beside = {
 }
 
 
-class TemperatureWarning(UserWarning):
-    """A search was asked to compare children that are all equal."""
-
-
 class SettingsKwargs(SearchKwargs, DecodingKwargs, total=False):
     """The settings as keywords of `generate` and the like, where a verifier may be a function."""
 
@@ -70,8 +66,10 @@ class Settings(Decoding, SearchOptions):
         row = find_method(method)
         _refuse_unused(row, overrides)
         values: dict[str, Any] = {**row.defaults, **overrides}
+        sizes = overlaid({**_DEFAULTS, **row.defaults}, overrides)
+        values["block_length"] = sizes["block_length"]
         for name in {"block_length", "steps"} - active(row, values):  # the largest that can occur
-            values[name] = values.get("gen_length", _DEFAULTS["gen_length"])
+            values[name] = sizes["gen_length"]
         for name in CHOICES.keys() & values.keys():
             _check_name(name, values[name])
         try:
@@ -92,15 +90,10 @@ class Settings(Decoding, SearchOptions):
         """Refuse values that are allowed alone and cannot run together."""
         row, selection, where = self._row, self.selection, f"method={self.method!r}"
         kind, filled = SELECTIONS[selection], self.child_sampling == "filled"
-        blocks = -(-self.gen_length // self.block_length)
         equal_weights = (self.resampling and self.ess_threshold is None) or row.weight == "none"
         chosen = selection != row.defaults.get("selection")
         mistakes = {
-            f"steps={self.steps} cannot fill gen_length={self.gen_length} in {blocks} blocks of "
-            f"{self.block_length}: every block needs a step and every step reveals a token; choose "
-            f"steps from {blocks} to {self.gen_length}, or another block_length": not (
-                blocks <= self.steps <= self.gen_length
-            ),
+            **self.misfits(),
             f"resampling=None is not allowed in {where}, which resamples; choose one of: "
             f"{', '.join(RESAMPLERS)}, or method='tilting', which keeps all to the end": (
                 self.resampling is None and (row.branches or "resampling" in row.defaults)
@@ -140,13 +133,16 @@ class Settings(Decoding, SearchOptions):
     ) -> Settings:  # fmt: skip
         """As `for_model`, for a model that is not loaded; what the method does not use is left out."""
         row = find_method(method)
-        return cls._over(row, defaults.for_method(row.kin, task), {**overrides})
+        return cls.over(row, defaults.layers(row.kin, task), {**overrides})
 
     @classmethod
-    def _over(cls, row: Method, base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
-        """Changes over what is taken as far as it counts beside them."""
-        counting = active(row, {**base, **changes})
-        return cls(row, **{**{n: v for n, v in base.items() if n in counting}, **changes})
+    def over(
+        cls, row: Method, layers: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]
+    ) -> Settings:
+        """Changes over layers of settings, which are taken as far as they count beside them."""
+        values: dict[str, Any] = reduce(overlaid, (*layers, changes), {})
+        counting = active(row, values).union(changes)
+        return cls(row, **{name: value for name, value in values.items() if name in counting})
 
     @property
     def active(self) -> frozenset[str]:
@@ -167,6 +163,9 @@ class Settings(Decoding, SearchOptions):
         if not isinstance(data, Mapping):
             raise SettingsError(f"settings={data!r} is not allowed; give a dictionary of settings")
         values = {_RENAMED.get(name, name): value for name, value in data.items()}
+        block, length = values.get("block_length"), values.get("gen_length")
+        if isinstance(block, int) and isinstance(length, int):  # older records have longer blocks
+            values["block_length"] = min(block, length)
         method, row = values.pop("method", "s3"), values.pop("row", None)
         if row is not None:
             try:
@@ -182,7 +181,7 @@ class Settings(Decoding, SearchOptions):
         if "method" in changes:
             row = find_method(changes.pop("method"))
             base = {name: value for name, value in base.items() if name not in SEARCH}
-        return self._over(row, base, changes)
+        return self.over(row, [base], changes)
 
     def adapted(self, **changes: Any) -> Settings:
         """A copy for a part of a search, unchecked: other values, and other blanks of the row."""

@@ -256,9 +256,7 @@ def test_metropolis_compares_a_text_with_the_one_that_it_descends_from(
 
 
 def test_moves_can_be_chosen_from_all_that_was_seen() -> None:
-    settings = small(
-        "verified_best_of_k", rounds=2, remask="random", selection="best_seen", gen_length=48
-    )
+    settings = small("verified_best_of_k", rounds=2, remask="random", selection="best_seen")
     scored: list[float] = []
 
     def verifier(question: str, text: str, confidence: float) -> float:

@@ -7,7 +7,7 @@ masked positions the step reveals, in equal shares (LLaDA) or in shares of what 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,6 +150,22 @@ def hole_reveals(
             shares = COUNTS[counts](left, -(-left // tokens_per_step))
             schedule += [Reveal(start, stop, count) for count in shares]
     return schedule
+
+
+def masked_after(schedule: Sequence[Reveal]) -> dict[int, Ints]:
+    """How many masked positions each step of a schedule leaves of its block, the fewest first, by
+    where the block begins."""
+    counts: dict[int, list[int]] = {}
+    for reveal in schedule:
+        counts.setdefault(reveal.start, []).append(reveal.count)
+    return {start: np.cumsum([0, *each[:0:-1]]) for start, each in counts.items()}
+
+
+def next_counts(left: Mapping[int, Ints], start: Ints, masked: Bools) -> Ints:
+    """How many positions each canvas reveals next of its open block, which begins here: it goes on
+    where the schedule had as many of them left."""
+    rows = zip(start.tolist(), masked.sum(axis=1).tolist(), strict=True)
+    return np.array([now - left[begin][left[begin] < now].max(initial=0) for begin, now in rows])
 
 
 def block_lengths(gen_length: int, steps: int) -> list[int]:

@@ -5,12 +5,25 @@ The rest of the settings, and what they are together, is in settings.py.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from pydantic import BaseModel
 
 from s3dlm.diffusion.schedule import MOST_EDITS, REVEAL_RULES, SCHEDULE
 from s3dlm.search.options import FROZEN, Share, Size, more, setting
+
+
+def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings over others. If the length of the answer is given without a block length, the one
+    below stays only where it divides the length; else the answer is one block."""
+    values = {**below, **above}
+    length, block = values.get("gen_length"), values.get("block_length")
+    if "gen_length" not in above or "block_length" in above:
+        return values
+    if isinstance(length, int) and isinstance(block, int) and block > 0 and length % block:
+        values["block_length"] = length
+    return values
 
 
 class DecodingKwargs(TypedDict, total=False):
@@ -43,7 +56,11 @@ class Decoding(BaseModel):
     temperature: float = setting(0.7, "sampling temperature; 0 is greedy", ge=0, le=100)
     gen_length: Size = setting(128, "tokens of the answer")
     steps: Size = setting(64, "denoising steps, shared out over the blocks")
-    block_length: Size = setting(64, "tokens per block, filled from left to right")
+    block_length: Size = setting(
+        64,
+        "tokens per block, filled from left to right; if it is not given and does not divide "
+        "gen_length, the answer is one block",
+    )
     policy: str = setting("low_confidence", "which masked positions are revealed first")
     reveal: str = setting(
         SCHEDULE,
@@ -97,6 +114,19 @@ class Decoding(BaseModel):
         if self.reveal not in REVEAL_RULES:
             return 0.0
         return float(getattr(self, REVEAL_RULES[self.reveal].setting))
+
+    def misfits(self) -> dict[str, bool]:
+        """What is wrong with sizes that are allowed alone, and whether it is."""
+        blocks = -(-self.gen_length // self.block_length)
+        return {
+            f"block_length={self.block_length} is longer than gen_length={self.gen_length}; leave it out, "
+            f"or choose one from 1 to {self.gen_length}": self.block_length > self.gen_length,
+            f"steps={self.steps} cannot fill gen_length={self.gen_length} in {blocks} blocks of "
+            f"{self.block_length}: every block needs a step and every step reveals a token; choose "
+            f"steps from {blocks} to {self.gen_length}, or another block_length": not (
+                blocks <= self.steps <= self.gen_length
+            ),
+        }
 
     def most_steps(self, block: int | None) -> int:
         """The most steps that a model with such blocks, if it has any, takes: a block-causal one

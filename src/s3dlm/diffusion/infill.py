@@ -164,7 +164,11 @@ def infilling(
         sampling=replace(process.sampling, suppressed=tuple(process.reader.end_ids.tolist())),
     )
     tokens_per_step = -(-settings.gen_length // settings.steps)
-    return [endless.with_given(row, settings.block_length, tokens_per_step) for row in rows]
+    # A block as long as an answer means one block, however long the text is.
+    whole = settings.block_length == settings.gen_length
+    blocks = [row.size if whole else settings.block_length for row in rows]
+    pairs = zip(rows, blocks, strict=True)
+    return [endless.with_given(row, block, tokens_per_step) for row, block in pairs]
 
 
 def check_support(model: Model, settings: Settings) -> None:

@@ -21,7 +21,7 @@ text ends where it was given to end: the model is never asked for end tokens (in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,8 @@ from s3dlm.diffusion.blocks import (
     block_lengths,
     block_reveals,
     hole_reveals,
+    masked_after,
+    next_counts,
     reveals,
 )
 from s3dlm.diffusion.decoding import Decoding
@@ -72,6 +74,7 @@ class MaskedDiffusion:
     # In a model that predicts the next token, the first of a block is predicted by the block before
     # it, which is finished: it is revealed before all others.
     first_token_first: bool = False
+    left: Mapping[int, Ints] | None = None  # for canvases that are masked again: `masked_after`
 
     @property
     def mask_id(self) -> int:
@@ -91,7 +94,7 @@ class MaskedDiffusion:
         return 2 if self.sampling.guidance else 1
 
     def progress(self, tokens: Ints, step: int) -> Progress:
-        if self.adaptive:
+        if self.adaptive or self.left is not None:
             masked, length = tokens == self.mask_id, tokens.shape[1]
             first = np.where(masked.any(axis=1), masked.argmax(axis=1), length)
             given = max(0, self._known(self.start().tokens))
@@ -158,10 +161,13 @@ class MaskedDiffusion:
         if predicted.deferred is not None:
             deferred = np.isin(sampled.tokens, self.sampling.deferred)
             ranked = sampled.deferring(deferred, predicted.deferred[row])
+        count: int | Ints = self.schedule[step].count
+        if self.left is not None:
+            count = next_counts(self.left, place[:, 0], masked)
         if self.first_token_first:
             alone = self.blocks.begins_model_block(place[:, 0]) & masked[:, 0]
             masked[alone, 1:] = False
-        chosen = self._choose(ranked, deferred, masked, step, rng)
+        chosen = self._choose(ranked, deferred, masked, count, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
@@ -169,8 +175,9 @@ class MaskedDiffusion:
         return Canvas(tokens, logp)
 
     def _choose(
-        self, sampled: Draw, deferred: Bools, masked: Bools, step: int, rng: np.random.Generator
-    ) -> Bools:
+        self, sampled: Draw, deferred: Bools, masked: Bools, count: int | Ints,
+        rng: np.random.Generator,
+    ) -> Bools:  # fmt: skip
         """What a step reveals of the open blocks; what is deferred comes after all others."""
         decoding = self.decoding
         if self.adaptive:
@@ -185,7 +192,7 @@ class MaskedDiffusion:
         eagerness = np.where(deferred, -DEFERRED, eagerness)
         if temperature:
             eagerness = perturbed(eagerness, temperature, rng)
-        return choose(eagerness, self.schedule[step].count, masked)
+        return choose(eagerness, count, masked)
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""
@@ -258,19 +265,20 @@ class MaskedDiffusion:
         return self.reader.remaskable(tokens, spans)
 
     def remask(self, canvas: Canvas, where: Bools) -> tuple[MaskedDiffusion, Canvas]:
-        """Without blocks of the model's own, what is masked may be anywhere, and the whole canvas is
-        one block. Every canvas goes at its own pace, until the slowest is full."""
+        """By the blocks and the schedule of the first time. Every canvas goes at its own pace, until
+        the slowest is full."""
         where = where if self.reader.given is None else where & self.reader.holes
         tokens = np.where(where, self.mask_id, canvas.tokens)
         masked, length = tokens == self.mask_id, tokens.shape[1]
-        blocks = self.blocks if self.blocks.causal else Blocks(length)
-        tokens_per_step = max(reveal.count for reveal in self.schedule)
+        left = masked_after(self.schedule)
         steps = np.zeros(len(tokens), dtype=np.int64)
-        for start, stop in blocks.all(length):
-            steps += -(-masked[:, start:stop].sum(axis=1) // tokens_per_step)
+        for start, stop in self.blocks.all(length):
+            if start not in left:
+                continue  # it had no holes
+            steps += (left[start] < masked[:, start:stop].sum(axis=1)[:, None]).sum(axis=1)
             steps += masked[:, start] * self.first_token_first
-        schedule = [Reveal(0, length, tokens_per_step)] * max(1, int(steps.max()))
-        process = replace(self, schedule=schedule, blocks=blocks)
+        schedule = [Reveal(0, length, 1)] * max(1, int(steps.max()))
+        process = replace(self, schedule=schedule, left=left)
         return process, Canvas(tokens, np.where(where, 0.0, canvas.logp))
 
     def with_block_lengths(self) -> list[MaskedDiffusion]:

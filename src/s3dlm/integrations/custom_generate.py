@@ -173,9 +173,8 @@ def _settings(
             raise SettingsError(f"{name} is not supported by a search; leave it out")
     overrides = {k: v for k, v in kwargs.items() if k not in UNUSED | HARMLESS}
     if length and "gen_length" not in overrides:
-        block = int(overrides.get("block_length", min(64, length)))
-        steps = max(length // 2, -(-length // block))
-        overrides = {"gen_length": length, "block_length": block, "steps": steps, **overrides}
+        blocks = -(-length // int(overrides.get("block_length", length)))
+        overrides = {"gen_length": length, "steps": max(length // 2, blocks), **overrides}
     defaults = defaults_of(str(getattr(model.config, "_name_or_path", "")))
     return Settings.recommended(defaults, overrides.pop("method", "s3"), task, **overrides)
 

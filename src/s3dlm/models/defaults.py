@@ -29,12 +29,9 @@ class Defaults:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By method name, by "task:NAME", and under "*" for all."""
 
-    def for_method(self, method: str, task: str | None = None) -> dict[str, Any]:
-        """The settings recommended for a method; a task's own come last."""
-        found: dict[str, Any] = {}
-        for key in (EVERY_METHOD, method, f"task:{task}"):
-            found |= self.settings.get(key, {})
-        return found
+    def layers(self, method: str, task: str | None = None) -> list[Mapping[str, Any]]:
+        """The settings recommended for a method, each over those before; a task's own come last."""
+        return [self.settings.get(key, {}) for key in (EVERY_METHOD, method, f"task:{task}")]
 
 
 def defaults_in(folder: Path) -> Defaults:

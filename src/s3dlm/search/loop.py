@@ -84,7 +84,8 @@ def search(
     docstring for what is yielded and sent. Conditional SMC expands and resamples in its own way."""
     process, settings = setup.process, setup.settings
     particles = yield from _begin(setup, start)
-    nfe, nfe_logical, blocks = particles.prediction.nfe, process.passes, 0
+    nfe, nfe_logical = particles.prediction.nfe, process.passes
+    blocks = process.progress(particles.canvas.tokens, -1).blocks
     for t in range(process.steps):
         # With cadence='block', a method branches where a block ends by the schedule; where there is
         # none nobody knows that in advance, so it branches when all particles have left a block.

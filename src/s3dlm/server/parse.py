@@ -196,10 +196,12 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
     if max_tokens is not None and max_tokens < settings.gen_length:
         # Steps are in proportion unless the request names them.
         block = min(settings.block_length, max_tokens)
-        blocks = -(-max_tokens // overrides.get("block_length", block))
-        steps = max(round(settings.steps * max_tokens / settings.gen_length), blocks)
-        fitting = settings.effective({"block_length": block, "steps": min(steps, max_tokens)})
-        overrides = {**fitting, **overrides, "gen_length": max_tokens}
+        steps = max(
+            round(settings.steps * max_tokens / settings.gen_length), -(-max_tokens // block)
+        )
+        steps = overrides.get("steps", min(steps, max_tokens))
+        fitting = settings.effective({"block_length": block, "steps": steps})
+        overrides = {**overrides, **fitting, "gen_length": max_tokens}
     if "budget" in overrides:
         overrides["budget"] //= count
     settings = service.settings(method, body.task, **overrides)

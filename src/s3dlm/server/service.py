@@ -147,10 +147,8 @@ class Service:
         """The settings of a request: the model's and the operator's as far as they count beside its
         own."""
         row = find_method(method)
-        base = {**self.model.defaults.for_method(row.kin, task), **self.operator}
-        counting = active(row, {**row.defaults, **base, **changes})
-        kept = {name: value for name, value in base.items() if name in counting}
-        return Settings(row, **{**kept, **changes})
+        layers = [*self.model.defaults.layers(row.kin, task), self.operator]
+        return Settings.over(row, layers, changes)
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""

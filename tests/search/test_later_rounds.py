@@ -1,0 +1,101 @@
+"""Later rounds decode as the first did, whatever they hide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import s3dlm
+from s3dlm.errors import SettingsError
+from s3dlm.job import Job, prepare
+from s3dlm.models.defaults import Defaults
+from s3dlm.search.particles import Canvas
+from s3dlm.search.step import Step
+from s3dlm.settings import Settings
+from tests.fakes import MASK, fake_model
+
+
+@pytest.mark.parametrize(
+    ("given", "block"),
+    [
+        ({}, 64),
+        ({"gen_length": 81}, 81),
+        ({"gen_length": 256}, 64),
+        ({"gen_length": 32, "steps": 16}, 32),
+        ({"gen_length": 81, "block_length": 27}, 27),
+        ({"gen_length": 81, "block_length": 64}, 64),  # said so: the last block is short
+    ],
+)
+def test_the_block_follows_a_length_that_it_does_not_divide(given: Any, block: int) -> None:
+    assert Settings(**given).block_length == block
+    assert Settings().replace(**given).block_length == block
+
+
+def test_a_models_recommendation_follows_too_and_so_does_a_tasks() -> None:
+    recommended = {"*": {"gen_length": 64, "block_length": 32}, "task:grid": {"gen_length": 81}}
+    defaults = Defaults(settings=recommended)
+    assert Settings.recommended(defaults, "s3").block_length == 32
+    assert Settings.recommended(defaults, "s3", gen_length=96).block_length == 32
+    assert Settings.recommended(defaults, "s3", gen_length=80).block_length == 80
+    assert Settings.recommended(defaults, "s3", "grid").block_length == 81
+
+
+def test_a_block_longer_than_the_answer_is_refused_unless_an_old_record_has_it() -> None:
+    with pytest.raises(SettingsError, match=r"block_length=64 is longer than gen_length=32; leave"):
+        Settings(gen_length=32, block_length=64, steps=16)
+    old = {"method": "s3", "gen_length": 32, "block_length": 64, "steps": 16}
+    assert Settings.from_json(old).block_length == 32
+
+
+def test_an_infilled_text_is_one_block_where_an_answer_is() -> None:
+    text = "[[9]]" + "x" * 60 + "[[12]]"
+    for block, blocks in ((64, 1), (16, 6)):
+        settings = Settings(gen_length=64, block_length=block)
+        (process,) = prepare(fake_model(), Job("", settings=settings, infill=text)).processes
+        assert len(process.blocks.all(81)) == blocks
+
+
+def decoded(settings: Settings) -> list[Step]:
+    *steps, _ = s3dlm.stream(fake_model(noise=2.0), "q", settings=settings, sample_id=1)
+    return steps  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        {"steps": 7},
+        {"steps": 7, "reveal": "dream"},
+        {"steps": 24, "policy": "left_to_right"},
+        {"reveal": "threshold", "reveal_threshold": 0.4},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("block", [24, 10])
+def test_a_canvas_that_is_empty_again_fills_as_it_did_at_first(block: int, decoding: Any) -> None:
+    """Greedily, so that both rounds must agree to the last token."""
+    once = {"gen_length": 24, "block_length": block, "temperature": 0.0, **decoding}
+    settings = Settings("baseline", rounds=1, remask="random", restart_fraction=1.0, **once)
+    rounds: list[list[np.ndarray]] = [[], []]
+    for step in decoded(settings):
+        rounds[step.round].append(step.tokens)
+    first, second = rounds
+    assert len(second) > 1
+    for one, two in zip(first, second, strict=False):  # all that follows a finished text is equal
+        assert (one == two).all()
+    assert (first[-1] == second[-1]).all()
+
+
+@pytest.mark.parametrize("steps", [7, 24])
+def test_what_is_hidden_again_goes_on_where_the_schedule_had_as_much_left(steps: int) -> None:
+    settings = Settings("baseline", gen_length=24, block_length=12, steps=steps)
+    process = prepare(fake_model(), Job("q", settings=settings)).process
+    full = Canvas(np.full((2, 24), ord("a")), np.zeros((2, 24)))
+    where = np.zeros((2, 24), dtype=np.bool_)
+    where[0, [1, 3, 5, 13, 20]] = True
+    where[1, 12:] = True
+    again, canvas = process.remask(full, where)
+    assert again.blocks == process.blocks
+    assert ((canvas.tokens == MASK) == where).all()
+    assert again.steps == (3 if steps == 7 else 12)  # three of four per step, or one by one
