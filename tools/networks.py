@@ -36,13 +36,17 @@ def export(network: Transformer, names: TensorNames) -> dict[str, Tensor]:
     return {name: slot.of(state).contiguous() for name, slot in slots.items()}
 
 
-def llada_config(config: TransformerConfig, end_id: int) -> dict[str, Any]:
+def llada_config(config: TransformerConfig, end_id: int | None) -> dict[str, Any]:
     """What `s3dlm.models.families.read_llada` turns into `config`."""
     if config.qk_norm or config.shift or config.experts or config.causal_block:
         raise ValueError("LLaDA's config.json cannot describe this network")
+    grid = (
+        {} if config.grid is None else {"grid_order": config.grid, "llm_vocab_size": config.mask_id}
+    )
     return {
-        "model_type": "llada",
-        "architectures": ["LLaDAModelLM"],
+        "model_type": "llada_grid" if grid else "llada",
+        "architectures": [] if grid else ["LLaDAModelLM"],
+        **grid,
         "d_model": config.width,
         "n_heads": config.heads,
         "n_kv_heads": config.kv_heads,
@@ -57,4 +61,4 @@ def llada_config(config: TransformerConfig, end_id: int) -> dict[str, Any]:
         "weight_tying": config.tied,
         "mask_token_id": config.mask_id,
         "eos_token_id": end_id,
-    } | {key: values[0] for key, values in LLADA_OPTIONS.items()}
+    } | {key: values[0] for key, values in LLADA_OPTIONS.items() if key != "rope" or not grid}

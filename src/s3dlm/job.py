@@ -100,7 +100,8 @@ class Running:
 
 def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
-    settings = job.settings
+    check_prompt(job)
+    job, settings = as_read(model, job), job.settings
     if job.infill is not None:
         check_support(model, settings)
     processes, fit = [_process(model, job)], _fit(model, job)
@@ -120,6 +121,17 @@ def prepare(model: Model, job: Job) -> Running:
     calibration = None if fit is None else fit.weights
     search = run_trials(processes, Setup(processes[0], scorer, settings, rng))
     return Running(job, search, scorer, processes, calibration)
+
+
+def as_read(model: Model, job: Job) -> Job:
+    """A question that the model reads as a text with holes becomes one; without a task it belongs to
+    the first one that the model recommends."""
+    read = None if job.infill is not None else model.tokenizer.holes(job.question)
+    if read is None:
+        return job
+    question, infill = read
+    task = model.defaults.tasks[0] if job.task is None else job.task
+    return replace(job, question=question, infill=infill, task=task)
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:

@@ -66,13 +66,17 @@ class TraceEncoder:
     mask_id: int
     piece: Callable[[int], str]
     encode: Callable[[str], list[int]] = lambda text: []
+    holes: Callable[[str], tuple[str, str] | None] = lambda question: None
     known: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, model: Model) -> TraceEncoder:
         tokenizer = model.tokenizer
         return cls(
-            model.denoiser.mask_id, lambda token: tokenizer.decode([token]), tokenizer.encode
+            model.denoiser.mask_id,
+            lambda token: tokenizer.decode([token]),
+            tokenizer.encode,
+            tokenizer.holes,
         )
 
     def header(
@@ -83,6 +87,8 @@ class TraceEncoder:
         settings: Settings,
         infill: str | None = None,
     ) -> dict[str, Any]:
+        if infill is None and (read := self.holes(question)) is not None:
+            infill = read[1]
         given = {} if infill is None else {"infill": infill, "given": self._given(infill)}
         return {
             "format": FORMAT,

@@ -15,7 +15,7 @@ TEXTS = (*COUNTDOWN, "3 + 4 = 7. Therefore the answer is 7. <answer>7</answer>")
 
 
 def has_tiny() -> bool:
-    return (registry.TINY / "model.safetensors").is_file()
+    return (registry.BUNDLED["tiny"] / "model.safetensors").is_file()
 
 
 def provide(monkeypatch: pytest.MonkeyPatch) -> None:

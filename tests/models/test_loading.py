@@ -409,13 +409,13 @@ def test_an_unknown_name_is_answered_with_a_hint(name: str, hint: str) -> None:
 def test_tiny_is_a_llada_folder_with_its_own_defaults(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "TINY", tmp_path)
-    with pytest.raises(ModelError, match=r"tools/tiny/train\.py"):
+    monkeypatch.setitem(registry.BUNDLED, "tiny", tmp_path)
+    with pytest.raises(ModelError, match="tools/tiny"):
         load("tiny")
     (folder / "model.safetensors.index.json").unlink()
     save_file(llada_tensors(LLADA), folder / "model.safetensors")
     (folder / "s3dlm.json").write_text(json.dumps({"prompt_style": "tiny"}))
-    monkeypatch.setattr(registry, "TINY", folder)
+    monkeypatch.setitem(registry.BUNDLED, "tiny", folder)
     model = load("tiny")
     assert (model.name, model.defaults.prompt_style) == ("tiny", "tiny")
 

@@ -120,7 +120,7 @@ def test_what_no_template_can_write(live: Live, messages: list[dict[str, object]
 
 @pytest.fixture(scope="module")
 def tokenizer() -> TextTokenizer:
-    return load_tokenizer(registry.TINY)
+    return load_tokenizer(registry.BUNDLED["tiny"])
 
 
 def test_the_shipped_template_writes_every_turn(tokenizer: TextTokenizer) -> None:

@@ -30,6 +30,7 @@ TASK_KINDS: dict[str, Kind] = {
     "countdown": "expression",
     "sudoku": "grid",
     "sudoku9": "grid",
+    "sudoku9_open": "grid",
     "general": "text",
 }
 

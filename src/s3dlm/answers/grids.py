@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from s3dlm.errors import PromptError, short_repr
+
 ORDERS = {n**4: n for n in (2, 3, 4)}
+MARKS = "123456789ABCDEFG"
+BLANKS = "0._"
+RULING = " \t\r\n|+-=,"  # may stand anywhere between cells
 
 _RUN = re.compile(r"[0-9.]{16,}")
 _LONG_RUN = re.compile(r"[0-9A-Ga-g.]{256,}")
@@ -25,6 +30,36 @@ def puzzle_in(question: str) -> str | None:
         return str(whole[-1]).replace(".", "0").upper()
     rows = "".join(re.sub(r"[^0-9.]", "", row) for row in _ROW.findall(question[:4000]))
     return rows.replace(".", "0") if len(rows) in ORDERS else None
+
+
+def read_puzzle(text: str, order: int) -> str:
+    """The n²×n² puzzle that a text is, or that stands in it, with `0` for empty cells; else an error
+    that says what is wrong with it."""
+    side, size = order**2, order**4
+    remedy = (
+        f"write {size} cells row by row, digits for clues and . or 0 for empty cells, in one line or "
+        f"in {side}"
+    )
+    cells = "".join(mark for mark in text if mark not in RULING)
+    stranger = next((mark for mark in cells if mark.upper() not in MARKS[:side] + BLANKS), None)
+    if stranger is None:
+        puzzle = re.sub("[._]", "0", cells.upper())
+    elif (puzzle := puzzle_in(text) or "") == "":
+        raise PromptError(f"a Sudoku of {side}×{side} cannot contain {stranger!r}; {remedy}")
+    if len(puzzle) != size:
+        raise PromptError(f"{short_repr(text)} has {len(puzzle)} cells, not {size}; {remedy}")
+    for index, unit in enumerate(units(order)):
+        clues = [puzzle[cell] for cell in unit if puzzle[cell] != "0"]
+        double = next((mark for mark in clues if clues.count(mark) > 1), None)
+        if double is not None:
+            name = ("row", "column", "box")[index // side]
+            raise PromptError(
+                f"the clues of the Sudoku contradict each other: {double} stands twice in {name} "
+                f"{index % side + 1}; correct the puzzle"
+            )
+    if "0" not in puzzle:
+        raise PromptError(f"the Sudoku has no empty cell, so there is nothing to fill; {remedy}")
+    return puzzle
 
 
 @lru_cache(maxsize=8)
@@ -44,7 +79,7 @@ def units(order: int) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=8)
 def symbols(order: int) -> frozenset[str]:
     """The n² marks a filled grid is made of."""
-    return frozenset("123456789ABCDEFG"[: order * order])
+    return frozenset(MARKS[: order * order])
 
 
 def satisfied(cells: str) -> float:

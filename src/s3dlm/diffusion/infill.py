@@ -158,6 +158,12 @@ def infilling(
         for row in template.rows(model.tokenizer.encode, process.mask_id)
     ]
     _check_room(max(row.size for row in rows), process, model)
+    wrong = [row.size for row in rows if row.size != model.denoiser.context]
+    if model.denoiser.whole and wrong:
+        raise PromptError(
+            f"the text with its holes has {wrong[0]} tokens, but {model.name} reads exactly "
+            f"{model.denoiser.context}; {REMEDY}"
+        )
     endless = replace(
         process,
         reader=replace(process.reader, end_ids=np.empty(0, dtype=np.int64)),

@@ -21,7 +21,7 @@ from s3dlm.evaluation import frames, probability, statistics
 from s3dlm.evaluation.records import rounded, write_atomic
 from s3dlm.evaluation.score import read_rows
 from s3dlm.evaluation.statistics import CalibrationReport
-from s3dlm.models.defaults import TINY
+from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.folder import HUB_ID, cached_folder
 from s3dlm.verifier import calibration, for_task
 from s3dlm.verifier.base import score_texts
@@ -116,8 +116,8 @@ def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = 
     """Add the fits to a calibration file, by default the one beside the weights; fits of other
     weights are dropped from it."""
     name, folder = source.model, None
-    if name == "tiny" or Path(name).is_dir():
-        folder = TINY if name == "tiny" else Path(name)
+    if name in BUNDLED or Path(name).is_dir():
+        folder = BUNDLED.get(name, Path(name))
     elif HUB_ID.fullmatch(name):
         folder = cached_folder(name)
     path = out or (folder and folder / calibration.FILE)

@@ -48,6 +48,7 @@ class Denoiser:
     shift: bool = False  # a position is predicted by the features of the one before it
     text_vocabulary: int | None = None  # ids from here on are never predicted
     prefix_cache: bool | None = None  # whether prefixes are cached; None: `encode_after` is missing
+    whole: bool = False  # whether every row has as many tokens as the context
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         """Features of every position: (rows, length) int64 → (rows, length, width).
@@ -104,6 +105,11 @@ class Tokenizer:
         """As `chat`, with the turns before the last one, which is the user's; by default all of
         them are quoted in one user turn."""
         return self.chat(quoted(turns), prefill)
+
+    def holes(self, question: str) -> tuple[str, str] | None:
+        """A question that is a text with holes itself, such as a puzzle: in its plain form, and as a
+        text to infill. None: it is a prompt like any other."""
+        return None
 
 
 def quoted(turns: Sequence[Turn]) -> str:

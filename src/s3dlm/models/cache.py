@@ -176,7 +176,7 @@ class PrefixCache:
 
 COPIED = (
     "mask_id", "vocabulary", "context", "device", "tokens_at_once", "takes_padding",
-    "causal_block", "shift", "text_vocabulary",
+    "causal_block", "shift", "text_vocabulary", "whole",
 )  # fmt: skip
 
 

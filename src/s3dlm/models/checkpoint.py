@@ -27,9 +27,9 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Model
-from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id
+from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id, number
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.tokenizer import load_tokenizer
+from s3dlm.models.tokenizer import GridTokenizer, TextTokenizer, load_tokenizer
 from s3dlm.models.transformer import Transformer, check_attention
 
 BD3LM_BLOCK = 32
@@ -62,6 +62,9 @@ def layout(config: TransformerConfig, names: TensorNames) -> dict[str, Slot]:
     }
     if not config.tied:
         slots[names.output] = Slot("output.weight", matrix)
+    if config.grid is not None:
+        slots[names.places] = Slot("grid.places", (3 * config.grid**2, config.width))
+        slots[names.grid_bias] = Slot("grid.bias", (config.layers, config.heads, 3))
     for index in range(config.layers):
         prefix = names.block.format(index=index)
         for name, slot in _block_layout(config, names, index).items():
@@ -130,7 +133,12 @@ def load_native(
     """A model of a family that the native network runs; `block` overrules the size of its causal
     blocks, and 0 means none."""
     stated, attention = read_json(folder / "config.json"), attention or "auto"
-    tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
+    order = number(stated, "grid_order", default=None)
+    tokenizer: GridTokenizer | TextTokenizer
+    if order is not None:
+        tokenizer = GridTokenizer(order)
+    else:
+        tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     mask_id = find_mask_id(stated, name, tokenizer.inner, family, mask_id)
     config = family.read(stated, family, mask_id)
     if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):

@@ -16,7 +16,7 @@ from s3dlm.models.folder import read_json
 from s3dlm.verifier.base import FROM_FILES
 
 FILE = "s3dlm.json"
-TINY = Path(__file__).parent / "tiny"
+BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9")}
 EVERY_METHOD = "*"
 
 
@@ -61,5 +61,5 @@ def defaults_in(folder: Path) -> Defaults:
 
 def defaults_of(name: str) -> Defaults:
     """The recommendations of a model by name, without loading it."""
-    folder = TINY if name == "tiny" else Path(name)
+    folder = BUNDLED.get(name, Path(name))
     return defaults_in(folder) if folder.is_dir() else Defaults()

@@ -112,6 +112,7 @@ def read_llada(config: Config, family: Family, mask_id: int) -> TransformerConfi
         norm_epsilon=number(config, "rms_norm_eps", default=1e-5, kind=float),
         qkv_bias=flag(config, "include_qkv_bias"),
         tied=flag(config, "weight_tying"),
+        grid=number(config, "grid_order", default=None),
     )
 
 
@@ -218,9 +219,9 @@ DEFINITION = "definition written out in tests/models/checkpoints.py"
 A2D_SAMPLER = "LLaDA's (mdlm), dllm's (bd3lm, prompts of whole blocks)"
 
 LLADA = Family(
-    "LLaDA", ("llada",), read_llada, LLADA_NAMES, LLADA_ENDS,
+    "LLaDA", ("llada", "llada_grid"), read_llada, LLADA_NAMES, LLADA_ENDS,
     mask_tokens=("<|mdm_mask|>",), mask_id=126336,
-    examples="LLaDA 8B, LLaDA 1.5, tiny", parity=DEFINITION,
+    examples="LLaDA 8B, LLaDA 1.5, tiny, sudoku9", parity=DEFINITION,
 )  # fmt: skip
 MMADA = Family(
     "MMaDA (text)", ("mmada",), read_llada, LLADA_NAMES, LLADA_ENDS,

@@ -30,6 +30,7 @@ LIMITS = {
     "hidden": 1_000_000,
     "context": 4_194_304,
     "causal_block": 4_194_304,
+    "grid": 4,
 }
 
 
@@ -87,6 +88,7 @@ class TransformerConfig:
     shift: bool = False  # position i is predicted by the features of position i − 1
     experts: Experts | None = None
     text_vocabulary: int | None = None  # ids from here on are no text and are never predicted
+    grid: int | None = None  # n: a row is a grid of n²×n² cells, and nothing is rotated
 
     def __post_init__(self) -> None:
         for name, most in LIMITS.items():
@@ -105,6 +107,15 @@ class TransformerConfig:
             raise ModelError(
                 f"{self.rotated} of {self.head_size} positions of a head are rotated; rotary "
                 "positions come in pairs, so this must be even and fit the head"
+            )
+
+        side = (self.grid or 0) ** 2
+        shape = (self.vocabulary, self.text_vocabulary, self.mask_id, self.context)
+        if self.grid is not None and shape != (side + 1, side, side, side * side):
+            raise ModelError(
+                f"a network for grids of {side}×{side} has {side} digits, then the mask, and a context "
+                f"of {side * side}; this one has {self.vocabulary} tokens, mask {self.mask_id}, a "
+                f"text vocabulary of {self.text_vocabulary} and a context of {self.context}"
             )
 
     @property
@@ -158,6 +169,8 @@ class TensorNames:
     router_bias: str = "mlp.gate.expert_bias"
     expert: str = "mlp.experts.{expert}."  # then gate_proj, up_proj and down_proj
     shared: str = "mlp.shared_experts."
+    places: str = "grid.places"
+    grid_bias: str = "grid.bias"
 
 
 @dataclass(frozen=True, slots=True)

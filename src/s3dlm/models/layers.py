@@ -12,7 +12,7 @@ from s3dlm.models.family import Experts, TransformerConfig
 from s3dlm.models.packing import LENGTH_MULTIPLE
 
 Rope: TypeAlias = tuple[Tensor, Tensor]  # cosines and signed sines, (length, 1, rotated) each
-Mask: TypeAlias = Tensor | None  # (rows, 1, 1 or length, keys), False where a key is not seen
+Mask: TypeAlias = Tensor | None  # (rows, 1 or heads, 1 or length, keys), False where none is seen
 KeysValues: TypeAlias = tuple[Tensor, Tensor]  # of one layer, (rows, heads, length, head) each
 
 
@@ -42,7 +42,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         shape: tuple[int, int],
-        rope: Rope,
+        rope: Rope | None,
         mask: Mask,
         past: Tensor | None = None,
         keep: list[KeysValues] | None = None,
@@ -56,7 +56,7 @@ class Block(nn.Module):
         if self.query_norm is not None and self.key_norm is not None:
             query = rms_norm(qk[:, :, :heads], self.query_norm, self.epsilon)
             qk = torch.cat((query, rms_norm(qk[:, :, heads:], self.key_norm, self.epsilon)), 2)
-        rotated = rotate(qk, rope).transpose(1, 2)
+        rotated = (qk if rope is None else rotate(qk, rope)).transpose(1, 2)
         query, key, value = (
             rotated[:, :heads],
             rotated[:, heads:],

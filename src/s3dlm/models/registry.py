@@ -1,6 +1,6 @@
 """Which models there are, and how a name becomes one.
 
-A name is `tiny` (bundled with the package), a name another package registered under the entry point
+A name is `tiny` or `sudoku9` (bundled with the package), a name another package registered under the entry point
 group `s3dlm.models`, a local folder, or a hub id. Nothing heavy is imported before `load` is called,
 so that listing names stays instant.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.models.base import Model
-from s3dlm.models.defaults import TINY, defaults_in
+from s3dlm.models.defaults import BUNDLED, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
 from s3dlm.models.folder import cached_folder, find_folder, read_json, revision_of
 from s3dlm.verifier.calibration import calibrations_in
@@ -46,6 +46,7 @@ KNOWN: dict[str, Known] = {
     row.name: row
     for row in (
         Known("tiny", "LLaDA", "0.9 M", "bundled; five small tasks"),
+        Known("sudoku9", "LLaDA", "0.2 M", "bundled; fills 9×9 Sudoku grids"),
         Known("GSAI-ML/LLaDA-8B-Instruct", "LLaDA", "8 B", "the paper's model"),
         Known("GSAI-ML/LLaDA-8B-Base", "LLaDA", "8 B", "no chat template"),
         Known("GSAI-ML/LLaDA-1.5", "LLaDA", "8 B", "LLaDA after preference optimisation"),
@@ -112,7 +113,7 @@ def known() -> list[Known]:
     """The known models, what others have registered, and which of them are on this disk."""
     rows = []
     for row in KNOWN.values():
-        folder = TINY if row.name == "tiny" else cached_folder(row.name)
+        folder = BUNDLED.get(row.name) or cached_folder(row.name)
         revision = None if folder is None else revision_of(folder)
         rows.append(replace(row, cached=folder is not None, revision=revision))
     for name, entry in find_entry_points(ENTRY_POINTS).items():
@@ -162,11 +163,11 @@ def load(
             raise ModelError(f"the plugin for {name!r} returned a {kind}, not a Model")
         model = made
     else:
-        folder = TINY if name == "tiny" else find_folder(name, revision, code=trust_remote_code)
-        if name == "tiny" and not (TINY / "model.safetensors").is_file():
+        folder = BUNDLED.get(name) or find_folder(name, revision, code=trust_remote_code)
+        if name in BUNDLED and not (folder / "model.safetensors").is_file():
             raise ModelError(
-                "this installation of s3dlm lacks the weights of 'tiny'; reinstall the package, "
-                "or train them with tools/tiny/train.py"
+                f"this installation of s3dlm lacks the weights of {name!r}; reinstall the package, "
+                f"or train them with tools/{name}"
             )
         family = find_family(read_json(folder / "config.json"))
         torch_device = _device(device)

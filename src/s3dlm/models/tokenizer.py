@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from s3dlm.answers import grids
 from s3dlm.errors import ModelError, PromptError, short_repr
 from s3dlm.models.base import Tokenizer, Turn, quoted
 from s3dlm.models.folder import check_file, read_json
@@ -81,6 +82,38 @@ class TextTokenizer(Tokenizer):
         own = self.inner.sep_token_id if own is None else own
         found = frozenset(ids) | {known[token] for token in tokens if token in known}
         return found if own is None else found | {int(own)}
+
+
+class GridTokenizer(Tokenizer):
+    """The digits of a Sudoku grid of n²×n² cells, then the mask, which is written as a dot. A puzzle
+    is no prompt: its clues stand on the canvas."""
+
+    inner = None
+
+    def __init__(self, order: int) -> None:
+        self.order, self.marks = order, grids.MARKS[: order**2] + "."
+
+    def encode(self, text: str) -> list[int]:
+        cells = text.translate(str.maketrans(grids.BLANKS, "...", grids.RULING))
+        if wrong := set(cells) - set(self.marks):
+            raise PromptError(
+                f"a grid of {self.order**2}×{self.order**2} cannot contain {min(wrong)!r}: it has "
+                f"the marks {self.marks[0]} to {self.marks[-2]}, and dots for empty cells"
+            )
+        return [self.marks.index(mark) for mark in cells]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(self.marks[token] for token in ids)
+
+    def chat(self, user: str, prefill: str = "") -> list[int]:
+        return []
+
+    def holes(self, question: str) -> tuple[str, str]:
+        puzzle = grids.read_puzzle(question, self.order)
+        return puzzle, re.sub("0+", lambda run: f"[[{len(run[0])}]]", puzzle)
+
+    def end_ids(self, stated: object, tokens: Iterable[str]) -> frozenset[int]:
+        return frozenset()
 
 
 def _bounded(template: object, render: Callable[..., str]) -> Callable[..., str]:

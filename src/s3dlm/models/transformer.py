@@ -23,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.family import TransformerConfig as TransformerConfig
+from s3dlm.models.grid import Grid
 from s3dlm.models.layers import Block, KeysValues, Mask, Rope, rms_norm, rope_cos_sin
 from s3dlm.models.packing import LENGTH_MULTIPLE
 from s3dlm.models.sampling import shift_right
@@ -46,7 +47,8 @@ class Transformer(nn.Module, Denoiser):
         self.context, self.causal_block = config.context, config.causal_block
         self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
         self.attention = attention
-        self.prefix_cache = config.causal_block is not None  # exact there; see cache.py
+        # Exact in blocks, see cache.py; a grid is never read in parts.
+        self.prefix_cache = None if config.grid else config.causal_block is not None
         # Normal numbers, its usual first weights, would import PyTorch's compiler on the meta device.
         first = nn.init.uniform_(torch.empty(config.vocabulary, config.width), -1.0, 1.0)
         embedding = nn.Embedding.from_pretrained(first, freeze=False)  # type: ignore[no-untyped-call]
@@ -56,6 +58,9 @@ class Transformer(nn.Module, Denoiser):
         self.output = (
             None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
         )
+        shape = (config.width, config.layers, config.heads)
+        self.grid = None if config.grid is None else Grid(config.grid, *shape)
+        self.whole = config.grid is not None
         self._rope: Rope | None = None
 
     @property
@@ -79,6 +84,8 @@ class Transformer(nn.Module, Denoiser):
                 f"a row of {length} tokens does not fit the model's context of {self.context}; "
                 "shorten the prompt or the generation length"
             )
+        if self.grid is not None:
+            self.grid.check(length)
         features = self.body(tokens, keys)
         return shift_right(features) if self.config.shift else features
 
@@ -102,11 +109,15 @@ class Transformer(nn.Module, Denoiser):
         rows, padded = tokens.shape
         rope, mask = self.rope(padded, tokens.device, past), self.mask(keys, padded, past)
         x = F.embedding(tokens.reshape(-1), self.embedding.weight)
+        masks = [mask] * len(self.blocks)
+        if self.grid is not None:
+            x = (x.view(rows, padded, -1) + self.grid.place(padded)).view(rows * padded, -1)
+            masks = list(self.grid.attention(padded))
         backend = BACKENDS[self.attention]
         with nullcontext() if backend is None else sdpa_kernel(backend):
             for index, block in enumerate(self.blocks):
                 before = None if past is None else past.layers[index]
-                x = block(x, (rows, padded), rope, mask, before, keep)
+                x = block(x, (rows, padded), rope, masks[index], before, keep)
         x = rms_norm(x, self.norm, self.config.norm_epsilon)
         return x.view(rows, padded, -1)[:, :length]
 
@@ -149,9 +160,11 @@ class Transformer(nn.Module, Denoiser):
         """Logits of every position, for training."""
         return self.head(self.encode(tokens, keys))
 
-    def rope(self, length: int, device: torch.device, past: Past | None) -> Rope:
+    def rope(self, length: int, device: torch.device, past: Past | None) -> Rope | None:
         """Rotary factors of the next `length` positions of each row; those of the first positions
-        are kept between calls in float32."""
+        are kept between calls in float32. A grid has none."""
+        if self.grid is not None:
+            return None
         last = length if past is None else past.layers.shape[4] + length
         kept = self._rope
         if kept is None or kept[0].shape[0] < last or kept[0].device != device:

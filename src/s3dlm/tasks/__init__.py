@@ -34,17 +34,17 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Task:
-    """The task of a name, of another package's entry point, or of `FILE.jsonl:TASK`."""
+    """The task of a name, of another package's entry point, or of `FILE.jsonl:TASK`, or .csv."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    if ".jsonl" in name:
+    if ".jsonl" in name or ".csv" in name:
         return task_of_file(name)
     installed = find_entry_points(GROUP)
     if name in installed:
         return load_entry_point(installed[name], Task)
     if Path(name.partition(":")[0]).suffix:
         raise SettingsError(
-            f"task={name!r} looks like a file, but problems are read from JSON lines; write "
-            "FILE.jsonl:TASK, for example problems.jsonl:gsm8k"
+            f"task={name!r} looks like a file, but problems are read from JSON lines or CSV; "
+            "write FILE.jsonl:TASK or FILE.csv:TASK, for example problems.jsonl:gsm8k"
         )
     raise SettingsError(unknown_name("task", name, names()))

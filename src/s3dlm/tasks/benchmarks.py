@@ -172,11 +172,16 @@ BENCHMARKS = (
         bundled=True,
     ),
     Task(
-        "sudoku9", "Sudoku 9×9", "sudoku", "sudoku", _SUDOKU.format(size=9, cells=81, box=3),
+        "sudoku9", "Sudoku 9×9", "sudoku9", "sudoku9", _SUDOKU.format(size=9, cells=81, box=3),
         DataSource(
             ("sudoku_9x9_test.csv", "sudoku9.csv"), parse_sudoku,
             hub=("sapientinc/sudoku-extreme", "default", "test"),
         ),
+        bundled=True,
+    ),
+    Task(
+        "sudoku9_open", "Sudoku 9×9, open", "sudoku9", "sudoku9",
+        _SUDOKU.format(size=9, cells=81, box=3), bundled=True,
     ),
     Task("arithmetic", "Arithmetic", "arithmetic", "arithmetic", _MATHS, bundled=True),
     Task("chain", "Chain", "chain", "chain", _MATHS, bundled=True),

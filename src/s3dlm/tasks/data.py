@@ -156,11 +156,13 @@ def _from_hub(path: str, config: str, split: str, remedy: str) -> Iterator[DataR
 
 @functools.cache
 def task_of_file(spec: str) -> Task:
-    """A user's own task, `FILE.jsonl:TASK[:ANSWER]`, scored and by default graded like TASK.
+    """A user's own task, `FILE.jsonl:TASK[:ANSWER]` or `FILE.csv:…`, scored and by default graded
+    like TASK.
 
-    Each line is `{"question": …, "gold": …}`; "answer" is read where "gold" is missing.
+    Each line has a question and its gold answer, under one of the `NAMES` of each.
     """
-    path, _, names = spec.partition(".jsonl:")
+    kind = ".jsonl" if ".jsonl" in spec else ".csv"
+    path, _, names = spec.partition(f"{kind}:")
     if not names:
         problem = "lacks the name of a similar task" if Path(spec).is_file() else "does not exist"
         raise SettingsError(
@@ -168,16 +170,26 @@ def task_of_file(spec: str) -> Task:
             "problems.jsonl:gsm8k"
         )
     verifier, _, answer = names.partition(":")
-    file = Path(f"{path}.jsonl").resolve()
+    file = Path(f"{path}{kind}").resolve()
     source = DataSource(files=(str(file),), parse=_parse_own)
     return Task(file.stem, file.stem, verifier, answer or verifier, source=source)
 
 
+# What people call a question and its gold answer; the later names are those of Sudoku collections.
+NAMES = (("question", "puzzle", "quizzes"), ("gold", "answer", "solution", "solutions"))
+
+
 def _parse_own(row: DataRow) -> tuple[str, object]:
-    gold = row.get("gold", row.get("answer"))
-    if "question" not in row or gold is None:
+    fields = {str(name).strip().lower(): value for name, value in row.items()}
+    question, gold = (
+        next((fields[name] for name in names if fields.get(name) is not None), None)
+        for names in NAMES
+    )
+    if gold is None and "question" not in fields:
+        gold = question  # a puzzle says itself what solves it
+    if question is None or gold is None:
         raise ValueError(
-            f"it has the fields {', '.join(sorted(row)) or 'none'}; a task needs 'question' and "
-            "'gold' (or 'answer') in every row"
+            f"it has the fields {', '.join(sorted(map(str, row))) or 'none'}; a task needs 'question' "
+            "and 'gold' (or 'answer') in every row, or 'puzzle' and, if known, 'solution'"
         )
-    return str(row["question"]), gold
+    return str(question), gold

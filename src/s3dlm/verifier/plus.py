@@ -164,4 +164,5 @@ SUSPICIOUS_SPANS: dict[str, SpanFinder] = {
     "countdown": countdown_spans,
     "sudoku": sudoku_spans,
     "sudoku9": sudoku_spans,
+    "sudoku9_open": sudoku_spans,
 }

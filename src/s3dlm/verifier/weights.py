@@ -35,6 +35,7 @@ PAPER: dict[str, Row] = {
     "countdown": Row((0.15, 0.10, 0.10, 0.10, 0.15, 0.40), constraint="countdown"),
     "sudoku": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
     "sudoku9": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "sudoku9_open": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
     # Ours: the tiny model's own tasks, and prompts that belong to no task.
     "arithmetic": _GSM8K,
     "chain": _GSM8K,
@@ -72,11 +73,15 @@ PLUS: dict[str, dict[str, float]] = {
 # What the reasoning says must be true, and must speak of the option that is chosen.
 _PLUS_CHOICE = Row((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
 
+# A model that fills a grid in place writes nothing else, so the rules are all there is to judge.
+_PLUS_SUDOKU9 = Row((0.00, 0.00, 0.00, 0.00, 0.00, 1.00), constraint="sudoku")
+
 # Tasks with rules of their own: what can be checked exactly counts for nearly all.
 PLUS_RULES: dict[str, Row] = {
     "countdown": Row((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
     "sudoku": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
-    "sudoku9": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+    "sudoku9": _PLUS_SUDOKU9,
+    "sudoku9_open": _PLUS_SUDOKU9,
     "arc": _PLUS_CHOICE,
     "truthfulqa": _PLUS_CHOICE,
     "truthfulqa_mc": _PLUS_CHOICE,
@@ -92,6 +97,8 @@ SATISFIED_AT: dict[tuple[str, str], float] = {
     ("plus", "choice"): 0.975,
     ("plus", "countdown"): 0.9,
     ("plus", "sudoku"): 0.925,
+    ("plus", "sudoku9"): 0.999,  # all rules kept
+    ("plus", "sudoku9_open"): 0.999,
 }
 
 # Tasks on whose questions the `plus` weights were fitted: on the half that a hash chooses.

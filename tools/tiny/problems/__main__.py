@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 
 from s3dlm.tasks.data import BUNDLED
+from tools.sudoku9 import problems as sudoku9
 from tools.tiny.problems import GENERATORS, Problem, distinct
 
 SPLITS = ("test", "validation")
@@ -31,6 +32,7 @@ def gold(problem: Problem) -> object:
 
 def main() -> None:
     rows = [row for task in GENERATORS for split in SPLITS for row in bundled(task, split)]
+    rows += sudoku9.bundled()
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     BUNDLED.write_bytes(gzip.compress(text.encode(), mtime=0))
     print(f"{len(rows):,} problems, {BUNDLED.stat().st_size:,} bytes: {BUNDLED}")

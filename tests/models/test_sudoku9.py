@@ -1,0 +1,166 @@
+"""The bundled model of 9×9 grids: its network, its puzzles as texts with holes, and their errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import s3dlm
+from s3dlm.errors import ModelError, PromptError, SettingsError
+from s3dlm.models.base import Model
+from s3dlm.models.defaults import BUNDLED
+from s3dlm.models.transformer import Transformer
+from s3dlm.trace import read_trace, write_trace
+from tools.networks import initialise
+from tools.sudoku9.__main__ import CONFIG, hidden, loss_of
+
+PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+SOLVED = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
+LINES = "\n".join(PUZZLE[row : row + 9] for row in range(0, 81, 9))
+RULED = "\n".join(
+    (" | ".join(" ".join(line[at : at + 3]) for at in (0, 3, 6)) + "\n------+-------+------" * (row in (2, 5)))
+    for row, line in enumerate(LINES.split())
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return s3dlm.load("sudoku9", device="cpu")
+
+
+def some_grids(rows: int) -> torch.Tensor:
+    return torch.randint(0, 10, (rows, 81), generator=torch.Generator().manual_seed(rows))
+
+
+def test_it_is_small_and_knows_only_digits(model: Model) -> None:
+    folder = BUNDLED["sudoku9"]
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 2**20
+    assert sum(tensor.numel() for _, tensor in model.denoiser.tensors()) == 208_572
+    assert model.tokenizer.decode(range(10)) == "123456789."
+    assert model.tokenizer.encode("5 3|.0_\n9") == [4, 2, 9, 9, 9, 8]
+    assert model.denoiser.mask_id == 9
+    assert not model.end_ids
+
+
+def test_neither_the_batch_nor_its_order_changes_a_bit(model: Model) -> None:
+    grids = some_grids(16)
+    together = model.denoiser.encode(grids)
+    for rows in (1, 2, 3, 11):
+        assert torch.equal(model.denoiser.encode(grids[:rows]), together[:rows])
+        assert torch.equal(model.denoiser.encode(grids[-rows:]), together[-rows:])
+
+
+def test_a_network_cannot_tell_cells_without_places_and_biases() -> None:
+    network = Transformer(CONFIG)
+    initialise(network, torch.Generator().manual_seed(0))
+    network.requires_grad_(False)
+    assert network.grid is not None
+    network.grid.places.zero_()
+    empty = torch.full((1, 81), 9)
+    same = network.encode(empty)[0]
+    assert torch.allclose(same, same[:1].expand_as(same), atol=1e-5)
+    grids = empty.clone()
+    grids[0, 0] = 4  # row 1, column 1, box 1
+    network.grid.bias[:, :, 0] = 2.0  # only "same row" counts
+    features = network.encode(grids)[0]
+    assert torch.allclose(features[1], features[8], atol=1e-5)  # its row
+    assert torch.allclose(features[9], features[80], atol=1e-5)  # everything else, and its box
+    assert not torch.allclose(features[1], features[9], atol=1e-4)
+
+
+def test_rows_that_are_no_grid_are_refused(model: Model) -> None:
+    with pytest.raises(ModelError, match="have 81 cells"):
+        model.denoiser.encode(some_grids(2)[:, :80])
+    with pytest.raises(SettingsError, match="prefix_cache"):
+        s3dlm.load("sudoku9", device="cpu", prefix_cache=True)
+
+
+def test_a_config_of_another_shape_is_refused(tmp_path: Path) -> None:
+    for file in BUNDLED["sudoku9"].iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    for change in ({"grid_order": 2}, {"grid_order": 99}, {"max_sequence_length": 162}):
+        (tmp_path / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ModelError, match="grid"):
+            s3dlm.load(str(tmp_path), device="cpu")
+
+
+@pytest.mark.parametrize("method", ["baseline", "s3", "best", "verified_best_of_k", "tilting"])
+def test_it_solves_an_easy_puzzle(model: Model, method: str) -> None:
+    result = s3dlm.generate(model, PUZZLE, method=method)
+    assert result.text == result.answer == SOLVED
+    assert result.task == "sudoku9_open"
+    assert "".join(result.holes) == "".join(
+        new for new, old in zip(SOLVED, PUZZLE, strict=True) if old == "."
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [PUZZLE.replace(".", "0"), LINES, RULED, f"Solve this Sudoku: {PUZZLE}"]
+)
+def test_a_puzzle_may_be_written_in_many_ways(model: Model, text: str) -> None:
+    plain = s3dlm.generate(model, PUZZLE, method="s3", seed=3)
+    assert s3dlm.generate(model, text, method="s3", seed=3).survivors == plain.survivors
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PUZZLE[:-1], "has 80 cells, not 81"),
+        (PUZZLE * 200, "has 16200 cells, not 81"),
+        ("What is 2 + 2?", "cannot contain 'W'"),
+        (PUZZLE[:-1] + "x", "cannot contain 'x'"),
+        ("5" * 2 + PUZZLE[2:], "5 stands twice in row 1"),
+        (PUZZLE[:9] + "7" + PUZZLE[10:], "7 stands twice in column 1"),
+        (PUZZLE[:10] + "3" + PUZZLE[11:], "3 stands twice in column 2"),
+        (PUZZLE[:2] + "." * 8 + "5" + "." * 70, "5 stands twice in box 1"),
+        (SOLVED, "no empty cell"),
+        ("", "empty"),
+    ],
+)
+def test_a_wrong_puzzle_gives_one_clear_error(model: Model, text: str, message: str) -> None:
+    with pytest.raises(PromptError, match=message) as caught:
+        s3dlm.generate(model, text)
+    assert len(str(caught.value)) < 400
+
+
+def test_holes_may_be_written_out_and_must_make_a_grid(model: Model) -> None:
+    known = "".join(f"{mark}" for mark in SOLVED[:75])
+    assert s3dlm.infill(model, known + "[[6]]", method="baseline").text == SOLVED
+    with pytest.raises(PromptError, match="has 80 tokens, but sudoku9 reads exactly 81"):
+        s3dlm.infill(model, known + "[[5]]")
+    with pytest.raises(PromptError, match="cannot contain 'x'"):
+        s3dlm.infill(model, "x[[80]]")
+
+
+def test_a_trace_tells_the_clues(model: Model, tmp_path: Path) -> None:
+    settings = s3dlm.Settings.for_model(model, "s3")
+    events = s3dlm.stream(model, PUZZLE, settings=settings)
+    path = tmp_path / "trace.jsonl"
+    *_, result = write_trace(path, model, events, question=PUZZLE, settings=settings)
+    header = read_trace(path).header
+    assert header["given"] == [[-1 if mark == "." else int(mark) - 1 for mark in PUZZLE]]
+    assert isinstance(result, s3dlm.Result)
+
+
+def test_training_hides_many_cells_and_teaches_places_and_biases() -> None:
+    generator = torch.Generator().manual_seed(0)
+    masked = hidden(2000, generator)
+    counts = masked.sum(1)
+    assert counts.min() >= 1
+    assert counts.max() == 81
+    assert 0.7 < (counts >= 40).float().mean() < 0.8
+    network = Transformer(CONFIG)
+    initialise(network, generator)
+    cells = torch.tensor([[int(mark) - 1 for mark in SOLVED]]).expand(4, -1)
+    loss = loss_of(network, cells, masked[:4])
+    assert loss.item() == pytest.approx(math.log(9), abs=0.05)
+    loss.backward()
+    assert network.grid is not None
+    for parameter in network.grid.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().max() > 0

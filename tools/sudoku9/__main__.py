@@ -1,0 +1,145 @@
+"""Trains `sudoku9`, the bundled masked diffusion model of 9×9 grids, and puts it into the package.
+
+python -m tools.sudoku9 train --out RUN      start a run, or resume the one in RUN
+python -m tools.sudoku9 export --out RUN     put RUN's averaged weights into the package
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor
+
+from s3dlm.models.families import LLADA_NAMES
+from s3dlm.models.transformer import Transformer, TransformerConfig
+from tools.networks import export, initialise, llada_config
+from tools.sudoku9.grids import grids
+from tools.tiny.optimiser import optimisers
+
+SHIPPED = Path(__file__).parents[2] / "src" / "s3dlm" / "models" / "sudoku9"
+MASK_ID = 9  # the digits 1 to 9 come before it
+CONFIG = TransformerConfig(
+    vocabulary=10, text_vocabulary=9, mask_id=MASK_ID, width=64, layers=5, heads=4, hidden=128,
+    context=81, grid=3,
+)  # fmt: skip
+MANY = 40  # blanks: three quarters of the grids have at least these
+WARM = 50  # steps until the rate is full
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    train = commands.add_parser("train")
+    train.add_argument("--out", type=Path, required=True)
+    train.add_argument("--grids", type=int, default=96_000, help="each is seen once")
+    train.add_argument("--batch", type=int, default=64)
+    train.add_argument("--matrix-rate", type=float, default=0.02)
+    train.add_argument("--rest-rate", type=float, default=4e-3)
+    train.add_argument("--seed", type=int, default=0)
+    export = commands.add_parser("export")
+    export.add_argument("--out", type=Path, required=True)
+    export.add_argument("--to", type=Path, default=SHIPPED)
+    return parser.parse_args()
+
+
+def hidden(rows: int, generator: torch.Generator) -> Tensor:
+    """(rows, 81) which cells are masked: a random number of them, often many."""
+    many = torch.rand(rows, generator=generator) < 0.75
+    share = torch.rand(rows, generator=generator)
+    count = torch.where(many, MANY + share * (82 - MANY), 1 + share * (MANY - 1)).long()
+    order = torch.rand(rows, 81, generator=generator).argsort(1).argsort(1)
+    return order < count[:, None]
+
+
+def loss_of(model: Transformer, cells: Tensor, masked: Tensor) -> Tensor:
+    """LLaDA's loss: the cross-entropy of masked cells, each weighted by one over their number."""
+    weight = (masked / masked.sum(1, keepdim=True)).flatten()
+    where = weight.nonzero()[:, 0]
+    features = model.encode(cells.masked_fill(masked, MASK_ID)).flatten(0, 1)[where]
+    logits = model.head(features)[:, :MASK_ID]
+    each = F.cross_entropy(logits, cells.flatten()[where], reduction="none")
+    return (each * weight[where]).sum() / len(cells)
+
+
+def train(args: argparse.Namespace) -> None:
+    torch.manual_seed(args.seed)
+    model, begun, steps = Transformer(CONFIG), time.monotonic(), args.grids // args.batch
+    initialise(model, torch.Generator().manual_seed(args.seed))
+    made = optimisers(model, args.matrix_rate, args.rest_rate)
+    rates = [(group, group["lr"]) for optimiser in made for group in optimiser.param_groups]
+    mean = {name: value.clone() for name, value in model.state_dict().items()}
+    step, recent, path = 0, 2.2, args.out / "checkpoint.pt"
+    args.out.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        state = torch.load(path, weights_only=True)
+        model.load_state_dict(state["model"])
+        mean, step = state["mean"], state["step"]
+        for optimiser, kept in zip(made, state["optimisers"], strict=True):
+            optimiser.load_state_dict(kept)
+    rates = [(group, rate) for (_, rate), group in zip(rates, groups(made), strict=True)]
+    source = islice(grids("train", args.seed), step * args.batch, None)
+    while step < steps:
+        generator = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
+        digits = [[int(mark) - 1 for mark in grid] for grid in islice(source, args.batch)]
+        loss = loss_of(model, torch.tensor(digits), hidden(args.batch, generator))
+        loss.backward()
+        for group, rate in rates:
+            group["lr"] = rate * min(1.0, (step + 1) / WARM, (steps - step) / (0.8 * steps))
+        for optimiser in made:
+            optimiser.step()
+            optimiser.zero_grad()
+        step, recent = step + 1, 0.98 * recent + 0.02 * loss.item()
+        with torch.no_grad():
+            for name, value in model.state_dict().items():
+                mean[name].lerp_(value, max(0.005, 1 / (1 + step / 10)))
+        if step % 50 == 0 or step == steps:
+            minutes = (time.monotonic() - begun) / 60
+            print(f"step {step}/{steps}  loss {recent:.4f}  {minutes:.1f} minutes", flush=True)
+            kept = [optimiser.state_dict() for optimiser in made]
+            torch.save(
+                {"model": model.state_dict(), "mean": mean, "step": step, "optimisers": kept},
+                args.out / "checkpoint.part",
+            )
+            (args.out / "checkpoint.part").replace(path)
+
+
+def groups(made: list[torch.optim.Optimizer]) -> list[dict[str, object]]:
+    """The groups of parameters; loading an optimiser's state replaces them."""
+    return [group for optimiser in made for group in optimiser.param_groups]
+
+
+def export_run(out: Path, to: Path) -> None:
+    """Write a run's averaged weights in LLaDA's format, halved to fp16."""
+    model = Transformer(CONFIG)
+    state = torch.load(out / "checkpoint.pt", weights_only=True)
+    model.load_state_dict(state["mean"])
+    tensors = {name: value.half() for name, value in export(model, LLADA_NAMES).items()}
+    to.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, to / "model.safetensors", metadata={"format": "pt"})
+    (to / "model.safetensors").chmod(0o644)
+    (to / "config.json").write_text(json.dumps(llada_config(model.config, None), indent=2) + "\n")
+    size = sum(value.numel() for value in tensors.values())
+    print(f"step {state['step']}: {size:,} parameters written; {asdict(CONFIG)}")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    args = arguments()
+    if args.command == "train":
+        train(args)
+    else:
+        export_run(args.out, args.to)
+
+
+if __name__ == "__main__":
+    main()
