@@ -3,7 +3,8 @@
 Line 1 is the header, then one line per step, then the result. Floats are rounded to six digits: a
 trace is for looking, not for resuming. `pieces` gives the text of every token id when it first
 appears, so a reader needs no tokenizer; −1 stands for a position not yet known. `percent` is the
-probability of every token of the look-ahead. The header of an infilled text has its `given` tokens.
+probability of every token of the look-ahead. The header of an infilled text has its `given` tokens,
+and that of a grid its number of `columns`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class TraceEncoder:
     piece: Callable[[int], str]
     encode: Callable[[str], list[int]] = lambda text: []
     holes: Callable[[str], tuple[str, str] | None] = lambda question: None
+    columns: int | None = None
     known: set[int] = field(default_factory=set)
 
     @classmethod
@@ -77,6 +79,7 @@ class TraceEncoder:
             lambda token: tokenizer.decode([token]),
             tokenizer.encode,
             tokenizer.holes,
+            tokenizer.columns,
         )
 
     def header(
@@ -98,6 +101,7 @@ class TraceEncoder:
             "task": task,
             "settings": settings.to_json(),
             **given,
+            **({} if self.columns is None else {"columns": self.columns}),
         }
 
     def _given(self, text: str) -> list[list[int]]:

@@ -90,6 +90,8 @@ class Turn:
 class Tokenizer:
     """Text to ids and back, and the model's own way of writing a conversation."""
 
+    columns: int | None = None  # of the grid whose cells are the tokens; None: they are a text
+
     def encode(self, text: str) -> list[int]:
         raise NotImplementedError
 

@@ -91,13 +91,14 @@ class GridTokenizer(Tokenizer):
     inner = None
 
     def __init__(self, order: int) -> None:
-        self.order, self.marks = order, grids.MARKS[: order**2] + "."
+        self.order, self.columns = order, order**2
+        self.marks = grids.MARKS[: self.columns] + "."
 
     def encode(self, text: str) -> list[int]:
         cells = text.translate(str.maketrans(grids.BLANKS, "...", grids.RULING))
         if wrong := set(cells) - set(self.marks):
             raise PromptError(
-                f"a grid of {self.order**2}×{self.order**2} cannot contain {min(wrong)!r}: it has "
+                f"a grid of {self.columns}×{self.columns} cannot contain {min(wrong)!r}: it has "
                 f"the marks {self.marks[0]} to {self.marks[-2]}, and dots for empty cells"
             )
         return [self.marks.index(mark) for mark in cells]

@@ -19,6 +19,7 @@ export class Panel {
     this.status = el("span", { class: "status" });
     this.facts = el("span", { class: "sum" });
     this.list = el("ol", { class: "particles", onclick: (event) => this.pick(event), onpointerover: (event) => this.over(event), onpointerleave: () => this.point(null), onfocusin: (event) => this.over(event) });
+    this.legend = el("span", { class: "legend" });
     this.ramp = el("span", { class: "ramp" });
     this.tree = el("div", { class: "tree" });
     this.curves = el("div", { class: "curves" });
@@ -50,7 +51,7 @@ export class Panel {
         el(
           "div",
           { class: "column" },
-          card("texts", "Particles", el("span", { class: "legend" }, el("span", { class: "t new" }, "new"), el("span", { class: "m g" }, "look-ahead"), el("span", { class: "m" }), "masked"), this.list),
+          card("texts", "Particles", this.legend, this.list),
           card("ancestors", "Genealogy", el("span", { class: "legend" }, el("i", { class: "dot" }), "survived", el("i", { class: "dot dead" }), "died", el("i", { class: "stroke" }), "the answer’s line", this.ramp), this.tree, this.below),
           card("time", "Over the steps", null, this.curves),
         ),
@@ -124,6 +125,9 @@ export class Panel {
 
   texts() {
     const { run, step, view } = this;
+    const columns = run.header.columns;
+    this.list.classList.toggle("grids", Boolean(columns));
+    this.legend.replaceChildren(...legend(columns));
     const one = run.steps[step];
     const looked = this.looked;
     const winner = run.winner()[step];
@@ -212,6 +216,12 @@ export class Panel {
     link.remove();
     setTimeout(() => URL.revokeObjectURL(address), 10000);
   }
+}
+
+function legend(columns) {
+  const sample = (kind, text = "") => el("span", { class: columns ? `cell ${kind}` : kind }, text);
+  if (!columns) return [sample("t new", "new"), sample("m g", "look-ahead"), sample("m"), "masked"];
+  return [sample("clue", "5"), "clue", sample("t new", "5"), "new", sample("t", "5"), "revealed", sample("m", "5"), "look-ahead", sample("t wrong", "5"), "stands twice", sample("m emptied"), "emptied again"];
 }
 
 function card(name, title, legend, ...content) {

@@ -1,6 +1,7 @@
 // The particles' texts: revealed tokens in ink, still masked ones as tiles that show faintly what the
 // look-ahead would write there.
 import { el, fixed, scoreColour } from "./dom.js";
+import { gridCells } from "./grid.js";
 
 export function tokenSpans(run, step, child, ghosts) {
   const one = run.steps[step];
@@ -59,7 +60,9 @@ export function particleRow(run, step, child, options) {
       "--score": scoreColour(score, options.domain),
     },
     el("span", { class: "number" }, String(child + 1)),
-    el("p", { class: "canvas" }, ...tokenSpans(run, step, child, options.ghosts)),
+    run.header.columns
+      ? gridCells(run, step, child, options.ghosts)
+      : el("p", { class: "canvas" }, ...tokenSpans(run, step, child, options.ghosts)),
     el(
       "span",
       { class: "marks" },

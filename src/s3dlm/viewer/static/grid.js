@@ -1,0 +1,62 @@
+// A particle whose tokens are the cells of a grid: clues in ink on stone, revealed digits, what the
+// look-ahead would write, cells that were emptied again, and in colour every digit that stands twice.
+import { el } from "./dom.js";
+
+// Cells that hold what another cell of their row, column or box holds; clues are never doubted.
+export function doubtful(cells, given, columns) {
+  const box = Math.round(Math.sqrt(columns));
+  const units = [
+    (i) => Math.floor(i / columns),
+    (i) => i % columns,
+    (i) => Math.floor(i / columns / box) * box + Math.floor((i % columns) / box),
+  ];
+  const found = new Set();
+  for (const unit of units) {
+    const holders = new Map();
+    cells.forEach((token, i) => {
+      if (token < 0) return;
+      const key = `${unit(i)} ${token}`;
+      holders.set(key, [...(holders.get(key) ?? []), i]);
+    });
+    for (const same of holders.values()) if (same.length > 1) same.forEach((i) => found.add(i));
+  }
+  return new Set([...found].filter((i) => !(given?.[i] >= 0)));
+}
+
+export function gridCells(run, step, child, ghosts) {
+  const one = run.steps[step];
+  const { columns } = run.header;
+  const tokens = one.tokens[child];
+  const clean = one.clean[child];
+  const given = run.given(tokens);
+  const parent = run.parentChild(step, child);
+  const before = parent === null || parent === undefined ? given : run.steps[step - 1].tokens[parent];
+  const wrong = doubtful(tokens, given, columns);
+  const feared = doubtful(clean, given, columns);
+  const percent = (i) => (one.percent?.[child]?.[i] === undefined ? "" : ` with probability ${one.percent[child][i]} %`);
+  const box = Math.round(Math.sqrt(columns));
+  const cells = tokens.map((token, i) => {
+    const classes = ["cell"];
+    let title = "";
+    let text = "";
+    if (given?.[i] >= 0) {
+      classes.push("clue");
+      title = "a clue";
+      text = run.piece(token);
+    } else if (token >= 0) {
+      const fresh = before ? before[i] < 0 : true;
+      classes.push(fresh ? "t new" : "t", wrong.has(i) ? "wrong" : "");
+      title = `revealed${percent(i)}${wrong.has(i) ? "; stands twice" : ""}`;
+      text = run.piece(token);
+    } else {
+      const emptied = before && before[i] >= 0;
+      classes.push("m", emptied ? "emptied" : "", ghosts && feared.has(i) ? "wrong" : "");
+      text = ghosts && clean[i] >= 0 ? run.piece(clean[i]) : "";
+      title = `${emptied ? `emptied again: it was ${run.piece(before[i])}; ` : ""}${text ? `predicted${percent(i)}` : "masked"}`;
+    }
+    if (i % columns % box === 0 && i % columns) classes.push("left");
+    if (Math.floor(i / columns) % box === 0 && i >= columns) classes.push("top");
+    return el("span", { class: classes.filter(Boolean).join(" "), title }, text);
+  });
+  return el("p", { class: "grid", "--columns": String(columns) }, ...cells);
+}
