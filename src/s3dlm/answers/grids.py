@@ -120,6 +120,34 @@ def broken(cells: str, puzzle: str | None) -> list[int]:
     ]
 
 
+@lru_cache(maxsize=8)
+def _units_of(order: int) -> tuple[tuple[int, ...], ...]:
+    """For every cell the numbers of its row, column and box."""
+    return tuple(
+        tuple(number for number, unit in enumerate(units(order)) if cell in unit)
+        for cell in range(order**4)
+    )
+
+
+def conflicts(cells: str, puzzle: str | None) -> tuple[int, int]:
+    """What is wrong with a grid of which only the cells that hold a mark are known: marks that are none
+    or stand twice in a unit or contradict a clue; and unknown cells that no mark fits any more."""
+    order = ORDERS[len(cells)]
+    bits = {mark: 1 << place for place, mark in enumerate(sorted(symbols(order)))}
+    used, unknown, wrong = [0] * (3 * order * order), [], 0
+    for cell, own in enumerate(_units_of(order)):
+        mark, clue = cells[cell], puzzle[cell] if puzzle else "0"
+        wrong += mark.isalnum() and (mark not in bits or clue not in ("0", mark))
+        bit = bits.get(mark, bits.get(clue, 0))
+        if not bit:
+            unknown.append(own)
+        for unit in own:
+            wrong += used[unit] & bit != 0
+            used[unit] |= bit
+    full = (1 << order * order) - 1
+    return wrong, sum(used[a] | used[b] | used[c] == full for a, b, c in unknown)
+
+
 def clues_kept(cells: str, puzzle: str) -> float:
     """The share of the puzzle's clues that stand in the grid; 1 when it has none."""
     clues = [(mark, cell) for mark, cell in zip(puzzle, cells, strict=True) if mark != "0"]

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s3dlm.search.particles import Bools, Ints, Spans
+from s3dlm.search.particles import HOLE, Bools, Ints, Spans
 
 ENDLESS = 1 << 40  # longer than any canvas
 LAST_TIME = 1e-3  # Dream's times run from 1 to this
+HALF = "\ufffd"  # what tokens read as that are not yet a character
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 
 
@@ -205,6 +206,24 @@ class TextReader:
         """The text of one clean canvas."""
         return self.decode(tokens[: self.length(tokens)].tolist())
 
+    def read_partial(self, tokens: Ints) -> str:
+        """The text of one canvas up to its first known end, with a `HOLE` for every masked token. What
+        is known of a character beside a hole reads as hole, too."""
+        tokens = tokens[: self.answer_length]
+        (ends,) = np.nonzero(self.is_end(tokens))
+        ids = tokens[: ends[0] if ends.size else None]
+        holes = int((ids == self.mask_id).sum())
+        # A word may read otherwise at the start of a text, so all is decoded at once, masks included, if
+        # they can be told from the rest.
+        mask, text = self.decode([self.mask_id]) if holes else "", self.decode(ids.tolist())
+        if mask and text.count(mask) == holes:
+            text = text.replace(mask, HOLE)
+        elif holes:
+            runs = itertools.groupby(ids.tolist(), self.mask_id.__eq__)
+            pieces = ((hole, list(run)) for hole, run in runs)
+            text = "".join(HOLE * len(run) if hole else self.decode(run) for hole, run in pieces)
+        return _without_halves(text) if holes and HALF in text else text
+
     def counted(self, tokens: Ints) -> Bools:
         """Positions that make a text likely or not: the holes, or all up to and including the first
         end token."""
@@ -254,3 +273,15 @@ class TextReader:
             return [len(piece) for piece in pieces]
         ends = [len(self.decode(ids[:stop])) for stop in range(len(ids) + 1)]
         return [max(0, end - start) for start, end in itertools.pairwise(ends)]
+
+
+def _without_halves(text: str) -> str:
+    """A partial text in which halves of characters beside holes are holes."""
+    parts = text.split(HOLE)
+    for place, part in enumerate(parts):
+        if place > 0:
+            part = part.lstrip(HALF).rjust(len(part), HOLE)
+        if place < len(parts) - 1:
+            part = part.rstrip(HALF).ljust(len(part), HOLE)
+        parts[place] = part
+    return HOLE.join(parts)

@@ -252,6 +252,9 @@ class MaskedDiffusion:
     def read(self, tokens: Ints) -> str:
         return self.reader.read(tokens)
 
+    def read_partial(self, tokens: Ints) -> str:
+        return self.reader.read_partial(tokens)
+
     def nll(self, canvas: Canvas) -> Floats:
         counted = self.reader.counted(canvas.tokens)
         return np.asarray(-(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1))

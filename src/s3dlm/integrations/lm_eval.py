@@ -80,6 +80,9 @@ class AskedVerifier(WrappedVerifier):
     ) -> list[Score]:
         return self.inner.score_batch([self.question] * len(prompts), texts, confidences)
 
+    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+        return self.inner.score_partial_batch([self.question] * len(prompts), texts)
+
 
 @register_model("s3dlm")
 class S3dlmLM(TemplateLM):  # type: ignore[misc]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from s3dlm.verifier.base import HOLE as HOLE
 from s3dlm.verifier.base import Spans as Spans
 
 if TYPE_CHECKING:  # what passes through a search unread
@@ -126,6 +127,9 @@ class Process(Protocol):
 
     def read(self, tokens: Ints) -> str:
         """The text of one clean canvas, up to its end."""
+
+    def read_partial(self, tokens: Ints) -> str:
+        """The text of one canvas as far as it is known, with a `HOLE` for every unknown token."""
 
     def nll(self, canvas: Canvas) -> Floats:
         """Mean −log p of every token at the step that revealed it, up to the end of the text."""

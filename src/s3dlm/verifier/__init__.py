@@ -14,12 +14,13 @@ from typing import Any, cast
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
-from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Verifier, WrappedVerifier, adapt
+from s3dlm.verifier.base import HOLE, PARTS, Score, ScoreFunction, Verifier, WrappedVerifier, adapt
 from s3dlm.verifier.composite import Composite, compose, from_row, from_toml
 from s3dlm.verifier.equations import wrong_equalities
 from s3dlm.verifier.weights import PAPER, SATISFIED_AT
 
 __all__ = [
+    "HOLE",
     "PARTS",
     "VERIFIERS",
     "Composite",
@@ -36,10 +37,13 @@ __all__ = [
 GROUP = "s3dlm.verifiers"  # the entry-point group through which other packages add verifiers
 CODE = "code"  # the verifier of code tasks; it has no weights by name
 GENERAL = "general"  # judges a text that belongs to no task
+PLUS = "s3dlm.verifier.plus:plus"
+SOLVER = "plus_solver"  # as plus, but what it says of partial texts takes a step of a solver
 
 VERIFIERS: dict[str, Callable[[str], Composite]] = {
     "paper": lambda task: from_row(PAPER[task]),
-    "plus": lambda task: cast(Composite, _built_in("plus", "s3dlm.verifier.plus:plus")(task)),
+    "plus": lambda task: cast(Composite, _built_in("plus", PLUS)(task)),
+    SOLVER: lambda task: cast(Composite, _built_in("plus", PLUS)(task, solver=True)),
 }
 LEARNED = {  # what loads `KIND:MODEL`
     "reward": "s3dlm.verifier.learned:load",
@@ -53,7 +57,7 @@ SPELLINGS = ("reward:MODEL", "prm:MODEL", "likelihood:MODEL", "judge:URL#MODEL")
 def for_task(task: str, verifier: str = "paper") -> Verifier:
     """The verifier of a task: "paper", "plus", a TOML file with weights, or any other name.
 
-    Other names are those of learned verifiers (`learned.py`, `judge.py`) and of entry points.
+    `paper` keeps to the paper, where nobody scores a text that is partly masked: it reads none. Other names are those of learned verifiers (`learned.py`, `judge.py`) and of entry points.
     """
     if task not in (*PAPER, CODE):
         raise SettingsError(unknown_name("task", task, [*PAPER, CODE]))
@@ -79,7 +83,8 @@ def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = Non
 @lru_cache(maxsize=64)
 def _bundled(task: str, verifier: str) -> Verifier:
     built = VERIFIERS[verifier](task)
-    return replace(built, satisfied_at=SATISFIED_AT.get((verifier, task)))
+    whole = "plus" if verifier == SOLVER else verifier  # they judge whole texts alike
+    return replace(built, satisfied_at=SATISFIED_AT.get((whole, task)))
 
 
 @lru_cache(maxsize=1)

@@ -19,7 +19,7 @@ from s3dlm.errors import SettingsError, VerifierError
 
 # What a file may name (a model's settings, a calibration, a recorded run): these open no connection,
 # run no code and load no weights. Everything else must come from the user's own command or code.
-FROM_FILES = ("paper", "plus")
+FROM_FILES = ("paper", "plus", "plus_solver")
 PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degeneracy", "constraint")
 
 ScoreFunction = Callable[[str, str, float | None], float]
@@ -27,6 +27,9 @@ ScoreFunction = Callable[[str, str, float | None], float]
 
 Spans = Sequence[tuple[int, int]]
 """Character ranges of a text, in order."""
+
+HOLE = "░"
+"""Stands in a partial text for each token that is not yet known; how much text it will be is open, too."""
 
 
 wanted: ContextVar[Callable[[], bool]] = ContextVar("wanted", default=lambda: True)
@@ -69,6 +72,9 @@ class Verifier(ABC):
     rescores: bool = False
     """Whether `rescore` is written: a text is then read once, whatever its confidence."""
 
+    reads_partial: bool = False
+    """Whether `score_partial` is written: the setting `screen` needs it."""
+
     @abstractmethod
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """How good the text looks, from 0 to 1; `confidence` is the model's own, where it has one."""
@@ -84,20 +90,34 @@ class Verifier(ABC):
         """The score of the same text at another confidence, without reading the text again."""
         raise NotImplementedError(f"{type(self).__name__} says `rescores` but has no `rescore`")
 
+    def score_partial(self, prompt: str, text: str) -> Score:
+        """How good a partial text looks, from 0 to 1; 1 means that nothing is wrong yet. Every token that
+        is not known is one `HOLE`, whatever text it may become; known text beside a hole may be half
+        a word or half a number. It is read for every candidate of a step, so it must be cheap."""
+        raise NotImplementedError(f"{type(self).__name__} reads no partial texts")
+
+    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+        """One score per partial text, in order; called where `batched` says so."""
+        return [self.score_partial(*row) for row in zip(prompts, texts, strict=True)]
+
 
 def score_texts(
-    verifier: Verifier, rows: Sequence[tuple[str, str, float | None]]
+    verifier: Verifier, rows: Sequence[tuple[str, str, float | None]], *, partial: bool = False
 ) -> Sequence[Score]:
-    """A verifier's scores of rows (prompt, text, confidence): the one way to any verifier.
+    """A verifier's scores of rows (prompt, text, confidence), which may be partial: the one way to any
+    verifier.
 
     It is given the last `MAX_TEXT` characters of each prompt and text, so that no text can hold it up;
     spans count from the start of the whole text.
     """
     cut = [(prompt[-MAX_TEXT:], text[-MAX_TEXT:], confidence) for prompt, text, confidence in rows]
+    columns = list(zip(*cut, strict=True))
     scores: Any = (
-        [verifier.score(*cut[0])]
+        [verifier.score_partial(*cut[0][:2]) if partial else verifier.score(*cut[0])]
         if len(cut) == 1
-        else verifier.score_batch(*zip(*cut, strict=True))
+        else verifier.score_partial_batch(*columns[:2])
+        if partial
+        else verifier.score_batch(*columns)
     )
     starts = [max(len(text) - MAX_TEXT, 0) for _, text, _ in rows]
     if not any(starts) or not isinstance(scores, Sequence) or len(scores) != len(rows):
@@ -139,6 +159,10 @@ class WrappedVerifier(Verifier):
     def rescores(self) -> bool:  # type: ignore[override]
         return self.inner.rescores
 
+    @property
+    def reads_partial(self) -> bool:  # type: ignore[override]
+        return self.inner.reads_partial
+
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """As `score_batch`, so that a subclass changes only that."""
         return self.score_batch([prompt], [text], [confidence])[0]
@@ -151,6 +175,13 @@ class WrappedVerifier(Verifier):
     def rescore(self, score: Score, confidence: float | None) -> Score:
         return self.inner.rescore(score, confidence)
 
+    def score_partial(self, prompt: str, text: str) -> Score:
+        """As `score_partial_batch`, so that a subclass changes only that."""
+        return self.score_partial_batch([prompt], [text])[0]
+
+    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+        return self.inner.score_partial_batch(prompts, texts)
+
 
 class AdaptedVerifier(Verifier):
     """A function, or an object of a foreign class that has `score` and perhaps more, as a verifier."""
@@ -162,6 +193,7 @@ class AdaptedVerifier(Verifier):
         self.compares_texts = getattr(judge, "compares_texts", False)
         self.batched = callable(getattr(judge, "score_batch", None))
         self.rescores = callable(getattr(judge, "rescore", None))
+        self.reads_partial = callable(getattr(judge, "score_partial", None))
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The object's own score; a function's value is the total and the only part."""
@@ -182,6 +214,16 @@ class AdaptedVerifier(Verifier):
     def rescore(self, score: Score, confidence: float | None) -> Score:
         rescored: Score = self.judge.rescore(score, confidence)
         return rescored
+
+    def score_partial(self, prompt: str, text: str) -> Score:
+        score: Score = self.judge.score_partial(prompt, text)
+        return score
+
+    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+        if not callable(getattr(self.judge, "score_partial_batch", None)):
+            return super().score_partial_batch(prompts, texts)
+        scores: list[Score] = self.judge.score_partial_batch(prompts, texts)
+        return scores
 
 
 # The same object is adapted once as long as somebody uses it: searches that share it share its calls.

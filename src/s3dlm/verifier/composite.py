@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ Part = Callable[[ParsedText], float]
 Span = tuple[int, int]
 SpanFinder = Callable[[str, str], Sequence[Span]]
 """(prompt, text) -> the suspicious character ranges of the text, in any order."""
+PartialRule = Callable[[str, str], Score]
+"""(prompt, partial text) -> what is wrong already; see partial.py."""
 
 FORMS: dict[str, Part] = {"math": components.structure, "choice": components.structure_of_choice}
 
@@ -67,6 +69,17 @@ class Composite(Verifier):
     satisfied_at: float | None = None  # the total with which a search may stop
     suspicious_spans: SpanFinder = false_equalities
     rescores: bool = True  # of bundled parts only that of confidence looks at the confidence
+    partial_rule: PartialRule | None = None  # reads partial texts
+
+    @property
+    def reads_partial(self) -> bool:  # type: ignore[override]
+        return self.partial_rule is not None
+
+    def score_partial(self, prompt: str, text: str) -> Score:
+        """What the rule for partial texts says; there are no weights."""
+        if self.partial_rule is None:
+            return super().score_partial(prompt, text)
+        return self.partial_rule(prompt, text)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The weighted sum of the parts, in [0, 1], and what is suspicious."""
@@ -100,14 +113,18 @@ def compose(
 
     `form` is that of the structure part (math or choice), `constraint` that of the constraint part
     (none, countdown, sudoku or choice), and `judges` gives parts of one's own, each a function
-    (prompt, text, confidence) -> value in [0, 1] or another verifier.
+    (prompt, text, confidence) -> value in [0, 1] or another verifier. Partial texts are read by the
+    judges that can.
     """
     if constraint not in CONSTRAINTS:
         raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
     parts = _bundled_parts(form, CONSTRAINTS[constraint])
     parts |= {name: _judging_part(name, judge) for name, judge in (judges or {}).items()}
     # A judge may read the confidence itself.
-    return _weighted(parts, weights, rescores=not judges)
+    made = _weighted(parts, weights, rescores=not judges)
+    named = {name: adapt(judge) for name, judge in (judges or {}).items()}
+    able = [(j, weights[n]) for n, j in named.items() if j.reads_partial and weights.get(n)]
+    return replace(made, partial_rule=_judges_of_partial(able)) if able else made
 
 
 def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
@@ -131,6 +148,16 @@ def _judging_part(name: str, judge: ScoreFunction | Verifier) -> Part:
         return min(max(checked(value, name), 0.0), 1.0)
 
     return part
+
+
+def _judges_of_partial(judges: Sequence[tuple[Verifier, float]]) -> PartialRule:
+    total = sum(weight for _, weight in judges)
+
+    def rule(prompt: str, text: str) -> Score:
+        scores = [(judge.score_partial(prompt, text).total, weight) for judge, weight in judges]
+        return Score(min(max(sum(s * weight for s, weight in scores) / total, 0.0), 1.0))
+
+    return rule
 
 
 def _weighted(

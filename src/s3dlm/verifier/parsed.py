@@ -38,7 +38,7 @@ _WORD_SIGN = re.compile(
 GARBLED = (_WORD_OPERAND, _GLUED_NUMERAL, _WORD_SIGN)
 _NUMERAL_OR_WORD = re.compile(rf"[0-9][0-9.,]*+|\b(?:{'|'.join(SPOKEN)})\b", re.IGNORECASE)
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
-_COMMON = frozenset(
+COMMON = frozenset(
     (1.0, 2.0, 3.0, 4.0, 7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0)
 )
 
@@ -160,7 +160,7 @@ def _trace(
             elif (index := _forms(question).get(key)) is not None:
                 numbers |= {index}
             else:
-                invented += value not in _COMMON
+                invented += value not in COMMON
         return Origin(numbers, invented)
 
     for step in steps:

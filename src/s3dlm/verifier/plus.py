@@ -17,6 +17,7 @@ from functools import partial
 from s3dlm.answers import delimiters, grids
 from s3dlm.answers.extract import extract
 from s3dlm.verifier import components
+from s3dlm.verifier import partial as partial_texts
 from s3dlm.verifier.base import PARTS
 from s3dlm.verifier.composite import Composite, Span, SpanFinder, from_row
 from s3dlm.verifier.constraints import PLUS_CONSTRAINTS, plus_countdown
@@ -85,10 +86,15 @@ FEATURES: dict[str, dict[str, Feature]] = {
 }
 
 
-def plus(task: str) -> Composite:
-    """The `plus` verifier of a task: fitted for maths, sharper rules for the others."""
+def plus(task: str, *, solver: bool = False) -> Composite:
+    """The `plus` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
+    texts by what is written in them, or with a step of a `solver`, too."""
     made = fitted(PLUS[task]) if task in PLUS else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
-    return replace(made, suspicious_spans=SUSPICIOUS_SPANS.get(task, reasoning))
+    maths = "worked_steps" if SUSPICIOUS_SPANS.get(task) is worked_steps else "equations"
+    rule = maths if task in PLUS else PLUS_RULES[task].constraint
+    rules = partial_texts.SOLVER if solver else partial_texts.RULES
+    spans = SUSPICIOUS_SPANS.get(task, reasoning)
+    return replace(made, suspicious_spans=spans, partial_rule=rules.get(rule))
 
 
 def fitted(weights: Mapping[str, float]) -> Composite:

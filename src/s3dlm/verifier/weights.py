@@ -116,4 +116,4 @@ def was_in_fit(task: str, verifier: str, question: str) -> bool:
 
     Figures on such questions flatter the verifier; evaluation says so.
     """
-    return verifier == "plus" and task in FITTED and in_fit_half(question)
+    return verifier.startswith("plus") and task in FITTED and in_fit_half(question)
