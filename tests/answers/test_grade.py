@@ -28,9 +28,13 @@ PUZZLE = "Solve the following Sudoku puzzle: 1030341221034321\n"
         ("gsm8k", r"\boxed{\frac{1}{2}}", 0.5, 0, 1),
         ("gsm8k", r"\boxed{...} \boxed{18}", 18.0, 1, 1),
         ("gsm8k", r"\boxed{17} \boxed{18}", 18.0, 0, 1),  # d1 takes the first box, we the last
-        ("gsm8k", "<answer>18</answer>", 18.0, 1, 0),  # no box, no answer
+        ("gsm8k", "<answer>18</answer>", 18.0, 1, 1),
+        ("gsm8k", "So 6 * 3 = 18.\n#### 18", 18.0, 0, 1),
+        ("gsm8k", "The answer is $1,800.", 1800.0, 0, 1),
+        ("gsm8k", "6 * 3 = 18 dollars, so she makes $18 a day.", 18.0, 0, 1),  # the last number
+        ("gsm8k", "<answer>\n\\boxed{...}\n</answer>", 18.0, 0, 0),
         ("gsm8k", "<answer>17 or 18</answer>", 18.0, 1, 0),
-        ("gsm8k", "18", 18.0, 0, 0),
+        ("gsm8k", "18", 18.0, 0, 1),
         ("gsm8k", r"\boxed{18}", None, 0, 0),
         ("arithmetic", r"Step 1: 12 + 7 = 19. Therefore the answer is \boxed{57}.", "57", 1, 1),
         ("math500", r"\boxed{\frac12}", r"\frac{1}{2}", 1, 1),
@@ -39,7 +43,9 @@ PUZZLE = "Solve the following Sudoku puzzle: 1030341221034321\n"
         ("math500", r"\boxed{x+1}", "1+x", 0, 1),
         ("math500", r"\boxed{x-1}", "1+x", 0, 0),
         ("math500", "4", "4", 1, 0),  # d1 takes the whole text, and it is the answer
-        ("math500", "the answer is 4", "4", 0, 0),
+        ("math500", "the answer is 4", "4", 0, 1),
+        ("math500", "<answer>\\boxed{-99</answer>", "-99", 0, 1),  # a box that was never closed
+        ("math500", "we add 2 to get 4", "4", 0, 0),  # a last number is no formula
         ("aime", r"\boxed{33}", "033", 0, 1),
         ("arc", r"\boxed{B}", "B", 1, 1),
         ("arc", "Because it is. Therefore the answer is B.", "B", 0, 1),
@@ -194,3 +200,32 @@ def test_a_choice_of_values_is_none_of_them(answer, gold, right):
 
 def test_a_choice_of_values_can_be_right():
     assert grade("math500", r"\boxed{3 \text{ or } 4}", r"3\text{ or }4") == 1.0
+
+
+@pytest.mark.parametrize(
+    "run_on",
+    [
+        "{}\n\nQuestion: What is 2 + 2?\nAnswer: 2 + 2 = 4\n#### 4",
+        "{}\nQ: What is 2 + 2?\nA: The answer is 4.",
+        "{}\n**Problem 2:** What is 2 + 2? \\boxed{{4}}",
+        "{}<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2? \\boxed{{4}}",
+        "{}You are an AI assistant. Question: What is 2 + 2? \\boxed{{4}}",
+    ],
+)
+@pytest.mark.parametrize("answer", ["#### 18", r"\boxed{18}", "The answer is 18.", "6 * 3 = 18."])
+def test_a_text_that_runs_on_into_a_next_question_is_read_up_to_there(run_on, answer):
+    assert grade("gsm8k", run_on.format(answer), 18) == 1.0
+    assert grade("gsm8k", run_on.format(answer), 4) == 0.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#### 1. Add\n17 + 1 = 18\n#### 2. Answer\n\\boxed{18}",  # headings
+        "Question: What is 17 + 1?\n\\boxed{18}",  # said again at the beginning
+        "#### 18question: What is 2 + 2?\n#### 4",
+        "#### 18# Proof of a theorem in 4 steps",
+    ],
+)
+def test_what_only_looks_like_a_next_question(text):
+    assert grade("gsm8k", text, 18) == 1.0

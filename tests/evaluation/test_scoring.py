@@ -1,3 +1,4 @@
+import io
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from s3dlm.errors import RecordError, SettingsError
+from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.score import render, score_file
 from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 
@@ -63,12 +65,16 @@ def test_the_same_seed_gives_the_same_report_and_it_is_json(file):
 
 
 def test_changed_verdicts_are_listed(tmp_path):
-    outputs = (r"\boxed{1,200}", "<answer>1200</answer>", r"\boxed{7}")
+    outputs = (r"\boxed{1,200}", r"\boxed{1200} \boxed{7}", "#### 1200", r"\boxed{7}")
     rows = [{"question": "q", "output": output, "gold": 1200} for output in outputs]
     changes = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k").changes
-    assert [(c.line, c.d1, c.fixed) for c in changes] == [(1, 0.0, 1.0), (2, 1.0, 0.0)]
-    assert [c.d1_answer for c in changes] == ["1", "1200"]
-    assert "no box" in changes[1].reason
+    assert [(c.line, c.d1, c.fixed) for c in changes] == [
+        (1, 0.0, 1.0),
+        (2, 1.0, 0.0),
+        (3, 0.0, 1.0),
+    ]
+    assert [c.d1_answer for c in changes] == ["1", "1200", None]
+    assert "d1 reads no answer" in changes[2].reason
 
 
 def test_without_gold_there_are_means_only(tmp_path):
@@ -83,13 +89,93 @@ def test_without_gold_there_are_means_only(tmp_path):
     assert any("no gold" in warning for warning in report.warnings)
 
 
-def test_the_tables_show_what_is_in_the_report(file):
-    console = Console(width=140, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115
+def test_the_tables_show_what_is_in_the_report_within_80_columns(file):
+    console = Console(width=80, file=io.StringIO())
     render(score_file(file, "gsm8k"), console, explain=True)
-    console.file.close()
-    text = console.export_text()
+    text = console.file.getvalue()
     words = ("gsm8k", "reachability", "40 outputs", "20 pairs", "50.00 %", "0 outputs are judged")
-    assert all(word in text for word in words)
+    assert all(
+        word in text for word in (*words, "1.000 (1.000–1.000)", "oracle", "100.0 (100.0–100.0)")
+    )
+    assert "…" not in text
+
+
+def test_a_choice_among_several_outputs(tmp_path):
+    """Two of three questions are voted right; the verifier, which likes long texts, is right on one."""
+    texts = {"a": ["42 " * 9, "#### 42", "#### 42", "#### 1"],
+             "b": ["#### 42", "#### 42", "#### 41 and that is all"],
+             "c": ["so 41 in the end", "#### 41", "#### 42"]}  # fmt: skip
+    rows = [
+        {"question": q, "output": text, "gold": 42} for q, many in texts.items() for text in many
+    ]
+    report = score_file(
+        write(tmp_path / "f.jsonl", rows), "gsm8k", verifier=lambda p, t, c: len(t) / 30
+    )
+    chosen = {rule: found.value for rule, found in report.sections[0].selection.items()}
+    third = pytest.approx(1 / 3)
+    single = pytest.approx((3 / 4 + 2 / 3 + 1 / 3) / 3)
+    assert chosen == {"single": single, "vote": pytest.approx(2 / 3), "weighted vote": third,
+                      "best by verifier": third, "oracle": 1.0}  # fmt: skip
+    assert report.sections[0].distinct == pytest.approx(8 / 3)
+    assert report.sections[0].components[0].pair_accuracy.value is not None
+
+
+LM_EVAL = {
+    "doc_id": 0,
+    "doc": {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"},
+    "target": "6 * 7 = 42\n#### 42",
+    "arguments": {"gen_args_0": {"arg_0": "Question: What is 6 * 7?\nAnswer:", "arg_1": {}}},
+    "resps": [["#### 42", "#### 41"]],
+    "filtered_resps": ["42"],
+    "filter": "strict-match",
+    "exact_match": 1.0,
+}
+
+
+def test_samples_of_lm_eval_are_read_as_they_are(tmp_path):
+    rows = [LM_EVAL, {**LM_EVAL, "filter": "flexible-extract"}, {**LM_EVAL, "doc_id": 1}]
+    read, _ = read_rows(write(tmp_path / "samples_gsm8k.jsonl", rows), "gsm8k")
+    assert [(row.question, row.output) for row in read] == 2 * [
+        ("What is 6 * 7?", "#### 42"),
+        ("What is 6 * 7?", "#### 41"),
+    ]
+    maths = {
+        **LM_EVAL,
+        "doc": {"problem": "p", "solution": r"so \boxed{\frac{1}{2}}"},
+        "target": "x",
+    }
+    (row, _), _ = read_rows(write(tmp_path / "samples_math.jsonl", [maths]), "math500")
+    assert (row.question, row.gold) == ("p", r"\frac{1}{2}")
+    (row, _), _ = read_rows(write(tmp_path / "s.jsonl", [{**LM_EVAL, "doc": {}}]), "gsm8k")
+    assert row.question.startswith("Question: What is 6 * 7?")
+
+
+def test_generations_of_d1_are_read_as_they_are(tmp_path):
+    row = {"question": "q", "prompt_input": "p", "generations": r"\boxed{42}", "ground_truth": 42.0}
+    path = tmp_path / "gsm8k_0_generations.json"
+    path.write_text(json.dumps({"generations": [row, row], "gen_length": 128}, indent=2))
+    read, _ = read_rows(path, "gsm8k")
+    assert [(r.line, r.output, r.gold, r.group) for r in read] == [
+        (1, r"\boxed{42}", 42.0, "gen_length=128"),
+        (2, r"\boxed{42}", 42.0, "gen_length=128"),
+    ]
+
+
+def test_code_is_judged_by_its_tests_and_compared_with_the_files_verdict(tmp_path):
+    doc = {"task_id": "t/0", "prompt": "def add(a, b):\n", "entry_point": "add",
+           "test": "def check(f):\n    assert f(1, 2) == 3\n"}  # fmt: skip
+    rows = [{**doc, "output": "    return a + b\n", "passed": 1.0},
+            {**doc, "output": "    return a - b\n", "passed": 1.0}]  # fmt: skip
+    report = score_file(write(tmp_path / "f.jsonl", rows), "humaneval", draws=2)
+    assert report.sections[0].accuracy == {"fixed": 0.5}
+    assert report.agreement == 0.5
+
+
+def test_outputs_without_a_readable_answer_are_shown(tmp_path):
+    rows = [{"question": "q", "output": "I cannot tell", "gold": 42}] * 3
+    report = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k")
+    assert report.unreadable == 3
+    assert any("3 of 3 outputs" in w and "'I cannot tell'" in w for w in report.warnings)
 
 
 @pytest.mark.parametrize(

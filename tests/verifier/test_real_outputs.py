@@ -28,7 +28,8 @@ D1_ACCURACY = {
     ("sudoku", 128): (11.7, 256), ("sudoku", 256): (6.7, 256),
 }  # fmt: skip
 
-FLOORS = {"gsm8k": (0.65, 0.68), "math500": (0.65, 0.58), "countdown": (0.97, 0.94)}
+# Of the grading d1; fixed reads one more of the 330 pairs of MATH-500, an unboxed 1/4, as right.
+FLOORS = {"gsm8k": (0.65, 0.68), "math500": (0.65, 0.577), "countdown": (0.97, 0.94)}
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,17 @@ r"""Where in a text the final answer stands: `\boxed{}` ≻ `<answer>` ≻ `####
 
 The cascade of the paper's appendix. Extraction, grading and the verifier all read it from here, so
 that they can never disagree about what the answer is or where the reasoning before it ends. A
-diffusion model fills its whole canvas, so a short answer is followed by a run of end tokens: that run
-is stripped first.
+diffusion model fills its whole canvas: a short answer is followed by a run of end tokens, which is
+stripped first, or by a next question of the model's own, before which a reader stops.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from s3dlm.answers.numbers import UNSIGNED
 
 # Scans are bounded so that ten thousand unclosed `\boxed{` cost no more than a few.
 MAX_ANSWER = 2000
@@ -23,6 +26,13 @@ _RUN_BACKWARDS = re.compile(
     "(?:" + "|".join(re.escape(token[::-1]) for token in END_TOKENS) + r"|\s++)++"
 )
 
+# Where a turn ends or a next question begins, by the stop words of the field's harnesses; a line
+# `#### 18` ends a solution, as in GSM8K, and is itself kept.
+_STOP = re.compile(
+    r"<\|(?:endoftext|eot_id|im_end|im_start|start_header_id)\|>|</s>|You are an? (?:AI|helpful) assist"
+    r"|\n[ \t*#]{0,8}(?:Question|Q|Problem|Human|User)[ \t*]{0,4}[0-9]{0,4}[ \t*]{0,4}:"
+    rf"|(?P<kept>####[ \t]{{0,8}}-?\$?-?{UNSIGNED}(?=[ \t]{{0,8}}(?:\n|\Z)|#|[A-Z][a-z]|[a-z]{{4}}))"
+)
 _ANSWER_IS = re.compile(r"answer\s{0,8}(?:is\b|=|:)(?:\s{0,8}:)?", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\n|[.!?](?=\s|$)|[.!?]?</")
 _IDLE = frozenset(("", "...", "…", ".", ".."))
@@ -48,9 +58,24 @@ def strip_end_tokens(text: str) -> str:
     return (text[: len(text) - run.end()] if run else text).strip()
 
 
+def up_to_stop(text: str) -> str:
+    """The text as far as a reader reads it: to the end of the turn, or to a next question."""
+    for stop in _STOP.finditer(text):
+        if end := stop.end() if stop["kept"] else stop.start():
+            return text[:end].rstrip()
+    return text
+
+
 def find(text: str) -> Found | None:
     """The final answer by the cascade; None when there is no delimiter with anything in it."""
-    return find_boxed(text) or find_tagged(text) or find_hashes(text) or find_phrase(text)
+    return next(find_each(text), None)
+
+
+def find_each(text: str) -> Iterator[Found]:
+    """What each delimiter of the cascade holds, the first one first."""
+    for finder in (find_boxed, find_tagged, find_hashes, find_phrase):
+        if found := finder(text):
+            yield found
 
 
 def find_boxed(text: str) -> Found | None:

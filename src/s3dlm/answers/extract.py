@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from s3dlm.answers import code, delimiters, expressions
 from s3dlm.answers.grids import ORDERS
-from s3dlm.answers.numbers import NUMBER
+from s3dlm.answers.numbers import NUMBER, last_number_in
 from s3dlm.errors import SettingsError, unknown_name
 
 Kind = Literal["number", "math", "choice", "expression", "grid", "code", "text"]
@@ -60,19 +60,22 @@ def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
     kind = kind_of(kind_or_task)
     if kind == "code":  # whose first line may be indented
         return code.extract(text, question)
-    text, question = text[-delimiters.MAX_TEXT :], question[-delimiters.MAX_TEXT :]
-    return _EXTRACTORS[kind](delimiters.strip_end_tokens(text), question)
+    question = question[-delimiters.MAX_TEXT :]
+    text = delimiters.strip_end_tokens(text[-delimiters.MAX_TEXT :])
+    return _EXTRACTORS[kind](text if kind == "text" else delimiters.up_to_stop(text), question)
 
 
 def _content(text: str, question: str) -> str | None:
+    """As delimited; of a box that was never closed or filled, what stands in it."""
     found = delimiters.find(text)
-    return found.content if found else None
+    content = found.content.removeprefix("\\boxed{") if found else ""
+    return content if content.strip(" .…}") else None
 
 
 def _number(text: str, question: str) -> str | None:
-    """A delimited answer counts as a number only when there is a digit in it."""
-    found = delimiters.find(text)
-    return found.content if found and NUMBER.search(found.content) else None
+    """The first delimited answer with a digit in it, or else the last number of the text."""
+    contents = (found.content for found in delimiters.find_each(text))
+    return next(filter(NUMBER.search, contents), None) or last_number_in(text)
 
 
 def _choice(text: str, question: str) -> str | None:

@@ -1,7 +1,7 @@
 """Is an output right? The only file that reads gold answers; the search never imports it.
 
-Three gradings. `fixed` is ours: formulas by math-verify, numbers by value (commas, signs and units
-handled), and for maths no box means no answer. `d1` repeats the d1 evaluation, quirks kept; `hex`
+Three gradings. `fixed` is ours: the answer by the verifier's own cascade (a number may also be the
+last one of the text), formulas by math-verify, numbers by value (commas, signs and units handled). `d1` repeats the d1 evaluation, quirks kept; `hex`
 is the same but for Sudoku, where a grid is right or wrong as a whole.
 """
 
@@ -42,7 +42,7 @@ def graded_answer(task: str, text: str, grading: str = "fixed", question: str = 
     """The answer that a grading judges, as it reads it."""
     kind = kind_of(task)
     if grading == "fixed" or kind == "code":
-        return boxed_answer(text) if kind in ("number", "math") else extract(kind, text, question)
+        return extract(kind, text, question)
     if kind == "number":
         value = d1.gsm8k_number(text)
         return None if value is None else f"{value:g}"
@@ -61,9 +61,9 @@ def disagreement(
     if kind == "grid":
         reason = "d1 counts the right cells; fixed requires the whole grid"
     elif fixed_answer is None:
-        reason = "there is no box, so fixed reads no answer"
+        reason = 'fixed reads no answer: no box, <answer>, #### or "answer is"'
     elif d1_answer is None:
-        reason = "d1 reads no answer: the box is not closed on its line, or not well formed"
+        reason = "d1 reads no answer: no box or <answer> that is closed and filled"
     elif kind == "number":
         reason = f"d1 reads {d1_answer} from its first number, fixed reads all of {fixed_answer!r}"
     elif len(d1_answer) > 2 * len(fixed_answer) + 100:
@@ -94,12 +94,6 @@ def gold_in_words(gold: object) -> str:
     return json.dumps(gold, ensure_ascii=False)
 
 
-def boxed_answer(text: str) -> str | None:
-    """The maths answer of the grading `fixed`: no box, no answer."""
-    found = delimiters.find_boxed(delimiters.strip_end_tokens(text))
-    return found.content if found else None
-
-
 def gold_number(gold: object) -> Fraction | None:
     """A gold number given as a number, a numeral, or a solution that ends in `#### numeral`."""
     if isinstance(gold, (int, float)):
@@ -108,7 +102,7 @@ def gold_number(gold: object) -> Fraction | None:
 
 
 def _fixed_number(text: str, gold: object, question: str) -> bool:
-    answer, wanted = boxed_answer(text), gold_number(gold)
+    answer, wanted = extract("number", text), gold_number(gold)
     value = number_in(answer) if answer else None
     if not answer or wanted is None or value is None or "\\sqrt" in answer or "\\pi" in answer:
         return False
@@ -116,7 +110,7 @@ def _fixed_number(text: str, gold: object, question: str) -> bool:
 
 
 def _fixed_math(text: str, gold: object, question: str) -> bool:
-    answer = boxed_answer(text)
+    answer = extract("math", text)
     if answer is None:
         return False
     wanted = f"{gold:g}" if isinstance(gold, float) else str(gold)
@@ -142,7 +136,7 @@ def _fixed_choice(text: str, gold: object, question: str) -> bool:
     answer = extract("choice", text, question)
     if label.isdigit() and 0 < int(label[:3]) <= len(LETTERS):
         # A data set with numeric labels: its prompt may show them as letters or as they are.
-        return answer == LETTERS[int(label) - 1] or boxed_answer(text) == label
+        return answer == LETTERS[int(label) - 1] or extract("math", text) == label
     return answer == label
 
 

@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 
 MAX_DIGITS = 40
+TAIL = 2000  # characters at the end of a text in which its last number is looked for
 
 # A thousands comma counts only before exactly three digits, so that "(3,4)" stays two numbers.
 UNSIGNED = r"(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?+|\.[0-9]++)"
@@ -70,6 +71,17 @@ def numbers_in(text: str) -> list[float]:
             negative = match[1] and negative_at(text, match.start(2))
             found.append(-value if negative else value)
     return found
+
+
+def last_number_in(text: str) -> str | None:
+    """The last number of a running text, with its sign."""
+    for match in reversed(list(_IN_TEXT.finditer(text[-TAIL:]))):
+        numeral = match[2].rstrip(".,")
+        if to_float(numeral) is not None:
+            return (
+                f"-{numeral}" if match[1] and negative_at(text[-TAIL:], match.start(2)) else numeral
+            )
+    return None
 
 
 def negative_at(text: str, start: int) -> bool:

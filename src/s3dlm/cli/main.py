@@ -147,23 +147,34 @@ def _verifiers() -> Listed:
 
 @app.command()
 def score(
-    file: Annotated[Path, Argument(help="JSON lines with question, output and maybe gold.")],
+    file: Annotated[Path, Argument(help="JSON lines, lm-eval's samples or d1's generations.")],
     task: Annotated[str, Option(help="The task of these outputs, for example gsm8k.")],
     verifier: Annotated[str, Option(help="paper, plus or a TOML file of weights.")] = "paper",
     grading: Annotated[str, Option(help="How answers are graded: fixed, d1 or hex.")] = "fixed",
-    by: Annotated[str, Option(help="Also split the report by this field.")] = "gen_length",
+    by: Annotated[
+        str | None,
+        Option(help="Also split the report by this field. Default: model or gen_length."),
+    ] = None,
     explain: Annotated[bool, Option("--explain", help="List where gradings disagree.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a verifier tells right outputs from wrong ones. Any model's outputs will do.
 
+    \b
     s3dlm score outputs.jsonl --task gsm8k --explain
+    s3dlm score samples_gsm8k_2026-01-01.jsonl --task gsm8k --verifier plus
     """
     from rich.console import Console
+    from rich.progress import Progress
 
     from s3dlm.evaluation.score import render, score_file
 
-    scored = score_file(file, task, verifier=verifier, grading=grading, by=by)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        outputs = bar.add_task("outputs", total=None, visible=False)
+        scored = score_file(
+            file, task, verifier=verifier, grading=grading, by=by,
+            progress=lambda done, total: bar.update(outputs, completed=done, total=total, visible=True),
+        )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
     else:

@@ -18,8 +18,8 @@ from s3dlm.answers import extract
 from s3dlm.answers.grading import grade
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import frames, probability, statistics
+from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.records import rounded, write_atomic
-from s3dlm.evaluation.score import read_rows
 from s3dlm.evaluation.statistics import CalibrationReport
 from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.folder import HUB_ID, cached_folder

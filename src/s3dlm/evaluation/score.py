@@ -1,51 +1,38 @@
 """What a verifier is worth on outputs that already exist, of any model, from anywhere: `s3dlm score`.
 
-A JSONL file with one question and output per line, and a gold answer if there is one, becomes a
-report: means of the parts, accuracy under each grading, how well each part and the total tell right
-from wrong, a calibration table, and warnings. Needs no model and no torch.
+A file of outputs (`outputs.py` says of what sort) becomes a report: means of the parts, accuracy under
+each grading, what a choice among several outputs to one question gains, how well each part and the
+total tell right from wrong, a calibration table, and warnings. Needs no model and no torch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from s3dlm.answers import TASK_KINDS, extract, kind_of, normalise
+from s3dlm import tasks
+from s3dlm.answers import TASK_KINDS, extract, normalise
 from s3dlm.answers.grading import GRADINGS, disagreement, grade
 from s3dlm.answers.grading import notes as notes_on_math
-from s3dlm.errors import RecordError, SettingsError, unknown_name
+from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation import statistics
+from s3dlm.evaluation.outputs import OutputRow, choices, kind_of_task, read_rows
 from s3dlm.evaluation.statistics import CalibrationReport, Estimate, ReliabilityBin
-from s3dlm.inputs import read_json_lines
-from s3dlm.verifier import Verifier, as_verifier
+from s3dlm.verifier import Score, Verifier, as_verifier
 from s3dlm.verifier.base import ScoreFunction, score_texts
 from s3dlm.verifier.calibration import GradedAnswer
 
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
 
-# The names by which the field writes its files.
-QUESTION_KEYS = ("question", "prompt", "problem", "input")
-OUTPUT_KEYS = ("output", "text", "generation", "generations", "response", "completion")
-GOLD_KEYS = ("gold", "answer", "ground_truth", "target", "solution")
-
-
-@dataclass(frozen=True, slots=True)
-class OutputRow:
-    """One output to one question, and the line of the file it stands on."""
-
-    line: int
-    question: str
-    output: str
-    gold: object = None
-    confidence: float | None = None
-    group: str | None = None
+CHUNK = 64  # outputs that a verifier takes at once, and after which progress is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +58,8 @@ class Section:
     decided: int  # the smaller of the counts of right and of wrong outputs
     accuracy: dict[str, float]  # by grading
     components: list[ComponentReport]
+    selection: dict[str, Estimate]  # accuracy by rule; empty with one output to each question
+    distinct: float  # different texts per question
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +86,8 @@ class ScoreReport:
     grading: str
     graded: int
     skipped: int
+    unreadable: int  # outputs without an answer
+    agreement: float | None  # with the verdicts of another harness that stand in the file
     sections: list[Section]
     calibration: list[ReliabilityBin]  # of the total
     reliability: CalibrationReport | None  # of p_correct; None: too few graded outputs
@@ -115,27 +106,42 @@ def score_file(
     *,
     verifier: str | Verifier | ScoreFunction = "paper",
     grading: str = "fixed",
-    by: str = "gen_length",
+    by: str | None = None,
     draws: int = 1000,
     seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScoreReport:
-    """Score every output of a task in a JSONL file and judge the verifier by it.
+    """Score every output of a task in a file and judge the verifier by it.
 
     `grading` decides what is right and wrong, `by` names a field by whose values the report is also
-    split (left out when no line has it). Lines of another task are skipped. A missing gold answer in a
-    file that has others counts as wrong.
+    split (left out when no line has it; without a name, the model or the length). Lines of another task
+    are skipped. A missing gold answer in a file that has others counts as wrong. `progress` is called
+    with how many outputs are done, and of how many.
     """
-    for name, value, known in (("task", task, TASK_KINDS), ("grading", grading, GRADINGS)):
-        if value not in known:
-            raise SettingsError(unknown_name(name, value, known))
-    judge = as_verifier(verifier, task)
+    if grading not in GRADINGS:
+        raise SettingsError(unknown_name("grading", grading, GRADINGS))
+    known = [*TASK_KINDS, *(name for name in tasks.names() if name not in TASK_KINDS)]
+    if task not in known:
+        raise SettingsError(unknown_name("task", task, known))
+    kind = kind_of_task(task)
+    judge = as_verifier(verifier, task if task in TASK_KINDS else tasks.get(task).verifier)
     rows, skipped = read_rows(path, task, by)
-    scores = score_texts(judge, [(row.question, row.output, row.confidence) for row in rows])
+    used: Sequence[str] = GRADINGS if any(row.gold is not None for row in rows) else ()
+    used = used[:1] if kind == "code" else used  # they differ in nothing there, and tests take time
+    scores, answers = list[Score](), list[str | None]()
+    grades: dict[str, list[float]] = {name: [] for name in used}
+    for start in range(0, len(rows), CHUNK):
+        some = rows[start : start + CHUNK]
+        scores += score_texts(judge, [(row.question, row.output, row.confidence) for row in some])
+        for row in some:
+            written = extract(kind, row.output, row.question)
+            answers.append(None if written is None else normalise(kind, written))
+            for name, values in grades.items():
+                values.append(grade(kind, row.output, row.gold, name, row.question))
+        progress(len(scores), len(rows))
     parts = {name: [score.parts[name] for score in scores] for name in scores[0].parts}
     parts = {"total": [score.total for score in scores], **parts}
-    used = GRADINGS if any(row.gold is not None for row in rows) else ()
-    grades = {g: [grade(task, r.output, r.gold, g, r.question) for r in rows] for g in used}
-    right = [value == 1.0 for value in grades.get(grading, ())]
+    right = [value == 1.0 for value in grades.get(grading, grades.get("fixed", ()))]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(r.question for r in rows))}
     counts = statistics.resamples(len(numbers), draws, seed)
 
@@ -154,7 +160,16 @@ def score_file(
             components.append(ComponentReport(part, weight, average, constant, ranked, paired))
         accuracy = {g: sum(grades[g][index] for index in at) / len(at) for g in grades}
         decided = min(sum(truth), len(truth) - sum(truth))
-        return Section(name, len(at), len(set(question)), pairs, decided, accuracy, components)
+        selection = {}
+        if grades and len(at) > len(set(question)):
+            ours = [(answers[index], parts["total"][index], right[index]) for index in at]
+            selection = {
+                rule: statistics.over_questions(values, question, counts)
+                for rule, values in choices(question, ours).items()
+            }
+        texts = len({(rows[index].question, rows[index].output) for index in at})
+        return Section(name, len(at), len(set(question)), pairs, decided, accuracy, components,
+                       selection, texts / len(set(question)))  # fmt: skip
 
     def natural(group: str) -> tuple[int, str]:
         value = group.rpartition("=")[2]
@@ -164,6 +179,16 @@ def score_file(
     places = {name: [i for i, row in enumerate(rows) if row.group == name] for name in groups}
     sections = [section("all", list(range(len(rows))))]
     sections += [section(name, at) for name, at in places.items() if len(places) > 1]
+    unread = [row for row, answer in zip(rows, answers, strict=True) if answer is None]
+    same = [
+        row.verdict == good
+        for row, good in zip(rows, right, strict=False)
+        if row.verdict is not None
+    ]
+    warnings = _warnings(sections[0])
+    if 2 * len(unread) > len(rows):
+        end, most = repr(unread[0].output.strip()[-120:]), f"{len(unread)} of {len(rows)} outputs"
+        warnings.append(f"{most} have no readable answer; line {unread[0].line} ends in {end}")
     return ScoreReport(
         file=str(path),
         task=task,
@@ -171,53 +196,29 @@ def score_file(
         grading=grading,
         graded=len(right),
         skipped=skipped,
+        unreadable=len(unread),
+        agreement=sum(same) / len(same) if same else None,
         sections=sections,
         calibration=statistics.reliability(parts["total"], right) if grades else [],
-        reliability=_reliability(rows, parts["total"], right, task) if grades else None,
+        reliability=_reliability(rows, answers, parts["total"], right) if grades else None,
         changes=[
             Change(row.line, row.question, row.gold, d1, fixed,
-                   *disagreement(task, row.output, row.question, gained=d1 < fixed))
+                   *disagreement(kind, row.output, row.question, gained=d1 < fixed))
             for row, d1, fixed in zip(rows, grades["d1"], grades["fixed"], strict=True)
             if d1 != fixed
-        ] if grades else [],
-        warnings=_warnings(sections[0]),
-        notes=notes_on_math() if kind_of(task) == "math" else [],
+        ] if "d1" in grades else [],
+        warnings=warnings,
+        notes=notes_on_math() if kind == "math" else [],
     )  # fmt: skip
 
 
-def read_rows(path: str | Path, task: str, by: str = "gen_length") -> tuple[list[OutputRow], int]:
-    """The lines of a file that belong to a task, and how many belong to others."""
-    rows, skipped = [], 0
-    for number, data in read_json_lines(path):
-        if data.get("task", task) != task:
-            skipped += 1
-            continue
-        question, output, gold = (
-            next((data[key] for key in keys if key in data), None)
-            for keys in (QUESTION_KEYS, OUTPUT_KEYS, GOLD_KEYS)
-        )
-        if not isinstance(question, str) or not isinstance(output, str):
-            raise RecordError(
-                f"{path}, line {number} has the keys {sorted(data)}; it needs a text under "
-                "'question' and a text under 'output'"
-            )
-        confidence = data.get("confidence")
-        if confidence is not None and not isinstance(confidence, int | float):
-            raise RecordError(f"{path}, line {number}: confidence={confidence!r} is not a number")
-        group = f"{by}={data[by]}" if by in data else None
-        rows.append(OutputRow(number, question, output, gold, confidence, group))
-    if not rows:
-        other = f"({skipped} of other tasks)"
-        raise RecordError(f"{str(path)!r} has no output of task {task!r} {other}")
-    return rows, skipped
-
-
 def _reliability(
-    rows: Sequence[OutputRow], totals: Sequence[float], right: Sequence[bool], task: str
+    rows: Sequence[OutputRow],
+    answers: Sequence[str | None],
+    totals: Sequence[float],
+    right: Sequence[bool],
 ) -> CalibrationReport | None:
     """Of cross-fitted probabilities; an answer's agreement is its share of the question's outputs."""
-    texts = [extract(task, row.output, row.question) for row in rows]
-    answers = [None if text is None else normalise(task, text) for text in texts]
     votes = Counter((row.question, answer) for row, answer in zip(rows, answers, strict=True))
     outputs = Counter(row.question for row in rows)
     graded = []
@@ -250,18 +251,24 @@ def render(report: ScoreReport, console: Console, *, explain: bool = False) -> N
     """Print a report; with `explain` also every output on which `d1` and `fixed` differ."""
 
     def show(title: str, columns: str, rows: Iterable[Sequence[str]], caption: str = "") -> None:
-        table = Table(title=title, caption=caption or None)
+        table = Table(
+            title=title, caption=caption or None, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+        )
         for number, column in enumerate(columns.split("|")):
-            table.add_column(column, justify="right" if number else "left")
+            table.add_column(column, justify="right" if number else "left", overflow="fold")
         for row in rows:
             table.add_row(*map(escape, row))
         console.print(table)
 
-    def cells(estimate: Estimate) -> tuple[str, str]:
+    def cell(estimate: Estimate, scale: float = 1) -> str:
         if estimate.value is None:
-            return "–", ""
-        bounds = "" if estimate.low is None else f"{estimate.low:.3f}–{estimate.high:.3f}"
-        return f"{estimate.value:.3f}", bounds
+            return "–"
+        digits = 3 if scale == 1 else 1
+        value, *bounds = (
+            "" if each is None else f"{scale * each:.{digits}f}"
+            for each in (estimate.value, estimate.low, estimate.high)
+        )
+        return f"{value} ({bounds[0]}–{bounds[1]})" if bounds[0] else value
 
     def bins(title: str, value: str, many: Iterable[ReliabilityBin], caption: str = "") -> None:
         rows = [(f"{b.low:.1f}–{b.high:.1f}", str(b.count), f"{b.mean:.3f}", f"{100 * b.accuracy:.1f} %") for b in many]  # fmt: skip
@@ -273,17 +280,23 @@ def render(report: ScoreReport, console: Console, *, explain: bool = False) -> N
     skipped = f", {report.skipped} lines of other tasks skipped" if report.skipped else ""
     head = f"verifier {escape(report.verifier)}, grading {report.grading}{skipped}"
     console.print(f"[bold]{escape(report.task)}[/bold], {head}")
+    if report.agreement is not None:
+        console.print(f"agrees with the file's own verdicts on {100 * report.agreement:.2f} %")
     for each in report.sections:
         shares = ", ".join(f"{g} {100 * share:.2f} %" for g, share in each.accuracy.items())
         counts = f"{each.outputs} outputs, {each.questions} questions, {each.pairs} pairs"
         rows = [
             (part.name, "" if part.weight is None else f"{part.weight:.2f}", f"{part.mean:.3f}",
-             *cells(part.auc), *cells(part.pair_accuracy))
+             cell(part.auc), cell(part.pair_accuracy))
             for part in each.components
         ]  # fmt: skip
-        columns = "part|weight|mean|AUC|95 %|pair accuracy|95 %"
+        columns = "part|weight|mean|AUC (95 %)|pair accuracy (95 %)"
         caption = f"accuracy: {shares}" if shares else ""
         show(f"{each.name}: {counts}", columns, rows, caption)
+        if each.selection:
+            chosen = [(rule, cell(found, 100)) for rule, found in each.selection.items()]
+            texts = f"{each.distinct:.1f} different texts per question"
+            show("one answer per question", "rule|accuracy, % (95 %)", chosen, texts)
     if report.calibration:
         bins("calibration of the total", "total", report.calibration)
     if report.reliability:
@@ -293,13 +306,13 @@ def render(report: ScoreReport, console: Console, *, explain: bool = False) -> N
         title = "p_correct, cross-fitted over questions"
         bins(title, "p_correct", found.bins, f"{scores}; accuracy on the {surest}")
     if explain:
-        rows = [
+        listed = [
             (str(c.line), str(c.gold), f"{c.d1:.2f}", f"{c.fixed:.0f}", short(c.d1_answer),
              short(c.fixed_answer), c.reason)
             for c in report.changes
         ]  # fmt: skip
         title = f"{len(report.changes)} outputs are judged differently by d1 and fixed"
-        show(title, "line|gold|d1|fixed|d1 reads|fixed reads|why", rows)
+        show(title, "line|gold|d1|fixed|d1 reads|fixed reads|why", listed)
     for warning in report.warnings:
         console.print(f"[yellow]warning[/yellow] {escape(warning)}")
     for note in report.notes:

@@ -305,6 +305,14 @@ def pair_accuracy(
     return _interval(float(wins.sum() / pairs.sum()), drawn), int(pairs.sum())
 
 
+def over_questions(values: Sequence[float], question: Sequence[int], counts: Floats) -> Estimate:
+    """The mean over questions of each question's mean."""
+    sizes = np.bincount(question, minlength=counts.shape[1])
+    means, asked = np.bincount(question, values, len(sizes)) / np.maximum(sizes, 1), sizes > 0
+    drawn = (counts @ means) / np.maximum(counts @ asked, 1)
+    return _interval(float(means.sum() / asked.sum()), drawn)
+
+
 def _interval(value: float, drawn: Floats) -> Estimate:
     drawn = drawn[np.isfinite(drawn)]
     bounds = map(float, np.percentile(drawn, [2.5, 97.5])) if len(drawn) else ()

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from s3dlm.answers.delimiters import Found, find, strip_end_tokens
+from s3dlm.answers.delimiters import Found, find, strip_end_tokens, up_to_stop
 from s3dlm.answers.normalise import number_in
 from s3dlm.answers.numbers import numbers_in, to_float
 from s3dlm.verifier.equations import SPOKEN, SPOKEN_SIGNS, Equation, equations_in
@@ -76,7 +76,7 @@ class ParsedText:
     @cached_property
     def answer(self) -> Found | None:
         """The final answer by the cascade, and where it stands."""
-        return find(self.text)
+        return find(up_to_stop(self.text))
 
     @cached_property
     def lower(self) -> str:
