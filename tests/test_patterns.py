@@ -193,6 +193,10 @@ def test_time_grows_with_length_and_no_faster(
     run = runs(re.compile(source, flags), methods)
     for text in bad_texts(source, flags):
         growth = exponent(run, text)
+        for _ in range(3):  # a busy machine may spoil some attempts
+            if growth <= WORST:
+                break
+            growth = exponent(run, text)
         assert growth <= WORST, f"{where}: {text(60)!r} … takes length^{growth:.1f}"
 
 

@@ -11,6 +11,7 @@ from s3dlm.answers import TASK_KINDS, extract, mathverify, normalise
 from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.verifier import for_task
 from s3dlm.verifier.weights import PAPER
+from tests.fuzz import counts
 
 SIZE = 100_000
 GOLDS = {"number": 18.0, "math": r"\frac12", "choice": "B", "expression": [[1, 2, 3], 6],
@@ -181,8 +182,9 @@ def mutated(rng):
     return "".join(text)
 
 
-def run_fuzzer(count, seed):
-    rng = random.Random(seed)
+@counts(5_000, 200_000)
+def test_mutated_texts(count):
+    rng = random.Random(count)
     verifiers = {task: for_task(task) for task in TASKS}
     for number in range(count):
         text, prompt, task = mutated(rng), rng.choice(PROMPTS), TASKS[number % len(TASKS)]
@@ -190,14 +192,3 @@ def run_fuzzer(count, seed):
         assert 0.0 <= total <= 1.0, repr(text)
         if number % 10 == 0:
             judge(task, text, prompt)
-
-
-def test_five_thousand_mutated_texts():
-    run_fuzzer(5_000, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_million_mutated_texts():
-    """Slow: a million scores take minutes."""
-    run_fuzzer(1_000_000, seed=2)

@@ -9,12 +9,13 @@ import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.verifier import from_toml
+from tests.fuzz import counts
 from tests.models.checkpoints import DREAM, LLADA, llada_tensors, llama_tensors, write_folder
 from tests.models.hostile import BYTES, TEMPLATES, make, use
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@counts(20, 1000)
 def test_hostile_folders_end_in_one_line(count: int, tmp_path: Path) -> None:
     goods = [
         write_folder(tmp_path / "llada", LLADA, llada_tensors(LLADA)),

@@ -65,7 +65,10 @@ def test_every_response_fits_the_canvas(tiny: Model, task: str) -> None:
         assert len(tiny.tokenizer.encode(problem.response)) < TASKS[task]["decoding"]["gen_length"]
 
 
-@pytest.mark.parametrize("task", TASKS)
+# Chains have by far the longest answers: the slow set runs them.
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task == "chain")) for task in TASKS]
+)
 def test_recorded_accuracy_is_reproduced(tiny: Model, task: str) -> None:
     """The first problems through the whole package; one may flip where arithmetic rounds elsewhere."""
     from s3dlm.answers.grading import grade

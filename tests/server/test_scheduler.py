@@ -14,6 +14,7 @@ import pytest
 
 from s3dlm.engine import Job
 from s3dlm.search.score import Verify
+from s3dlm.server import batching
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError
 from s3dlm.settings import Settings
@@ -138,7 +139,10 @@ def test_one_client_leaves_places_in_the_queue_to_others() -> None:
         live.wait_until_idle()
 
 
-def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
+def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batching, "ENDING_SECONDS", 0.0)
     release = threading.Event()
 
     def hangs(prompt: str, text: str, confidence: float | None) -> float:
@@ -146,7 +150,7 @@ def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up() -> None:
             release.wait(120)
         return 0.5
 
-    limits = Limits(verifier_seconds=1, verifier_calls=2)
+    limits = Limits(verifier_seconds=2, verifier_calls=2)
     with serving(limits=limits, verifiers={"hangs": hangs}) as live:
         hung = live.later("hang", verifier="hangs")
         wait_for(lambda: live.scheduler.load["running"] == 1)
