@@ -10,6 +10,7 @@ import hashlib
 import re
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import PromptError, SettingsError, short_repr
 from s3dlm.models.base import Model, Turn
 from s3dlm.models.packing import Sampling
+from s3dlm.result import answer_of
+from s3dlm.search.agreed import until_agreed
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.particles import Floats, Ints, Predict
 from s3dlm.search.rounds import run_trials
@@ -119,7 +122,15 @@ def prepare(model: Model, job: Job) -> Running:
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     rng = random_stream(settings.seed, tokens if job.sample_id is None else job.sample_id)
     calibration = None if fit is None else fit.weights
-    search = run_trials(processes, Setup(processes[0], scorer, settings, rng))
+    setup = Setup(processes[0], scorer, settings, rng)
+    search = run_trials(processes, setup)
+    if settings.stop_when == "agreed":
+        if len(processes) > 1:
+            raise SettingsError(
+                "stop_when='agreed' needs holes of one length each; give lengths such as [[4]], or leave "
+                "stop_when out"
+            )
+        search = until_agreed(setup, partial(answer_of, job))
     return Running(job, search, scorer, processes, calibration)
 
 

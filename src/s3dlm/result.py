@@ -38,7 +38,7 @@ class Result:
     task: str | None
     settings: Settings
     ancestry: tuple[tuple[int, ...], ...] = ()  # per step, each survivor's parent
-    stopped: str = FINISHED  # why it ended: finished, satisfied or budget
+    stopped: str = FINISHED  # why it ended: finished, satisfied, budget or agreed
     score: float | None = None  # the verifier's, of the chosen text; None if it was not scored
     confidence: float | None = None  # the model's, in the chosen text
     p_correct: float | None = None  # that the answer is right; None without a calibration
@@ -215,7 +215,7 @@ def _survivors(running: Running, process: MaskedDiffusion, outcome: Outcome) -> 
         text, score = running.scorer.text(tokens), float(outcome.scores.total[row])
         yield Survivor(
             text=text,
-            answer=_answer(running.job, text),
+            answer=answer_of(running.job, text),
             tokens=process.reader.length(tokens),
             score=None if np.isnan(score) else score,
             parts=outcome.scores.parts[row],
@@ -257,13 +257,14 @@ def _passing(job: Job, text: str, confidence: float, **values: Any) -> Survivor:
     nll = -math.log(max(confidence, 1e-9))
     return Survivor(
         text=text,
-        answer=_answer(job, text),
+        answer=answer_of(job, text),
         nll=nll,
         confidence=confidence,
         **{**defaults, **values},
     )
 
 
-def _answer(job: Job, text: str) -> str | None:
+def answer_of(job: Job, text: str) -> str | None:
+    """The answer that a text gives, so that equal answers are equal strings."""
     answer = answers.extract(job.kind, text, job.question)
     return None if answer is None else answers.normalise(job.kind, answer)

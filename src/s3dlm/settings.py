@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 _RENAMED = {"hiding": "remask", "hidden": "remask_fraction", "fresh": "restart_fraction"}
 _RENAMED |= {"keep": "accept"}
 CHOICES: dict[str, Collection[str]] = {  # the tables that define the names a setting may have
-    "method": METHODS, "resampling": RESAMPLERS, "cadence": ("step", "block"),
-    "child_sampling": CHILD_SAMPLINGS, "selection": SELECTIONS, "stop_when": ("satisfied", "never"),
-    "remask": REMASKINGS, "accept": ACCEPT_RULES, "policy": POLICIES, "reveal": REVEALS,
+    "method": METHODS, "resampling": RESAMPLERS, "cadence": ("step", "block"), "policy": POLICIES,
+    "child_sampling": CHILD_SAMPLINGS, "selection": SELECTIONS, "remask": REMASKINGS,
+    "stop_when": ("satisfied", "agreed", "never"), "accept": ACCEPT_RULES, "reveal": REVEALS,
     "probabilities": ("plain", "sampled"), "end_tokens": ("allowed", "last", "never"),
 }  # fmt: skip
 # What counts only beside others, in an order in which each comes after what it depends on.
 BESIDE: Beside = {
-    "stop_when": {"budget": ()},
+    "stop_when": {"budget": (), "stop_when": ("agreed",)},
+    "decided_at": {"stop_when": ("agreed",)},
     "remask": {"budget": (), "rounds": ()},
     **{name: {"remask": MOVES} for name in ("remask_fraction", "restart_fraction", "accept")},
     **{n: {"reveal": tuple(COUNTS)} for n in ("steps", "policy", "position_temperature")},
@@ -70,8 +71,8 @@ class Settings(Decoding, SearchOptions):
         values["block_length"] = sizes["block_length"]
         for name in {"block_length", "steps"} - active(row, values):  # the largest that can occur
             values[name] = sizes["gen_length"]
-        for name in CHOICES.keys() & values.keys():
-            _check_name(name, values[name])
+        for name, value in values.items():
+            _check_name(name, value)
         try:
             super().__init__(**{"method": row.name, **values})
         except ValidationError as error:
@@ -113,10 +114,10 @@ class Settings(Decoding, SearchOptions):
             "weights; choose 'majority', or give an ess_threshold": (
                 chosen and kind.needs_weights and equal_weights
             ),
+            **self.mistakes_in_stopping(kind.votes),
         }
-        for mistake, made in mistakes.items():
-            if made:
-                raise SettingsError(mistake)
+        for mistake in (each for each, made in mistakes.items() if made):
+            raise SettingsError(mistake)
 
     @classmethod
     def for_model(
@@ -206,7 +207,7 @@ class Settings(Decoding, SearchOptions):
 
     def most_nfe_in_blocks(self, block: int | None) -> int:
         """The most forward passes that a run can take with a model of such blocks, if it has any."""
-        starts = 1
+        starts = self.size if self.stop_when == "agreed" else 1  # each round begins anew
         if self._row.ensemble == "block_lengths":
             starts = min(self.size, len(block_lengths(self.gen_length, self.steps)))
         once = starts + self.most_steps(block) * self.size * self.children
@@ -292,8 +293,7 @@ def allowed(name: str) -> str:
 
 def check(name: str, value: Any) -> Any:
     """The value of one setting in its type, or an error that says what is allowed."""
-    if name in CHOICES:
-        _check_name(name, value)
+    _check_name(name, value)
     try:
         return _adapter(name).validate_python(value)
     except ValidationError as error:
@@ -308,7 +308,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _check_name(name: str, value: Any) -> None:
-    if isinstance(value, str) and value not in CHOICES[name]:
+    if isinstance(value, str) and value not in CHOICES.get(name, (value,)):
         raise SettingsError(unknown_name(name, value, CHOICES[name]))
 
 

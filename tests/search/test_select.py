@@ -68,3 +68,15 @@ def test_lambda_decides_the_vote_of_tilting() -> None:
         return choose(weighted).answer
 
     assert (chosen(0.0), chosen(30.0)) == ("7", "18")
+
+
+def test_agreement_breaks_near_ties_of_the_verifier_and_no_others() -> None:
+    near = [one("7", score=0.80), one("7", score=0.80), one("18", score=0.81)]
+    assert pick("agreement", near).answer == "7"
+    clear = [one("7", score=0.80), one("7", score=0.80), one("18", score=0.85)]
+    assert pick("agreement", clear).answer == "18"
+    chosen = pick("agreement", [one("7", score=0.4), one("7", score=0.6), one(None, score=1.0)])
+    assert (chosen.answer, chosen.score) == ("7", 0.6)
+    tied = [one("7", nll=2), one("18", nll=1), one("7", nll=3), one("18", nll=4)]
+    assert pick("agreement", tied).nll == 1
+    assert pick("agreement", [one(None, score=0.2), one(None, score=0.3)]).score == 0.3

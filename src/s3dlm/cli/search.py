@@ -128,6 +128,7 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
         answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
         chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
         reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
+        reasons["agreed"] = "; the vote is decided"
         typer.echo(result.text)
         typer.echo(
             f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE "

@@ -30,7 +30,8 @@ TRAJECTORIES = frozenset({"particles", "branching", "child_sampling", "selection
 SCORES = frozenset({"verifier", "lam"})
 RESAMPLES = frozenset({"resampling", "ess_threshold", "cadence"})
 ROUNDS = frozenset(
-    {"budget", "stop_when", "rounds", "remask", "remask_fraction", "restart_fraction", "accept"}
+    {"budget", "stop_when", "decided_at", "rounds"}
+    | {"remask", "remask_fraction", "restart_fraction", "accept"}
 )
 SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads"}
 """Every setting of the search; the others say how to decode, and every method uses them."""
@@ -39,7 +40,8 @@ SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads"}
 MOVES = tuple(name for name in REMASKINGS if name != "all")
 _JUDGED = {"remask": tuple(sorted(BY_DOUBT)), "accept": tuple(sorted(BY_SCORE))}
 UNTILTED: Beside = {"lam": {"accept": tuple(sorted(BY_SCORE))}}
-UNSCORED: Beside = {"verifier": _JUDGED, "stop_when": _JUDGED, **UNTILTED}
+_STOPPED = {**_JUDGED, "stop_when": ("agreed",)}
+UNSCORED: Beside = {"verifier": _JUDGED, "stop_when": _STOPPED, **UNTILTED}
 ONE_TEXT: Beside = {**UNSCORED, "rounds": {"remask": MOVES}}  # decoded again in full it is the same
 
 
@@ -78,6 +80,12 @@ class Method:
                 f"weight={self.weight!r} needs scores, and method={self.name!r} has "
                 f"scored={self.scored!r}; give scored={needed!r}, or weight='none', 'confidence' or 'path'"
             )
+
+    @property
+    def independent(self) -> bool:
+        """Whether its trajectories are independent samples, each with a vote of its own."""
+        alone = self.ensemble == "none" and "resampling" not in self.uses
+        return alone and self.population == "product"
 
     @property
     def kin(self) -> str:
@@ -175,7 +183,7 @@ _row(
     "path_likelihood", _S3,
     "s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)",
     "path log-likelihood, Liu et al. 2026", scored="never", weight="path",
-    uses=SEARCH - {"look_aheads"}, beside={"verifier": _JUDGED, "stop_when": _JUDGED},
+    uses=SEARCH - {"look_aheads"}, beside={"verifier": _JUDGED, "stop_when": _STOPPED},
 )  # fmt: skip
 _row(
     "temporal_vote", _ONE,

@@ -40,6 +40,7 @@ class SearchKwargs(TypedDict, total=False):
     selection: str
     budget: int | None
     stop_when: str
+    decided_at: float
     rounds: int
     remask: str
     remask_fraction: float
@@ -78,7 +79,14 @@ class SearchOptions(BaseModel):
     )
     stop_when: str = more(
         "satisfied",
-        "with a budget: stop once the verifier is satisfied, if it says when it is, or never before",
+        "with a budget: stop once the verifier is satisfied, if it says when it is, or never before; "
+        "agreed, also without a budget: fresh samples until the vote is decided",
+    )
+    decided_at: float = more(
+        0.95,
+        "how likely the leading answer must be to stay ahead of the second",
+        ge=0.5,
+        le=0.9999,
     )
     rounds: int = setting(0, "searches after the first, begun as `remask` says", ge=0, le=1000)
     remask: str = setting(
@@ -126,6 +134,21 @@ class SearchOptions(BaseModel):
         """Whether it goes on after its first search; one answer decoded again would be the same."""
         same = self.remask == "all" and self._row.population == "one"
         return not same and (self.budget is not None or self.rounds > 0)
+
+    def mistakes_in_stopping(self, votes: bool) -> dict[str, bool]:
+        """What `stop_when="agreed"` cannot run with, and whether it is given."""
+        agreed, where = self.stop_when == "agreed", f"method={self.method!r}"
+        return {
+            f"stop_when='agreed' needs a vote, and selection={self.selection!r} is none; choose "
+            "'majority', 'weighted' or 'agreement'": agreed and not votes,
+            f"stop_when='agreed' needs a budget in {where}, where a whole search has one vote; give "
+            "one, or choose a method of independent samples": (
+                agreed and self.budget is None and not self._row.independent
+            ),
+            "stop_when='agreed' takes fresh samples; give rounds=0 and remask='all'": (
+                agreed and (self.rounds > 0 or self.remask != "all")
+            ),
+        }
 
     def survivors(self, step: int, steps: int) -> int:
         """Particles kept after a step, counted from 0."""

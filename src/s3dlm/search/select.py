@@ -7,6 +7,7 @@ Particles without an answer do not vote. When nobody has one, the highest-scorin
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ class Selection:
     """A choice among survivors, and what it needs to be a choice at all."""
 
     choose: Callable[[Sequence[Survivor]], Survivor]
+    votes: bool = False  # equal answers count together
     needs_scores: bool = False
     needs_weights: bool = False  # that survivors carry; resampling makes them equal
     from_all_seen: bool = False  # also among every complete text that was scored on the way
@@ -49,6 +51,22 @@ def _weighted(survivors: Sequence[Survivor]) -> Survivor:
     return _vote(survivors, [math.exp(survivor.log_weight - top) for survivor in survivors])
 
 
+SCORE_WEIGHT = 40.0  # twice the votes are worth log(2) / 40 = 0.017 of a score
+
+
+def _agreed(survivors: Sequence[Survivor]) -> Survivor:
+    """The answer with the highest log(votes) + 40 · (its best score): the verifier decides, votes decide
+    where it sees little difference (docs/verifier.md says how the number was fitted)."""
+    answered = [survivor for survivor in survivors if survivor.answer is not None]
+    votes = Counter(survivor.answer for survivor in answered)
+
+    def value(survivor: Survivor) -> tuple[float, float]:
+        score = SCORE_WEIGHT * (survivor.score or 0.0)
+        return round(math.log(votes[survivor.answer]) + score, 9), -survivor.nll
+
+    return max(answered, key=value) if answered else _verified(survivors)
+
+
 def _verified(survivors: Sequence[Survivor]) -> Survivor:
     """The best score; a text with an answer before one without."""
     return max(survivors, key=lambda s: (s.answer is not None, s.score or 0.0, -s.nll))
@@ -56,8 +74,9 @@ def _verified(survivors: Sequence[Survivor]) -> Survivor:
 
 SELECTIONS: dict[str, Selection] = {
     "first": Selection(lambda survivors: survivors[0]),
-    "majority": Selection(lambda survivors: _vote(survivors, [1.0] * len(survivors))),
-    "weighted": Selection(_weighted, needs_weights=True),
+    "majority": Selection(lambda survivors: _vote(survivors, [1.0] * len(survivors)), votes=True),
+    "weighted": Selection(_weighted, votes=True, needs_weights=True),
+    "agreement": Selection(_agreed, votes=True, needs_scores=True),
     "verified": Selection(_verified, needs_scores=True),
     "temporal": Selection(_weighted, from_steps=True),
     "best_seen": Selection(_verified, needs_scores=True, from_all_seen=True),

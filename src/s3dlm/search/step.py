@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FINISHED = "finished"  # every answer is complete
 SATISFIED = "satisfied"  # a text has the score with which its verifier is satisfied
 SPENT = "budget"  # no forward pass is left
+AGREED = "agreed"  # the vote is decided
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ class SearchReport(BaseModel):
     votes: int
     survivors: int
     score: float | None
-    stopped: Literal["finished", "satisfied", "budget"]  # why the search ended
+    stopped: Literal["finished", "satisfied", "budget", "agreed"]  # why the search ended
     p_correct: float | None  # None: the model has no calibration for the task and method
     seed: int
     seconds: float
