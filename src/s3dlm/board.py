@@ -1,4 +1,4 @@
-"""A search in the terminal: particles as rows, hidden positions as blocks, scores as bars.
+"""A search in the terminal: particles as rows, or as grids; hidden positions as blocks, scores as bars.
 
 On a terminal the board is redrawn in place; anywhere else it becomes one plain line per step. It only
 looks at events, so a recorded trace plays as well as a running search.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -44,8 +45,10 @@ def show(
     *,
     console: Console | None = None,
     title: str = "",
+    columns: int | None = None,
 ) -> Iterator[Step | Result]:
-    """Draw events as they pass, and pass them on unchanged."""
+    """Draw events as they pass, and pass them on unchanged; tokens are a text, or with a number of
+    `columns` the cells of a grid."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield from _lines(events, console)
@@ -53,7 +56,10 @@ def show(
     with Live(console=console, auto_refresh=False) as live:
         for event in events:
             if isinstance(event, Step):
-                live.update(_board(event, piece, end_ids, title, console.width), refresh=True)
+                body = _table(event, piece, end_ids)
+                if columns is not None:
+                    body = _grids(event, piece, columns)
+                live.update(_board(event, body, title, console.width), refresh=True)
             yield event
 
 
@@ -70,9 +76,7 @@ def _lines(events: Iterable[Step | Result], console: Console) -> Iterator[Step |
         yield event
 
 
-def _board(
-    step: Step, piece: Piece, end_ids: frozenset[int], title: str, width: int
-) -> RenderableType:
+def _table(step: Step, piece: Piece, end_ids: frozenset[int]) -> RenderableType:
     table = Table(box=None, expand=True, padding=(0, 1), show_header=True, header_style="dim")
     table.add_column("", justify="right", no_wrap=True, width=2)
     table.add_column("answer", ratio=1)
@@ -89,6 +93,38 @@ def _board(
         )
     if step.survivor.size > MOST_ROWS:
         table.add_row("", Text(f"… and {step.survivor.size - MOST_ROWS} more", "dim"), "", "", "")
+    return table
+
+
+def _grids(step: Step, piece: Piece, columns: int) -> RenderableType:
+    """The particles side by side, each under its number and score."""
+    return Columns(
+        Text.assemble(
+            f"{number:2} ",
+            _bar(float(step.score[child])),
+            "\n",
+            _grid(step.tokens[child], piece, columns),
+        )
+        for number, child in enumerate(step.survivor[:MOST_ROWS].tolist(), 1)
+    )
+
+
+def _grid(tokens: np.ndarray, piece: Piece, columns: int) -> Text:
+    """Cells row by row, with more room between boxes; each box is as wide as it is high."""
+    text, box = Text(), round(columns**0.5)
+    for cell, token in enumerate(tokens.tolist()):
+        row, column = divmod(cell, columns)
+        if column == 0:
+            text.append("\n\n" if row % box == 0 and row else "\n")
+        elif column % box == 0:
+            text.append(" ")
+        part = piece(token)
+        text.append(HIDDEN if part is None else part, "grey42" if part is None else "bold")
+        text.append(" ")
+    return text
+
+
+def _board(step: Step, body: RenderableType, title: str, width: int) -> RenderableType:
     foot = Table.grid(padding=(0, 2))
     foot.add_row(
         ProgressBar(total=step.total, completed=step.index + 1, width=min(30, width // 3)),
@@ -97,7 +133,7 @@ def _board(
         f"ESS {step.ess:.1f} of {step.weight.size}",
         f"ancestors {step.unique_ancestors}",
     )
-    return Panel(Group(table, Text(), foot), title=title or None, border_style="cyan")
+    return Panel(Group(body, Text(), foot), title=title or None, border_style="cyan")
 
 
 def _canvas(tokens: np.ndarray, piece: Piece, end_ids: frozenset[int]) -> Text:

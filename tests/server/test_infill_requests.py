@@ -9,7 +9,7 @@ import pytest
 import s3dlm
 from s3dlm.settings import Settings
 from tests.fakes import MASK, fake_model
-from tests.server.live import ASK, QUESTION, SMALL, Live
+from tests.server.live import ASK, QUESTION, SMALL, Live, serving
 
 TEXT = "12 - 6 = [[1]]. <answer>[[4-6]]</answer>"
 
@@ -59,3 +59,14 @@ def test_a_mistake_is_refused(live: Live, text: str, words: str) -> None:
     answer = live.post("/v1/chat/completions", **ASK, infill=text)
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
+
+
+def test_a_puzzle_is_solved_over_http_and_a_wrong_one_is_refused() -> None:
+    model = s3dlm.load("sudoku9")
+    puzzle = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+    with serving(model, defaults={}) as server:
+        reply = server.post("/v1/completions", model="sudoku9", prompt=puzzle).json()
+        assert reply["choices"][0]["text"] == s3dlm.generate(model, puzzle).text
+        refused = server.post("/v1/search", prompt=puzzle[:-1])
+        assert refused.status_code == 400
+        assert "has 80 cells, not 81" in refused.json()["error"]["message"]

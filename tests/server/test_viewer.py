@@ -527,3 +527,61 @@ def test_a_text_with_holes_is_filled_and_shown_with_what_was_known(page: Any, se
     assert filled == 2 + 4  # the shortest holes come first
     page.locator(".example").first.click()  # asks for a whole answer
     assert holes.input_value() == ""
+
+
+def classes_of(page: Any) -> list[str]:
+    """The classes of the first particle's cells, without those that draw boxes."""
+    names = (
+        page.locator(".particle")
+        .first.locator(".grid .cell")
+        .evaluate_all("cells => cells.map((cell) => cell.className)")
+    )
+    return [" ".join(set(name.split()) - {"cell", "left", "top"}) for name in names]
+
+
+def test_a_puzzle_is_asked_and_shown_as_a_grid_that_fills(page: Any) -> None:
+    puzzle = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+    with serving(s3dlm.load("sudoku9"), defaults={}) as live:
+        run(page, live, puzzle, Task="sudoku9_open", Method="s3")
+        cells = classes_of(page)
+        assert len(cells) == 81
+        assert cells.count("clue") == 30
+        assert not any(kind in cell for cell in cells for kind in ("m", "wrong"))
+        shown = "".join(page.locator(".particle").first.locator(".cell").all_inner_texts())
+        assert shown == page.locator(".final").inner_text()
+        assert page.locator(".legend .cell").count() == 6
+        page.keyboard.press("Home")
+        assert classes_of(page).count("m") > 10
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_doubles_and_cells_that_are_emptied_again_can_be_seen(page: Any, tmp_path: Path) -> None:
+    model = s3dlm.load("sudoku9")
+    puzzle = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+    settings = s3dlm.Settings.for_model(model, "baseline")
+    path = tmp_path / "first.jsonl"
+    events = s3dlm.stream(model, puzzle, settings=settings)
+    list(s3dlm.write_trace(path, model, events, question=puzzle, settings=settings))
+    header, *_, step, result = map(json.loads, path.read_text().splitlines())
+    # As if the last step had ended with a double, and a second round had emptied two cells.
+    header["columns"] = 9
+    tokens = list(step["tokens"][0])
+    tokens[2] = tokens[3]
+    emptied = [-1 if cell in (2, 6) else token for cell, token in enumerate(tokens)]
+    first = step | {"tokens": [tokens], "clean": [tokens], "parent": [-1], "survivor": [0]}
+    first["pieces"] = {str(token): str(token + 1) for token in range(9)}
+    second = first | {"tokens": [emptied], "parent": [0], "round": 1}
+    lines = [json.dumps(line) for line in (header, first, second, result)]
+    page.goto(write_page(lines, tmp_path).as_uri())
+    page.locator(".grid").first.wait_for()
+    page.keyboard.press("Home")
+    cells = classes_of(page)
+    assert [cell for cell, name in enumerate(cells) if "wrong" in name] == [2, 3, 38]
+    page.keyboard.press("ArrowRight")
+    cells = classes_of(page)
+    assert [cell for cell, name in enumerate(cells) if "emptied" in name] == [2, 6]
+    gone = page.locator(".cell.emptied[title]").first.get_attribute("title")
+    assert gone.startswith(f"emptied again: it was {tokens[2] + 1}; predicted")
+    page.locator(".toggle", has_text="Look-ahead").locator("input").uncheck()
+    assert page.locator(".grid .cell.m").all_inner_texts() == ["", ""]

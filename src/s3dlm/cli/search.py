@@ -100,7 +100,8 @@ def generate(
         # An end token inside a text with holes does not end it.
         ends: frozenset[int] = loaded.end_ids if infill is None else frozenset()
         title = f"{settings.method} on {loaded.name}"
-        events = board.show(events, board.pieces_of(loaded), ends, title=title)
+        columns = loaded.tokenizer.columns
+        events = board.show(events, board.pieces_of(loaded), ends, title=title, columns=columns)
     *_, result = events
     assert isinstance(result, engine.Result)
     _print(result, as_json=as_json, quiet=quiet)

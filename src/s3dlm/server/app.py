@@ -168,9 +168,10 @@ async def search(body: SearchRequest, request: Request, service: Shared) -> Resp
     async def pieces() -> AsyncIterator[str]:
         """What `s3dlm generate --trace` writes, event by event."""
         encoder, job = TraceEncoder.of(service.model), parsed.jobs[0]
-        header = encoder.header(service.name, job.question, job.task, job.settings, job.infill)
+        told = (service.name, job.question, job.task, job.settings, job.infill)
         async for _, event in watch.events():
-            yield _event(header if isinstance(event, Started) else encoder.event(event), lines)
+            data = encoder.header(*told) if isinstance(event, Started) else encoder.event(event)
+            yield _event(data, lines)
         if not lines:
             yield openai.DONE
 

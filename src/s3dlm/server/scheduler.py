@@ -172,7 +172,7 @@ class Scheduler:
         """Check and tokenise the prompts of one request at a time, each prompt once."""
         while tickets := self._unprepared.get():  # an empty request ends the thread
             plain = self.model.tokenizer
-            once: Any = SimpleNamespace(encode=plain.encode, decode=plain.decode)
+            once: Any = SimpleNamespace(encode=plain.encode, decode=plain.decode, holes=plain.holes)
             once.chat, once.converse = cache(plain.chat), cache(plain.converse)
             model = replace(self.model, tokenizer=once)
             for ticket in tickets:
