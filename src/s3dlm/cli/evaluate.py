@@ -56,6 +56,7 @@ def eval_command(
     method: Annotated[options.Texts, Option(help=_METHODS, autocompletion=_METHOD_NAMES)] = None,
     limit: Limit = None,
     seeds: Seeds = 1,
+    verifier: options.VerifierName = None,
     more: Settings = None,
     split: Annotated[str, Option(help="test, or validation for bundled tasks.")] = "test",
     data: Data = None,
@@ -76,7 +77,8 @@ def eval_command(
     """
     from s3dlm.evaluation import plan as plans
 
-    chosen = options.setting_values(more)
+    named = [] if verifier is None else [f"verifier={verifier}"]
+    chosen = options.setting_values([*(more or ()), *named])
     sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
     for name in chosen.keys() - sweeps.keys():
         if len(chosen[name]) != 1:
@@ -140,9 +142,11 @@ def _run(
     """Run a plan on a model, in one process or several, or on a cluster; or print what it costs.
 
     Mistakes and missing data are reported before a large model is loaded."""
+    from s3dlm import tasks
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.defaults import defaults_of
     from s3dlm.models.registry import check_name
+    from s3dlm.verifier import check_name as check_verifier
 
     ray, workers, gpu = how.pop("ray", None), how.pop("workers", None), how.pop("gpu", "H100")
     if workers is not None and workers < 1:
@@ -152,6 +156,9 @@ def _run(
     names = options.split(task) or list(defaults_of(model).tasks)
     plan = planned(model, dict.fromkeys(names))
     check_name(model)
+    for condition in plan.conditions:
+        if (judge := condition.value("verifier")) is not None:
+            check_verifier(tasks.get(condition.task).verifier, judge)
     if dry_run:
         _print_cost(model, plan, which["limit"], gpu, folder, as_json)
         return False
@@ -276,7 +283,9 @@ def calibrate(
     """
     from s3dlm.evaluation import calibrate as fits
 
-    read = fits.read(source, verifier, ",".join(options.split(task)) or None, model)
+    read = fits.read(
+        source, options.own_verifier(verifier), ",".join(options.split(task)) or None, model
+    )
     made, skipped = fits.calibrate(read.groups)
     path = fits.write(read, made, out) if made else None
     if as_json:

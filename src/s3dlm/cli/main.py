@@ -20,7 +20,7 @@ import typer
 from typer import Argument, Option
 
 import s3dlm
-from s3dlm.cli import evaluate, search, serve
+from s3dlm.cli import evaluate, options, search, serve
 from s3dlm.cli.options import AsJson, print_table
 from s3dlm.errors import S3dlmError
 
@@ -141,7 +141,7 @@ def _verifiers() -> Listed:
     from s3dlm.inputs import find_entry_points
     from s3dlm.verifier import GROUP, SPELLINGS, VERIFIERS
 
-    names = [*VERIFIERS, *find_entry_points(GROUP), *SPELLINGS, "FILE.toml"]
+    names = [*VERIFIERS, *find_entry_points(GROUP), *SPELLINGS, "FILE.toml", "FILE.py:NAME"]
     return names, [(["verifier"], [[name] for name in names])]
 
 
@@ -149,7 +149,7 @@ def _verifiers() -> Listed:
 def score(
     file: Annotated[Path, Argument(help="JSON lines, lm-eval's samples or d1's generations.")],
     task: Annotated[str, Option(help="The task of these outputs, for example gsm8k.")],
-    verifier: Annotated[str, Option(help="paper, plus or a TOML file of weights.")] = "paper",
+    verifier: options.VerifierName = "paper",
     grading: Annotated[str, Option(help="How answers are graded: fixed, d1 or hex.")] = "fixed",
     by: Annotated[
         str | None,
@@ -172,7 +172,7 @@ def score(
     with Progress(console=Console(stderr=True), transient=True) as bar:
         outputs = bar.add_task("outputs", total=None, visible=False)
         scored = score_file(
-            file, task, verifier=verifier, grading=grading, by=by,
+            file, task, verifier=options.own_verifier(verifier), grading=grading, by=by,
             progress=lambda done, total: bar.update(outputs, completed=done, total=total, visible=True),
         )  # fmt: skip
     if as_json:

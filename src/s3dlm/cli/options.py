@@ -53,6 +53,8 @@ Tasks = Annotated[
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
 _LOAD = "How to load: dtype, compile, prefix_cache, revision, trust_remote_code, …"
 Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
+_VERIFIER = "paper, plus, FILE.toml, your FILE.py:NAME, …"
+VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
@@ -92,8 +94,15 @@ def setting_values(texts: Texts, flag: str = "--set") -> dict[str, list[Any]]:
             raise SettingsError(
                 f"{name}={short_repr(text)} is not a list of numbers; write one or several, as in 1,2,4"
             ) from error
-        found[name] = [check(name, value) for value in values]
+        found[name] = [check(name, own_verifier(v) if name == "verifier" else v) for v in values]
     return found
+
+
+def own_verifier(name: Any) -> Any:
+    """A verifier's name; `FILE.py:NAME` is loaded, because the user's own command names it."""
+    from s3dlm.verifier import own
+
+    return own.from_file(name) if isinstance(name, str) and own.is_file(name) else name
 
 
 def single(values: dict[str, list[Any]]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def generate(
     particles: Annotated[int | None, Option("-N", "--particles", help="Kept per step.")] = None,
     branching: Annotated[int | None, Option("-b", "--branching", help="Children each.")] = None,
     lam: Annotated[float | None, Option(help="λ in the weights exp(λ·score).")] = None,
-    verifier: Annotated[str | None, Option(help="paper, plus, a TOML file, …")] = None,
+    verifier: options.VerifierName = None,
     resampling: Annotated[str | None, Option(help="How survivors are drawn.")] = None,
     look_aheads: Annotated[int | None, Option(help="Texts looked at per child.")] = None,
     selection: Annotated[str | None, Option(help="How the answer is chosen.")] = None,
@@ -69,7 +69,9 @@ def generate(
     from s3dlm.job import Job, check_prompt
     from s3dlm.models.defaults import defaults_of
     from s3dlm.settings import Settings, schema
+    from s3dlm.verifier import GENERAL, check_name
 
+    verifier = options.own_verifier(verifier)
     given = {name: value for name, value in locals().items() if name in schema()}
     flags = {name: value for name, value in given.items() if value is not None and name != "method"}
     sets = options.single(options.setting_values(more))
@@ -80,9 +82,11 @@ def generate(
     prompt = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
     infill = sys.stdin.read().removesuffix("\n") if infill == "-" else infill
     # What can be checked is checked before a long load.
-    Settings.recommended(defaults_of(model), method_name, task_name, **overrides)
+    asked = Settings.recommended(defaults_of(model), method_name, task_name, **overrides)
     if task_name is not None:
         tasks.require_file(tasks.get(task_name))
+    if "verifier" in asked.active:
+        check_name(tasks.get(task_name).verifier if task_name else GENERAL, asked.verifier)
     if infill is not None:
         Template.parse(infill)
     check_prompt(Job(prompt, task_name, infill=infill))

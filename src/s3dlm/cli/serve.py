@@ -54,28 +54,39 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(error.name or "fastapi", "serve") from error
+    from s3dlm.models.defaults import defaults_of
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
     from s3dlm.server.run import allowed_hosts, bind_socket, check_exposure
     from s3dlm.server.run import serve as run
+    from s3dlm.settings import Settings
+    from s3dlm.verifier import GENERAL, check_name
 
     key = api_key or None
     check_exposure(host, key, insecure=insecure)
     kinds = {field.name: type(field.default) for field in dataclasses.fields(Limits)}
     limits = Limits(**options.typed("--max", limit, kinds))
     how = options.typed("--load", load, options.LOADING)
+    aliases = dict(_alias(text) for text in alias or ())
+    judges = {name: options.own_verifier(name) for name in verifier or ()}
+    # Mistakes are reported before a long load; the model's own values are not known yet.
+    for wanted in ({}, *aliases.values()):
+        Settings.recommended(defaults_of(model), **{"method": method or "s3", **wanted})
+    for judge in judges.values():
+        check_name(GENERAL, judge)
     bound = bind_socket(host, port)
     web = create_app(
         options.load_model(model, device=device, **how),
         limits=limits,
         defaults={} if method is None else {"method": method},
-        verifiers={name: name for name in verifier or ()},
+        # Clients see a file of one's own without its folder and its hash.
+        verifiers={n if n == j else j.partition("@")[0]: j for n, j in judges.items()},
         api_key=key,
         hosts=allowed_hosts(host, key),
         log_prompts=log_prompts,
         cors=cors or (),
         runs=runs or (),
-        aliases=dict(_alias(text) for text in alias or ()),
+        aliases=aliases,
     )
     run(web, bound, grace=grace, announce=lambda url: typer.echo(f"API: {url}/v1, viewer: {url}/"))
 

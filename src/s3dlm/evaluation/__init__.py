@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.statistics import Cell
     from s3dlm.models.base import Model
     from s3dlm.settings import SettingsKwargs
+    from s3dlm.verifier.base import ScoreFunction, Verifier
 
 
 def evaluate(
@@ -22,25 +23,32 @@ def evaluate(
     seeds: int = 1,
     split: str = "test",
     data: str | Path | None = None,
+    verifier: Verifier | ScoreFunction | str | None = None,
     **settings: Unpack[SettingsKwargs],
 ) -> dict[str, dict[str, Cell]]:
     """Accuracy, NFE and more for every task and method: `found["countdown"]["s3"].accuracy`.
 
     Records go to the folder `out`; the same call resumes an interrupted run. Without `tasks`, the
     model's own are used. `limit` problems per task; settings apply to the methods that use them.
+    `verifier` is a name, a function or a verifier; the run records it by name and a hash of its source.
     """
     from s3dlm.evaluation import plan as plans
     from s3dlm.evaluation import records, run
     from s3dlm.evaluation.statistics import summarise
     from s3dlm.models.registry import load
 
+    chosen: dict[str, Any] = {**settings}
+    if verifier is not None:
+        from s3dlm.verifier import own
+
+        chosen["verifier"] = verifier if isinstance(verifier, str) else own.from_object(verifier)
     loaded = load(model) if isinstance(model, str) else model
     names = [tasks] if isinstance(tasks, str) else list(tasks or loaded.defaults.tasks)
     labels = [methods] if isinstance(methods, str) else list(methods)
     folder = None if data is None else Path(data)
     style = loaded.defaults.prompt_style
     problems = plans.load_problems(names, style, data=folder, split=split, limit=limit)
-    conditions = plans.grid(names, labels, plans.defaults_of(loaded), settings)
+    conditions = plans.grid(names, labels, plans.defaults_of(loaded), chosen)
     run.evaluate(loaded, plans.Plan(conditions, problems, range(seeds), split), Path(out))
     finished = records.read(Path(out))
     by_spec = {c.spec: [record for record in finished if record.spec == c.spec] for c in conditions}

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
+from s3dlm.verifier import own
 
 if TYPE_CHECKING:  # a worker that is being started must not wait for torch
     from s3dlm.evaluation.plan import Condition
@@ -30,8 +31,10 @@ class Worker:
 
     runner: Any = None
 
-    def __init__(self, model: str | Callable[[], Model], options: dict[str, Any]) -> None:
-        self.model, self.options = model, options
+    def __init__(
+        self, model: str | Callable[[], Model], options: dict[str, Any], verifiers: Sequence[str]
+    ) -> None:
+        self.model, self.options, self.verifiers = model, options, verifiers
 
     def call(self, method: str, *arguments: Any) -> tuple[int, Any]:
         """Process id and result; an iterator is sent as a list."""
@@ -44,6 +47,7 @@ class Worker:
             torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))  # as Ray decides
             name = self.model
             model = load(name, progress=False, **self.options) if isinstance(name, str) else name()
+            own.take(self.verifiers)  # from the same paths on every machine
             self.runner = LocalRunner(model)
         result = getattr(self.runner, method)(*arguments)
         return os.getpid(), list(result) if isinstance(result, Iterator) else result
@@ -69,7 +73,7 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
             needs = {"num_gpus": 1, "num_cpus": 0} if gpus else {"num_cpus": 1}
             actor = self.ray.remote(max_restarts=-1, max_task_retries=ATTEMPTS - 1, **needs)(Worker)
             for _ in range(workers or max(1, gpus or cpus)):
-                self.actors.append(actor.remote(model, options))
+                self.actors.append(actor.remote(model, options, own.given()))
         except BaseException:
             self.close()
             raise

@@ -13,7 +13,7 @@ import pickle
 import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
@@ -28,6 +28,7 @@ from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Chunk, Runner
 from s3dlm.models.base import Model
+from s3dlm.verifier import own
 
 SMALL = 2**28  # bytes of weights up to which each process gets a copy
 WORTHWHILE = 5_000  # forward passes below which starting processes takes longer than it saves
@@ -72,7 +73,8 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         self.queue: Any = context.Queue()
         self.executors = [
-            ProcessPoolExecutor(1, context, _start, (model, self.queue)) for _ in range(workers)
+            ProcessPoolExecutor(1, context, _start, (model, self.queue, own.given()))
+            for _ in range(workers)
         ]
         self.started = [executor.submit(os.getpid) for executor in self.executors]
         self.processes = [p for p in multiprocessing.active_children() if p not in others]
@@ -123,11 +125,12 @@ _local: LocalRunner
 _records: Any  # the queue
 
 
-def _start(model: Model, records: Any) -> None:
+def _start(model: Model, records: Any, verifiers: Sequence[str]) -> None:
     global _local, _records
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    own.take(verifiers)
     _local, _records = LocalRunner(model), records
 
 

@@ -51,6 +51,7 @@ LEARNED = {  # what loads `KIND:MODEL`
     "likelihood": "s3dlm.verifier.learned:load",
     "judge": "s3dlm.verifier.judge:load",
 }
+OWN: dict[str, Verifier] = {}  # the user's, by the names that `own.py` gives them in this process
 SPELLINGS = ("reward:MODEL", "prm:MODEL", "likelihood:MODEL", "judge:URL#MODEL")
 
 
@@ -61,6 +62,8 @@ def for_task(task: str, verifier: str = "paper") -> Verifier:
     """
     if task not in (*PAPER, CODE):
         raise SettingsError(unknown_name("task", task, [*PAPER, CODE]))
+    if verifier in OWN:
+        return OWN[verifier]
     if verifier in VERIFIERS:
         return _code() if task == CODE else _bundled(task, verifier)
     if Path(verifier).suffix == ".toml":
@@ -78,6 +81,12 @@ def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = Non
         return adapt(verifier)
     names_task = verifier in (*PAPER, CODE) and verifier not in VERIFIERS
     return for_task(verifier) if names_task else for_task(task or GENERAL, verifier)
+
+
+def check_name(task: str, verifier: str) -> None:
+    """Refuse a verifier that does not exist, without loading one that is a model of its own."""
+    if verifier.partition(":")[0] not in LEARNED:
+        for_task(task, verifier)
 
 
 @lru_cache(maxsize=64)
@@ -108,8 +117,13 @@ def _built_in(name: str, value: str) -> Callable[..., Verifier]:
 def _installed(name: str) -> Verifier:
     """What another package's entry point names; a class is built."""
     entries = find_entry_points(GROUP)
+    if ".py:" in name:
+        raise SettingsError(
+            f"verifier={name!r} is a file of Python, which only the command line may name "
+            "(--verifier FILE.py:NAME); in Python pass the function itself"
+        )
     if name not in entries:
-        choices = [*VERIFIERS, *entries, "FILE.toml", *SPELLINGS]
+        choices = [*VERIFIERS, *entries, "FILE.toml", "FILE.py:NAME", *SPELLINGS]
         raise SettingsError(unknown_name("verifier", name, choices))
     loaded: Any = load_entry_point(entries[name], object)
     if not isinstance(loaded, type):

@@ -1,0 +1,95 @@
+"""A verifier of one's own: a file on the command line, a function in Python."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import s3dlm
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.verifier import as_verifier, own
+
+LENGTH = "def length(prompt, text, confidence):\n    return min(1.0, len(text) / 100)\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        LENGTH + "class Judge:\n    def score(self, *row):\n        return 1\nNUMBER = 3\n"
+    )
+    return path
+
+
+def test_a_file_gets_a_name_with_a_hash_of_its_content(file):
+    name = own.from_file(f"{file}:length")
+    assert name.startswith("mine.py:length@")
+    assert as_verifier(name, "gsm8k").score("q", "x" * 50).total == 0.5
+    assert own.from_file(f"{file}:length") == name
+    file.write_text(LENGTH.replace("100", "200"))
+    changed = own.from_file(f"{file}:length")
+    assert changed != name
+    assert as_verifier(changed).score("q", "x" * 50).total == 0.25
+    assert as_verifier(name).score("q", "x" * 50).total == 0.5
+
+
+def test_a_class_is_built(file):
+    assert as_verifier(own.from_file(f"{file}:Judge")).name == "Judge"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        (LENGTH, "lenght", "did you mean 'length'"),
+        ("NUMBER = 3", "NUMBER", "not a verifier"),
+        ("import nothing_of_the_kind", "f", "raises ModuleNotFoundError.*when it is imported"),
+        ("def f(:", "f", "raises SyntaxError"),
+        ("raise SystemExit(0)", "f", "raises SystemExit"),
+        ("class Judge:\n    def __init__(self, x): ...", "Judge", "built without arguments"),
+        ("def f(text): return 1", "f", r"must take \(prompt, text, confidence\)"),
+    ],
+)
+def test_what_cannot_be_a_verifier_is_refused(tmp_path, source, name, message):
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    with pytest.raises(SettingsError, match=message):
+        own.from_file(f"{path}:{name}")
+
+
+def test_only_the_user_may_name_a_file(file):
+    with pytest.raises(SettingsError, match="only the command line"):
+        as_verifier(f"{file}:length", "gsm8k")
+    with pytest.raises(SettingsError, match="only the command line"):
+        s3dlm.generate(s3dlm.load("tiny"), "x", method="s3", verifier=f"{file}:length")
+
+
+def test_a_worker_takes_the_files_of_its_parent(file):
+    name = own.from_file(f"{file}:length")
+    code = (
+        "import sys\nfrom s3dlm.verifier import as_verifier, own\n"
+        "own.take([sys.argv[1]])\nprint(as_verifier(sys.argv[2]).score('q', 'x' * 50).total)"
+    )
+    (spelling,) = [each for each in own.given() if each == f"{file}:length"]
+    run = subprocess.run(
+        [sys.executable, "-c", code, spelling, name], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "0.5\n"
+
+
+def test_a_run_records_its_verifier_and_notices_that_it_has_changed(tmp_path):
+    def judge(prompt, text, confidence):
+        return min(1.0, len(text) / 100)
+
+    def other(prompt, text, confidence):
+        return 0.5
+
+    how = {"out": tmp_path / "run", "limit": 2, "particles": 2, "branching": 1, "steps": 8}
+    found = s3dlm.evaluate("tiny", "countdown", "s3", verifier=judge, **how)
+    assert found["countdown"]["s3"].problems == 2
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["conditions"][0]["settings"]["verifier"] == own.from_object(judge)
+    s3dlm.evaluate("tiny", "countdown", "s3", verifier=judge, **how)  # resumes
+    other.__name__ = "judge"
+    with pytest.raises(RecordError, match=r"verifier was 'judge@.*is now 'judge@"):
+        s3dlm.evaluate("tiny", "countdown", "s3", verifier=other, **how)
