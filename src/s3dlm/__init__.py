@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from s3dlm.search.methods import METHODS as METHODS
     from s3dlm.search.methods import Method as Method
     from s3dlm.search.methods import register_method as register_method
+    from s3dlm.search.remask import Remasking as Remasking
+    from s3dlm.search.remask import register_remasking as register_remasking
     from s3dlm.search.select import Survivor as Survivor
     from s3dlm.search.step import Step as Step
     from s3dlm.settings import Settings as Settings
@@ -46,6 +48,7 @@ _HOMES = {
     "METHODS": "search.methods",
     "Method": "search.methods",
     "Model": "models.base",
+    "Remasking": "search.remask",
     "Result": "result",
     "S3dlmError": "errors",
     "Score": "verifier.base",
@@ -61,6 +64,7 @@ _HOMES = {
     "load": "models.registry",
     "read_trace": "trace",
     "register_method": "search.methods",
+    "register_remasking": "search.remask",
     "run": "engine",
     "stream": "engine",
     "write_trace": "trace",

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import TypeAdapter, ValidationError
 
+from s3dlm.diffusion import decoding
 from s3dlm.diffusion.decoding import Decoding, DecodingKwargs, overlaid
-from s3dlm.diffusion.schedule import COUNTS, POLICIES, REVEAL_RULES, REVEALS, block_lengths
+from s3dlm.diffusion.schedule import block_lengths
 from s3dlm.errors import SettingsError, TemperatureWarning, short_repr, unknown_name
 from s3dlm.search.expand import CHILD_SAMPLINGS
-from s3dlm.search.methods import METHODS, MOVES, SEARCH, Beside, Method, find_method
+from s3dlm.search.methods import METHODS, MOVING, SEARCH, Beside, Method, find_method
 from s3dlm.search.options import FROZEN, SearchKwargs, SearchOptions
-from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS
+from s3dlm.search.remask import ACCEPT_RULES, RULES
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.search.select import SELECTIONS
 
@@ -35,20 +36,14 @@ if TYPE_CHECKING:
 _RENAMED = {"hiding": "remask", "hidden": "remask_fraction", "fresh": "restart_fraction"}
 _RENAMED |= {"keep": "accept"}
 CHOICES: dict[str, Collection[str]] = {  # the tables that define the names a setting may have
-    "method": METHODS, "resampling": RESAMPLERS, "cadence": ("step", "block"), "policy": POLICIES,
-    "child_sampling": CHILD_SAMPLINGS, "selection": SELECTIONS, "remask": REMASKINGS,
-    "stop_when": ("satisfied", "agreed", "never"), "accept": ACCEPT_RULES, "reveal": REVEALS,
-    "probabilities": ("plain", "sampled"), "end_tokens": ("allowed", "last", "never"),
+    "method": METHODS, "resampling": RESAMPLERS, "cadence": ("step", "block"),
+    "child_sampling": CHILD_SAMPLINGS, "selection": SELECTIONS, "remask": RULES,
+    "stop_when": ("satisfied", "agreed", "never"), "accept": ACCEPT_RULES, **decoding.CHOICES,
 }  # fmt: skip
 # What counts only beside others, in an order in which each comes after what it depends on.
 BESIDE: Beside = {
-    "stop_when": {"budget": (), "stop_when": ("agreed",)},
-    "decided_at": {"stop_when": ("agreed",)},
-    "remask": {"budget": (), "rounds": ()},
-    **{name: {"remask": MOVES} for name in ("remask_fraction", "restart_fraction", "accept")},
-    **{n: {"reveal": tuple(COUNTS)} for n in ("steps", "policy", "position_temperature")},
-    **{rule.setting: {"reveal": (name,)} for name, rule in REVEAL_RULES.items()},
-    "edit_threshold": {"reveal": tuple(REVEAL_RULES)},
+    **MOVING,
+    **decoding.BESIDE,
 }
 
 
@@ -268,16 +263,19 @@ def _refuse_unused(row: Method, overrides: Mapping[str, Any]) -> None:
         raise SettingsError(f"{name}={value} changes nothing in method={row.name!r}: {needed}")
 
 
-@cache
 def schema() -> dict[str, dict[str, Any]]:
     """Every setting by name as a flat JSON schema, with its group and whether forms show it."""
+    chosen = {name: {"enum": list(names)} for name, names in CHOICES.items()}
+    return {name: {**made, **chosen.get(name, {})} for name, made in _properties().items()}
+
+
+@cache
+def _properties() -> dict[str, dict[str, Any]]:
     found = {}
     for name, made in Settings.model_json_schema()["properties"].items():
         options = made.pop("anyOf", [{}])
         group = "decoding" if name in DECODING else "search"
         found[name] = {**made, **options[0], "nullable": len(options) > 1, "group": group}
-        if name in CHOICES:
-            found[name]["enum"] = list(CHOICES[name])
     return found
 
 

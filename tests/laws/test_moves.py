@@ -14,11 +14,12 @@ from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.models.base import Denoiser
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Canvas, CleanText
+from s3dlm.search.remask import Standing
 from s3dlm.search.rounds import _round
 from s3dlm.search.score import Scorer
 from s3dlm.search.step import Outcome, Setup
 from s3dlm.settings import Settings
-from s3dlm.verifier import as_verifier
+from s3dlm.verifier import Score, Verifier, as_verifier
 from tests.laws.toy import LENGTH, LETTERS, MASK, drive, read, reward
 
 TEXTS = list(itertools.product(range(LETTERS), repeat=LENGTH))
@@ -68,18 +69,20 @@ def target(lam: float) -> np.ndarray:
     return np.asarray(mass / mass.sum())
 
 
-def moved(shares: np.ndarray, settings: Settings, seed: int) -> np.ndarray:
+def moved(
+    shares: np.ndarray, settings: Settings, seed: int, judge: Verifier | None = None
+) -> np.ndarray:
     """The shares of all texts after one move of particles that had these shares."""
     rng, toy = np.random.default_rng(seed), process()
     first = rng.choice(len(TEXTS), PARTICLES, p=shares)
-    verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
+    verifier = judge or as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
     scorer = Scorer(verifier, "toy", "toy", toy)
     tokens, logp = np.array(TEXTS)[first], np.zeros((PARTICLES, LENGTH))
     clean = CleanText(tokens, logp, np.ones(PARTICLES))
     scores, _ = drive(scorer.score(clean, "the start"), ConsistentDenoiser())
     population = Outcome(Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0)
     setup = Setup(toy, scorer, settings.adapted(particles=PARTICLES), rng)
-    running = _round(setup, population, np.inf, np.arange(PARTICLES), 1)
+    running = _round(setup, population, np.inf, Standing.begin(PARTICLES), 1)
     (outcome, _), _ = drive(running, ConsistentDenoiser())
     after = outcome.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
     return np.bincount(after, minlength=len(TEXTS)) / PARTICLES
@@ -121,3 +124,27 @@ def test_keeping_whatever_moved_targets_the_model_alone() -> None:
     error = np.sqrt(JOINT / PARTICLES)
     assert (np.abs(moved(JOINT, settings, 3) - JOINT) < 5 * error + 1e-3).all()
     assert np.abs(moved(target(3.0), settings, 4) - target(3.0)).sum() > 0.05
+
+
+def doubtful(prompt: str, text: str, confidence: float | None) -> Score:
+    """Doubts the letters of which a text of no great reward has most."""
+    value = reward(tuple(map(int, text)))
+    spans = [(at, at + 1, 0.9 * (letter == "0")) for at, letter in enumerate(text)]
+    return Score(value, spans=spans)
+
+
+class Doubtful(Verifier):
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return doubtful(prompt, text, confidence)
+
+
+@pytest.mark.parametrize(("floor", "exact"), [(1.0, True), (0.05, False)])
+def test_hiding_by_doubt_is_a_heuristic_and_says_so(floor: float, exact: bool) -> None:
+    """What is hidden follows from the text, so the way back is not as likely as the way there."""
+    lam = 3.0
+    settings = Settings(
+        Method(), rounds=1, remask="weighted", remask_floor=floor, accept="metropolis", lam=lam
+    )
+    after = moved(target(lam), settings, 5, Doubtful())
+    error = np.sqrt(target(lam) / PARTICLES)
+    assert (np.abs(after - target(lam)) < 5 * error + 1e-3).all() == exact

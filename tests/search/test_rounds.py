@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import s3dlm
+from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.job import Job, prepare
 from s3dlm.search.methods import METHODS
-from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS, Moved, Text
+from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS, Moved, Remasking, Text
 from s3dlm.search.step import Step
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings, only_used, schema
 from s3dlm.verifier import Score, for_task
 from tests.fakes import END, MASK, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.0, "lam": 8.0}
+HALF = Settings("best", remask="random")
 ADAPTIVE = {"reveal": "threshold", "reveal_threshold": 0.6}
 
 
@@ -131,15 +134,16 @@ def test_more_budget_finds_no_worse_text() -> None:
 TEXT = Text(
     logp=np.array([-1, -9, -2, -8, -3, -7, -4, -6, -5, 0.0]),
     movable=np.arange(10) < 8,
-    doubted=np.isin(np.arange(10), (4, 5)),
+    doubt=np.where(np.isin(np.arange(10), (4, 5)), 0.9, 0.0),
+    order=np.array([1, 4, 2, 2, 3, 4, 1, 3, 0, 0]),
 )
 
 
 def test_hidings_choose_what_they_say() -> None:
     rng = np.random.default_rng(0)
     drawn = {
-        name: [np.flatnonzero(hiding(TEXT, 0.5, rng)).tolist() for _ in range(60)]
-        for name, hiding in REMASKINGS.items()
+        name: [np.flatnonzero(rule.hide(TEXT, HALF, rng)).tolist() for _ in range(60)]
+        for name, rule in REMASKINGS.items()
     }
     assert all(one == list(range(8)) for one in drawn["all"])
     assert {tuple(one) for one in drawn["doubted"]} == {(4,), (5,), (4, 5)}
@@ -149,15 +153,54 @@ def test_hidings_choose_what_they_say() -> None:
     least_sure = [1, 3, 5, 7, 6, 4, 2, 0]
     assert all(set(one) == set(least_sure[: len(one)]) for one in drawn["unsure"])
     assert len({tuple(one) for one in drawn["random"]}) > 30
-    assert all(one and max(one) < 8 for name in drawn for one in drawn[name])
+    assert all(one and max(one) < 8 for name in drawn for one in drawn[name] if name != "weighted")
+
+
+def test_rules_by_order_hide_what_was_revealed_since_and_not_what_stands_behind() -> None:
+    rng = np.random.default_rng(0)
+
+    def drawn(name: str) -> list[tuple[int, ...]]:
+        hidden = (REMASKINGS[name].hide(TEXT, HALF, rng) for _ in range(200))
+        return [tuple(np.flatnonzero(one).tolist()) for one in hidden]
+
+    since, second, first = (1, 4, 5, 7), (1, 2, 3, 4, 5, 7), tuple(range(8))
+    assert set(drawn("since")) == {since}  # 4 was revealed by step 3, 5 by step 4
+    sooner = drawn("sooner")
+    assert set(sooner) == {since, second, first}
+    assert sooner.count(since) > 100
+    by_step = [1, 5, 4, 7, 2, 3, 0, 6]
+    assert {frozenset(one) for one in drawn("latest")} == {
+        frozenset(by_step[:count]) for count in range(1, 9)
+    }
+    certain = replace(TEXT, doubt=np.zeros(10))
+    assert not REMASKINGS["since"].hide(certain, HALF, rng).any()
+    assert not REMASKINGS["sooner"].hide(certain, HALF, rng).any()
+
+
+def test_weighted_hides_each_token_as_likely_as_it_is_doubtful() -> None:
+    rng, times = np.random.default_rng(0), 4_000
+    text = replace(TEXT, doubt=np.array([0, 0.5, 0.9, 1.0, 0.05, 0, 0, 0, 0, 0]))
+    hidden = np.mean([REMASKINGS["weighted"].hide(text, HALF, rng) for _ in range(times)], axis=0)
+    expected = np.array([0.1, 0.5, 0.9, 1.0, 0.1, 0.1, 0.1, 0.1, 0, 0])
+    assert (np.abs(hidden - expected) < 5 * np.sqrt(0.25 / times)).all()
+    assert (hidden[expected == 1.0] == 1.0).all()
+    assert (hidden[expected == 0.0] == 0.0).all()
+
+
+def test_a_doubt_of_a_half_is_no_place_to_begin() -> None:
+    rng = np.random.default_rng(0)
+    text = replace(TEXT, doubt=np.array([0.5, 0, 0.3, 0, 0.6, 0, 0, 0, 0, 0]))
+    assert np.flatnonzero(REMASKINGS["rest"].hide(text, HALF, rng)).tolist() == [4, 5, 6, 7]
+    assert np.flatnonzero(REMASKINGS["doubted"].hide(text, HALF, rng)).tolist() == [4]
 
 
 def test_doubted_hides_no_more_than_the_share_allows() -> None:
     rng, seen = np.random.default_rng(0), set()
     doubted = np.isin(np.arange(20), (2, 3, 9, 15))
-    text = Text(np.zeros(20), np.ones(20, dtype=np.bool_), doubted)
+    text = Text(np.zeros(20), np.ones(20, np.bool_), doubted * 1.0, np.zeros(20, np.int64))
     for _ in range(200):
-        hidden = REMASKINGS["doubted"](text, 0.05, rng).nonzero()[0].tolist()
+        little = Settings("best", remask="doubted", remask_fraction=0.05)
+        hidden = REMASKINGS["doubted"].hide(text, little, rng).nonzero()[0].tolist()
         assert 1 <= len(hidden) <= 2
         assert set(hidden) <= {2, 3, 9, 15}
         seen.update(hidden)
@@ -171,20 +214,28 @@ def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> Non
     tokens[: len(text.encode())] = list(text.encode())
     start = text.index("2 +" if "2 +" in text else "41")
     _, marked = process.remaskable(tokens, ((start, len(text)),))
-    assert bytes(tokens[marked].tolist()).decode() == text[start:]
+    assert bytes(tokens[marked > 0].tolist()).decode() == text[start:]
+    _, weighed = process.remaskable(tokens, ((start, len(text), 0.4), (start, start + 1, 0.7)))
+    assert weighed[marked > 0].tolist() == [0.7, *[0.4] * (len(text[start:]) - 1)]
+    with pytest.raises(VerifierError, match=r"weight 1\.5; give a number from 0 to 1"):
+        process.remaskable(tokens, ((0, 1, 1.5),))
 
 
 def test_rules_of_keeping() -> None:
     rng = np.random.default_rng(0)
     tokens = np.arange(5)[:, None]
-    moved = Moved(np.array([0.2, 0.8]), np.array([0.9, 0.1, 0.8]), np.array([0, 1, 1]), tokens)
+    scores, origin = (np.array([0.2, 0.95]), np.array([0.9, 0.1, 0.95])), np.array([0, 1, 1])
+    nobody, last = np.zeros(3, np.bool_), np.array([False, True, False])
     keep = {
-        name: rule(moved, 3, 1000.0, rng).tolist()
+        (name, left.any()): rule(Moved(*scores, origin, tokens, left), 3, 1000.0, rng).tolist()
         for name, rule in ACCEPT_RULES.items()
-    }  # fmt: skip
-    assert keep["replace"] == [2, 3, 4]
-    assert keep["metropolis"] == [2, 1, 4]  # better, worse, equal
-    assert keep["resample"] == [2, 2, 2]
+        for left in (nobody, last)
+    }
+    assert keep["replace", False] == keep["replace", True] == [2, 3, 4]
+    assert keep["metropolis", False] == [2, 1, 4]  # better, worse, equal
+    assert keep["metropolis", True] == [2, 3, 4]  # worse, and yet the one before is given up
+    assert set(keep["resample", False]) == {1, 4}
+    assert keep["resample", True] == [4, 4, 4]
 
 
 def test_moves_without_a_verifier_never_call_one() -> None:
@@ -217,7 +268,7 @@ def test_a_share_of_the_particles_of_a_later_round_begins_afresh(
 
 
 def test_fresh_starts_need_moves_beside_them() -> None:
-    with pytest.raises(s3dlm.errors.SettingsError, match="counts only beside remask"):
+    with pytest.raises(SettingsError, match="counts only beside remask"):
         Settings("best", remask="all", restart_fraction=0.5)
 
 
@@ -264,3 +315,108 @@ def test_moves_can_be_chosen_from_all_that_was_seen() -> None:
         return scored[-1]
 
     assert run(settings, verifier)[1].score == max(scored)
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone after it."""
+    monkeypatch.setattr("s3dlm.search.remask.REMASKINGS", REMASKINGS.copy())
+
+
+def _third(text: Text, settings: Settings, rng: np.random.Generator) -> np.ndarray:
+    return np.arange(text.logp.size) % 3 == 0
+
+
+def test_a_registered_rule_is_a_rule_like_any_other(table: None) -> None:
+    with pytest.raises(SettingsError, match="remask='third'"):
+        small("best", rounds=1, remask="third")
+    s3dlm.register_remasking("third", Remasking(_third))
+    assert "third" in schema()["remask"]["enum"]
+    settings = small("best_of_k", rounds=1, remask="third", restart_fraction=0.5)
+    assert Settings.from_json(settings.to_json()) == settings
+    steps, _, _ = run(small("baseline", rounds=1, remask="third", steps=64))
+    before, after = (
+        [step for step in steps if step.round == number][at] for number, at in ((0, -1), (1, 0))
+    )
+    kept = np.arange(64) % 3 > 0
+    assert (before.tokens[0, kept] == after.tokens[0, kept]).all()
+    with pytest.raises(SettingsError, match="'third' exists; choose another name, or give replace"):
+        s3dlm.register_remasking("third", Remasking(_third))
+    s3dlm.register_remasking("third", Remasking(_third, by_doubt=True), replace=True)
+    assert "verifier" in small("baseline", rounds=1, remask="third").active  # it asks one now
+    with pytest.raises(SettingsError, match=r"got a function; give a s3dlm\.Remasking"):
+        s3dlm.register_remasking("fourth", _third)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="use letters"):
+        s3dlm.register_remasking("a rule", Remasking(_third))
+
+
+def test_packages_offer_rules_through_entry_points(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = EntryPoint("third", f"{__name__}:PACKAGED", "s3dlm.remaskings")
+    monkeypatch.setattr("s3dlm.search.remask.find_entry_points", lambda group: {"third": entry})
+    settings = Settings("best", rounds=1, remask="third", remask_fraction=0.25)
+    assert settings.remask_fraction == 0.25
+
+
+PACKAGED = Remasking(_third)
+
+
+@dataclass(frozen=True)
+class Grades:
+    """Scores by the text; says nothing of where it is wrong."""
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return Score(sum(text.encode()) % 101 / 101, spans=((0, 1),))
+
+
+@pytest.mark.parametrize("accept", ACCEPT_RULES)
+def test_a_particle_without_gain_begins_afresh_after_so_many_rounds(accept: str) -> None:
+    moves = {"remask": "random", "remask_fraction": 0.25, "restart_fraction": 0.0, "rounds": 30}
+    settings = small("best", particles=1, accept=accept, lam=1000.0, patience=3, **moves)
+    steps, result, _ = run(settings, Grades())
+    rounds: dict[int, list[Step]] = {}
+    for step in steps:
+        rounds.setdefault(step.round, []).append(step)
+    best, stale, fresh_starts = -1.0, 0, 0
+    for number, own in rounds.items():
+        fresh = number > 0 and _fresh(own[0])
+        assert fresh == (stale == 3)
+        score = float(own[-1].score[0])
+        if fresh or score > best:
+            best, stale, fresh_starts = score, 0, fresh_starts + fresh
+        else:
+            stale += 1
+    assert fresh_starts > 1
+    assert result.stopped == "finished"
+    impatient = run(settings.replace(patience=1), Grades())[0]
+    assert sum(_fresh(step) for step in impatient if step.index == 0) > fresh_starts
+
+
+def _fresh(step: Step) -> bool:
+    return bool((step.tokens[0] == MASK).mean() > 0.5)
+
+
+def test_patience_asks_the_verifier_and_needs_a_move() -> None:
+    assert "verifier" in Settings("best_of_k", rounds=2, remask="random", patience=2).active
+    with pytest.raises(SettingsError, match=r"patience=2 changes nothing .* beside remask"):
+        Settings("best", remask="all", patience=2)
+
+
+def test_the_order_of_a_canvas_is_that_of_its_steps() -> None:
+    known: list[np.ndarray] = []
+
+    def spy(text: Text, settings: Settings, rng: np.random.Generator) -> np.ndarray:
+        known.append(text.order)
+        return np.arange(text.logp.size) < 7
+
+    steps: list[Step]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(REMASKINGS, "random", Remasking(spy))
+        steps, _, _ = run(small("baseline", rounds=2, remask="random"))
+    for number, order in enumerate(known):
+        tokens = [step.tokens[0] for step in steps if step.round == number]
+        if number == 0:
+            assert (order == sum((one == MASK).astype(int) for one in tokens) + 1).all()
+        else:  # what was hidden came after all that was not
+            assert order[:7].min() > order[7:].max()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from s3dlm.answers.grading import grade
 from s3dlm.verifier import for_task
+from s3dlm.verifier.base import doubts
 from s3dlm.verifier.plus import reasoning, worked_steps
 from s3dlm.verifier.weights import PLUS, PLUS_RULES
 
@@ -21,7 +22,11 @@ BLANKS = "Solve the 4x4 sudoku 1000000000000000"
 
 
 def doubted(task: str, prompt: str, text: str) -> list[str]:
-    return [text[start:end] for start, end in for_task(task, "plus").score(prompt, text).spans]
+    return [text[start:end] for start, end, weight in weighed(task, prompt, text) if weight > 0.5]
+
+
+def weighed(task: str, prompt: str, text: str) -> list[tuple[int, int, float]]:
+    return [*doubts(for_task(task, "plus").score(prompt, text).spans)]
 
 
 def test_a_right_text_is_not_doubted() -> None:
@@ -41,6 +46,14 @@ def test_a_wrong_result_a_number_from_nowhere_and_a_word_are() -> None:
     assert doubted("countdown", GAME, "14 Divide by 3 = 17") == ["Divide by"]
     assert doubted("gsm8k", CHAIN, "8 times 2 = 16, and 8 divided by 2 = 4") == []
     assert doubted("gsm8k", CHAIN, "8 Times 2 = 16. 8 DIVIDED BY 2 = 4") == []
+
+
+def test_a_wrong_step_is_more_doubtful_than_what_follows_from_it() -> None:
+    text = "8 / 2 = 5\n5 + 13 = 18\n18 * 5 = 90\n8 + 13 = 21"
+    found = [(text[a:b], weight) for a, b, weight in weighed("chain", CHAIN, text)]
+    assert found == [("8 / 2 = 5", 1.0), ("5 + 13 = 18", 0.3), ("18 * 5 = 90", 0.3)]
+    text += "\n6 - 2 = 4"
+    assert ("6", 0.6) in [(text[a:b], weight) for a, b, weight in weighed("chain", CHAIN, text)]
 
 
 def test_numbers_from_nowhere_are_fine_where_not_all_work_is_shown() -> None:
@@ -63,22 +76,25 @@ def test_a_countdown_that_misses_is_doubted_as_a_whole() -> None:
 
 def test_cells_that_stand_twice_or_change_a_clue() -> None:
     grid = "<answer>1234341221434322</answer>"  # the last cell should be 1
-    spans = for_task("sudoku", "plus").score(BLANKS, grid).spans
-    assert [start - len("<answer>") for start, _ in spans] == [7, 14, 15]
+    spans = weighed("sudoku", BLANKS, grid)
+    at = len("<answer>")
+    assert [start - at for start, _, weight in spans if weight == 0.9] == [7, 14, 15]
+    beside = [start - at for start, _, weight in spans if weight == 0.5]
+    assert beside == [2, 3, 4, 5, 6, 10, 11, 12, 13]  # the rest of their rows, columns and boxes
     other = "The grid: <answer>2134341221434321</answer>"
     assert doubted("sudoku", BLANKS, other)[0] == "2"  # a clue
 
 
 def test_a_clue_is_right_and_its_double_is_not() -> None:
-    spans = for_task("sudoku", "plus").score(BLANKS, "<answer>1134341221434321</answer>").spans
-    assert [start - len("<answer>") for start, _ in spans] == [1, 9]
+    spans = weighed("sudoku", BLANKS, "<answer>1134341221434321</answer>")
+    assert [start - len("<answer>") for start, _, weight in spans if weight == 0.9] == [1, 9]
+    assert all(start > len("<answer>") for start, _, _ in spans)  # a clue is not doubted at all
 
 
 def test_cells_with_anything_between_them() -> None:
     rows = "<answer>\n1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 2\n</answer>"
-    spans = for_task("sudoku", "plus").score(BLANKS, rows).spans
-    assert all(rows[start:end] == "2" for start, end in spans)
-    assert len(spans) == 3
+    spans = [rows[a:b] for a, b, weight in weighed("sudoku", BLANKS, rows) if weight == 0.9]
+    assert spans == ["2", "2", "2"]
 
 
 def test_a_grid_of_the_wrong_size_is_doubted_as_a_whole() -> None:
@@ -93,7 +109,7 @@ def test_a_grid_of_the_wrong_size_is_doubted_as_a_whole() -> None:
 def test_doubts_lie_in_the_text_and_in_order(task: str, text: str) -> None:
     for prompt in (CHAIN, GAME, BLANKS, ""):
         spans = list(for_task(task, "plus").score(prompt, text).spans)
-        assert all(0 <= start < end <= len(text) for start, end in spans)
+        assert all(0 <= start < end <= len(text) for start, end, *_ in spans)
         assert spans == sorted(set(spans))
 
 

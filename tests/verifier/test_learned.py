@@ -108,7 +108,7 @@ def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(tmp_path):
     chances = iter([2.0, -1.0, 0.5])
     verifier.calibration = lambda raw: Logistic()(next(chances))
     score = verifier.score("q", text)
-    assert [text[start:end].strip() for start, end in score.spans] == ["so 8"]
+    assert [text[start:end].strip() for start, end, _ in score.spans] == ["so 8"]
     assert score.total == score.parts["min"] == pytest.approx(Logistic()(-1.0))
     assert score.parts["last"] == pytest.approx(Logistic()(0.5))
 

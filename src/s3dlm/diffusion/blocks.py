@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s3dlm.search.particles import HOLE, Bools, Ints, Spans
+from s3dlm.search.particles import HOLE, Bools, Floats, Ints, Spans, doubts
 
 ENDLESS = 1 << 40  # longer than any canvas
 LAST_TIME = 1e-3  # Dream's times run from 1 to this
@@ -250,20 +250,20 @@ class TextReader:
         holes = (tokens[start:stop] for start, stop in edges.reshape(-1, 2))
         return tuple(self.decode(hole.tolist()) for hole in holes)
 
-    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Bools]:
+    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Floats]:
         """Of one complete text the holes, or the text and a little room behind its end to grow into;
-        and which of these positions hold some of these characters."""
+        and how doubtful each of these positions is, if these characters are."""
         length = self.length(tokens)
         movable = np.arange(tokens.size) < min(length + ROOM_TO_GROW, self.answer_length)
         if self.given is not None:
             movable = self.holes
-        inside = np.zeros(tokens.size, dtype=np.bool_)
+        doubt = np.zeros(tokens.size)
         if len(spans):
             ends = np.cumsum(self._widths(tokens[:length].tolist()))
-            for start, stop in spans:
+            for start, stop, weight in doubts(spans):
                 first, last = np.searchsorted(ends, [start, max(stop - 1, start)], side="right")
-                inside[first : last + 1] = True
-        return movable, inside & movable
+                np.maximum(doubt[first : last + 1], weight, out=doubt[first : last + 1])
+        return movable, doubt * movable
 
     def _widths(self, ids: list[int]) -> list[int]:
         """Characters that each token adds to the text. A token by itself may read otherwise, as a part

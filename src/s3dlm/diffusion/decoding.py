@@ -5,13 +5,24 @@ The rest of the settings, and what they are together, is in settings.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict
 
 from pydantic import BaseModel
 
-from s3dlm.diffusion.schedule import MOST_EDITS, REVEAL_RULES, SCHEDULE
+from s3dlm.diffusion.schedule import COUNTS, MOST_EDITS, POLICIES, REVEAL_RULES, REVEALS, SCHEDULE
+from s3dlm.search.methods import Beside
 from s3dlm.search.options import FROZEN, Share, Size, more, setting
+
+CHOICES: dict[str, Collection[str]] = {  # the tables that define the names a setting may have
+    "policy": POLICIES, "reveal": REVEALS, "probabilities": ("plain", "sampled"),
+    "end_tokens": ("allowed", "last", "never"),
+}  # fmt: skip
+BESIDE: Beside = {  # what counts only beside others
+    **{n: {"reveal": tuple(COUNTS)} for n in ("steps", "policy", "position_temperature")},
+    **{rule.setting: {"reveal": (name,)} for name, rule in REVEAL_RULES.items()},
+    "edit_threshold": {"reveal": tuple(REVEAL_RULES)},
+}
 
 
 def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class EditingDiffusion(MaskedDiffusion):
             if again:
                 after = grown.tokens[row].tobytes()
                 self.rounds[after] = max(self.rounds.get(after, 0), rounds + 1)
-        return grown
+        return canvas.grown(grown.tokens, grown.logp)
 
     def _leave(self, before: Ints, grown: Canvas, row: int) -> None:
         """A full block needs no more editing: the answer ends here, or the next block has begun."""

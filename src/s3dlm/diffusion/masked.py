@@ -172,7 +172,7 @@ class MaskedDiffusion:
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
         self._finish(tokens)
-        return Canvas(tokens, logp)
+        return canvas.grown(tokens, logp)
 
     def _choose(
         self, sampled: Draw, deferred: Bools, masked: Bools, count: int | Ints,
@@ -264,7 +264,7 @@ class MaskedDiffusion:
             return replace(self, likeliest=True)
         return replace(self, decoding=self.decoding.model_copy(update={"temperature": 0.0}))
 
-    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Bools]:
+    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Floats]:
         return self.reader.remaskable(tokens, spans)
 
     def remask(self, canvas: Canvas, where: Bools) -> tuple[MaskedDiffusion, Canvas]:
@@ -273,8 +273,7 @@ class MaskedDiffusion:
         where = where if self.reader.given is None else where & self.reader.holes
         tokens = np.where(where, self.mask_id, canvas.tokens)
         masked, length = tokens == self.mask_id, tokens.shape[1]
-        left = masked_after(self.schedule)
-        steps = np.zeros(len(tokens), dtype=np.int64)
+        left, steps = masked_after(self.schedule), np.zeros(len(tokens), dtype=np.int64)
         for start, stop in self.blocks.all(length):
             if start not in left:
                 continue  # it had no holes
@@ -282,7 +281,8 @@ class MaskedDiffusion:
             steps += masked[:, start] * self.first_token_first
         schedule = [Reveal(0, length, 1)] * max(1, int(steps.max()))
         process = replace(self, schedule=schedule, left=left)
-        return process, Canvas(tokens, np.where(where, 0.0, canvas.logp))
+        logp, order = np.where(where, 0.0, canvas.logp), np.where(where, 0, canvas.order)
+        return process, Canvas(tokens, logp, order)
 
     def with_block_lengths(self) -> list[MaskedDiffusion]:
         length, own = self.schedule[-1].stop, self.blocks

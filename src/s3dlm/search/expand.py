@@ -47,7 +47,7 @@ def _independent(
         prediction = particles.prediction.take(parent[open_])
         draw = occurrence(prediction.row)
         grown = setup.process.expand(canvas.take(open_), prediction, draw, step, setup.rng)
-        canvas.tokens[open_], canvas.logp[open_] = grown.tokens, grown.logp
+        canvas.put(open_, grown)
     return parent, canvas
 
 
@@ -76,7 +76,7 @@ def _distinct(setup: Setup, particles: Particles, branching: int, step: int) -> 
         differing[kind][place] if place < len(differing[kind]) else child * OVERSAMPLING
         for child, (kind, place) in enumerate(zip(row.tolist(), turn.tolist(), strict=True))
     ]
-    canvas.tokens[open_], canvas.logp[open_] = grown.tokens[chosen], grown.logp[chosen]
+    canvas.put(open_, grown.take(np.array(chosen)))
     return parent, canvas
 
 

@@ -7,13 +7,13 @@ the values that differ from the defaults of all. A row holds no other values: th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
-from s3dlm.search.remask import BY_DOUBT, BY_SCORE, REMASKINGS
+from s3dlm.search.remask import BY_DOUBT, BY_SCORE, BY_WEIGHT, MOVES
 from s3dlm.search.weigh import WEIGHTS
 
 Population = Literal["one", "particles", "product"]
@@ -21,7 +21,7 @@ Scored = Literal["never", "at the end", "every step"]
 Ensemble = Literal["none", "block_lengths", "sweeps"]
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
 
-Beside = Mapping[str, Mapping[str, tuple[Any, ...]]]
+Beside = Mapping[str, Mapping[str, Collection[Any]]]
 """A setting → the other settings of which one must have one of these values (or, of none, any value
 but nothing) for it to count."""
 
@@ -30,15 +30,24 @@ TRAJECTORIES = frozenset({"particles", "branching", "child_sampling", "selection
 SCORES = frozenset({"verifier", "lam"})
 RESAMPLES = frozenset({"resampling", "ess_threshold", "cadence"})
 ROUNDS = frozenset(
-    {"budget", "stop_when", "decided_at", "rounds"}
-    | {"remask", "remask_fraction", "restart_fraction", "accept"}
+    {"budget", "stop_when", "decided_at", "rounds", "patience", "accept"}
+    | {"remask", "remask_fraction", "remask_floor", "restart_fraction"}
 )
 SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads"}
 """Every setting of the search; the others say how to decode, and every method uses them."""
 
 # --- what counts in some rows only beside a move, which hides part of a text and denoises it again
-MOVES = tuple(name for name in REMASKINGS if name != "all")
-_JUDGED = {"remask": tuple(sorted(BY_DOUBT)), "accept": tuple(sorted(BY_SCORE))}
+_JUDGED = {"remask": BY_DOUBT, "accept": tuple(sorted(BY_SCORE)), "patience": ()}
+MOVING: Beside = {
+    "stop_when": {"budget": (), "stop_when": ("agreed",)},
+    "decided_at": {"stop_when": ("agreed",)},
+    "remask": {"budget": (), "rounds": ()},
+    "remask_fraction": {"remask": MOVES},
+    "remask_floor": {"remask": BY_WEIGHT},
+    "restart_fraction": {"remask": MOVES},
+    "patience": {"remask": MOVES},
+    "accept": {"remask": MOVES},
+}
 UNTILTED: Beside = {"lam": {"accept": tuple(sorted(BY_SCORE))}}
 _STOPPED = {**_JUDGED, "stop_when": ("agreed",)}
 UNSCORED: Beside = {"verifier": _JUDGED, "stop_when": _STOPPED, **UNTILTED}

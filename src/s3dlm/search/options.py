@@ -44,7 +44,9 @@ class SearchKwargs(TypedDict, total=False):
     rounds: int
     remask: str
     remask_fraction: float
+    remask_floor: float
     restart_fraction: float
+    patience: int
     accept: str
 
 
@@ -92,14 +94,22 @@ class SearchOptions(BaseModel):
     remask: str = setting(
         "all",
         "what a later round hides of a finished text and denoises again: all of it, the rest "
-        "from where the verifier doubts it (or from an earlier place), some of what it "
-        "doubts, the least sure tokens, or random ones",
+        "from where the verifier doubts it (or from an earlier place), what was revealed since "
+        "(or from sooner on), some of what it doubts, each token as it doubts it (weighted), the "
+        "least sure tokens, the latest, or random ones",
     )
     remask_fraction: Share = more(
-        0.5, "the mean share of a text that unsure and random hide; doubted: half the most"
+        0.5, "the mean share of a text that unsure, latest and random hide; doubted: half the most"
     )
+    remask_floor: Share = more(0.1, "weighted: the least probability with which a token is hidden")
     restart_fraction: Share = more(
         0.0, "the mean share of a later round's particles that begin on an empty canvas"
+    )
+    patience: int = more(
+        0,
+        "rounds without a better score after which a particle begins on an empty canvas; 0: never",
+        ge=0,
+        le=1000,
     )
     accept: str = more(
         "replace",

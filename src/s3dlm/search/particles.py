@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from s3dlm.verifier.base import HOLE as HOLE
 from s3dlm.verifier.base import Spans as Spans
+from s3dlm.verifier.base import doubts as doubts
 
 if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.models.packing import Prediction, Rows
@@ -47,6 +48,11 @@ class Columns:
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return replace(parts[0], **joined)
 
+    def put(self, rows: Ints, others: Self) -> None:
+        """Other rows in the place of these."""
+        for column in fields(self):
+            getattr(self, column.name)[rows] = getattr(others, column.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Canvas(Columns):
@@ -54,6 +60,17 @@ class Canvas(Columns):
 
     tokens: Ints  # (rows, length)
     logp: Floats  # (rows, length) 0 where a token is not yet known
+    order: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """(rows, length) by which step each token became known, from 1; 0: by none, or nobody says."""
+
+    def __post_init__(self) -> None:
+        if self.order.shape != self.tokens.shape:
+            object.__setattr__(self, "order", np.zeros(self.tokens.shape, np.int64))
+
+    def grown(self, tokens: Ints, logp: Floats) -> Canvas:
+        """The canvases after one more step, which has changed some of the tokens."""
+        latest = self.order.max(axis=1, keepdims=True, initial=0) + 1
+        return Canvas(tokens, logp, np.where(tokens != self.tokens, latest, self.order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +157,9 @@ class Process(Protocol):
     def with_block_lengths(self) -> Sequence[Process]:
         """The same denoising under several block lengths, equally many steps each."""
 
-    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Bools]:
-        """Positions of one complete text that may be masked again, never what was given; and those
-        of them that hold some of these characters."""
+    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Floats]:
+        """Positions of one complete text that may be masked again, never what was given; and how
+        doubtful each of them is, if these characters are."""
 
     def remask(self, canvas: Canvas, where: Bools) -> tuple[Process, Canvas]:
         """The canvases with these positions unknown again, but for what was given, and the process

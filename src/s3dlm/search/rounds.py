@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -21,34 +20,14 @@ from s3dlm.search import particles as state
 from s3dlm.search.expand import expand
 from s3dlm.search.loop import StepPlan, resample, search
 from s3dlm.search.particles import Canvas, Children, CleanText, Ints, Predict, Reply, Survivors
-from s3dlm.search.remask import ACCEPT_RULES, BY_DOUBT, BY_SCORE, Moved, positions
+from s3dlm.search.remask import ACCEPT_RULES, BY_DOUBT, BY_SCORE, Moved, Standing, positions
 from s3dlm.search.resample import normalise
 from s3dlm.search.score import Scores
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Search, Searching, Setup, Step
+from s3dlm.search.step import relay as relay
+from s3dlm.search.step import unrelated as unrelated
 
 LEAST = 2  # forward passes below which no round is begun
-T = TypeVar("T")
-
-
-def relay(running: Searching[T], change: Callable[[Step, bool], Step]) -> Searching[T]:
-    """A search whose steps are changed on their way to whoever watches it; of each step the change is
-    told whether it is the first."""
-    reply: Reply = None
-    first = True
-    while True:
-        try:
-            event = running.send(reply)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        if isinstance(event, Step):
-            event, first = change(event, first), False
-        reply = yield event
-
-
-def unrelated(step: Step, first: bool) -> Step:
-    """For `relay`: the first step descends from no step before it."""
-    return replace(step, parent=np.full_like(step.parent, -1)) if first else step
 
 
 def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
@@ -198,7 +177,7 @@ def run_rounds(setup: Setup) -> Search:
         first = replace(setup, process=setup.process.greedy(), settings=greedy)
         population = yield from one_search(first, budget)
     price = math.ceil(population.nfe / len(population))
-    seat = np.arange(len(population))  # where each text stood in the last step
+    standing = Standing.begin(len(population))
     most = (settings.rounds or budget or 0) if settings.has_rounds else 0
     for number in range(1, most + 1):
         population = yield from _judged(population, setup)
@@ -213,8 +192,8 @@ def run_rounds(setup: Setup) -> Search:
         if settings.size * settings.children > trajectories:
             size = max(1, trajectories // settings.children)
             sized = settings.adapted(population="particles", particles=size, pruned=False)
-        again = _round(replace(setup, settings=sized), population, left, seat, number)
-        population, seat = yield from again
+        again = _round(replace(setup, settings=sized), population, left, standing, number)
+        population, standing = yield from again
     if scorer.satisfied(population.scores.total, population.scores.spans).any():
         return replace(population, stopped=SATISFIED)
     spent = budget is not None and budget - population.nfe < LEAST  # else it made all its rounds
@@ -226,7 +205,7 @@ def run_rounds(setup: Setup) -> Search:
 def _judged(population: Outcome, setup: Setup) -> Search:
     """The population with the scores that a move needs, and whether they are enough."""
     settings, scorer, scores = setup.settings, setup.scorer, population.scores
-    by_score = settings.remask != "all" and settings.accept in BY_SCORE
+    by_score = settings.remask != "all" and (settings.accept in BY_SCORE or settings.patience > 0)
     if (settings.remask in BY_DOUBT or by_score) and np.isnan(scores.total).any():
         scores = yield from scorer.score(population.clean, "a move")
     satisfied = scorer.satisfied(scores.total, scores.spans).any()
@@ -235,39 +214,46 @@ def _judged(population: Outcome, setup: Setup) -> Search:
 
 
 def _round(
-    setup: Setup, population: Outcome, left: float, seat: Ints, number: int
-) -> Searching[tuple[Outcome, Ints]]:
-    """The population after one more search, and where each of it stood in the search's last step."""
+    setup: Setup, population: Outcome, left: float, standing: Standing, number: int
+) -> Searching[tuple[Outcome, Standing]]:
+    """The population after one more search, and what is remembered of each text."""
     settings, rng, before = setup.settings, setup.rng, len(population)
     limit, size = None if math.isinf(left) else int(left), settings.size
     if settings.remask == "all":
         running = ENSEMBLES[settings.row.ensemble](setup, limit)
         again, _ = yield from _from_seats(running, np.full(size, -1), number)
-        index = np.arange(before + len(again))
+        index, after = np.arange(before + len(again)), Standing.begin(len(again))
     else:
         origin = np.arange(size) % before
-        canvas, seats_before = population.canvas.take(origin), seat[origin]
+        canvas, seats_before = population.canvas.take(origin), standing.seat[origin]
         spans = [population.scores.spans[row] for row in origin.tolist()]
         where = positions(setup.process, canvas, spans, settings, rng)
+        given_up = (standing.stale[origin] >= settings.patience) & (settings.patience > 0)
+        empty = given_up.copy()
         if settings.restart_fraction:
-            empty = rng.random(size) < settings.restart_fraction
-            where[empty], seats_before[empty] = True, -1
+            empty |= rng.random(size) < settings.restart_fraction
+        where[empty], seats_before[empty] = True, -1
         process, start = setup.process.remask(canvas, where)
         same_size = settings.adapted(population="particles", particles=size, pruned=False)
         resumed = replace(setup, process=process, settings=same_size)
         running = bounded(search(resumed, start=start), resumed, limit)
         again, start_of = yield from _from_seats(running, seats_before, number)
+        after = Standing.begin(len(again))
         if again.stopped != SATISFIED:
             judged = yield from _judged(again, setup)
             score_before, score_after = population.scores.total, judged.scores.total
             tokens = np.concatenate([population.canvas.tokens, again.canvas.tokens])
-            moved = Moved(score_before, score_after, origin[start_of], tokens)
+            origin, fresh = origin[start_of], empty[start_of]
+            moved = Moved(score_before, score_after, origin, tokens, given_up[start_of])
+            standing = replace(standing, best=np.fmax(standing.best, score_before))
+            after = standing.take(origin).after(score_after, fresh)
             index = ACCEPT_RULES[settings.accept](moved, size, settings.lam, rng)
     if again.stopped == SATISFIED:  # its one text is the answer
         index = before + np.arange(len(again))
     both = Outcome.join([population, again])
-    seats = np.concatenate([np.full(before, -1), np.arange(len(again))])
-    return replace(both.take(index), stopped=again.stopped), seats[index]
+    unmoved = replace(standing, seat=np.full(before, -1), stale=standing.stale + 1)
+    standing = Standing.join([unmoved, after]).take(index)
+    return replace(both.take(index), stopped=again.stopped), standing
 
 
 def _from_seats(running: Search, seat: Ints, number: int) -> Searching[tuple[Outcome, Ints]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
@@ -149,3 +149,24 @@ Searching = Generator[Predict | Verify | Step, Reply, _T]
 """What a search yields, one thing at a time, and is sent; at its end it returns a value."""
 
 Search = Searching[Outcome]
+
+
+def relay(running: Searching[_T], change: Callable[[Step, bool], Step]) -> Searching[_T]:
+    """A search whose steps are changed on their way to whoever watches it; of each step the change is
+    told whether it is the first."""
+    reply: Reply = None
+    first = True
+    while True:
+        try:
+            event = running.send(reply)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+        if isinstance(event, Step):
+            event, first = change(event, first), False
+        reply = yield event
+
+
+def unrelated(step: Step, first: bool) -> Step:
+    """For `relay`: the first step descends from no step before it."""
+    return replace(step, parent=np.full_like(step.parent, -1)) if first else step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,11 +25,27 @@ PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degenerac
 ScoreFunction = Callable[[str, str, float | None], float]
 """A plain function as a verifier: (prompt, text, confidence) -> score."""
 
-Spans = Sequence[tuple[int, int]]
+Span = tuple[int, int] | tuple[int, int, float]
+"""A character range of a text: its start, its end, and perhaps how doubtful it is, from 0 to 1. That is
+the chance that something there is wrong; a range without it is certainly wrong."""
+
+Spans = Sequence[Span]
 """Character ranges of a text, in order."""
 
 HOLE = "░"
 """Stands in a partial text for each token that is not yet known; how much text it will be is open, too."""
+
+
+def doubts(spans: Spans) -> Iterator[tuple[int, int, float]]:
+    """Every range with how doubtful it is."""
+    for span in spans:
+        start, end, *rest = span
+        weight = rest[0] if rest else 1.0
+        if not 0.0 <= weight <= 1.0:
+            raise VerifierError(
+                f"the span {span!r} of a score has the weight {weight!r}; give a number from 0 to 1"
+            )
+        yield start, end, weight
 
 
 wanted: ContextVar[Callable[[], bool]] = ContextVar("wanted", default=lambda: True)
@@ -48,7 +64,7 @@ class Score:
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    spans: Spans = ()  # where the text looks wrong; repairs start at the first
+    spans: Spans = ()  # where the text looks wrong, and how doubtful that is
 
 
 class Verifier(ABC):
@@ -128,7 +144,8 @@ def score_texts(
 def _moved(score: Score, start: int) -> Score:
     if not start or not isinstance(score, Score):
         return score
-    return replace(score, spans=tuple((a + start, b + start) for a, b in score.spans))
+    spans: Any = tuple((a + start, b + start, *weight) for a, b, *weight in score.spans)
+    return replace(score, spans=spans)
 
 
 class WrappedVerifier(Verifier):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from s3dlm.answers.code import Program, attempt, parse, program, required
 from s3dlm.sandbox import CodeResult, Sandbox, shared
 from s3dlm.sandbox.values import same
-from s3dlm.verifier.base import Score, Verifier, check_wanted
+from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted
 from s3dlm.verifier.code_examples import examples, inputs
 
 WEIGHTS: Mapping[str, float] = {
@@ -176,7 +176,7 @@ class CodeVerifier(Verifier):
         return checked
 
 
-def _total(parts: dict[str, float], confidence: float | None, spans: Sequence[Span]) -> Score:
+def _total(parts: dict[str, float], confidence: float | None, spans: Spans) -> Score:
     """The weighted mean of the parts there are."""
     if confidence is not None:
         parts = {**parts, "confidence": min(max(confidence, 0.0), 1.0)}

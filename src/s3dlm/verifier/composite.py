@@ -16,14 +16,13 @@ from typing import Any
 
 from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.verifier import components
-from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Verifier, adapt, checked
+from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Span, Verifier, adapt, checked
 from s3dlm.verifier.constraints import CONSTRAINTS
 from s3dlm.verifier.equations import wrong_equalities
 from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.weights import PAPER, Row
 
 Part = Callable[[ParsedText], float]
-Span = tuple[int, int]
 SpanFinder = Callable[[str, str], Sequence[Span]]
 """(prompt, text) -> the suspicious character ranges of the text, in any order."""
 PartialRule = Callable[[str, str], Score]
@@ -58,7 +57,7 @@ class SuspiciousSpans(Sequence[Span]):
 
 def false_equalities(prompt: str, text: str) -> list[Span]:
     """The equalities that do not hold."""
-    return wrong_equalities(text)
+    return [*wrong_equalities(text)]
 
 
 @dataclass(frozen=True, slots=True)

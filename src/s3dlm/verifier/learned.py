@@ -172,7 +172,8 @@ class LearnedVerifier(Verifier):
             steps = [
                 self.calibration(_margin(logits[max(at - cut, 0)].tolist())) for at, _ in places
             ]
-            spans = tuple(span for (_, span), step in zip(places, steps, strict=True) if step < 0.5)
+            judged = zip(places, steps, strict=True)
+            spans = tuple((*span, 1.0 - step) for (_, span), step in judged if step < 0.5)
             parts = {name: float(of(steps)) if steps else 0.0 for name, of in SUMMARIES.items()}
             scores.append(Score(parts[self.summary], parts, spans))
         return scores

@@ -18,8 +18,8 @@ from s3dlm.answers import delimiters, grids
 from s3dlm.answers.extract import extract
 from s3dlm.verifier import components
 from s3dlm.verifier import partial as partial_texts
-from s3dlm.verifier.base import PARTS
-from s3dlm.verifier.composite import Composite, Span, SpanFinder, from_row
+from s3dlm.verifier.base import PARTS, Span
+from s3dlm.verifier.composite import Composite, SpanFinder, from_row
 from s3dlm.verifier.constraints import PLUS_CONSTRAINTS, plus_countdown
 from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
 from s3dlm.verifier.parsed import Derivation, ParsedText, garbled_spans, question_numbers
@@ -118,22 +118,39 @@ def _mean(shares: list[tuple[Feature, float]], parsed: ParsedText) -> float:
 # that is missing leaves the search blind, so all are named.
 
 
+# How doubtful they are. What is above a half is where `rest`, `earlier` and the like begin.
+DOUBLED, BESIDE_DOUBLED = (
+    0.9,
+    0.5,
+)  # cells that break a rule, and the others of a unit that is broken
+UNKNOWN, DERIVED = 0.6, 0.3  # operands from nowhere, and steps that use a wrong result
+SOMEWHERE = 0.6  # all of a text that looks right and misses the goal
+
+
 def reasoning(prompt: str, text: str) -> list[Span]:
     """Equalities that do not hold, and words where a number should be."""
     return [*wrong_equalities(text), *garbled_spans(prompt, text)]
 
 
 def worked_steps(prompt: str, text: str) -> list[Span]:
-    """The same, and operands that are no number of the question and no earlier result.
+    """The same, operands that are no number of the question and no earlier result, and steps that
+    use the result of a wrong one.
 
     Only for tasks that show all their work: of LLaDA-8B's GSM8K outputs half use a number from
     nowhere, right and wrong ones alike.
     """
     known, found = set(question_numbers(prompt)), reasoning(prompt, text)
+    wrong = set[float]()
     for step in equations_in(text):
         tokens = tokens_of(text, step.left.start, step.left.end)
         numbers = [token for token in tokens if token.kind == "number"]
-        found += [(token.start, token.end) for token in numbers if token.value not in known]
+        nowhere = [token for token in numbers if token.value not in known]
+        found += [(token.start, token.end, UNKNOWN) for token in nowhere]
+        if not step.holds:
+            wrong.add(step.right.value)
+        elif any(token.value in wrong for token in numbers):
+            found.append((*step.span, DERIVED))
+            wrong.add(step.right.value)
         known.add(step.right.value)
     return found
 
@@ -143,11 +160,12 @@ def countdown_spans(prompt: str, text: str) -> list[Span]:
     found = reasoning(prompt, text)
     if found or plus_countdown(ParsedText(prompt, text)) >= 1:
         return found
-    return [(0, len(text))] if text else []
+    return [(0, len(text), SOMEWHERE)] if text else []
 
 
 def sudoku_spans(prompt: str, text: str) -> list[Span]:
-    """Cells that break a rule or a clue; all of a grid that has the wrong size."""
+    """Cells that break a rule or a clue, and less so the others that were filled in of a row, column or
+    box with such a cell; all of a grid that has the wrong size."""
     cells, puzzle = extract("grid", text), grids.puzzle_in(prompt)
     if not cells:
         return []
@@ -161,7 +179,12 @@ def sudoku_spans(prompt: str, text: str) -> list[Span]:
     places = places[first : first + len(cells)]
     if len(cells) not in grids.ORDERS or (puzzle is not None and len(puzzle) != len(cells)):
         return [(places[0], places[-1] + 1)]
-    return [(places[cell], places[cell] + 1) for cell in grids.broken(cells, puzzle)]
+    wrong = set(grids.broken(cells, puzzle))
+    units = grids.units(grids.ORDERS[len(cells)])
+    beside = {cell for unit in units if wrong.intersection(unit) for cell in unit} - wrong
+    beside = {cell for cell in beside if puzzle is None or puzzle[cell] == "0"}
+    doubted = [(cell, DOUBLED) for cell in wrong] + [(cell, BESIDE_DOUBLED) for cell in beside]
+    return [(places[cell], places[cell] + 1, weight) for cell, weight in doubted]
 
 
 SUSPICIOUS_SPANS: dict[str, SpanFinder] = {
