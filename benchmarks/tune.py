@@ -1,8 +1,8 @@
 """Temperature and λ of every method, chosen on the validation split alone.
 
-Every method gets its own best temperature, baselines included: a search that wins only because the
-others sample badly has not won. λ is then chosen at that temperature for the methods that use it. The
-test split is never read here.
+Every method gets its own best pair of both, baselines included: a search that wins only because the
+others sample badly has not won. The two are tuned jointly, on the whole grid, because the best λ depends on
+the temperature. The test split is never read here.
 
 python -m benchmarks.tune --model tiny --limit 100
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from benchmarks import study
 from benchmarks.study import Evaluate, StudyConfig
 from s3dlm.cli.options import print_table
 from s3dlm.evaluation import frames
-from s3dlm.evaluation.plan import Condition, grid
+from s3dlm.evaluation.plan import grid
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.settings import Settings
 
@@ -39,8 +39,7 @@ class Trial:
 
     def chosen(self) -> dict[str, Any]:
         """The values that a method keeps."""
-        used = "lam" in Settings(self.label).active and self.lam is not None
-        return {"temperature": self.temperature, **({"lam": self.lam} if used else {})}
+        return {"temperature": self.temperature, **({} if self.lam is None else {"lam": self.lam})}
 
 
 def tune(
@@ -50,45 +49,41 @@ def tune(
     folder: Path,
     temperatures: Sequence[float],
     lambdas: Sequence[float],
+    also: Sequence[Path] = (),
 ) -> list[Trial]:
-    """Run both rounds (each resumable, like any evaluation) and write tuned.json."""
-    tasks, rounds = list(config.problems), (folder / "temperature", folder / "lambda")
-    conditions = grid(tasks, labels, config.defaults, sweeps={"temperature": temperatures})
-    for place in rounds:
-        run([(config.plan([replace(condition, timed=0) for condition in conditions]), place)])
-        conditions = second_round(config, best_of(trials(rounds[0])), lambdas)
-    rows = trials(*rounds)
+    """Run the grid (resumable, like any evaluation) and write tuned.json."""
+    conditions = [
+        replace(condition, timed=0)
+        for label in labels
+        for condition in grid(
+            list(config.problems),
+            [label],
+            config.defaults,
+            sweeps={"temperature": temperatures}
+            | ({"lam": lambdas} if "lam" in Settings(label).active else {}),
+        )
+    ]
+    tasks = list(config.problems)
+    conditions.sort(key=lambda c: (tasks.index(c.task), c.value("temperature")))  # rows are reused
+    run([(config.plan(conditions), folder)])
+    rows = trials(*also, folder)
     chosen = {label: trial.chosen() for label, trial in best_of(rows).items()}
     write_atomic(folder / "tuned.json", json.dumps(chosen, indent=1) + "\n")
     return rows
 
 
-def second_round(
-    config: StudyConfig, best: Mapping[str, Trial], lambdas: Sequence[float]
-) -> list[Condition]:
-    """The methods that use λ, at their best temperature, with every λ."""
-    return [
-        condition
-        for label, trial in best.items()
-        if "lam" in Settings(label).active
-        for condition in grid(
-            list(config.problems),
-            [label],
-            config.defaults,
-            {"temperature": trial.temperature},
-            {"lam": lambdas},
-        )
-    ]
-
-
 def trials(*folders: Path) -> list[Trial]:
-    """Every setting that was run, best first; of equal ones the lowest λ and temperature."""
+    """Every setting that was run on all tasks, best first; of equal ones the lowest λ and temperature.
+    Of a task that several folders have, the last one counts."""
     found: dict[tuple[str, float, float | None], dict[str, float]] = {}
     for folder in folders:
         for condition, cell in frames.read(folder).cells.items():
-            key = (condition.label, condition.value("temperature"), condition.value("lam"))
+            lam = condition.value("lam") if "lam" in Settings(condition.label).active else None
+            key = (condition.label, condition.value("temperature"), lam)
             found.setdefault(key, {})[condition.task] = cell.accuracy.value
-    rows = [Trial(*key, sum(tasks.values()) / len(tasks)) for key, tasks in found.items()]
+    most = max(map(len, found.values()), default=0)
+    whole = {key: tasks for key, tasks in found.items() if len(tasks) == most}
+    rows = [Trial(*key, sum(tasks.values()) / most) for key, tasks in whole.items()]
     return sorted(rows, key=lambda trial: (-trial.accuracy, trial.lam or 0, trial.temperature))
 
 
@@ -109,6 +104,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--temperature", default="0.7,1.0,1.5,2.0", help="temperatures to try")
     parser.add_argument("--lam", default="1,10,30,100", help="values of λ to try")
     parser.add_argument("--out", type=Path, help="folder of the runs; default: runs/tune-MODEL")
+    parser.add_argument("--also", nargs="*", type=Path, default=[], metavar="FOLDER",
+                        help="folders of earlier calls, for other tasks")  # fmt: skip
     options = parser.parse_args(arguments)
     folder = options.out or Path("runs") / f"tune-{options.model.replace('/', '-')}"
     with study.started(options, SPLIT, options.limit) as (config, run):
@@ -119,6 +116,7 @@ def main(arguments: Sequence[str]) -> None:
             folder,
             [float(value) for value in study.names(options.temperature)],
             [float(value) for value in study.names(options.lam)],
+            options.also,
         )
     best = {label: trial.chosen() for label, trial in best_of(rows).items()}
     if options.json:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import tune
@@ -76,6 +77,20 @@ def test_a_gap_that_is_noise_has_a_large_p() -> None:
     assert found is not None
     assert found.difference.value == pytest.approx(0)
     assert found.p > 0.5
+
+
+def test_equal_accuracies_are_no_sure_difference() -> None:
+    """Ours and the control's first point are right on the same problems and spend about the same; the
+    control's next point is right on ten more. Where ours lies between the two is chance, too."""
+    rng = np.random.default_rng(3)
+    right = [1.0] * 100 + [0.0] * 100
+    better = [1.0] * 110 + [0.0] * 90
+    first, ours = (point(right, 8).assign(nfe=rng.integers(1, 16, 200)) for _ in range(2))
+    first, ours = sorted((first, ours), key=lambda each: each.nfe.mean())
+    found = curves.gap(ours, curve(first, point(better, 32)), TASK)
+    assert found is not None
+    assert found.difference.value < 0
+    assert found.p > 0.05
 
 
 def test_a_gap_uses_only_the_problems_and_seeds_that_both_have() -> None:
@@ -285,9 +300,9 @@ def test_tuning_reads_the_validation_split_alone(
     assert set(best["s3"]) == {"temperature", "lam"}
     assert set(best["best_of_k"]) == {"temperature"}
     assert json.loads((tmp_path / "tuned.json").read_text()) == best
-    folders = (tmp_path / "temperature", tmp_path / "lambda")
-    assert all("-validation-" in r.sample for folder in folders for r in records.read(folder))
-    tried = tune.trials(*folders)
-    values = {("best_of_k", None), ("s3", 1.0), ("s3", 2.0), ("s3", 4.0)}
-    assert {(trial.label, trial.lam) for trial in tried} == values
+    assert all("-validation-" in record.sample for record in records.read(tmp_path))
+    tried = tune.trials(tmp_path)
+    values = {(trial.label, trial.temperature, trial.lam) for trial in tried}
+    pairs = {("s3", temperature, lam) for temperature in (0.5, 1.0) for lam in (1.0, 4.0)}
+    assert values == pairs | {("best_of_k", 0.5, None), ("best_of_k", 1.0, None)}
     assert tried == sorted(tried, key=lambda row: -row.accuracy)

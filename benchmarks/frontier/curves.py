@@ -1,10 +1,8 @@
 """Records as curves of accuracy over NFE, and differences between curves at equal NFE.
 
 A curve is a data frame with a row per record (`point`, `task`, `sample`, `seed`, `correct`, `nfe`); a
-point is the part of it with one number of `point`. Between two points accuracy is interpolated
-linearly over log NFE, problem by problem, so a difference at equal NFE is still one number per problem
-and can be bootstrapped over problems with all their seeds. Nothing is extrapolated: outside the other
-curve's range there is no comparison.
+point is the part of it with one number of `point`. How curves are compared at equal NFE, and what the
+bootstrap draws, is in evaluation/equal_cost.py.
 """
 
 from __future__ import annotations
@@ -15,10 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
+from s3dlm.evaluation.equal_cost import lead
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.statistics import Interval, bootstrap, mean
+from s3dlm.evaluation.statistics import Floats, Interval, bootstrap, mean
 
 DRAWS = 2000  # of the bootstrap for a single accuracy; differences use the full number
 
@@ -81,34 +81,27 @@ def gap(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) -> Gap |
     both = _shared([point, *points(other)], tasks)
     if both is None or len(both) == 1:
         return None
-    ours, theirs = both[0], rising(both[1:], tasks)
-    found = place([nfe(each, tasks) for each in theirs], nfe(ours, tasks))
-    if found is None:
-        return None
-    before, share = found
-    after = theirs[min(before + 1, len(theirs) - 1)]
-    return _gap(ours, theirs[before], after, share, tasks)
+    found = lead([_matrices(both, task) for task in tasks])
+    return None if found is None else Gap(found.cost, found.difference, found.p)
+
+
+def _matrices(many: Sequence[pd.DataFrame], task: str) -> tuple[Floats, Floats]:
+    """Grades and NFE of some points on the problems of a task."""
+    frames = [point[point.task == task].groupby("sample") for point in many]
+    grade, spent = ([list(each[name].mean()) for each in frames] for name in ("correct", "nfe"))
+    return np.array(grade, dtype=float), np.array(spent, dtype=float)
 
 
 def same_budget(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) -> Gap | None:
     """Two points, whatever each of them spent, on the problems and seeds that both have."""
     both = _shared([point, other], tasks)
-    return None if both is None else _gap(both[0], both[1], both[1], 0.0, tasks)
-
-
-def _gap(
-    ours: pd.DataFrame,
-    before: pd.DataFrame,
-    after: pd.DataFrame,
-    share: float,
-    tasks: Sequence[str],
-) -> Gap:
+    if both is None:
+        return None
     gaps = []
     for task in tasks:
-        low, high = grades(before, task), grades(after, task)
-        lead = grades(ours, task)
-        gaps.append(list(lead - ((1 - share) * low + share * high).reindex(lead.index)))
-    return Gap(nfe(ours, tasks), *bootstrap(gaps))
+        ours, theirs = grades(both[0], task), grades(both[1], task)
+        gaps.append(list(ours - theirs.reindex(ours.index)))
+    return Gap(nfe(both[0], tasks), *bootstrap(gaps))
 
 
 def _shared(many: Sequence[pd.DataFrame], tasks: Sequence[str]) -> list[pd.DataFrame] | None:

@@ -126,8 +126,8 @@ def against_controls(frontier: Frontier) -> Table:
     columns = ("Scope", f"`{OURS}`", *(t for name in controls for t in (f"Δ vs `{name}`", "p")))
     note = (
         f"Lead of `{OURS}` in points at equal NFE: the control's curve is interpolated over log NFE at "
-        f"`{OURS}`'s mean NFE, problem by problem. 95 % interval and p from a bootstrap over problems "
-        "with all their seeds; emphasised where p < 0.05. –: outside the control's curve."
+        f"`{OURS}`'s mean NFE. 95 % interval and p from a bootstrap over problems with all their seeds "
+        "and what was spent on them; emphasised where p < 0.05. –: outside the control's curve."
     )
     return Table("controls", "Against the controls", columns, rows, note)
 

@@ -6,6 +6,7 @@ import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import plan as plans
+from s3dlm.evaluation import reproduction
 from s3dlm.evaluation.plan import Condition, settings_for
 from s3dlm.settings import Settings, only_used
 from s3dlm.tasks import Loaded
@@ -100,13 +101,39 @@ def test_unknown_labels_and_settings_are_named() -> None:
 
 def test_the_reproduction_holds_every_table_and_curve() -> None:
     loaded = {"gsm8k": Loaded((), "", 0)}
-    found = plans.reproduction(loaded, defaults, (0, 1, 2), sweep_problems=100).conditions
+    found = reproduction.reproduction(loaded, defaults, (0, 1, 2), sweep_problems=100).conditions
     main = [c for c in found if c.main]
-    assert [c.label for c in main] == [*plans.MAIN, *plans.ONE_SEED]
-    assert {c.label for c in main if c.seeds == 1} == set(plans.ONE_SEED)
+    once = [label for label in reproduction.ONE_SEED if label != "s3_paper"]  # it would be s3 again
+    assert [c.label for c in main] == [*reproduction.MAIN, *once]
+    assert {c.label for c in main if c.seeds == 1} == {"greedy", *once}
     swept = {c.budget for c in found if c.label == "s3" and c.settings.block_length == 64}
     assert swept == {(n, b) for n in (1, 2, 4, 8, 16) for b in (1, 2, 4)}
     lengths = {c.settings.block_length for c in found if c.label == "baseline"}
     assert lengths == {2, 4, 8, 16, 32, 64}
     assert len({(c.label, c.spec) for c in found}) == len(found)
     assert {c.seeds for c in found} == {None, 1}
+
+
+def test_a_model_that_recommends_another_lambda_is_also_asked_with_the_papers() -> None:
+    def tuned(method: str, task: str | None = None) -> Settings:
+        return Settings(method, **only_used(method, {"lam": 10.0}))
+
+    found = reproduction.reproduction({"gsm8k": Loaded((), "", 0)}, tuned, (0,), sweep_problems=0)
+    assert {c.label: c.settings.lam for c in found.conditions}["s3_paper"] == 1.0
+
+
+def test_smaller_sizes_are_parts_of_larger_ones() -> None:
+    """So that a folder can go on from an hour to a day to everything."""
+    loaded = {"gsm8k": Loaded((), "", 0)}
+    hour, day, full = (
+        {
+            (c.label, c.spec)
+            for c in reproduction.reproduction(loaded, defaults, (0,), size).conditions
+        }
+        for size in (reproduction.SIZES[name] for name in ("hour", "day", "full"))
+    )
+    assert hour < day < full
+    given = reproduction.reproduction(
+        loaded, defaults, (0,), overrides={"temperature": 0.3}
+    ).conditions
+    assert {c.settings.temperature for c in given} == {0.0, 0.3}

@@ -20,6 +20,7 @@ from s3dlm.evaluation import (
     comparisons,
     figures,
     frames,
+    paper,
     plan,
     probability,
     records,
@@ -34,7 +35,7 @@ from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.run import evaluate
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
 from s3dlm.verifier.weights import in_fit_half
-from tests.evaluation.small_run import BASE, defaults, small_model, small_plan, write_task
+from tests.evaluation.small_run import defaults, small_model, small_plan, write_task
 
 LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -142,7 +143,7 @@ def test_a_method_that_was_not_run_is_not_named(tmp_path: Path) -> None:
 
 
 def test_intervals_stay_between_0_and_100_per_cent(run: Run) -> None:
-    every = [*report.all_tables(run, "greedy", []), tables.brief(run)]
+    every = [*report.all_tables(run, run, "greedy", []), tables.brief(run)]
     text = "\n".join(cell for table in every for row in table.rows for cell in row)
     pairs = re.findall(r"(?<![+-])\b[0-9.]+ \[([0-9.-]+), ([0-9.]+)\]", text)
     assert len(pairs) > 10
@@ -350,7 +351,7 @@ def test_an_unfinished_run_says_so(folder: Path, tmp_path: Path) -> None:
 
 
 def test_table_4_has_every_block_length(folder: Path, run: Run) -> None:
-    table = tables.block_cost(run)
+    table = paper.block_cost(run)
     points = [("8", "baseline"), ("8", "s3"), ("24", "baseline"), ("24", "s3")]
     assert [row[1:3] for row in table.rows] == points
     assert all(int(row[7]) > 0 for row in table.rows)  # how many samples were timed
@@ -362,10 +363,6 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> N
     """The small run, told as if it were LLaDA in the paper's setting on GSM8K."""
     model, theirs = "GSAI-ML/LLaDA-8B-Instruct", {"gen_length": 128, "steps": 64}
     searched = {"particles": 4, "branching": 2, "lam": 1.0}
-    base = BASE.replace(**theirs, **searched, block_length=64)
-    assert tables.same_setting(model, base)
-    assert not tables.same_setting("tiny", base)
-    assert not tables.same_setting(model, base.replace(block_length=32))
 
     def retold(condition: plan.Condition) -> plan.Condition:
         length = 64 if condition.settings.block_length == 24 else 32
@@ -375,13 +372,23 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> N
 
     kept = [c for c in run.manifest.conditions if c.main or c.settings.block_length != 24]
     same = told(run, {retold(c): run.records[c] for c in kept}, model=model)
-    accuracy, cost = tables.beside_paper(same)
-    assert ("GSM8K", "s3", "70.21") in [row[:3] for row in accuracy.rows]
+    accuracy, cost = paper.beside(same, same)
+    printed = [row[:3] for row in accuracy.rows]
+    assert ("GSM8K", "s3", "70.21") in printed
+    assert ("GSM8K", "greedy", "68.16") in printed  # beside the paper's baseline
     (s3,) = [row for row in cost.rows if row[1] == "s3"]
-    assert s3[2::2] == ("3.07", "31,660.45", "15,858.32")
-    found = {row[1:3]: row[-3:] for row in tables.block_cost(same).rows}
-    assert found["32", "s3"] == ("4.18", "25,640.80", "12,828.20")
-    assert found["64", "baseline"] == ("3.06", "3,068.37", "1,530.94")
+    assert s3[2:7:2] == ("3.07", "24.00", "0.50")  # 31,660.45 s for 1319 problems
+    found = {row[1:3]: row[-3:] for row in paper.block_cost(same).rows}
+    assert found["32", "s3"] == ("4.18", "25,640.80", "19.440")
+    assert found["64", "baseline"] == ("3.06", "3,068.37", "2.326")
+    for name in (f"{model}@0123abc", f"/models/{model.partition('/')[2]}/"):
+        assert paper.in_papers_setting(told(run, same.records, model=name))
+    assert not paper.in_papers_setting(told(run, same.records, model="tiny"))
+    other = {
+        dataclasses.replace(c, settings=c.settings.replace(steps=32)): some
+        for c, some in same.records.items()
+    }
+    assert not paper.in_papers_setting(told(run, other, model=model))
 
 
 def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -> None:
@@ -439,7 +446,7 @@ def test_the_tables_know_a_method_by_its_settings(run: Run) -> None:
         for c, some in run.records.items()
     }
     other = told(run, flat)
-    ticks = {row[0]: row[1:3] for row in tables.ablation(other).rows}
+    ticks = {row[0]: row[2:4] for row in tables.ablation(other).rows}
     assert ticks["s3 (first)"] == ("✓", "✓")
     assert ticks["mine"] == ("×", "×")
     assert tables.accuracy(other).columns[2:] == tuple(other.labels())

@@ -26,8 +26,7 @@ LETTERS = "ABCDEFGH"
 
 def grade(task: str, text: str, gold: object, grading: str = "fixed", question: str = "") -> float:
     """1.0 for a right output, 0.0 for a wrong one; Sudoku under `d1` gets its share of cells."""
-    if grading not in GRADINGS:
-        raise SettingsError(unknown_name("grading", grading, GRADINGS))
+    check_grading(grading)
     kind = kind_of(task)
     if gold is None:  # a data set's own gap: nothing can be right
         return 0.0
@@ -36,6 +35,11 @@ def grade(task: str, text: str, gold: object, grading: str = "fixed", question: 
         return float(_FIXED[kind](text, gold, question))
     share = _D1[kind](text, gold, question)
     return float(share == 1.0) if grading == "hex" else float(share)
+
+
+def check_grading(name: str) -> None:
+    if name not in GRADINGS:
+        raise SettingsError(unknown_name("grading", name, GRADINGS))
 
 
 def graded_answer(task: str, text: str, grading: str = "fixed", question: str = "") -> str | None:

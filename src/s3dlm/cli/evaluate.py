@@ -24,7 +24,8 @@ Limit = Annotated[int | None, Option(help="Only the first N problems per task.")
 Seeds = Annotated[int, Option(min=1, help="Seeds per problem: 0, 1, …")]
 Data = Annotated[Path | None, Option(help="Folder of benchmark files. Default: the hub.")]
 Settings = Annotated[
-    options.Texts, Option("--set", metavar="NAME=VALUE", help="A setting; 1,2,4 as value sweeps.")
+    options.Texts,
+    Option("--set", metavar="NAME=VALUE", help="A setting; in eval 1,2,4 as value sweeps."),
 ]
 _METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
 _METHOD_NAMES = options.lists_of(options.method_names)
@@ -39,7 +40,7 @@ Running = Annotated[
         "methods; times are then those of 40 problems), batch_size, fail_on_error (failed samples "
         "until it stops), retry_failed, gpu (for --dry-run: A100, H100, L40S, RTX4090, or "
         "CARD=DOLLARS). For reproduce also sweep_problems (per task for the sweeps over N, b and "
-        "block length, default 200; 0: none).",
+        "block length; 0: none).",
     ),
 ]
 DryRun = Annotated[bool, Option("--dry-run", help="Print what it would cost, and stop.")]
@@ -102,8 +103,13 @@ def eval_command(
 def reproduce(
     model: options.ModelName = "tiny",
     task: options.Tasks = None,
+    size: Annotated[str, Option(help="hour, day or full: of one H100 with an 8 B model.")] = "full",
     limit: Limit = None,
-    seeds: Seeds = 3,
+    seeds: Annotated[int | None, Option(min=1, help="Seeds per problem. Default: 1; 3.")] = None,
+    temperature: Annotated[float | None, Option(help="Of all methods that sample.")] = None,
+    more: Settings = None,
+    tuned: Annotated[Path | None, Option(help="Settings by method, as JSON.")] = None,
+    grading: Annotated[str | None, Option(help="Of the tables: fixed, d1 or hex.")] = None,
     data: Data = None,
     out: Annotated[Path | None, Option(help="Default: runs/reproduce-MODEL.")] = None,
     results: Annotated[Path | None, Option(help="Also write the tables to this page.")] = None,
@@ -117,21 +123,30 @@ def reproduce(
 
     \b
     s3dlm reproduce --model tiny
-    s3dlm reproduce --model GSAI-ML/LLaDA-8B-Instruct --device cuda --dry-run
-    """
-    from s3dlm.evaluation import plan as plans
+    s3dlm reproduce --model GSAI-ML/LLaDA-8B-Instruct --device cuda --size hour --dry-run
 
-    size: dict[str, Any] = {"sweep_problems": 200, "traces": 2, "row_cache": 2.0}
-    how = size | options.typed("--run", run, {**RUNNING, "sweep_problems": int})
-    size = {name: how.pop(name) for name in size}
+    A larger size continues what a smaller one has in the same folder.
+    """
+    from s3dlm.evaluation import reproduction as papers
+    from s3dlm.evaluation.plan import defaults_of as settings_of
+    from s3dlm.models.defaults import defaults_of
+
+    texts = [*(more or ()), *(() if temperature is None else (f"temperature={temperature}",))]
+    fixed, chosen = options.single(options.setting_values(texts)), papers.size_of(size, grading)
+    parts: dict[str, Any] = {"sweep_problems": None, "traces": 2, "row_cache": 2.0}
+    how = parts | options.typed("--run", run, {**RUNNING, "sweep_problems": int})
+    parts = {name: how.pop(name) for name in parts}
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
-        return plans.reproduction(problems, plans.defaults_of(recommended), range(seeds), **size)
+        defaults, count = settings_of(recommended), seeds or chosen.seeds
+        defaults = papers.tuned_in(tuned, defaults) if tuned else defaults
+        return papers.reproduction(problems, defaults, range(count), chosen, fixed, **parts)
 
-    folder = out or Path("runs") / f"reproduce-{model.replace('/', '-')}"
-    which = {"data": data, "limit": limit}
+    folder = out or Path("runs") / f"reproduce-{model.strip('/').replace('/', '-')}"
+    which = {"data": data, "limit": limit or chosen.problems}
+    task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
     if _run(planned, model, task, which, device, load, folder, how, dry_run, as_json):
-        _report(folder, as_json, results)
+        _report(folder, as_json, results, grading)
 
 
 def _run(
@@ -202,9 +217,17 @@ def _print_cost(
         typer.echo(json.dumps(costs))
         return
     how = f"about (measured in {folder})" if measured else "at most"
-    for row in costs["conditions"] if len(plan.conditions) <= 20 else ():
-        each = f"{row['samples']:,} samples, {how} {row['nfe']:,.0f} NFE each"
-        typer.echo(f"{row['task']}, {row['method']}: {each}")
+    parts: dict[str, list[Any]] = {}
+    for row in costs["conditions"]:
+        task = f"{row['task']}, " if len(plan.conditions) <= 20 else ""
+        name = f"{task}{row['method']}" + ("" if row["main"] else ", sweeps")
+        parts.setdefault(name, []).append(row)
+    for name, rows in parts.items():
+        nfe = sum(row["samples"] * row["nfe"] for row in rows)
+        hours = sum(row["seconds"] for row in rows) / 3600
+        took = f", {hours:,.1f} h" if hours else ""
+        count = sum(row["samples"] for row in rows)
+        typer.echo(f"{name}: {count:,} samples, {how} {nfe / count:,.0f} NFE each{took}")
     samples = sum(row["samples"] for row in costs["conditions"])
     typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} NFE")
     if "costs" not in costs:
@@ -219,10 +242,12 @@ def _print_cost(
         typer.echo(f"{line['gpus']:>6} {time:>10} {line['dollars']:>9,.2f}")
 
 
-def _report(folder: Path, as_json: bool, results: Path | None = None) -> None:
+def _report(
+    folder: Path, as_json: bool, results: Path | None = None, grading: str | None = None
+) -> None:
     """The report of a run; without the extra it can be made later."""
     try:
-        made = _show_report([folder], as_json)
+        made = _show_report([folder], as_json, grading=grading)
         if results is not None:
             from s3dlm.evaluation.report import write_results
 

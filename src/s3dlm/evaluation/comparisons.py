@@ -62,6 +62,32 @@ def short_comparisons(run: Run, reference: str) -> Table:
     return Table("short_comparisons", title, ("Method", *titles), rows)
 
 
+# What changes, and the two methods between which nothing else does.
+ENDINGS = (
+    ("search, with a vote at the end", "best_of_k", "s3"),
+    ("search, with the best score at the end", "verified_best_of_k", "s3_verified"),
+    ("ending, without search", "best_of_k", "verified_best_of_k"),
+    ("ending, with search", "s3", "s3_verified"),
+)
+
+
+def endings(run: Run) -> Table:
+    """How much is the search's, and how much the verifier's as the judge of finished texts."""
+    rows: list[tuple[str, ...]] = []
+    for what, before, after in ENDINGS:
+        found = against(run, after, before) if {before, after} <= set(run.labels()) else {}
+        if found:
+            spent = f"{run.mean_nfe(before, after):.1f} → {run.mean_nfe(after, before):.1f}"
+            gaps = [points(each.difference, each.p) for each in found.values()]
+            rows.append((what, f"{before} → {after}", *gaps, spent))
+    width = max(map(len, rows), default=0)
+    rows = [row for row in rows if len(row) == width]
+    titles = [title_of(task) for task in run.tasks]
+    columns = ("What changes", "Methods", *titles, *([MEAN] * (len(titles) > 1)), "NFE")
+    note = "Points gained, as above; every method at the temperature and λ of its own."
+    return Table("endings", "Search and ending apart", columns, rows, note)
+
+
 def verdict(run: Run, reference: str) -> list[str]:
     """One sentence per headline method: what it gains at what cost, and where it does not."""
     others = [label for label in run.labels() if label != reference]

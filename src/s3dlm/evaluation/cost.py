@@ -113,16 +113,16 @@ def estimate(
         raise SettingsError(f"gpu={short_repr(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20")
     peak, memory, usual = CARDS[name]
     dollars = float(price or usual)
-    shape, seconds, total = SHAPES.get(model), dict.fromkeys(GPUS, 0.0), 0.0
+    shape, seconds, total = SHAPES.get(model.partition("@")[0]), dict.fromkeys(GPUS, 0.0), 0.0
     style, rows = defaults_of(model).prompt_style, []
     counts = {task: problems(task, style, limit) for task in {c.task for c in conditions}}
     for condition in conditions:
         settings, samples = condition.settings, condition.count(counts[condition.task], seeds)
         nfe = settings.most_nfe * (measured or {}).get(settings.method, 1.0)
-        row = {"task": condition.task, "method": condition.label, "samples": samples, "nfe": nfe}
-        rows.append(row)
         total += samples * nfe
         each = nfe * shape.operations(settings) / (peak * UTILISATION) if shape else 0.0
+        row = {"task": condition.task, "method": condition.label, "samples": samples, "nfe": nfe}
+        rows.append({**row, "main": condition.main, "seconds": samples * each})
         for cards in GPUS:
             seconds[cards] += math.ceil(samples / cards) * each
     found: dict[str, object] = {"model": model, "gpu": name, "conditions": rows, "nfe": total}

@@ -240,9 +240,10 @@ def _sampling_search(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
     """Rows: samples without search, survivors of s3; the same axes, so that the shift is seen."""
     for axis, how, colour in zip(axes, ("direct", "s3"), (BASE, TILTED), strict=True):
         points = rows[rows.how == how]
-        faces = [colour if right == 1 else "none" for right in points.correct]
-        style = {"facecolors": faces, "edgecolors": colour, "linewidths": 0.6, "alpha": 0.5}
-        axis.scatter(points.log_density, points.score, s=12, **style)
+        right, style = points.correct == 1, {"edgecolors": colour, "linewidths": 0.6, "s": 12}
+        # Two calls: an alpha for all points at once would also fill the empty ones.
+        for some, face in ((points[~right], "none"), (points[right], colour)):
+            axis.scatter(some.log_density, some.score, facecolors=face, alpha=0.5, **style)
         cross = {"color": "black", "markersize": 8, "markeredgecolor": "white"}
         axis.plot(points.log_density.mean(), points.score.mean(), "X", **cross)
         axis.set_ylim(-0.03, 1.03)

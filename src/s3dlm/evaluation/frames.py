@@ -84,7 +84,13 @@ class Run:
         """The main comparison with a row per problem and seed, and grade and NFE of every label."""
         main = self.frame[self.frame["main"].astype(bool)].astype({"correct": float, "nfe": float})
         index = ["task", "sample", "seed"]
-        return main.pivot(index=index, columns="label", values=["correct", "nfe"])
+        wide = main.pivot(index=index, columns="label", values=["correct", "nfe"])
+        for column in wide.columns:  # what runs once counts for every seed
+            if not any(
+                c.main and c.sampled for c in self.manifest.conditions if c.label == column[1]
+            ):
+                wide[column] = wide[column].groupby(level=["task", "sample"]).transform("first")
+        return wide
 
     def _shared(self, ours: str, theirs: str) -> Iterator[pd.DataFrame]:
         """Per task, the problems and seeds that both labels have, in the order of the tasks."""
@@ -117,9 +123,13 @@ class Run:
         return statistics.mean_of(row[label].accuracy for row in rows if label in row)
 
     def sweep(self, *free: str) -> list[Cell]:
+        """The figures of `swept`."""
+        return [summarise(condition, some) for condition, some in self.swept(*free).items()]
+
+    def swept(self, *free: str) -> dict[Condition, list[Record]]:
         """Conditions that differ from their label's main one in the free settings alone; on the
         problems and seeds that all of a task have, so that the points of one curve are comparable."""
-        cells = []
+        found: dict[Condition, list[Record]] = {}
         for task in self.tasks:
             swept, main = [], self.main(task)
             for condition in (c for c in self.manifest.conditions if c.task == task):
@@ -132,8 +142,8 @@ class Run:
             common = set.intersection(*asked) if asked else set()
             for condition in swept if common else ():
                 records = [r for r in self.records[condition] if (r.sample, r.seed) in common]
-                cells.append(summarise(condition, records))
-        return cells
+                found[condition] = records
+        return found
 
 
 def frame_of(

@@ -118,13 +118,29 @@ class _Watch:
             )
 
     def step(self, step: Step) -> None:
-        self.curve.append(float(np.mean(step.confidence)))
+        self.curve.append(self._confidence(step))
         if not np.isnan(step.score).any():
             self.ess.append(step.ess / len(step.weight))
             if self.item.keep_scores:
                 self.scores.append(tuple(np.rint(100 * step.score).astype(int).tolist()))
         if self.encoder is not None:
             self.trace.append(self.encoder.event(step))
+
+    def _confidence(self, step: Step) -> float:
+        """Mean probability of the children's texts as far as the open block: methods that never
+        look ahead know no more, and all are drawn in one figure."""
+        masked, size = step.tokens == self.model.denoiser.mask_id, self.job.settings.block_length
+        position = np.arange(masked.shape[1])
+        first = np.where(masked.any(axis=1), masked.argmax(axis=1), len(position))
+        ends = np.isin(step.clean, list(self.model.end_ids))
+        counted = (np.cumsum(ends, axis=1) - ends == 0) & (
+            position < (first // size + 1)[:, None] * size
+        )
+        counted &= step.clean != self.model.denoiser.mask_id
+        shares = (np.exp(step.clean_logp) * counted).sum(axis=1) / np.maximum(
+            counted.sum(axis=1), 1
+        )
+        return float(np.mean(shares))
 
     def finish(
         self, condition: Condition, result: Result, count_tokens: Callable[[str], int]

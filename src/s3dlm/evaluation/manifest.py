@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,13 +187,17 @@ def describe(model: Model) -> dict[str, Any]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    device = torch.device(model.denoiser.device)
+    device, sizes = torch.device(model.denoiser.device), Counter[str]()
+    for _, tensor in model.denoiser.tensors():
+        sizes[str(tensor.dtype).removeprefix("torch.")] += tensor.numel()
     machine = {
         "system": platform.system(),
         "processor": platform.machine(),
         "cores": os.cpu_count() or 1,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
+        "precision": max(sizes, key=lambda name: sizes[name]) if sizes else "unknown",
+        "parameters": sum(sizes.values()),
     }
     return {
         "model": model.name,

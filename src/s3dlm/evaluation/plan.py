@@ -1,4 +1,4 @@
-"""What an evaluation runs, as plain data: conditions with stable hashes, and the paper's protocol.
+"""What an evaluation runs, as plain data: conditions with stable hashes.
 
 A condition is one cell of a table: a task, a label such as "s3", and all settings but the seed. This
 is the only file of evaluation that knows which settings a method uses: a setting that is given for
@@ -29,14 +29,6 @@ from s3dlm.tasks import Loaded
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
 ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five methods
-MAIN = ("greedy", *ABLATION)
-# Extra methods that `reproduce` runs with one seed; the last shows what the verifier does alone.
-ONE_SEED = ("twisted", "s3_paper", "verified_best_of_k")
-SWEPT = ("best_of_k", "s3")
-PARTICLES, BRANCHING = (1, 2, 4, 8, 16), (1, 2, 4)
-BLOCK_SWEPT = ("baseline", "best_of_k", "s3")
-BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
-
 TIMED = 40  # problems, enough to rank methods by their times
 ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
 
@@ -91,6 +83,13 @@ class Condition:
             steps = steps // ADAPTIVE_SAVES + 1
         cost = self.children * steps
         return cost if budget is None else max(1, min(cost, budget // 2))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether another seed can give another result."""
+        own = self.settings
+        chance = own.temperature > 0 or own.position_temperature > 0 or own.policy == "random"
+        return chance or bool(self.value("rounds"))
 
     def value(self, name: str) -> Any:
         """One setting by name; None if the method does not use it."""
@@ -231,31 +230,3 @@ def load_problems(
         name: benchmarks.load(row, prompt_style=prompt_style, data=data, split=split, limit=limit)
         for name, row in rows.items()
     }
-
-
-def reproduction(
-    loaded: Mapping[str, Loaded],
-    defaults: SettingsOf,
-    seeds: Sequence[int],
-    *,
-    sweep_problems: int,
-    traces: int = 0,
-    row_cache: float = 0.0,
-) -> Plan:
-    """The paper's protocol: main comparison and ablation on all problems and seeds; the sweeps over
-    particles, branching and block length, which would cost far more, on fewer problems. Times are shown
-    of the main comparison and of the block lengths."""
-    names = list(loaded)
-    once = [replace(c, seeds=1) for c in grid(names, ONE_SEED, defaults)]
-    main = [*grid(names, MAIN, defaults), *once]
-    main.sort(key=lambda condition: names.index(condition.task))
-    sweeps: list[Condition] = []
-    if sweep_problems:
-        s3 = defaults("s3", None)
-        least = -(-s3.gen_length // s3.steps)  # every block needs a step
-        lengths = [length for length in BLOCK_LENGTHS if least <= length <= s3.gen_length]
-        axes = {"particles": PARTICLES, "branching": BRANCHING}
-        sweeps += [replace(c, timed=0) for c in grid(names, SWEPT, defaults, sweeps=axes)]
-        sweeps += grid(names, BLOCK_SWEPT, defaults, sweeps={"block_length": lengths})
-    conditions = unique([*main, *as_sweep(sweeps, sweep_problems)])
-    return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)

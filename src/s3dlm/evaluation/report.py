@@ -20,7 +20,17 @@ import jinja2
 import numpy as np
 
 from s3dlm.answers.grading import gold_in_words
-from s3dlm.evaluation import comparisons, figures, frames, probability, series, tables
+from s3dlm.evaluation import (
+    comparisons,
+    cost,
+    equal_cost,
+    figures,
+    frames,
+    paper,
+    probability,
+    series,
+    tables,
+)
 from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
@@ -32,7 +42,15 @@ from s3dlm.trace import read_trace
 
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
-FULL_PROBLEMS, FULL_SEEDS = 500, 3  # the size of the project's own comparison
+TUNED = (
+    "Temperature and λ of each method are those of the file named there, which were chosen jointly on the "
+    "validation split ([how](protocols.md#tuning)); they are listed at the end."
+)
+UNTUNED = (
+    "Temperature and λ were not tuned for this run: they are what the model recommends, or the paper's "
+    "λ and our temperature. The settings of every method are listed at the end."
+)
+FULL_SEEDS = 3  # of the project's own comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +84,8 @@ def write(
         if show is not None and not trace.with_suffix(".html").exists():
             write_atomic(trace.with_suffix(".html"), show(trace))
     reliabilities = probability.reliabilities(run)
-    every, verdict = all_tables(run, against, reliabilities), _verdict(run, against)
+    theirs = frames.read(*folders, grading=paper.GRADING) if paper.in_papers_setting(run) else run
+    every, verdict = all_tables(run, theirs, against, reliabilities), _verdict(run, against)
     facts = _facts(run, grading or "fixed")
     titles = {task: title_of(task) for task in run.tasks}
     title = f"s3dlm: {run.manifest.model} on {', '.join(titles.values())}"
@@ -93,15 +112,19 @@ def write(
     return Report(target / "report.md", target / "report.html", verdict, every, short, facts, run)
 
 
-def all_tables(run: Run, against: str, reliabilities: Sequence[Reliability]) -> list[Table]:
-    """Every table that the run has data for, in reading order."""
+def all_tables(
+    run: Run, regraded: Run, against: str, reliabilities: Sequence[Reliability]
+) -> list[Table]:
+    """Every table that the run has data for, in reading order; `regraded` goes beside the paper."""
     every = [
         tables.accuracy(run),
         comparisons.comparisons(run, against),
         tables.ablation(run),
-        *tables.beside_paper(run),
+        comparisons.endings(run),
+        *paper.beside(run, regraded),
+        equal_cost.table(run),
         tables.cost(run),
-        tables.block_cost(run),
+        paper.block_cost(run),
         tables.search(run),
         tables.sweep(run),
         tables.distinct_texts(run),
@@ -169,19 +192,21 @@ def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(drawn, copy)
             pictures.append(about.to_markdown(f"images/{copy.name}"))
-    fewest, seeds = min(plan.counts.values()), len(plan.seeds)
-    reduced = (
-        f"**A reduced run**: {fewest} problems per task and {seeds} seed(s) instead of "
-        f"{FULL_PROBLEMS} and {FULL_SEEDS}. Its intervals are too wide to rank methods. For the full "
-        "comparison, run the command without `--limit`, `--seeds` and `--run sweep_problems`."
-    )
+    published = {task: cost.problems(task, plan.prompt_style, None) for task in plan.counts}
+    fewer = [
+        f"{plan.counts[task]} of {most} problems of {title_of(task)}"
+        for task, most in published.items()
+        if plan.counts[task] < most
+    ]
+    if len(plan.seeds) < FULL_SEEDS:
+        fewer.append(f"{len(plan.seeds)} of {FULL_SEEDS} seeds")
+    tuned = "--tuned" in " ".join(command)
     parts = [
         f"# Results on {plan.model}",
         "Tables and text were made by one command:",
         f"```\ns3dlm {shlex.join(command)}\n```",
-        *([reduced] if fewest < FULL_PROBLEMS or seeds < FULL_SEEDS else []),
-        "Temperature and λ of each method were chosen on the validation split "
-        "([how](protocols.md#tuning)) and are listed at the end.",
+        *([f"**A reduced run**: {', '.join(fewer)}."] if fewer else []),
+        TUNED if tuned else UNTUNED,
         *made.verdict,
         *pictures,
         *(table.to_markdown() for table in made.tables),

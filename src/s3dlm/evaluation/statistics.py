@@ -152,11 +152,14 @@ def bootstrap(tasks: Sequence[Sequence[float]], draws: int = 10_000) -> tuple[In
             count = min(500, draws - start)
             index = rng.integers(0, values.size, size=(count, values.size))
             means[start : start + count] += values[index].mean(axis=1) / len(groups)
-    low, high = np.quantile(means, [0.025, 0.975])
-    tail = min(int((means <= 1e-12).sum()), int((means >= -1e-12).sum()))
-    p_value = min(1.0, 2 * (tail + 1) / (draws + 1))
-    value = float(np.mean([values.mean() for values in groups]))
-    return Interval(value, float(low), float(high)), p_value
+    return percentiles(float(np.mean([values.mean() for values in groups])), means)
+
+
+def percentiles(value: float, drawn: Floats) -> tuple[Interval, float]:
+    """A figure with the percentile interval of its bootstrap draws, and a two-sided p-value."""
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    tail = min(int((drawn <= 1e-12).sum()), int((drawn >= -1e-12).sum()))
+    return Interval(value, float(low), float(high)), min(1.0, 2 * (tail + 1) / (len(drawn) + 1))
 
 
 def compare(tasks: Sequence[Sequence[float]]) -> Comparison:

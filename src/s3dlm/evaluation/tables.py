@@ -1,39 +1,24 @@
-"""The tables of a report: rows of text with a title, shown as Markdown, HTML, JSON, on a terminal.
-
-assets/paper.csv has the numbers that the paper prints (arXiv 2604.06260), shown beside ours if model and
-settings are its own: Tables 1 to 3 (no block length) and Table 4, with accuracy in per cent, mean
-effective tokens, total latency in s, wall time in s. LLaDA-8B-Instruct, gen_length 128, 64 steps.
-"""
+"""The tables of a report: rows of text with a title, shown as Markdown, HTML, JSON, on a terminal."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from s3dlm.evaluation import series
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.plan import ABLATION, ONE_SEED, title_of
+from s3dlm.evaluation.plan import ABLATION, title_of
+from s3dlm.evaluation.reproduction import ONE_SEED
 from s3dlm.evaluation.statistics import Cell, Interval
-from s3dlm.settings import Settings
 
 MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
 LISTED = 100  # failed samples in a report
 MOST_WITH_INTERVAL = 3  # tasks beside which an interval still fits 80 columns
 LEVEL = 0.05  # of significance
-PAPER_MODEL = "LLaDA-8B-Instruct"
-PAPER_SETTINGS = {
-    "gen_length": 128, "steps": 64, "block_length": 64, "particles": 4, "branching": 2, "lam": 1.0,
-}  # fmt: skip
-_PAPER = pd.read_csv(Path(__file__).with_name("assets") / "paper.csv").fillna({"block_length": 0})
-# By task, method and block length, which is 0 in Table 3: tokens, latency, wall time.
-_KEYS = ["task", "method", "block_length"]
-PAPER_COST = _PAPER.set_index(_KEYS)[["tokens", "latency", "wall"]].T.to_dict("list")
-PAPER_ACCURACY = _PAPER.dropna(subset="accuracy").set_index(["task", "method"]).accuracy.to_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +119,20 @@ def ablation(run: Run) -> Table:
     tilts = [each.row.weight in ("tilt", "twist") and each.lam > 0 for each in settings]
     columns = {
         "Method": labels,
+        "Problems × seeds": [_asked(run, label) for label in labels],
         "Look-ahead": ["✓" if each.row.scored == "every step" else "×" for each in settings],
         "Tilting": ["✓" if tilt else "×" for tilt in tilts],
         **{title_of(task): _best_marked(row, labels) for task, row in run.main_cells().items()},
     }
     note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
     return Table.of("ablation", "Ablation (Table 2)", pd.DataFrame(columns), note)
+
+
+def _asked(run: Run, label: str) -> str:
+    """How many problems of a task a method was given, with how many seeds."""
+    cells = [row[label] for row in run.main_cells().values() if label in row]
+    counts = sorted({(cell.problems, cell.seeds) for cell in cells})
+    return ", ".join(f"{problems} × {seeds}" for problems, seeds in counts) or "–"
 
 
 def brief(run: Run) -> Table:
@@ -189,10 +182,17 @@ def cost(run: Run) -> Table:
         f"Tokens counted by {run.manifest.token_counter}; the paper's “effective tokens” (3 to 6) "
         "are those of the extracted answer. Total latency is the wall-clock time of the timed "
         "samples without loading the model; with a row cache only the first samples are timed. The "
-        "paper's wall time is the mean of the times at which samples finish, about half of it. "
-        "Conditions ran one after another, batched."
+        "paper's wall time is the mean of the times at which samples finish: half of the latency in "
+        "many equal batches, more in few (0.6 to 0.9 of it for 40 samples). Conditions ran one after "
+        "another, batched."
     )
     return _by_method(run, "cost", "Latency and tokens (Table 3)", columns, note)
+
+
+def _ess(cell: Cell) -> str:
+    settings = cell.condition.settings
+    tilted = settings.row.weight not in ("none", "rank") and settings.lam > 0
+    return number(cell.ess, 2) if tilted else "–"
 
 
 def search(run: Run) -> Table:
@@ -201,7 +201,7 @@ def search(run: Run) -> Table:
         "NFE": lambda cell: number(cell.nfe),
         "NFE by Algorithm 1": lambda cell: number(cell.nfe_logical, 0),
         "Saved": lambda cell: f"{100 * cell.deduplicated:.0f} %",
-        "ESS share": lambda cell: number(cell.ess, 2),
+        "ESS share": lambda cell: _ess(cell),
         "Distinct texts": lambda cell: number(cell.distinct),
         "Mean confidence": lambda cell: number(cell.confidence, 3),
         "Unanswered": lambda cell: f"{100 * cell.unanswered:.1f} %",
@@ -209,7 +209,8 @@ def search(run: Run) -> Table:
     note = (
         "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
         "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
-        "step's weights divided by the number of children. Distinct texts: among the survivors, on "
+        "step's weights divided by the number of children, where weights are a tilt by the score (ranks "
+        "are no weights). Distinct texts: among the survivors, on "
         "average. Unanswered: no answer was found."
     )
     return _by_method(run, "search", "What the search did", columns, note)
@@ -244,62 +245,6 @@ def _by_task(
     wide = rows.pivot_table(index=points, columns="task", values="text", aggfunc="last")
     wide = wide.reindex(columns=run.tasks).fillna("–").rename(columns=title_of).reset_index()
     return Table.of(key, title, wide.astype(str) if len(wide) > 1 else wide[:0], note, late=True)
-
-
-def same_setting(model: str, settings: Settings) -> bool:
-    """Whether a run used the paper's model and settings."""
-    return model.endswith(PAPER_MODEL) and PAPER_SETTINGS.items() <= settings.to_json().items()
-
-
-def _in_papers_setting(run: Run) -> bool:
-    s3 = [c for c in run.manifest.conditions if c.label == "s3" and c.main]
-    return bool(s3) and all(same_setting(run.manifest.model, c.settings) for c in s3)
-
-
-def block_cost(run: Run) -> Table:
-    """Table 4: tokens and latency by block length; the paper's beside ours in the paper's setting."""
-    same, rows = _in_papers_setting(run), []
-    for cell in series.block_cells(run):
-        task, label = cell.condition.task, cell.condition.label
-        length = cell.condition.settings.block_length
-        printed = PAPER_COST.get((task, label, length), [math.nan] * 3)
-        rows.append((
-            title_of(task), str(length), label, percent(cell.accuracy), number(cell.answer_tokens),
-            number(cell.latency), number(cell.wall), str(cell.timed),
-            *([number(value, 2) for value in printed] if same else ()),
-        ))  # fmt: skip
-    columns = (
-        "Task", "Block length", "Method", "Accuracy [95 %]", "Answer tokens", "Total latency (s)",
-        "Wall time (s)", "Timed",
-        *(("Tokens, paper", "Latency (s), paper", "Wall time (s), paper") if same else ()),
-    )  # fmt: skip
-    note = (
-        "As Table 3, for every block length of the run, on the problems that all of them share. Total "
-        "latency is that of the timed samples."
-    )
-    title = "Tokens and latency by block length (Table 4)"
-    return Table("block_cost", title, columns, rows, note, late=True)
-
-
-def beside_paper(run: Run) -> list[Table]:
-    """The paper's Tables 1 to 3 beside ours; empty unless model and settings are the paper's."""
-    accuracies, costs = [], []
-    for task, row in run.main_cells().items() if _in_papers_setting(run) else ():
-        for label in (label for known, label in PAPER_ACCURACY if known == task and label in row):
-            cell, ours, printed = row[label], row[label].accuracy, PAPER_ACCURACY[task, label]
-            inside = "yes" if 100 * ours.low <= printed <= 100 * ours.high else "no"
-            accuracies.append((title_of(task), label, f"{printed:.2f}", percent(ours), inside))
-            measured = (cell.answer_tokens, cell.latency, cell.wall)
-            pairs = zip(PAPER_COST[task, label, 0], measured, strict=True)
-            costs.append((title_of(task), label, *(number(v, 2) for pair in pairs for v in pair)))
-    columns = ("Task", "Method", "Paper", "Ours [95 %]", "Paper inside our interval")
-    names = [f"{name}, {whose}" for name in ("Tokens", "Latency (s)", "Wall time (s)")
-             for whose in ("paper", "ours")]  # fmt: skip
-    return [
-        Table("paper", "The paper's accuracy beside ours", columns, accuracies),
-        Table("paper_cost", "The paper's Table 3 beside ours", ("Task", "Method", *names), costs,
-              late=True),
-    ]  # fmt: skip
 
 
 def failures(run: Run) -> Table:

@@ -170,6 +170,10 @@ _row(
     like="s3", uses=SEARCH - {"lam"},
 )  # fmt: skip
 _row(
+    "s3_verified", _S3, "s3 that ends with the text of the best score instead of a vote", "ours",
+    defaults={"resampling": "ssp", "selection": "verified"},
+)  # fmt: skip
+_row(
     "twisted", _S3, "s3 whose weights divide by the parent's, so that it samples p·exp(λ·score)",
     "ours", weight="twist", defaults={"resampling": "ssp", "selection": "weighted"},
 )  # fmt: skip

@@ -21,6 +21,7 @@ from s3dlm.tasks.base import DataRow, DataSource, Sample, Task
 BUNDLED = Path(__file__).parent / "problems.jsonl.gz"  # tools/tiny/problems writes it
 BUNDLED_LIMIT = 500  # problems where no limit is given
 D1_SEED = 42
+HUB_SECONDS = 10  # for the hub's first answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +146,28 @@ def _from_hub(path: str, config: str, split: str, remedy: str) -> Iterator[DataR
     try:
         import datasets
     except ImportError as error:
-        raise MissingExtraError("datasets", "eval") from error
+        raise MissingExtraError("datasets", "data") from error
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    places = ((datasets.config, "HF_HUB_OFFLINE"), (constants, "HF_HUB_OFFLINE"))
+    before = [getattr(*place) for place in places]
+    try:  # asked once: `datasets` itself would go on asking for half a minute
+        HfApi().dataset_info(path, timeout=HUB_SECONDS)
+    except Exception as error:  # of which class depends on the version
+        if not isinstance(error, HfHubHTTPError):  # the hub did not answer: only the cache is left
+            for place in places:
+                setattr(*place, True)
     try:
-        yield from datasets.load_dataset(path, config, split=split)
+        rows = datasets.load_dataset(path, config, split=split)
     except (OSError, ConnectionError, ValueError) as error:
         raise RecordError(
             f"{path} ({config}, {split}) could not be read from the hub: {error}; {remedy}"
         ) from error
+    finally:
+        for place, value in zip(places, before, strict=True):
+            setattr(*place, value)
+    yield from rows
 
 
 @functools.cache

@@ -1,0 +1,161 @@
+"""`s3dlm reproduce` from end to end, on a random checkpoint that has LLaDA's shape but not its size."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from s3dlm import tasks
+from s3dlm.cli.main import app
+from s3dlm.errors import RecordError, SettingsError
+from s3dlm.evaluation import manifest, paper, records, reproduction
+from tests.models.checkpoints import LLADA, edit_json, llada_tensors, write_folder
+
+BENCHMARKS = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
+PARAMETERS = 29_280  # of the checkpoint below
+MADE_UP = {  # for machines without the published files: the same fields, nothing of their content
+    "gsm8k": {"question": "What is 2 + 3?", "answer": "2 + 3 = 5\n#### 5"},
+    "math500": {"problem": "Compute $2 + 3$.", "answer": "5"},
+    "aime": {"problem": "Compute $2 + 3$.", "answer": "5"},
+    "arc": {
+        "question": "What is hot?",
+        "choices": {"text": ["ice", "fire"], "label": ["1", "2"]},
+        "answerKey": "2",
+    },
+    "truthfulqa": {
+        "Question": "Is ice hot?",
+        "Best Answer": "No",
+        "Correct Answers": "No",
+        "Incorrect Answers": "Yes; Often; At night",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The published files if this machine has them, else as many made-up questions."""
+    given = Path(os.environ.get("S3DLM_DATA", ""))
+    folder = tmp_path_factory.mktemp("published")
+    for name in BENCHMARKS:
+        source = tasks.get(name).source
+        assert source is not None
+        assert source.count is not None
+        file = source.files[0]
+        if "S3DLM_DATA" in os.environ and (given / file).is_file():
+            (folder / file).symlink_to(given / file)
+            continue
+        rows = [MADE_UP[name]] * source.count
+        with (folder / file).open("w", encoding="utf-8", newline="") as out:
+            if file.endswith(".csv"):
+                writer = csv.DictWriter(out, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+            else:
+                out.writelines(json.dumps(row) + "\n" for row in rows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = LLADA | {"max_sequence_length": 4096, "n_layers": 1}
+    folder = tmp_path_factory.mktemp("models") / "a-folder-of-another-name"
+    write_folder(folder, config, llada_tensors(config))
+    edit_json(folder / "tokenizer_config.json", model_max_length=4096)
+    return folder
+
+
+def reproduce(*words: str) -> str:
+    done = CliRunner().invoke(app, ["reproduce", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_every_part_runs_on_every_benchmark(
+    data: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduction, "PARTICLES", (1, 2))
+    monkeypatch.setattr(reproduction, "BRANCHING", (1, 2))
+    out, page = tmp_path / "run", tmp_path / "results.md"
+    words = ["--model", f"{checkpoint}/", "--data", str(data), "--out", str(out), "--limit", "1"]
+    small = ["--set", "gen_length=8", "--set", "steps=2", "--set", "block_length=4"]
+    small += ["--set", "particles=2"]
+    words += ["--seeds", "2", "--temperature", "0.8", "--grading", "hex", "--run", "workers=1"]
+    reproduce(*words, *small, "--run", "sweep_problems=1", "--results", str(page))
+    conditions, found = manifest.read(out).conditions, records.read(out)
+    assert {c.task for c in conditions} == set(BENCHMARKS)
+    assert {c.settings.temperature for c in conditions} == {0.0, 0.8}
+    greedy = {c.spec for c in conditions if c.label == "greedy"}
+    assert {record.seed for record in found if record.spec in greedy} == {0}  # it never differs
+    assert "s3_paper" not in {c.label for c in conditions}  # it would be s3 once more
+    text = page.read_text()
+    for title in ("Accuracy (Table 1)", "Ablation (Table 2)", "Latency and tokens (Table 3)",
+                  "by block length (Table 4)", "Search and ending apart", "at equal cost"):  # fmt: skip
+        assert title in text
+    assert "**Grading**: hex" in text
+    assert "precision float32" in text
+    assert "1 of 1319 problems of GSM8K" in text
+    assert "Temperature and λ were not tuned for this run" in text
+    assert "The paper's accuracy" not in text  # another model, other settings
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_papers_numbers_stand_beside_those_of_a_renamed_folder(
+    data: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    words = ["--model", str(checkpoint), "--data", str(data), "--size", "hour", "--task", "gsm8k"]
+    words += ["--limit", "1", "--out", str(out), "--run", "workers=1", "--run", "traces=0"]
+    assert "The paper's accuracy" not in reproduce(*words, "--json")
+    assert manifest.read(out).machine["parameters"] == PARAMETERS
+    monkeypatch.setattr(paper, "PARAMETERS", PARAMETERS)
+    said = json.loads(reproduce(*words, "--json").partition("\n{")[2].join(("{", "")))
+    (table,) = [each for each in said["tables"] if each["title"].startswith("The paper's accuracy")]
+    rows = {row[1]: row for row in table["rows"]}
+    assert set(rows) == {"greedy", "best_of_k", "s3"}
+    assert [rows[label][2] for label in rows] == ["68.16", "69.56", "70.21"]
+    assert rows["s3"][5] == "1 of 1319, × 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--tuned", "nowhere.json"), "nowhere.json cannot be used"),
+        (("--size", "week"), "size='week' is unknown"),
+        (("--grading", "mild"), "grading='mild' is unknown"),
+        (("--set", "lam=1,2"), "give one value"),
+        (("--temperature", "0.5", "--set", "temperature=1"), "given twice"),
+        (("--temperature", "-1"), "temperature"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        CliRunner().invoke(app, ["reproduce", *words], catch_exceptions=False)
+
+
+def test_without_the_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library that reads data sets asks again and again; it is told that there is no network."""
+    datasets = pytest.importorskip("datasets")
+    import huggingface_hub
+
+    offline = []
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise RuntimeError("no route to host")
+
+    def load(*_: object, **__: object) -> None:
+        offline.append(datasets.config.HF_HUB_OFFLINE)
+        raise ConnectionError("not cached")
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", unreachable)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    with pytest.raises(RecordError, match=r"not cached; go online, or put gsm8k_test\.jsonl"):
+        tasks.load(tasks.get("gsm8k"))
+    assert offline == [True]
+    assert datasets.config.HF_HUB_OFFLINE is False
