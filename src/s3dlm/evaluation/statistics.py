@@ -105,10 +105,8 @@ def mean(values: Iterable[float]) -> float:
 
 
 def wilson(share: float, n: int) -> Interval:
-    """Wilson's score interval of a share among n independent trials.
-
-    scipy's takes a whole number of successes; a share that is a mean over seeds is none.
-    """
+    """Wilson's score interval of a share among n independent trials; scipy's takes a whole number of
+    successes, and a mean over seeds is none."""
     if n == 0:
         return Interval(math.nan, 0.0, 1.0)
     z2 = Z95 * Z95
@@ -131,10 +129,8 @@ def mean_of(intervals: Iterable[Interval]) -> Interval:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """McNemar's exact two-sided test: would a fair coin split the wins so unevenly?
-
-    Each win or loss must be an independent trial: a problem, never a problem and seed.
-    """
+    """McNemar's exact two-sided test: would a fair coin split the wins so unevenly? Each win or loss
+    must be an independent trial: a problem, never a problem and seed."""
     from scipy.stats import binomtest
 
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
