@@ -217,17 +217,8 @@ def _print_cost(
         typer.echo(json.dumps(costs))
         return
     how = f"about (measured in {folder})" if measured else "at most"
-    parts: dict[str, list[Any]] = {}
-    for row in costs["conditions"]:
-        task = f"{row['task']}, " if len(plan.conditions) <= 20 else ""
-        name = f"{task}{row['method']}" + ("" if row["main"] else ", sweeps")
-        parts.setdefault(name, []).append(row)
-    for name, rows in parts.items():
-        nfe = sum(row["samples"] * row["nfe"] for row in rows)
-        hours = sum(row["seconds"] for row in rows) / 3600
-        took = f", {hours:,.1f} h" if hours else ""
-        count = sum(row["samples"] for row in rows)
-        typer.echo(f"{name}: {count:,} samples, {how} {nfe / count:,.0f} NFE each{took}")
+    for line in cost.parts(costs["conditions"], how):
+        typer.echo(line)
     samples = sum(row["samples"] for row in costs["conditions"])
     typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} NFE")
     if "costs" not in costs:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from s3dlm import tasks
 from s3dlm.errors import SettingsError, short_repr, unknown_name
@@ -133,3 +134,20 @@ def estimate(
         ]
         found["fits"] = 2 * shape.parameters * 1.15 < memory  # activations need a tenth on top
     return found
+
+
+def parts(conditions: Sequence[Mapping[str, Any]], how: str, most: int = 20) -> list[str]:
+    """The conditions of an estimate in words; if there are many, by method."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in conditions:
+        task = f"{row['task']}, " if len(conditions) <= most else ""
+        name = f"{task}{row['method']}" + ("" if row["main"] else ", sweeps")
+        groups.setdefault(name, []).append(row)
+    lines = []
+    for name, rows in groups.items():
+        count = sum(row["samples"] for row in rows)
+        nfe = sum(row["samples"] * row["nfe"] for row in rows) / count
+        hours = sum(row["seconds"] for row in rows) / 3600
+        took = f", {hours:,.1f} h" if hours else ""
+        lines.append(f"{name}: {count:,} samples, {how} {nfe:,.0f} NFE each{took}")
+    return lines
