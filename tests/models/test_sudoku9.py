@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 import s3dlm
+from s3dlm.board import HIDDEN, pieces_of, show
 from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.transformer import Transformer
+from s3dlm.search.methods import all_methods
 from s3dlm.trace import read_trace, write_trace
 from tools.networks import initialise
 from tools.sudoku9.__main__ import CONFIG, hidden, loss_of
@@ -89,8 +94,8 @@ def test_a_config_of_another_shape_is_refused(tmp_path: Path) -> None:
             s3dlm.load(str(tmp_path), device="cpu")
 
 
-@pytest.mark.parametrize("method", ["baseline", "s3", "best", "verified_best_of_k", "tilting"])
-def test_it_solves_an_easy_puzzle(model: Model, method: str) -> None:
+@pytest.mark.parametrize("method", all_methods())
+def test_every_method_solves_an_easy_puzzle(model: Model, method: str) -> None:
     result = s3dlm.generate(model, PUZZLE, method=method)
     assert result.text == result.answer == SOLVED
     assert result.task == "sudoku9_open"
@@ -145,6 +150,17 @@ def test_a_trace_tells_the_clues(model: Model, tmp_path: Path) -> None:
     header = read_trace(path).header
     assert header["given"] == [[-1 if mark == "." else int(mark) - 1 for mark in PUZZLE]]
     assert isinstance(result, s3dlm.Result)
+
+
+def test_the_terminal_shows_grids_side_by_side_in_80_columns(model: Model) -> None:
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=80, color_system=None)
+    events = s3dlm.stream(model, PUZZLE, particles=3)
+    list(show(events, pieces_of(model), console=console, columns=model.tokenizer.columns))
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).splitlines()
+    assert max(map(len, lines)) == 80
+    assert "│ 6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8" in "\n".join(lines)
+    assert HIDDEN in "".join(lines)
 
 
 def test_training_hides_many_cells_and_teaches_places_and_biases() -> None:

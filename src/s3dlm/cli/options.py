@@ -40,7 +40,9 @@ def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
 
 
 # --- options
-ModelName = Annotated[str, Option("--model", help="tiny (bundled), a folder or a hub id.")]
+ModelName = Annotated[
+    str, Option("--model", help="tiny or sudoku9 (bundled), a folder or a hub id.")
+]
 Tasks = Annotated[
     Texts,
     Option(
