@@ -2,6 +2,7 @@
 
 python -m tools.sudoku9 train --out RUN      start a run, or resume the one in RUN
 python -m tools.sudoku9 export --out RUN     put RUN's averaged weights into the package
+python -m tools.sudoku9 puzzles --blanks 50  print open puzzles, for FILE.jsonl:sudoku9_open
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from s3dlm.models.families import LLADA_NAMES
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tools.networks import export, initialise, llada_config
 from tools.sudoku9.grids import grids
+from tools.sudoku9.problems import open_puzzles
 from tools.tiny.optimiser import optimisers
+from tools.tiny.problems.base import SPLITS
 
 SHIPPED = Path(__file__).parents[2] / "src" / "s3dlm" / "models" / "sudoku9"
 MASK_ID = 9  # the digits 1 to 9 come before it
@@ -49,6 +52,10 @@ def arguments() -> argparse.Namespace:
     export = commands.add_parser("export")
     export.add_argument("--out", type=Path, required=True)
     export.add_argument("--to", type=Path, default=SHIPPED)
+    puzzles = commands.add_parser("puzzles")
+    puzzles.add_argument("--blanks", type=int, required=True)
+    puzzles.add_argument("--split", choices=SPLITS, default="test")
+    puzzles.add_argument("--count", type=int, default=200)
     return parser.parse_args()
 
 
@@ -137,8 +144,11 @@ def main() -> None:
     args = arguments()
     if args.command == "train":
         train(args)
-    else:
+    elif args.command == "export":
         export_run(args.out, args.to)
+    else:
+        for row in islice(open_puzzles(args.split, (args.blanks,)), args.count):
+            print(json.dumps({"question": row["question"], "gold": row["gold"]}))
 
 
 if __name__ == "__main__":
