@@ -54,6 +54,7 @@ def _over(setting: str, values: Sequence[Any], **more: Any) -> tuple[Given, ...]
 BUDGETED = _over("budget", (4, 8, 16, 32, 64))
 TRAJECTORIES = _over("particles", (2, 4, 8, 16, 32), branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
+NARROWING = _over("particles", (4, 8, 16, 32, 64))  # N, of which a quarter is left
 THRESHOLDS = _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999))
 # Until the verifier is satisfied or all is spent; λ = 0 belongs to `best` and is not tuned.
 ON: Given = {**REVEAL, "rounds": 0, "lam": 0.0}
@@ -72,9 +73,8 @@ def _other(
     problems: int | None = 40,
     **overrides: Any,
 ) -> Entry:
-    return Entry(
-        name, "other", method or name, points, {**REVEAL, **overrides}, what, problems, seeds=1
-    )
+    overrides = {key: value for key, value in {**REVEAL, **overrides}.items() if value is not None}
+    return Entry(name, "other", method or name, points, overrides, what, problems, seeds=1)
 
 
 def _without(piece: str, **overrides: Any) -> Entry:
@@ -123,11 +123,21 @@ _ENTRIES = (
     _other("fk_difference", TRAJECTORIES, "FK steering, difference potential"),
     _other("fk_max", TRAJECTORIES, "FK steering, max potential"),
     _other("fk_sum", TRAJECTORIES, "FK steering, sum potential"),
-    _other("self_rewarding", TRAJECTORIES, "self-rewarding SMC"),
+    _other("self_rewarding", TRAJECTORIES, "self-rewarding SMC, as its authors run it"),
     _other("path_likelihood", POPULATIONS, "SMC with the path's log-likelihood as value"),
     _other("particle_gibbs", POPULATIONS, "particle Gibbs, two sweeps"),
     _other("hex", TRAJECTORIES, "vote over block lengths"),
-    _other("prism", _over("particles", (4, 8, 16, 32, 64), branching=1), "pruning by score"),
+    _other("prism", NARROWING, "Prism, as its authors run it: the model is its own judge"),
+    _other("prism_plus", NARROWING, "Prism with the plus verifier as judge", "prism", verifier="plus"),
+    _other("order_token", _over("particles", (1, 2, 3, 4, 6)), "Order-Token Search"),
+    # These two reveal by the schedule, of which the points are the steps or the texts.
+    _other(
+        "lookum", _over("steps", (4, 8, 16, 32, 64)), "LookUM, over its number of steps", reveal=None,
+    ),
+    _other(
+        "unmaskfork", _over("particles", (1, 2, 4, 8, 16), steps=8), "UnMaskFork, eight tokens per step",
+        reveal=None, verifier="plus",
+    ),
 )  # fmt: skip
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 

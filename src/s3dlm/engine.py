@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Unpack
 
 import s3dlm
@@ -21,7 +22,7 @@ from s3dlm.models.forward import Forward
 from s3dlm.result import Result, finish
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Predict, Reply
-from s3dlm.search.score import Scored, Verify, verify
+from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, SettingsKwargs
 
@@ -78,29 +79,30 @@ class Batcher:
         verifier call for all who wait for scores. A search that fails ends with its own error. If the
         forward pass raises, no search has advanced."""
         chosen = self.running if keys is None else {key: self.running[key] for key in keys}
-        predicts = {k: ask for k, r in chosen.items() if isinstance(ask := r.request, Predict)}
-        verifies = {k: ask for k, r in chosen.items() if isinstance(ask := r.request, Verify)}
+        asked = {key: ask for key, r in chosen.items() if (ask := r.request) and ask.forwards}
+        verifies = {k: ask for k, r in chosen.items() if is_for_verifier(ask := r.request)}
         if not verifies:
-            return self._forward(predicts)
+            return self._forward(asked)
         with ThreadPoolExecutor(1, "verifier") as beside:
             replies = beside.submit(self._verify, verifies)
-            events = self._forward(predicts) if predicts else []
+            events = self._forward(asked) if asked else []
         for key, reply in zip(verifies, replies.result(), strict=True):
             events += self._advance(key, reply)
         return events
 
-    def _forward(self, requests: Mapping[int, Predict]) -> list[tuple[int, Event]]:
+    def _forward(self, requests: Mapping[int, Predict | Verify]) -> list[tuple[int, Event]]:
         started, model_before = time.perf_counter(), self.forward.model_seconds
-        predictions = self.forward([request.rows for request in requests.values()])
+        rows = [rows for request in requests.values() for rows in request.forwards]
+        predictions = iter(self.forward(rows))
         model_seconds = self.forward.model_seconds - model_before
         other_seconds = time.perf_counter() - started - model_seconds
-        total = sum(len(request.rows.canvas) for request in requests.values())
+        total = sum(len(each.canvas) for each in rows)
         events: list[tuple[int, Event]] = []
-        for (key, request), prediction in zip(requests.items(), predictions, strict=True):
-            share = len(request.rows.canvas) / total
-            self.running[key].forward_seconds += model_seconds * share
-            self.running[key].sampling_seconds += other_seconds * share
-            events += self._advance(key, prediction)
+        for key, request in requests.items():
+            running, own = self.running[key], list(islice(predictions, len(request.forwards)))
+            running.forward_seconds += model_seconds * running.rows / total
+            running.sampling_seconds += other_seconds * running.rows / total
+            events += self._advance(key, request.reply(own))
         return events
 
     def _verify(self, requests: Mapping[int, Verify]) -> list[Scored]:
@@ -124,7 +126,7 @@ class Batcher:
                 events.append(reply)
             else:
                 events += self._events(running, reply)
-            if not (isinstance(running.request, Verify) and self._at_once(running)):
+            if not (is_for_verifier(running.request) and self._at_once(running)):
                 break
             (reply,) = self._verify({key: running.request})
         if running.request is None:

@@ -21,6 +21,7 @@ from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import PromptError, SettingsError, short_repr
+from s3dlm.inputs import load_built_in
 from s3dlm.models.base import Model, Turn
 from s3dlm.models.packing import Sampling
 from s3dlm.result import answer_of
@@ -33,6 +34,7 @@ from s3dlm.search.select import SELECTIONS, Selection
 from s3dlm.search.step import Search, Setup, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier, for_task
+from s3dlm.verifier.base import SELF
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
@@ -88,7 +90,7 @@ class Running:
     @property
     def rows(self) -> int:
         """Canvases that wait for a forward pass."""
-        return len(self.request.rows.canvas) if isinstance(self.request, Predict) else 0
+        return 0 if self.request is None else sum(len(x.canvas) for x in self.request.forwards)
 
     @property
     def selection(self) -> Selection:
@@ -112,9 +114,12 @@ def prepare(model: Model, job: Job) -> Running:
     if job.infill is not None:
         processes = infilling(processes[0], job.infill, model, settings)
     verifier = job.verifier
-    if verifier is None:
+    name = settings.verifier if fit is None else fit.verifier
+    if verifier is None and name == SELF:
+        verifier = load_built_in(name, "s3dlm.models.self_judge:SelfJudge")(model)
+    elif verifier is None:
         kind = tasks.get(job.task).verifier if job.task is not None else GENERAL
-        verifier = for_task(kind, settings.verifier if fit is None else fit.verifier)
+        verifier = for_task(kind, name)
     verifier = as_verifier(verifier)
     stops = settings.budget is not None and settings.stop_when == "satisfied"
     satisfied_at = verifier.satisfied_at if stops else None

@@ -221,6 +221,7 @@ def _survivors(running: Running, process: MaskedDiffusion, outcome: Outcome) -> 
             parts=outcome.scores.parts[row],
             log_weight=float(outcome.log_weight[row]),
             nll=float(nll[row]),
+            logp=float(outcome.canvas.logp[row].sum()),
             confidence=float(outcome.clean.confidence[row]),
         )
 

@@ -21,6 +21,7 @@ from s3dlm.diffusion import decoding
 from s3dlm.diffusion.decoding import Decoding, DecodingKwargs, overlaid
 from s3dlm.diffusion.schedule import block_lengths
 from s3dlm.errors import SettingsError, TemperatureWarning, short_repr, unknown_name
+from s3dlm.search import cost
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.methods import METHODS, MOVING, SEARCH, Beside, Method, find_method
 from s3dlm.search.options import FROZEN, SearchKwargs, SearchOptions
@@ -74,7 +75,7 @@ class Settings(Decoding, SearchOptions):
             raise SettingsError(_message(error)) from None
         self._row = row
         self._check_together()
-        if self.temperature == 0 and self.size * self.children > 1:
+        if self.temperature == 0 and row.needs_chance and self.size * self.children > 1:
             warnings.warn(
                 f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
                 "so the search changes nothing; set a temperature above 0 or method='baseline'",
@@ -205,19 +206,13 @@ class Settings(Decoding, SearchOptions):
         starts = self.size if self.stop_when == "agreed" else 1  # each round begins anew
         if self._row.ensemble == "block_lengths":
             starts = min(self.size, len(block_lengths(self.gen_length, self.steps)))
-        once = starts + self.most_steps(block) * self.size * self.children
-        most = (2 if self.guidance else 1) * (self.rounds + 1) * self.sweeps * once
+        most = cost.most_passes(self, self.most_steps(block), starts)
         bound = most if self.budget is None else self.budget
         return bound if self.has_rounds else min(bound, most)
 
     def nfe_formula(self) -> str:
         """A formula for the most forward passes in T steps; equal and finished answers are saved."""
-        if self.budget is not None:
-            return str(self.budget)
-        plain = "1 + T" if self.size * self.children == 1 else "1 + T·N·b"
-        ensembles = {"sweeps": "b·(1 + T·N)", "block_lengths": "5 + T·N·b"}
-        formula = ensembles.get(self._row.ensemble, plain)
-        return f"{self.rounds + 1}·({formula})" if self.rounds else formula
+        return cost.formula(self)
 
     def __repr__(self) -> str:
         usual = dict(type(self)(self._row))

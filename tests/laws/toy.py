@@ -19,6 +19,7 @@ from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.forward import Forward
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.loop import search
+from s3dlm.search.methods import find_method
 from s3dlm.search.particles import Predict
 from s3dlm.search.score import Scorer, verify
 from s3dlm.search.step import Outcome, Searching, Setup, Step
@@ -163,9 +164,9 @@ def score(prompt: str, text: str, confidence: float | None) -> float:
 
 def whole_run(seed: int, **options: object) -> Result:
     """One run through the engine, as a user would start it."""
-    usual = {"temperature": 1.0, "gen_length": LENGTH, "steps": STEPS}
-    if options["method"] != "hex":
-        usual["block_length"] = LENGTH
+    usual = {"temperature": 1.0, "gen_length": LENGTH, "steps": STEPS, "block_length": LENGTH}
+    fixed = find_method(options["method"]).fixed  # type: ignore[arg-type]
+    usual = {name: value for name, value in usual.items() if name not in fixed}
     settings = Settings(**{**usual, **options})  # type: ignore[arg-type]
     return generate(TOY, "toy", settings=settings.replace(seed=seed), verifier=score)
 

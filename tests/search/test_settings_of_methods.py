@@ -41,6 +41,8 @@ COMPANIONS: dict[str, dict[str, Any]] = {
 JUDGED = {"rounds": 3, "remask": "random", "accept": "metropolis"}
 # These need a block-causal model, a satisfied verifier, a decided vote: other tests show what they change.
 ACCEPTED = {"edit_threshold", "stop_when", "decided_at"}
+# Every seed gives the same texts, which here are all equal; tests/laws shows what the selection changes.
+WITHOUT_CHANCE = {("unmaskfork", "seed"), ("unmaskfork", "selection")}
 SEEDS = 40  # most pairs differ on the first
 PAIRS = [(method, setting) for method in METHODS for setting in schema() if setting != "method"]
 
@@ -90,7 +92,8 @@ def test_a_setting_changes_what_a_method_does_or_is_refused(method: str, setting
     beside = {**COMPANIONS.get(setting, {}), **(JUDGED if setting in row.beside else {})}
     if (method, setting) == ("best", "ess_threshold"):
         beside = {"child_sampling": "distinct"}
-    assert setting in ACCEPTED or method == "greedy" or changes(method, setting, beside)
+    without_chance = method == "greedy" or (method, setting) in WITHOUT_CHANCE
+    assert setting in ACCEPTED or without_chance or changes(method, setting, beside)
 
 
 @pytest.mark.parametrize("method", METHODS)

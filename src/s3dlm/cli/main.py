@@ -139,9 +139,10 @@ def _tasks() -> Listed:
 
 def _verifiers() -> Listed:
     from s3dlm.inputs import find_entry_points
-    from s3dlm.verifier import GROUP, SPELLINGS, VERIFIERS
+    from s3dlm.verifier import GROUP, SELF, SPELLINGS, VERIFIERS
 
-    names = [*VERIFIERS, *find_entry_points(GROUP), *SPELLINGS, "FILE.toml", "FILE.py:NAME"]
+    kinds = [*VERIFIERS, SELF, *find_entry_points(GROUP), *SPELLINGS]
+    names = [*kinds, "FILE.toml", "FILE.py:NAME"]
     return names, [(["verifier"], [[name] for name in names])]
 
 

@@ -52,7 +52,7 @@ from s3dlm.search.particles import (
     Spans,
 )
 
-POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy"})
+POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy", "pool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class MaskedDiffusion:
             logp = np.take_along_axis(predicted.top_logp[row], inside, axis=1)
         margin = None if predicted.margin is None else predicted.margin[row]
         entropy = None if predicted.entropy is None else predicted.entropy[row]
-        sampled = Draw(tokens, logp, margin, entropy)
+        sampled = Draw(tokens, logp, margin, entropy, masked)
         ranked, deferred = sampled, np.zeros(tokens.shape, dtype=np.bool_)
         if predicted.deferred is not None:
             deferred = np.isin(sampled.tokens, self.sampling.deferred)

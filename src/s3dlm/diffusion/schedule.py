@@ -18,6 +18,7 @@ from s3dlm.diffusion.blocks import block_lengths as block_lengths
 from s3dlm.search.particles import Bools, Floats, Ints
 
 MOST_EDITS = 16  # rounds of editing, after a block is full
+POOL = 5  # positions from which the policy of this name takes any
 DEFERRED = 1e30  # minus this is less eager than anything else, and still a number
 
 
@@ -29,6 +30,7 @@ class Draw:
     logp: Floats  # log-probability of the sampled token, plain or as sampled
     margin: Floats | None = None  # probability of the best token minus the second best
     entropy: Floats | None = None  # of the whole distribution, in nats
+    masked: Bools | None = None  # which positions may be revealed
 
     def deferring(self, deferred: Bools, mass: Floats) -> Draw:
         """As if the deferred tokens were impossible and the others shared their probability."""
@@ -38,6 +40,7 @@ class Draw:
             np.where(deferred, -DEFERRED, np.minimum(self.logp - others, 0.0)),
             None if self.margin is None else np.where(deferred, -DEFERRED, self.margin),
             None if self.entropy is None else np.where(deferred, DEFERRED, self.entropy),
+            self.masked,
         )
 
 
@@ -58,12 +61,21 @@ def _left_to_right(draw: Draw, rng: np.random.Generator) -> Floats:
     return np.broadcast_to(-np.arange(draw.logp.shape[1], dtype=np.float64), draw.logp.shape)
 
 
+def _pool(draw: Draw, rng: np.random.Generator) -> Floats:
+    """LookUM: any of the surest few, in random order."""
+    assert draw.masked is not None
+    logp = np.where(draw.masked, draw.logp, -np.inf)
+    rank = np.argsort(np.argsort(-logp, axis=1, kind="stable"), axis=1, kind="stable")
+    return np.where(rank < POOL, rng.random(logp.shape), draw.logp - 1)
+
+
 POLICIES: dict[str, Policy] = {
     "low_confidence": lambda draw, rng: draw.logp,
     "random": lambda draw, rng: rng.random(draw.logp.shape),
     "margin": _margin,
     "entropy": _entropy,
     "left_to_right": _left_to_right,
+    "pool": _pool,
 }
 
 

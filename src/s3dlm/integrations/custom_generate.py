@@ -58,6 +58,7 @@ class IdsTokenizer(Tokenizer):
     """The tokenizer of transformers, for prompts that are already ids."""
 
     inner: Any
+    has_chat_template = False
 
     def encode(self, text: str) -> list[int]:
         return list(self.inner.encode(text, add_special_tokens=False))

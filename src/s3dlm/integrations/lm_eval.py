@@ -60,6 +60,8 @@ LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens
 class RenderedTokenizer(Tokenizer):
     """A tokenizer for prompts to which the chat template was already applied."""
 
+    has_chat_template = False
+
     def __init__(self, inner: Tokenizer) -> None:
         self.inner = inner
         self.encode, self.decode = inner.encode, inner.decode  # type: ignore[method-assign]

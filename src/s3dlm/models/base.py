@@ -91,6 +91,7 @@ class Tokenizer:
     """Text to ids and back, and the model's own way of writing a conversation."""
 
     columns: int | None = None  # of the grid whose cells are the tokens; None: they are a text
+    has_chat_template: bool = True  # without one `chat` is the bare text
 
     def encode(self, text: str) -> list[int]:
         raise NotImplementedError

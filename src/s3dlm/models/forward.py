@@ -158,26 +158,35 @@ class Forward:
         index = torch.from_numpy(np.concatenate([place.feature for place in places])).to(
             self.device
         )
-        uniforms: Tensor | None = None
+        uniforms = asked = None
         if sampled:
             drawn = np.concatenate([place.uniforms() for place in places]).astype(np.float32)
             uniforms = torch.from_numpy(drawn).to(self.device)
         request = places[0].request
+        if sampled and request.asked is not None:
+            tokens = np.concatenate([place.asked() for place in places])
+            asked = torch.from_numpy(tokens).to(self.device)
         pieces = []
         for first in range(0, len(index), self.positions):
             at = slice(first, first + self.positions)
             chosen = features.index_select(0, index[at])
             without = None if plain is None else plain.index_select(0, index[at])
             some = None if uniforms is None else uniforms[at]
-            pieces.append(self._reduce_logits(chosen, without, some, request))
+            given = None if asked is None else asked[at]
+            pieces.append(self._reduce_logits(chosen, without, some, given, request))
         if len(pieces) == 1:
             return pieces[0]
         return [torch.cat(tensors) for tensors in zip(*pieces, strict=True)]
 
     def _reduce_logits(
-        self, features: Tensor, plain: Tensor | None, uniforms: Tensor | None, request: Rows
+        self,
+        features: Tensor,
+        plain: Tensor | None,
+        uniforms: Tensor | None,
+        asked: Tensor | None,
+        request: Rows,
     ) -> list[Tensor]:
-        """Largest logit, best token, its log-probability; where sampled, draws and statistics."""
+        """Largest logit, best token, its log-probability; where sampled, draws and what else is asked."""
         sampling = request.sampling
         temperature = 0.0 if uniforms is None else request.temperature
         drawn_from = 0.0 if sampling.filtered else temperature
@@ -196,6 +205,8 @@ class Forward:
             if sampling.deferred:
                 waiting = torch.tensor([sampling.deferred], device=tokens.device)
                 read.append(reported.logp(waiting.expand(len(tokens), -1)).exp().sum(1))
+            if asked is not None:
+                read.append(shifted.logp(asked))
         return read
 
     def _shift(

@@ -56,6 +56,7 @@ class Rows:
     label: str  # names the prompt and step in errors
     sampling: Sampling = PLAIN
     fixed: Ints | None = None  # (rows,) what lies before this never changes; None: `start`
+    asked: Ints | None = None  # (rows, block, any) tokens whose log-probabilities are wanted
 
     @property
     def starts(self) -> Ints:
@@ -84,8 +85,9 @@ class Prediction:
     draws: Ints  # (rows, block, draws) samples of softmax(logits / temperature)
     draws_logp: Floats  # (rows, block, draws) their log-probability, untempered unless asked for
     margin: Floats | None = None  # (rows, block)
-    entropy: Floats | None = None  # (rows, block)
+    entropy: Floats | None = None  # (rows, block) NaN where nothing was asked
     deferred: Floats | None = None  # (rows, block) probability of the ids that wait, together
+    asked_logp: Floats | None = None  # (rows, block, any) of the tokens that were asked for
 
     @classmethod
     def empty(cls, request: Rows) -> Prediction:
@@ -97,8 +99,9 @@ class Prediction:
             draws=np.zeros(block, dtype=np.int64),
             draws_logp=np.zeros(block),
             margin=np.zeros(block[:2]) if wanted else None,
-            entropy=np.zeros(block[:2]) if wanted else None,
+            entropy=np.full(block[:2], np.nan) if wanted else None,
             deferred=np.zeros(block[:2]) if request.sampling.deferred else None,
+            asked_logp=None if request.asked is None else np.zeros(request.asked.shape),
         )
 
 
@@ -116,6 +119,10 @@ class Place:
         draws = self.request.uniforms.shape[2]
         return self.request.uniforms.reshape(-1, draws)[self.block]
 
+    def asked(self) -> Ints:
+        assert self.request.asked is not None
+        return self.request.asked.reshape(-1, self.request.asked.shape[2])[self.block]
+
     def fill(self, read: Sequence[NDArray[Any]]) -> None:
         result = self.result
         result.top.reshape(-1)[self.canvas] = read[0]
@@ -124,10 +131,10 @@ class Place:
             draws = result.draws.shape[2]
             result.draws.reshape(-1, draws)[self.block] = read[2]
             result.draws_logp.reshape(-1, draws)[self.block] = read[3]
-        statistics = (result.margin, result.entropy, result.deferred)
-        asked = (values for values in statistics if values is not None)
-        for statistic, values in zip(asked, read[4:], strict=False):  # none where nothing is drawn
-            statistic.reshape(-1)[self.block] = values
+        statistics = (result.margin, result.entropy, result.deferred, result.asked_logp)
+        wanted = (values for values in statistics if values is not None)
+        for statistic, values in zip(wanted, read[4:], strict=False):  # none where nothing is drawn
+            statistic.reshape(-1, *values.shape[1:])[self.block] = values
 
 
 def batches(
@@ -178,7 +185,8 @@ def groups(
             kind: tuple[object, ...] = (False, sampling.suppressed, sampling.guidance)
             if sampled:
                 draws = request.uniforms.shape[2]
-                kind = (True, sampling, request.temperature, draws, request.statistics)
+                asked = 0 if request.asked is None else request.asked.shape[2]
+                kind = (True, sampling, request.temperature, draws, request.statistics, asked)
             place = Place(request, results[index], canvas, block, begin[wanted] + position)
             found.setdefault(kind, []).append(place)
     return [(bool(kind[0]), places) for kind, places in found.items()]

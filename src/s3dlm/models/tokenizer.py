@@ -36,6 +36,10 @@ class TextTokenizer(Tokenizer):
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
+    @property
+    def has_chat_template(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.chat_template)
+
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self.inner.encode(text, add_special_tokens=False)
         return ids
@@ -89,6 +93,7 @@ class GridTokenizer(Tokenizer):
     is no prompt: its clues stand on the canvas."""
 
     inner = None
+    has_chat_template = False
 
     def __init__(self, order: int) -> None:
         self.order, self.columns = order, order**2

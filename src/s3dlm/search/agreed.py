@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from s3dlm.search.resample import normalise
-from s3dlm.search.rounds import ENSEMBLES, LEAST, relay, unrelated
+from s3dlm.search.rounds import LEAST, ensemble, relay, unrelated
 from s3dlm.search.step import AGREED, FINISHED, SPENT, Outcome, Search, Setup, Step
 
 _EXACT = 1000  # votes up to which the probability is summed; from there on it is that of a normal
@@ -41,7 +41,7 @@ def needed(first: float, second: float, decided_at: float) -> int:
 def until_agreed(setup: Setup, answer: Callable[[str], str | None]) -> Search:
     """The method's trajectories, as many at a time as could decide the vote, until it is decided, all
     are made or the budget is spent; without independent trajectories whole searches, one at a time."""
-    settings, ensemble = setup.settings, ENSEMBLES[setup.settings.row.ensemble]
+    settings, make = setup.settings, ensemble(setup)
     alone, budget = settings.row.independent, settings.budget
     most = math.inf if budget is not None else settings.size
     outcomes: list[Outcome] = []
@@ -66,7 +66,7 @@ def until_agreed(setup: Setup, answer: Callable[[str], str | None]) -> Search:
         def numbered(step: Step, first: bool, number: int = len(outcomes)) -> Step:
             return replace(unrelated(step, first) if number else step, round=number)
 
-        outcome = yield from relay(ensemble(replace(setup, settings=sized), left), numbered)
+        outcome = yield from relay(make(replace(setup, settings=sized), left), numbered)
         outcomes.append(outcome)
         made, nfe = made + len(outcome), nfe + outcome.nfe
         shares = normalise(outcome.log_weight) * (len(outcome) if alone else 1)

@@ -56,7 +56,7 @@ class StepPlan:
         last = done == total or step == process.steps - 1
         now = branches or last
         scored = {"never": False, "at the end": last, "every step": now}[settings.row.scored]
-        return cls(now, last, scored, settings.survivors(done - 1, total))
+        return cls(now, last, scored, settings.size)
 
 
 def resample(setup: Setup, plan: StepPlan, log_weight: Floats, particles: int) -> Survivors:
@@ -82,11 +82,13 @@ def search(
 ) -> Search:
     """Run one prompt's search, on the process's own start or on these canvases; see the module's
     docstring for what is yielded and sent. Conditional SMC expands and resamples in its own way."""
-    process, settings = setup.process, setup.settings
+    process, settings, judged = setup.process, setup.settings, setup.scorer.nfe
     particles = yield from _begin(setup, start)
-    nfe, nfe_logical = particles.prediction.nfe, process.passes
+    nfe = particles.prediction.nfe + setup.scorer.nfe - judged
+    nfe_logical = process.passes + setup.scorer.nfe - judged
     blocks = process.progress(particles.canvas.tokens, -1).blocks
     for t in range(process.steps):
+        judged = setup.scorer.nfe
         # With cadence='block', a method branches where a block ends by the schedule; where there is
         # none nobody knows that in advance, so it branches when all particles have left a block.
         before, blocks = blocks, process.progress(particles.canvas.tokens, t).blocks
@@ -94,7 +96,7 @@ def search(
         branching = settings.children if branches else 1
         children = expand(setup, particles, branching, t)
         plan = StepPlan.of(setup, t, children, branches=branches)
-        prediction = yield from _predict(setup, children.canvas, t + 1)
+        prediction = yield from predict(setup, children.canvas, t + 1)
         if prediction is None:
             clean = next(process.look_aheads(particles.canvas, particles.prediction))
             scores = Scores.missing(len(particles))
@@ -103,12 +105,14 @@ def search(
         log_weight, lineage = children.log_weight, children.lineage
         if plan.scored or settings.row.scored == "never":
             weight, lam = settings.row.weight, settings.lam
-            log_weight, lineage = weigh(weight, lam, children, scores.total, last=plan.last)
+            seen = scores.total, prediction.certainty()
+            log_weight, lineage = weigh(weight, lam, children, *seen, last=plan.last)
         survivors = resample(setup, plan, log_weight, len(particles))
-        place, spent = (t, process.steps), (prediction.nfe, 0 if t else nfe)
+        judged = setup.scorer.nfe - judged  # by the model itself, if it is the judge
+        place, spent = (t, process.steps), (prediction.nfe + judged, 0 if t else nfe)
         stop = yield Step.of(place, children, clean, scores, log_weight, survivors, *spent)
-        nfe += prediction.nfe
-        nfe_logical += len(particles) * branching * process.passes
+        nfe += prediction.nfe + judged
+        nfe_logical += len(particles) * branching * process.passes + judged
         particles = children.survive(survivors, prediction, scores.total, lineage)
         clean, scores = clean.take(survivors.index), scores.take(survivors.index)
         if plan.last or stop:
@@ -120,7 +124,7 @@ def _begin(setup: Setup, start: Canvas | None) -> Searching[Particles]:
     """Particles that know the score of their first look-ahead; equal ones share a forward pass."""
     process, settings = setup.process, setup.settings
     canvas = process.start().take(np.zeros(settings.size, np.int64)) if start is None else start
-    prediction = yield from _predict(setup, canvas, 0)
+    prediction = yield from predict(setup, canvas, 0)
     assert prediction is not None, "the first prediction of a search cannot be refused"
     score = np.full(len(canvas.tokens), np.nan)
     if settings.row.scored == "every step":
@@ -129,7 +133,7 @@ def _begin(setup: Setup, start: Canvas | None) -> Searching[Particles]:
     return Particles(canvas, prediction, score, np.zeros(score.size), Lineage.begin(score))
 
 
-def _predict(setup: Setup, canvas: Canvas, step: int) -> Searching[CanvasPredictions | None]:
+def predict(setup: Setup, canvas: Canvas, step: int) -> Searching[CanvasPredictions | None]:
     """One prediction per distinct canvas that is not finished; None if it is refused."""
     process, rng = setup.process, setup.rng
     first, kind = distinct(canvas.tokens)

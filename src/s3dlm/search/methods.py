@@ -18,7 +18,13 @@ from s3dlm.search.weigh import WEIGHTS
 
 Population = Literal["one", "particles", "product"]
 Scored = Literal["never", "at the end", "every step"]
-Ensemble = Literal["none", "block_lengths", "sweeps"]
+ENSEMBLES = {  # what makes a population otherwise than by one search; imported when a row names it
+    "block_lengths": "s3dlm.search.ensembles:block_lengths",
+    "sweeps": "s3dlm.search.ensembles:sweeps",
+    "prism": "s3dlm.diffusion.published:prism",
+    "order_token": "s3dlm.diffusion.published:order_token",
+    "unmaskfork": "s3dlm.diffusion.trees:unmaskfork",
+}
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
 
 Beside = Mapping[str, Mapping[str, Collection[Any]]]
@@ -35,6 +41,10 @@ ROUNDS = frozenset(
 )
 SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads"}
 """Every setting of the search; the others say how to decode, and every method uses them."""
+
+SCHEDULED = frozenset(  # settings that a method fixes if it reveals by the schedule alone
+    {"reveal", "reveal_threshold", "reveal_factor", "reveal_bound", "edit_threshold"}
+)
 
 # --- what counts in some rows only beside a move, which hides part of a text and denoises it again
 _JUDGED = {"remask": BY_DOUBT, "accept": tuple(sorted(BY_SCORE)), "patience": ()}
@@ -65,8 +75,7 @@ class Method:
     branches: bool = False  # b children per particle, or one
     scored: Scored = "every step"
     weight: str = "none"  # a name in weigh.py
-    ensemble: Ensemble = "none"  # of searches; see rounds.py
-    pruned: bool = False  # the population is halved again and again in the first half of the run
+    ensemble: str = "none"  # of searches, a name in `ENSEMBLES`
     like: str = ""  # the method whose recommendations and calibrations count for it, too
     uses: frozenset[str] = SEARCH
     fixed: frozenset[str] = frozenset()  # settings of decoding that it does not leave open
@@ -74,10 +83,10 @@ class Method:
     beside: Beside = field(default_factory=dict, compare=False)  # for its settings, see `Beside`
 
     def __post_init__(self) -> None:
-        kinds = {"population": Population, "scored": Scored, "ensemble": Ensemble}
-        choices = {"weight": tuple(WEIGHTS)} | {
-            name: get_args(kind) for name, kind in kinds.items()
-        }
+        choices = {
+            "population": get_args(Population), "scored": get_args(Scored),
+            "weight": tuple(WEIGHTS), "ensemble": ("none", *ENSEMBLES),
+        }  # fmt: skip
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise SettingsError(unknown_name(name, getattr(self, name), allowed))
@@ -95,6 +104,11 @@ class Method:
         """Whether its trajectories are independent samples, each with a vote of its own."""
         alone = self.ensemble == "none" and "resampling" not in self.uses
         return alone and self.population == "product"
+
+    @property
+    def needs_chance(self) -> bool:
+        """Whether it compares answers that differ by chance alone."""
+        return self.population != "one" and "temperature" not in self.fixed
 
     @property
     def kin(self) -> str:
@@ -187,10 +201,14 @@ _row("fk_max", _FK, _BY + "highest score so far", _STEERING, weight="fk_max")
 _row("fk_sum", _FK, _BY + "sum of scores", _STEERING, weight="fk_sum")
 _row(
     "self_rewarding", _FK,
-    "K particles weighted by the model's own confidence, resampled at block ends",
-    "self-rewarding SMC, 2026", scored="never", weight="confidence",
+    "K particles weighted by the log p of what they revealed, resampled at block ends when the "
+    "ESS is below half; the answer with the largest total log p",
+    "as in self-rewarding SMC, Luo et al. 2026", scored="never", weight="confidence",
     uses=SEARCH - {"look_aheads"}, beside=UNSCORED,
-    defaults={"resampling": "systematic", "ess_threshold": 0.5, "cadence": "block"},
+    defaults={
+        "branching": 1, "resampling": "multinomial", "ess_threshold": 0.5, "cadence": "block",
+        "selection": "likeliest",
+    },
 )  # fmt: skip
 _row(
     "path_likelihood", _S3,
@@ -213,10 +231,36 @@ _row(
     scored="never", ensemble="block_lengths", fixed=frozenset({"block_length"}), beside=UNSCORED,
 )  # fmt: skip
 _row(
-    "prism", _FK, "K trajectories, halved by score in the first half of the run",
-    "Prism-style pruning, Bai et al. 2026", weight="rank", pruned=True, beside=UNTILTED,
-    uses=SEARCH - {"ess_threshold"},  # its population shrinks on schedule
-    defaults={"resampling": "top"},
+    "lookum", _S3,
+    "at every step b sets of positions out of the five surest; one is drawn by how sure the model "
+    "then is of the rest",
+    "after LookUM, Lee et al. 2025", scored="never", weight="certainty", fixed=SCHEDULED | {"policy"},
+    uses=SEARCH - {"look_aheads"}, beside={"verifier": _JUDGED, "stop_when": _JUDGED},
+    defaults={"particles": 1, "resampling": "multinomial", "policy": "pool"},
+)  # fmt: skip
+_row(
+    "prism", Method(),
+    "N trajectories that the model judges itself; early in a block they become N/4: copies of the "
+    "best different ones, most with two unsure tokens masked again",
+    "as in Prism, Bai et al. 2026", ensemble="prism",
+    uses=frozenset({"particles", "verifier", "selection", "budget", "stop_when"}),
+    defaults={"particles": 16, "verifier": "self", "selection": "verified"},
+)  # fmt: skip
+_row(
+    "order_token", Method(),
+    "N beams; where a block begins, of N draws of a whole text by each the likeliest in that block",
+    "after Order-Token Search, Shen et al. 2026", scored="never", weight="path",
+    ensemble="order_token", uses=frozenset({"particles", "selection", "budget"}),
+    defaults={"selection": "first"},
+)  # fmt: skip
+_row(
+    "unmaskfork", Method(),
+    "N texts from a tree search whose branches are policies and block lengths, all without chance",
+    "after UnMaskFork, Misaki and Akiba 2026", ensemble="unmaskfork",
+    fixed=SCHEDULED
+    | {"policy", "temperature", "position_temperature", "top_k", "top_p", "probabilities"},
+    uses=frozenset({"particles", "verifier", "selection", "budget", "stop_when"}),
+    defaults={"particles": 8, "temperature": 0.0, "selection": "verified"},
 )  # fmt: skip
 # It can branch, tilt and resample as s3 does; that showed no gain
 # (docs/frontier.md), so by default every particle has one child and all weigh the same.

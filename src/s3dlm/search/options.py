@@ -60,7 +60,8 @@ class SearchOptions(BaseModel):
     branching: int = setting(2, "children per particle and step (b)", ge=1, le=1024)
     lam: float = setting(1.0, "how strongly scores tilt the weights: λ in exp(λ·score)", ge=0)
     verifier: Annotated[str, Field(min_length=1)] = setting(
-        "paper", "paper, plus, a TOML file of weights, or an installed verifier"
+        "paper",
+        "paper, plus, self (the model as judge), a TOML file of weights, or an installed verifier",
     )
     resampling: str | None = setting(None, "how survivors are drawn from the weights")
     ess_threshold: Share | None = more(
@@ -159,10 +160,3 @@ class SearchOptions(BaseModel):
                 agreed and (self.rounds > 0 or self.remask != "all")
             ),
         }
-
-    def survivors(self, step: int, steps: int) -> int:
-        """Particles kept after a step, counted from 0."""
-        if not self._row.pruned:
-            return self.size
-        halvings = max(0, self.size.bit_length() - 2)  # at least two are left to vote
-        return self.size >> min(halvings, halvings * 2 * (step + 1) // steps)

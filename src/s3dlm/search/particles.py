@@ -90,6 +90,16 @@ class CanvasPredictions:
     row: Ints  # (canvases,) of the value; −1 for a finished canvas
     nfe: int  # forward passes it took
 
+    def certainty(self) -> Floats | None:
+        """Minus the mean entropy of what the open block of each canvas hides, 0 where nothing is; None
+        if no entropies were asked for."""
+        if self.value is None:
+            return np.zeros(self.row.size)
+        if self.value.entropy is None:
+            return None
+        mean = np.nanmean(self.value.entropy, axis=1)
+        return np.where(self.row < 0, 0.0, -mean[self.row])
+
     def take(self, canvases: Ints) -> CanvasPredictions:
         return CanvasPredictions(self.value, self.row[canvases], self.nfe)
 
@@ -99,6 +109,15 @@ class Predict:
     """A search's request for one forward pass of these rows; the reply is their prediction."""
 
     rows: Rows  # distinct, and none of them finished
+
+    @property
+    def forwards(self) -> Sequence[Rows]:
+        """What is run for it."""
+        return (self.rows,)
+
+    def reply(self, predictions: Sequence[Prediction]) -> Reply:
+        """What the search is sent once that was run."""
+        return predictions[0]
 
 
 class Progress(NamedTuple):

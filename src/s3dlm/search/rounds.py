@@ -1,8 +1,8 @@
 """A method from its first text to its last: one search, or rounds of them until something says stop.
 
 Everything here wraps a search and speaks its language (requests out, replies in, steps, an outcome),
-so whoever drives a search drives these. A method's row names its ensemble: one search, HEX's block
-lengths or particle Gibbs' sweeps. With a budget the first round is one greedy answer, where there is a
+so whoever drives a search drives these. A method's row names its ensemble: one search, or another way
+to make a population (ensembles.py and what else methods.py names). With a budget the first round is one greedy answer, where there is a
 verifier to judge it. Each later round is the method's own search, begun on empty canvases or on finished
 texts of which a part is masked again, until the verifier is satisfied, the budget is spent or the given
 number of rounds is made; the best of what was found until then is there at any time.
@@ -16,12 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from s3dlm.inputs import load_built_in
 from s3dlm.search import particles as state
-from s3dlm.search.expand import expand
-from s3dlm.search.loop import StepPlan, resample, search
+from s3dlm.search.loop import search
+from s3dlm.search.methods import ENSEMBLES
 from s3dlm.search.particles import Canvas, Children, CleanText, Ints, Predict, Reply, Survivors
 from s3dlm.search.remask import ACCEPT_RULES, BY_DOUBT, BY_SCORE, Moved, Standing, positions
-from s3dlm.search.resample import normalise
 from s3dlm.search.score import Scores
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Search, Searching, Setup, Step
 from s3dlm.search.step import relay as relay
@@ -33,8 +33,11 @@ LEAST = 2  # forward passes below which no round is begun
 def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
     """The search until the verifier is satisfied with a look-ahead, which is then the answer, or until
     the next forward pass is beyond the limit; then the look-aheads of all particles are the answers."""
-    process, scorer = setup.process, setup.scorer
+    process, scorer, settings = setup.process, setup.scorer, setup.settings
     spent, steps, refused = 0, 0, False
+    # Where the model is the judge, each prediction is paid for together with the texts it leads to.
+    judging = settings.size * settings.children * settings.look_aheads * scorer.verifier.passes
+    judging = 0 if settings.row.scored == "never" else judging
     chosen: Step | None = None  # with the one text that satisfies
     reply: Reply = None
     while True:
@@ -45,7 +48,7 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
             break
         if isinstance(event, Predict):
             first, spent = not spent, spent + len(event.rows.canvas) * process.passes
-            refused = limit is not None and not first and spent > limit
+            refused = limit is not None and not first and spent + judging > limit
             reply = None if refused else (yield event)
         elif isinstance(event, Step):
             steps = event.index + 1
@@ -58,6 +61,7 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
                 event = chosen = replace(event, unique_ancestors=1, resampled=False)
             reply = (yield event) or chosen is not None
         else:
+            spent += len(event.forwards)
             reply = yield event
     if chosen is not None:
         index = chosen.survivor
@@ -71,98 +75,41 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
         )
     if not refused:
         return outcome
-    clean, weight, scores = outcome.clean, outcome.log_weight, outcome.scores
-    if setup.settings.row.scored != "never":
+    clean, weight, scores, judged = outcome.clean, outcome.log_weight, outcome.scores, scorer.nfe
+    if settings.row.scored != "never":
         scores = yield from scorer.score(clean, "the end of the budget")
+    judged = scorer.nfe - judged
     text, everyone = Canvas(clean.tokens, clean.logp), np.arange(len(outcome))
     lineage, score = state.Lineage.begin(scores.total), scores.total
     particles = Children(text, everyone, score, weight, lineage, np.zeros(everyone.size))
     survivors = Survivors(everyone, weight, resampled=False)
     start = 0 if steps else outcome.nfe
-    yield Step.of((steps, process.steps), particles, clean, scores, weight, survivors, 0, start)
-    return replace(outcome, canvas=text, scores=scores, stopped=SPENT)
+    yield Step.of(
+        (steps, process.steps), particles, clean, scores, weight, survivors, judged, start
+    )
+    nfe, logical = outcome.nfe + judged, outcome.nfe_logical + judged
+    return replace(outcome, canvas=text, scores=scores, nfe=nfe, nfe_logical=logical, stopped=SPENT)
 
 
 def one_search(setup: Setup, limit: int | None = None) -> Search:
     return bounded(search(setup), setup, limit)
 
 
-def _block_lengths(setup: Setup, limit: int | None = None) -> Search:
-    """HEX: the particles are shared out over block lengths, which are searched one after the other."""
-    process, settings = setup.process, setup.settings
-    processes = process.with_block_lengths()
-    shares = [len(range(first, settings.size, len(processes))) for first in range(len(processes))]
-    affordable = None if limit is None else max(1, limit // process.passes)
-    shares = [share for share in shares if share][:affordable]
-    each = None if limit is None else limit // len(shares)
-    outcomes: list[Outcome] = []
-    for member, share in zip(processes, shares, strict=False):
-        sized = settings.adapted(population="particles", particles=share)
-        running = one_search(replace(setup, process=member, settings=sized), each)
-        outcomes.append((yield from relay(running, unrelated) if outcomes else running))
-    return Outcome.join(outcomes)
-
-
-def _sweeps(setup: Setup, limit: int | None = None) -> Search:
-    """Particle Gibbs: after each sweep one trajectory, drawn by weight, is pinned in the next, where
-    the first particle follows it to its end and always survives (conditional SMC)."""
-    pinned: list[Canvas] = []  # one per step
-    history: list[Step] = []
-
-    def retrace(setup: Setup, particles: state.Particles, branching: int, step: int) -> Children:
-        children = expand(setup, particles, branching, step)
-        if pinned:
-            canvas = pinned[min(step, len(pinned) - 1)]
-            children.canvas.tokens[0], children.canvas.logp[0] = canvas.tokens[0], canvas.logp[0]
-            children.step_logp[0] = canvas.logp[0].sum() - particles.canvas.logp[0].sum()
-        return children
-
-    def resample_others(setup: Setup, plan: StepPlan, weight: state.Floats, n: int) -> Survivors:
-        free = replace(plan, survivors=plan.survivors - bool(pinned))
-        survivors = resample(setup, free, weight, n)
-        if not (pinned and survivors.resampled):
-            return survivors
-        index = np.append(0, survivors.index)
-        return Survivors(index, np.zeros(index.size), resampled=True)
-
-    def note(step: Step, first: bool) -> Step:
-        history.append(step)
-        return step
-
-    nfe = nfe_logical = 0
-    for _ in range(setup.settings.sweeps):
-        history.clear()
-        sweep = search(setup, expand=retrace, resample=resample_others)
-        left = None if limit is None else limit - nfe
-        outcome = yield from relay(bounded(sweep, setup, left), note)
-        nfe, nfe_logical = nfe + outcome.nfe, nfe_logical + outcome.nfe_logical
-        spent = limit is not None and limit - nfe < setup.process.passes
-        if outcome.stopped != FINISHED or spent:
-            break
-        survivor = int(setup.rng.choice(len(outcome), p=normalise(outcome.log_weight)))
-        pinned.clear()
-        for step in reversed(history):
-            child = int(step.survivor[survivor])
-            pinned.insert(0, Canvas(step.tokens[[child]], step.logp[[child]]))
-            survivor = int(step.parent[child])
-    return replace(outcome, nfe=nfe, nfe_logical=nfe_logical)
-
-
-ENSEMBLES: dict[str, Callable[[Setup, int | None], Search]] = {
-    "none": one_search,
-    "block_lengths": _block_lengths,
-    "sweeps": _sweeps,
-}
+def ensemble(setup: Setup) -> Callable[[Setup, int | None], Search]:
+    """How the method of this row makes its population: by one search, or in a way of its own."""
+    name = setup.settings.row.ensemble
+    make: Callable[[Setup, int | None], Search] = one_search
+    return make if name == "none" else load_built_in(name, ENSEMBLES[name])
 
 
 def run_rounds(setup: Setup) -> Search:
     """The whole of a method."""
     settings, scorer = setup.settings, setup.scorer
-    ensemble, budget = ENSEMBLES[settings.row.ensemble], settings.budget
+    make, budget = ensemble(setup), settings.budget
     if budget is None and not settings.rounds:
-        return (yield from ensemble(setup, None))
+        return (yield from make(setup, None))
     if budget is None or settings.row.scored == "never":
-        population = yield from ensemble(setup, budget)
+        population = yield from make(setup, budget)
     else:
         greedy = settings.adapted(
             population="one",
@@ -170,7 +117,6 @@ def run_rounds(setup: Setup) -> Search:
             weight="none",
             resampling=None,
             ess_threshold=None,
-            pruned=False,
             child_sampling="independent",
             scored="every step" if scorer.satisfied_at is not None else "at the end",
         )
@@ -191,7 +137,7 @@ def run_rounds(setup: Setup) -> Search:
         sized, trajectories = settings, max(1, int(min(left, 1e9)) // price)
         if settings.size * settings.children > trajectories:
             size = max(1, trajectories // settings.children)
-            sized = settings.adapted(population="particles", particles=size, pruned=False)
+            sized = settings.adapted(population="particles", particles=size)
         again = _round(replace(setup, settings=sized), population, left, standing, number)
         population, standing = yield from again
     if scorer.satisfied(population.scores.total, population.scores.spans).any():
@@ -205,12 +151,14 @@ def run_rounds(setup: Setup) -> Search:
 def _judged(population: Outcome, setup: Setup) -> Search:
     """The population with the scores that a move needs, and whether they are enough."""
     settings, scorer, scores = setup.settings, setup.scorer, population.scores
+    judged = scorer.nfe
     by_score = settings.remask != "all" and (settings.accept in BY_SCORE or settings.patience > 0)
     if (settings.remask in BY_DOUBT or by_score) and np.isnan(scores.total).any():
         scores = yield from scorer.score(population.clean, "a move")
     satisfied = scorer.satisfied(scores.total, scores.spans).any()
-    stopped = SATISFIED if satisfied else population.stopped
-    return replace(population, scores=scores, stopped=stopped)
+    stopped, judged = SATISFIED if satisfied else population.stopped, scorer.nfe - judged
+    nfe, logical = population.nfe + judged, population.nfe_logical + judged
+    return replace(population, scores=scores, stopped=stopped, nfe=nfe, nfe_logical=logical)
 
 
 def _round(
@@ -220,7 +168,7 @@ def _round(
     settings, rng, before = setup.settings, setup.rng, len(population)
     limit, size = None if math.isinf(left) else int(left), settings.size
     if settings.remask == "all":
-        running = ENSEMBLES[settings.row.ensemble](setup, limit)
+        running = ensemble(setup)(setup, limit)
         again, _ = yield from _from_seats(running, np.full(size, -1), number)
         index, after = np.arange(before + len(again)), Standing.begin(len(again))
     else:
@@ -234,13 +182,14 @@ def _round(
             empty |= rng.random(size) < settings.restart_fraction
         where[empty], seats_before[empty] = True, -1
         process, start = setup.process.remask(canvas, where)
-        same_size = settings.adapted(population="particles", particles=size, pruned=False)
+        same_size = settings.adapted(population="particles", particles=size)
         resumed = replace(setup, process=process, settings=same_size)
         running = bounded(search(resumed, start=start), resumed, limit)
         again, start_of = yield from _from_seats(running, seats_before, number)
         after = Standing.begin(len(again))
         if again.stopped != SATISFIED:
             judged = yield from _judged(again, setup)
+            again = replace(again, nfe=judged.nfe, nfe_logical=judged.nfe_logical)
             score_before, score_after = population.scores.total, judged.scores.total
             tokens = np.concatenate([population.canvas.tokens, again.canvas.tokens])
             origin, fresh = origin[start_of], empty[start_of]

@@ -11,12 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from s3dlm.errors import VerifierError, short_repr
 from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Reply
 from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_texts
+
+if TYPE_CHECKING:  # what passes through a search unread
+    from s3dlm.models.packing import Prediction, Rows
 
 REMEDY = "`score` must return a s3dlm.verifier.Score, `score_batch` a list of them, one per text"
 PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
@@ -63,11 +67,21 @@ class Verify:
     question: str
     texts: Sequence[Key]  # distinct
     place: str  # names the step and the prompt in an error
+    forwards: Sequence[Rows] = ()  # one per text, if the searching model is the judge
+
+    def reply(self, predictions: Sequence[Prediction]) -> Reply:
+        """The scores, from what the model predicts for these rows."""
+        return [self.verifier.read(prediction) for prediction in predictions]
 
     @property
     def shares_calls(self) -> bool:
         """Whether the texts of other searches may be verified in the same call."""
         return self.verifier.batched and not self.verifier.compares_texts
+
+
+def is_for_verifier(request: object) -> TypeGuard[Verify]:
+    """Whether it is for a verifier of its own, and not for the model as judge."""
+    return isinstance(request, Verify) and not request.forwards
 
 
 Scored = list[Score] | VerifierError  # the reply to a `Verify`, or why there is none
@@ -86,6 +100,7 @@ class Scorer:
     scores: dict[Key, Score] = field(default_factory=dict)
     looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
+    nfe: int = 0  # forward passes that the model took as judge
 
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
@@ -122,6 +137,7 @@ class Scorer:
         if unread:
             scores = yield self.request(unread, where)
             assert isinstance(scores, list)
+            self.nfe += len(unread) * self.verifier.passes
             for key, score in zip(unread, scores, strict=True):
                 self.scores[key] = self.read[key[0]] = score
         for key in new:
@@ -130,7 +146,9 @@ class Scorer:
         return Scores.of([self.scores[key] for key in keys])
 
     def request(self, keys: Sequence[Key], where: str) -> Verify:
-        return Verify(self.verifier, self.question, keys, f"{where}, prompt {self.label}")
+        verifier, question, place = self.verifier, self.question, f"{where}, prompt {self.label}"
+        asked = [verifier.ask(question, text, place) for text, _ in keys] if verifier.passes else ()
+        return Verify(verifier, question, keys, place, asked)
 
     def best(self) -> dict[str, tuple[Score, float]]:
         """Every text scored so far with its highest score and the confidence it had then."""

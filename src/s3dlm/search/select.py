@@ -24,6 +24,7 @@ class Survivor:
     log_weight: float
     nll: float
     confidence: float
+    logp: float = 0.0  # Σ log p of its tokens, each when it was revealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ SELECTIONS: dict[str, Selection] = {
     "weighted": Selection(_weighted, votes=True, needs_weights=True),
     "agreement": Selection(_agreed, votes=True, needs_scores=True),
     "verified": Selection(_verified, needs_scores=True),
+    "likeliest": Selection(lambda survivors: max(survivors, key=lambda one: one.logp)),
     "temporal": Selection(_weighted, from_steps=True),
     "best_seen": Selection(_verified, needs_scores=True, from_all_seen=True),
 }

@@ -5,7 +5,8 @@ that the factors of a lineage telescope and the population targets p·exp(λ·f)
 difference potential of Feynman–Kac steering, whose max and sum potentials pay back in the last step
 what they overpaid. `confidence` and `path` need no verifier: they are the model's own probability of what
 the step revealed, so that over a whole path they add up to its log-likelihood; `path` raises it to the
-power λ. `rank` only orders. Add a row to `WEIGHTS` to try another one (examples/own_method.py).
+power λ. `certainty` is how sure the model is of what is still hidden. `rank` only orders. Add a row to
+`WEIGHTS` to try another one (examples/own_method.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from s3dlm.errors import SettingsError
 from s3dlm.search.particles import Children, Floats, Lineage
 
 
@@ -26,6 +28,9 @@ class WeightInputs:
     parent_score: Floats
     lineage: Lineage  # with this step's score, before this step's potential is applied
     step_logp: Floats  # log-probability of what this step revealed
+    certainty: (
+        Floats | None
+    )  # minus the mean entropy of what is hidden, where the policy asks for it
     lam: float
     last: bool  # whether this is the last step
 
@@ -45,11 +50,21 @@ def _settle(given: WeightInputs, summary: Floats) -> Floats:
     return given.lam * summary
 
 
+def _certainty(given: WeightInputs) -> Floats:
+    if given.certainty is None:
+        raise SettingsError(
+            "weight='certainty' needs the entropies of what is hidden; choose reveal='schedule' and one "
+            "of the policies pool, margin or entropy"
+        )
+    return given.lam * given.certainty
+
+
 WEIGHTS: dict[str, Weighting] = {
     "none": Weighting(lambda x: np.zeros_like(x.step_logp), scored="never"),
     "rank": Weighting(lambda x: x.score),
     "confidence": Weighting(lambda x: x.step_logp, scored="never"),
     "path": Weighting(lambda x: x.lam * x.step_logp, scored="never"),
+    "certainty": Weighting(_certainty, scored="never"),
     "tilt": Weighting(lambda x: x.lam * x.score),
     "twist": Weighting(lambda x: x.lam * (x.score - x.parent_score), scored="every step"),
     "fk_max": Weighting(lambda x: _settle(x, x.lineage.max_score)),
@@ -58,11 +73,19 @@ WEIGHTS: dict[str, Weighting] = {
 
 
 def weigh(
-    weight: str, lam: float, children: Children, score: Floats, *, last: bool
+    weight: str,
+    lam: float,
+    children: Children,
+    score: Floats,
+    certainty: Floats | None,
+    *,
+    last: bool,
 ) -> tuple[Floats, Lineage]:
     """Each child's log-weight after this step, and its lineage."""
     lineage = children.lineage.after(score)
     potential = WEIGHTS[weight].log_potential(
-        WeightInputs(score, children.parent_score, lineage, children.step_logp, lam, last)
+        WeightInputs(
+            score, children.parent_score, lineage, children.step_logp, certainty, lam, last
+        )
     )
     return children.log_weight + potential, lineage.apply(potential)

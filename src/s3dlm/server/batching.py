@@ -25,7 +25,7 @@ from s3dlm.errors import VerifierError
 from s3dlm.job import Running
 from s3dlm.models.base import Model
 from s3dlm.search.particles import Reply
-from s3dlm.search.score import PORTION, Scored, Verify
+from s3dlm.search.score import PORTION, Scored, Verify, is_for_verifier
 from s3dlm.server.limits import Limits, share
 from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.verifier.base import wanted
@@ -142,7 +142,7 @@ class ServerBatcher(Batcher):
         groups: dict[object, dict[int, Verify]] = {}
         for key, running in self.running.items():
             request = running.request
-            if key not in self.calls and isinstance(request, Verify):
+            if key not in self.calls and is_for_verifier(request):
                 group = id(request.verifier) if request.shares_calls else ("alone", key)
                 groups.setdefault(group, {})[key] = request
         return {group: requests for group, requests in groups.items() if group not in busy}

@@ -30,7 +30,7 @@ from s3dlm.server.schemas import (
 )
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings
-from s3dlm.verifier import VERIFIERS, as_verifier, for_task
+from s3dlm.verifier import SELF, VERIFIERS, as_verifier, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 LONGEST_STOP = 256  # characters
@@ -185,7 +185,7 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
     chosen = overrides.pop("method", None)
     method = service.method if chosen is None else chosen
     temperature = overrides.get("temperature", service.settings(method, body.task).temperature)
-    if temperature == 0 and find_method(method).population != "one":
+    if temperature == 0 and find_method(method).needs_chance:
         if chosen is not None:
             raise SettingsError(
                 f"temperature=0 with method={chosen!r}: all children would be equal; "
@@ -214,8 +214,8 @@ def _overrides(service: Service, body: Request) -> dict[str, Any]:
     overrides: dict[str, Any] = {"temperature": body.temperature, "seed": body.seed}
     if body.verifier not in service.verifiers:  # registered ones are not a setting
         overrides["verifier"] = body.verifier
-        if body.verifier is not None and body.verifier not in VERIFIERS:
-            allowed = {*service.verifiers, *VERIFIERS}
+        if body.verifier is not None and body.verifier not in (SELF, *VERIFIERS):
+            allowed = {*service.verifiers, *VERIFIERS, SELF}
             raise SettingsError(_unknown("verifier", body.verifier, allowed))
     for name, value in (body.__pydantic_extra__ or {}).items():
         if name in SETTINGS:

@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
-from s3dlm.inputs import find_entry_points, load_entry_point
-from s3dlm.verifier.base import HOLE, PARTS, Score, ScoreFunction, Verifier, WrappedVerifier, adapt
+from s3dlm.inputs import find_entry_points, load_built_in, load_entry_point
+from s3dlm.verifier.base import (
+    HOLE,
+    PARTS,
+    SELF,
+    Score,
+    ScoreFunction,
+    Verifier,
+    WrappedVerifier,
+    adapt,
+)
 from s3dlm.verifier.composite import Composite, compose, from_row, from_toml
 from s3dlm.verifier.equations import wrong_equalities
 from s3dlm.verifier.weights import PAPER, SATISFIED_AT
@@ -22,6 +31,7 @@ from s3dlm.verifier.weights import PAPER, SATISFIED_AT
 __all__ = [
     "HOLE",
     "PARTS",
+    "SELF",
     "VERIFIERS",
     "Composite",
     "Score",
@@ -42,8 +52,8 @@ SOLVER = "plus_solver"  # as plus, but what it says of partial texts takes a ste
 
 VERIFIERS: dict[str, Callable[[str], Composite]] = {
     "paper": lambda task: from_row(PAPER[task]),
-    "plus": lambda task: cast(Composite, _built_in("plus", PLUS)(task)),
-    SOLVER: lambda task: cast(Composite, _built_in("plus", PLUS)(task, solver=True)),
+    "plus": lambda task: cast(Composite, load_built_in("plus", PLUS)(task)),
+    SOLVER: lambda task: cast(Composite, load_built_in("plus", PLUS)(task, solver=True)),
 }
 LEARNED = {  # what loads `KIND:MODEL`
     "reward": "s3dlm.verifier.learned:load",
@@ -66,6 +76,11 @@ def for_task(task: str, verifier: str = "paper") -> Verifier:
         return OWN[verifier]
     if verifier in VERIFIERS:
         return _code() if task == CODE else _bundled(task, verifier)
+    if verifier == SELF:
+        raise SettingsError(
+            "verifier='self' is the model of a search that judges its own texts; without a search, or "
+            "inside another verifier, choose one of: " + ", ".join([*VERIFIERS, *SPELLINGS])
+        )
     if Path(verifier).suffix == ".toml":
         return from_toml(verifier, GENERAL if task == CODE else task)
     kind, _, model = verifier.partition(":")
@@ -99,19 +114,16 @@ def _bundled(task: str, verifier: str) -> Verifier:
 @lru_cache(maxsize=1)
 def _code() -> Verifier:
     """One for the process: it remembers what it ran."""
-    return _built_in(CODE, "s3dlm.verifier.code:CodeVerifier")()
+    built: Verifier = load_built_in(CODE, "s3dlm.verifier.code:CodeVerifier")()
+    return built
 
 
 @lru_cache(maxsize=8)
 def _learned(name: str) -> Verifier:
     """The same name gives the same verifier: its model is loaded once per process."""
     kind = name.partition(":")[0]
-    return _built_in(kind, LEARNED[kind])(name)
-
-
-def _built_in(name: str, value: str) -> Callable[..., Verifier]:
-    made: Any = load_entry_point(find_entry_points(GROUP, {name: value})[name], object)
-    return made  # type: ignore[no-any-return]
+    loaded: Verifier = load_built_in(kind, LEARNED[kind])(name)
+    return loaded
 
 
 def _installed(name: str) -> Verifier:
@@ -123,7 +135,7 @@ def _installed(name: str) -> Verifier:
             "(--verifier FILE.py:NAME); in Python pass the function itself"
         )
     if name not in entries:
-        choices = [*VERIFIERS, *entries, "FILE.toml", "FILE.py:NAME", *SPELLINGS]
+        choices = [*VERIFIERS, SELF, *entries, "FILE.toml", "FILE.py:NAME", *SPELLINGS]
         raise SettingsError(unknown_name("verifier", name, choices))
     loaded: Any = load_entry_point(entries[name], object)
     if not isinstance(loaded, type):

@@ -20,6 +20,7 @@ from s3dlm.errors import SettingsError, VerifierError
 # What a file may name (a model's settings, a calibration, a recorded run): these open no connection,
 # run no code and load no weights. Everything else must come from the user's own command or code.
 FROM_FILES = ("paper", "plus", "plus_solver")
+SELF = "self"  # the model that searches, as judge of its own texts (models/self_judge.py)
 PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degeneracy", "constraint")
 
 ScoreFunction = Callable[[str, str, float | None], float]
@@ -91,6 +92,10 @@ class Verifier(ABC):
     reads_partial: bool = False
     """Whether `score_partial` is written: the setting `screen` needs it."""
 
+    passes: int = 0
+    """Forward passes of the searching model that a text takes. Above 0 that model is the judge: the
+    search asks it what `ask` returns, among its own rows, and `read` makes the answer a score."""
+
     @abstractmethod
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """How good the text looks, from 0 to 1; `confidence` is the model's own, where it has one."""
@@ -115,6 +120,14 @@ class Verifier(ABC):
     def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
         """One score per partial text, in order; called where `batched` says so."""
         return [self.score_partial(*row) for row in zip(prompts, texts, strict=True)]
+
+    def ask(self, prompt: str, text: str, place: str) -> Any:
+        """The one row that the model is asked about a text; `place` names it in errors."""
+        raise NotImplementedError(f"{type(self).__name__} says `passes` but has no `ask`")
+
+    def read(self, prediction: Any) -> Score:
+        """The score that follows from the model's prediction for that row."""
+        raise NotImplementedError(f"{type(self).__name__} says `passes` but has no `read`")
 
 
 def score_texts(
@@ -180,6 +193,10 @@ class WrappedVerifier(Verifier):
     def reads_partial(self) -> bool:  # type: ignore[override]
         return self.inner.reads_partial
 
+    @property
+    def passes(self) -> int:  # type: ignore[override]
+        return self.inner.passes
+
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """As `score_batch`, so that a subclass changes only that."""
         return self.score_batch([prompt], [text], [confidence])[0]
@@ -198,6 +215,12 @@ class WrappedVerifier(Verifier):
 
     def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
         return self.inner.score_partial_batch(prompts, texts)
+
+    def ask(self, prompt: str, text: str, place: str) -> Any:
+        return self.inner.ask(prompt, text, place)
+
+    def read(self, prediction: Any) -> Score:
+        return self.inner.read(prediction)
 
 
 class AdaptedVerifier(Verifier):

@@ -1,0 +1,235 @@
+"""Methods with a loop of their own against literal versions, written from their papers and authors' code."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from s3dlm.diffusion.blocks import reveals
+from s3dlm.search.methods import METHODS
+from tests.laws.test_other_methods import START, Canvas, assert_agree, revealed_logp
+from tests.laws.toy import (
+    LENGTH,
+    LETTERS,
+    MASK,
+    ToyDenoiser,
+    look_ahead,
+    propose,
+    reward,
+    whole_run,
+)
+
+PLACES = range(LENGTH)
+
+
+def log_p(canvas: Canvas) -> np.ndarray:
+    logits = ToyDenoiser().logits(canvas)[:, :LETTERS]
+    return logits - np.log(np.exp(logits).sum(1, keepdims=True))
+
+
+def filled(canvas: Canvas) -> Canvas:
+    best = log_p(canvas).argmax(1)
+    return tuple(int(b) if t == MASK else t for b, t in zip(best, canvas, strict=True))
+
+
+def rewards(method: object, runs: int, **options: object) -> np.ndarray:
+    found = [whole_run(seed, method=method, **options) for seed in range(runs)]
+    return np.array([reward(tuple(map(int, one.text))) for one in found])
+
+
+def literal_prism(count: int, rng: np.random.Generator) -> float:
+    """Prism's hierarchical search for one block of four steps: it may narrow from 10 % to 60 % of them."""
+    kept, first, last, allowed = count // 4, int(0.4), int(2.4), int(0.4)
+    particles: list[Canvas] = [START] * count
+    sure: list[dict[int, float]] = [{} for _ in particles]  # by position, when it was revealed
+    step = 0
+    while True:
+        width = max(kept, math.ceil(count * 1.8 ** -(step - first)))
+        if allowed <= step < last and len(particles) > width:
+            order = sorted(range(len(particles)), key=lambda i: -look_ahead(particles[i]))
+            seen: set[Canvas] = set()
+            chosen = [
+                i
+                for i in order
+                if not (filled(particles[i]) in seen or seen.add(filled(particles[i])))
+            ]
+            chosen = (chosen + [i for i in order if i not in chosen])[: kept // 2]
+            copies, confidences = [], []
+            for number, i in enumerate(chosen):
+                many = width // len(chosen) + (number < width % len(chosen))
+                for copy in range(many):
+                    canvas, known = list(particles[i]), dict(sure[i])
+                    if copy:
+                        pool = sorted(known, key=known.__getitem__)[:6]
+                        for place in rng.permutation(pool)[:2].tolist():
+                            canvas[place] = MASK
+                            del known[place]
+                    copies.append(tuple(canvas))
+                    confidences.append(known)
+            particles, sure, allowed = copies, confidences, step + 4
+        if all(MASK not in canvas for canvas in particles):
+            break
+        for i, canvas in enumerate(particles):
+            if MASK in canvas:
+                particles[i], gained = propose(canvas, PLACES, 1, rng)
+                (place,) = [p for p in PLACES if canvas[p] != particles[i][p]]
+                sure[i][place] = gained
+        step += 1
+    return max(map(reward, particles))
+
+
+def test_prism_is_its_authors_search() -> None:
+    rng = np.random.default_rng(5)
+    literal = np.array([literal_prism(8, rng) for _ in range(1500)])
+    found = rewards("prism", 400, particles=8, steps=LENGTH, verifier="paper")
+    assert_agree(found, literal)
+
+
+def literal_order_token(beams: int, adds_up: bool, rng: np.random.Generator) -> float:
+    """Whole texts drawn where a block begins, scored in that block by one pass with all of it masked."""
+    states: list[tuple[Canvas, float]] = [(START, 0.0)]
+    schedule = reveals(LENGTH, LENGTH, 2)
+    for index, reveal in enumerate(schedule):
+        block = range(reveal.start, reveal.stop)
+        if index and schedule[index - 1].start == reveal.start:
+            states = [(propose(x, block, reveal.count, rng)[0], score) for x, score in states]
+            continue
+        children = []
+        for canvas, before in states:
+            p = np.exp(log_p(canvas))
+            for _ in range(beams):
+                text = [
+                    int(rng.choice(LETTERS, p=p[i])) if t == MASK else t
+                    for i, t in enumerate(canvas)
+                ]
+                hidden = tuple(MASK if i in block else t for i, t in enumerate(text))
+                likely = sum(log_p(hidden)[i, text[i]] for i in block)
+                eager = max(block, key=lambda i: p[i, text[i]])
+                child = tuple(text[i] if i == eager else t for i, t in enumerate(canvas))
+                children.append((child, likely + before * adds_up))
+        states = sorted(children, key=lambda child: -child[1])[:beams]
+    return reward(states[0][0])
+
+
+@pytest.mark.parametrize("adds_up", [True, False])
+def test_order_token_search_is_its_papers_algorithm(adds_up: bool) -> None:
+    rng = np.random.default_rng(6)
+    literal = np.array([literal_order_token(3, adds_up, rng) for _ in range(1500)])
+    row = METHODS["order_token"]
+    row = row if adds_up else replace(row, name="alone", weight="confidence")
+    found = rewards(row, 400, particles=3, steps=LENGTH, block_length=2)
+    assert_agree(found, literal)
+
+
+def literal_lookum(pool: int, lam: float, rng: np.random.Generator) -> float:
+    """Two sets of positions out of the surest few; one of the two by exp(−λ·mean entropy) of the rest.
+    How likely the tokens of the text were, each when it was revealed."""
+    canvas, likelihood = START, 1.0
+    for reveal in reveals(LENGTH, 2, LENGTH):
+        children, value = [], []
+        for _ in range(2):
+            p = np.exp(log_p(canvas))
+            drawn = {i: int(rng.choice(LETTERS, p=p[i])) for i, t in enumerate(canvas) if t == MASK}
+            surest = sorted(drawn, key=lambda i: -p[i, drawn[i]])[:pool]
+            chosen = rng.permutation(surest)[: reveal.count].tolist()
+            chosen += [i for i in sorted(drawn, key=lambda i: -p[i, drawn[i]]) if i not in surest][
+                : reveal.count - len(chosen)
+            ]
+            child = tuple(drawn[i] if i in chosen else t for i, t in enumerate(canvas))
+            entropy = [
+                -(np.exp(q) * q).sum()
+                for q, t in zip(log_p(child), child, strict=True)
+                if t == MASK
+            ]
+            children.append(child)
+            value.append(-float(np.mean(entropy)) if entropy else 0.0)
+        weight = np.exp(lam * np.array(value))
+        before, canvas = canvas, children[int(rng.choice(2, p=weight / weight.sum()))]
+        likelihood *= math.exp(revealed_logp(before, canvas))
+    return likelihood
+
+
+def test_lookum_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    from s3dlm.diffusion import schedule
+
+    monkeypatch.setattr(schedule, "POOL", 3)
+    rng = np.random.default_rng(7)
+    literal = np.array([literal_lookum(3, 40.0, rng) for _ in range(1500)])
+    found = [whole_run(seed, method="lookum", lam=40.0, steps=2) for seed in range(500)]
+    likelihood = np.array([math.exp(one.survivors[0].logp) for one in found])
+    assert_agree(likelihood, literal)
+    unweighed = np.array([literal_lookum(3, 0.0, rng) for _ in range(1500)])
+    any_place = np.array([literal_lookum(4, 40.0, rng) for _ in range(1500)])
+    for other in (unweighed, any_place):
+        assert abs(literal.mean() - other.mean()) > 4 * math.hypot(literal.std(), other.std()) / 38
+
+
+def literal_unmaskfork(texts: int) -> tuple[Canvas, int]:
+    """A tree over deterministic ways to decode; every way and canvas is computed once."""
+    seen: set[Canvas] = set()
+
+    def decode(canvas: Canvas, way: tuple[str, int], left: float) -> Canvas:
+        while canvas.count(MASK) > left:
+            seen.add(canvas)
+            p = np.sort(np.exp(log_p(canvas)))
+            first = canvas.index(MASK)
+            block = range(first // way[1] * way[1], first // way[1] * way[1] + way[1])
+            eager = {
+                "low_confidence": p[:, -1],
+                "margin": p[:, -1] - p[:, -2],
+                "entropy": (p * np.log(p)).sum(1),
+            }[way[0]]
+            best = max((i for i in block if canvas[i] == MASK), key=lambda i: eager[i])
+            canvas = tuple(filled(canvas)[i] if i == best else t for i, t in enumerate(canvas))
+        return canvas
+
+    ways = [(policy, size) for policy in ("low_confidence", "margin", "entropy") for size in (2, 4)]
+    tree: dict[tuple[int, ...], tuple[Canvas, list[float]]] = {(): (START, [])}
+    best = (-1.0, START)
+    for _ in range(texts):
+        node: tuple[int, ...] = ()
+        while len(node) < 8 and all((*node, i) in tree for i in range(6)):
+            visits = len(tree[node][1])
+            node = max(
+                ((*node, i) for i in range(6)),
+                key=lambda n: np.mean(tree[n][1]) + math.sqrt(math.log(visits) / len(tree[n][1])),
+            )
+        if len(node) < 8:
+            action = next(i for i in range(6) if (*node, i) not in tree)
+            canvas = decode(
+                tree[node][0], ways[action], int((0.9 - 0.1 * len(node) + 1e-9) * LENGTH)
+            )
+            node = (*node, action)
+            tree[node] = (canvas, [])
+        text = decode(tree[node][0], ways[0], 0)
+        for depth in range(len(node) + 1):
+            tree[node[:depth]][1].append(reward(text))
+        best = max(best, (reward(text), text), key=lambda one: one[0])
+    return best[1], len(seen)
+
+
+def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On several toys, as nothing is by chance: the same text as the literal version, and as many passes."""
+    differ = 0
+    for toy in range(8):
+
+        @cache
+        def logits(canvas: Canvas, toy: int = toy) -> np.ndarray:
+            seed = sum((token + 1) * 5**place for place, token in enumerate(canvas))
+            return np.random.default_rng([toy, seed]).normal(size=(LENGTH, 4)) * 1.2
+
+        monkeypatch.setattr(ToyDenoiser, "logits", staticmethod(logits))
+        for texts in (1, 5, 12, 40):
+            text, passes = literal_unmaskfork(texts)
+            options = {"particles": texts, "steps": LENGTH, "block_length": 2}
+            result = whole_run(0, method="unmaskfork", **options)
+            assert reward(tuple(map(int, result.text))) == reward(text)
+            assert result.nfe == passes
+            first = whole_run(1, method="unmaskfork", selection="first", **options)
+            assert [one.text for one in first.survivors] == [one.text for one in result.survivors]
+            differ += first.text != result.text
+    assert differ > 4
