@@ -143,7 +143,9 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --run row_cache=nan --out x", ["row_cache='nan'", "a number from 0 up"]),
         ("eval --task nowhere.jsonl:gsm8k --out x", ["nowhere.jsonl does not exist"]),
         ("eval --task nowhere.jsonl --out x", ["the file does not exist"]),
-        ("eval --task nowhere.csv:gsm8k --out x", ["looks like a file", "FILE.jsonl"]),
+        ("eval --task nowhere.csv:gsm8k --out x", ["nowhere.csv does not exist"]),
+        ("eval --task nowhere.txt:gsm8k --out x", ["looks like a file", "FILE.jsonl"]),
+        ("generate x --load adapter=nowhere", ["adapter='nowhere' is neither a folder nor"]),
         ("serve --max lenght=3", ["did you mean 'length'"]),
         ("genrate", ["No such command"]),
         ("score nowhere.jsonl --task gsm8k", ["nowhere.jsonl"]),
@@ -257,7 +259,7 @@ def test_the_command_line_stays_small(run: Run) -> None:
     commands = get_command(cli.app).commands  # type: ignore[attr-defined]
     options = [p for c in commands.values() for p in c.params if p.param_type_name == "option"]
     assert len(commands) <= 11
-    assert len(options) <= 92
+    assert len(options) <= 93
     out = run("generate", "-h")[1]
     assert "[[16]]" in out
     assert len(out.splitlines()) <= 48

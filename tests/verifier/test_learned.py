@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import s3dlm.verifier.judge as judging
@@ -275,3 +275,28 @@ def test_a_learned_verifier_can_be_measured_like_any_other(tmp_path):
     file.write_text("\n".join(map(json.dumps, rows)))
     report = score_file(file, "gsm8k", verifier=name)
     assert (report.verifier, report.sections[0].outputs) == (name, 3)
+
+
+def test_a_lora_adapter_is_merged_into_a_reward_model(tmp_path):
+    """With a head of its own, as peft stores it for sequence classification."""
+    base = saved(tmp_path / "base", "ForCausalLM")
+    folder, name = tmp_path / "adapter", "model.layers.0.self_attn.q_proj"
+    folder.mkdir()
+    a, b, head = torch.randn(4, 16), torch.randn(16, 4), torch.randn(1, 16)
+    stored = {f"{name}.lora_A.weight": a, f"{name}.lora_B.weight": b, "score.weight": head}
+    save_file(
+        {f"base_model.model.{key}": t for key, t in stored.items()},
+        folder / "adapter_model.safetensors",
+    )
+    (folder / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 2}')
+    weights = load_file(f"{base}/model.safetensors")
+    weights[f"{name}.weight"] += 0.5 * b @ a
+    weights["score.weight"] = head
+    del weights["lm_head.weight"]
+    whole = saved(tmp_path / "whole", "ForSequenceClassification", labels=1)
+    save_file(weights, f"{whole}/model.safetensors", metadata={"format": "pt"})
+    found, wanted = (
+        as_verifier(n).score_batch(PROMPTS, TEXTS, NONE)
+        for n in (f"reward:{base}+{folder}", f"reward:{whole}")
+    )
+    assert [s.total for s in found] == pytest.approx([s.total for s in wanted], abs=1e-5)

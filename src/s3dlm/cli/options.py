@@ -53,7 +53,7 @@ Tasks = Annotated[
     ),
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
-_LOAD = "How to load: dtype, compile, prefix_cache, revision, trust_remote_code, …"
+_LOAD = "How to load: dtype, adapter, compile, prefix_cache, revision, …"
 Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 _VERIFIER = "paper, plus, FILE.toml, your FILE.py:NAME, …"
 VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
@@ -116,7 +116,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 LOADING = {
-    "dtype": str, "attention": str, "revision": str, "mask_id": int, "block": int,
+    "dtype": str, "attention": str, "adapter": str, "revision": str, "mask_id": int, "block": int,
     "trust_remote_code": bool, "compile": bool, "prefix_cache": bool,
 }  # fmt: skip
 

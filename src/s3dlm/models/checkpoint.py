@@ -29,6 +29,7 @@ from s3dlm.errors import ModelError
 from s3dlm.models.base import Model
 from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id, number
 from s3dlm.models.folder import read_json, shards
+from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import GridTokenizer, TextTokenizer, load_tokenizer
 from s3dlm.models.transformer import Transformer, check_attention
 
@@ -129,6 +130,7 @@ def load_native(
     trusted: bool,
     block: int | None,
     progress: bool,
+    adapter: Adapter | None,
 ) -> Model:
     """A model of a family that the native network runs; `block` overrules the size of its causal
     blocks, and 0 means none."""
@@ -164,6 +166,8 @@ def load_native(
             rows = slot.of(state)[first : first + len(tensor)]
             rows.copy_(tensor)
             bar.advance(task, rows.nbytes)
+    if adapter is not None:
+        adapter.merge({stored: slot.of(state) for stored, slot in slots.items()})
     network.load_state_dict(state, strict=True, assign=True)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
     return Model(name, network.requires_grad_(False).eval(), tokenizer, ends)

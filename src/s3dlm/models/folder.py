@@ -39,7 +39,7 @@ def find_folder(name: str, revision: str | None = None, *, code: bool = False) -
         cached = cached_folder(name, revision)
         if cached and (not code or any(cached.glob("*.py"))):
             return cached
-        return _download(name, revision, (*FETCHED, "*.py") if code else FETCHED)
+        return download(name, revision, (*FETCHED, "*.py") if code else FETCHED)
     raise ModelError(
         f"{name!r} is neither an existing folder nor a hub id such as GSAI-ML/LLaDA-8B-Instruct; "
         "`s3dlm list models` lists the known names"
@@ -64,7 +64,8 @@ def cached_folder(name: str, revision: str | None = None) -> Path | None:
     return folder if (folder / "config.json").is_file() else None
 
 
-def _download(name: str, revision: str | None, files: tuple[str, ...]) -> Path:
+def download(name: str, revision: str | None, files: tuple[str, ...]) -> Path:
+    """Fetch some files of a hub id."""
     from huggingface_hub import constants, errors, snapshot_download
 
     at = "" if revision is None else f" at revision {revision}"

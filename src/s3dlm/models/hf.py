@@ -19,6 +19,7 @@ from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.families import FAMILIES
 from s3dlm.models.family import find_mask_id
 from s3dlm.models.folder import read_json, shards
+from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import MASKED_LM_CHAT, load_tokenizer
 
 ATTENTION = {"math": "eager", "eager": "eager", "sdpa": "sdpa"}
@@ -84,6 +85,7 @@ def load_with_transformers(
     attention: str | None,
     mask_id: int | None,
     trusted: bool,
+    adapter: Adapter | None,
 ) -> Model:
     """A model of a family that is not native."""
     config = read_json(folder / "config.json")
@@ -115,6 +117,8 @@ def load_with_transformers(
         )
     if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
         tokenizer.inner.chat_template = MASKED_LM_CHAT
+    if adapter is not None:
+        adapter.merge(dict(inner.named_parameters()))
     inner = inner.to(device).eval()
     denoiser = TransformersModel(inner, mask_id, int(inner.config.vocab_size), _context(inner))
     check_denoiser(name, denoiser)

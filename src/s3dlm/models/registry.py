@@ -23,6 +23,8 @@ from s3dlm.verifier.calibration import calibrations_in
 if TYPE_CHECKING:
     import torch
 
+    from s3dlm.models.lora import Adapter
+
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
 # By name, so that what `transformers` runs is imported only where it is needed.
 NOT_NATIVE = EntryPoint("transformers", "s3dlm.models.hf:load_with_transformers", ENTRY_POINTS)
@@ -142,6 +144,7 @@ def load(
     revision: str | None = None,
     mask_id: int | None = None,
     block: int | None = None,
+    adapter: str | Adapter | None = None,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
@@ -151,11 +154,14 @@ def load(
     it is exact, and on by default, for block-causal models only. `revision` pins a commit of the
     hub; so does "owner/name@revision", wherever a model is named. `mask_id` is for models whose
     files do not state it. `block` makes a model block-causal with blocks of this size (bd3lm
-    checkpoints of A2D do not state theirs); 0 makes it bidirectional.
+    checkpoints of A2D do not state theirs); 0 makes it bidirectional. `adapter` is a LoRA adapter, a
+    folder or a hub id, that is merged into the weights.
     """
     check_name(name)
     plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
     if plugin is not None:
+        if adapter is not None:
+            raise SettingsError(f"adapter={adapter!r} is for checkpoints; {name!r} is a plugin")
         factory: Any = load_entry_point(plugin, object)
         made = factory(device=device, dtype=dtype)
         if not isinstance(made, Model):
@@ -173,6 +179,11 @@ def load(
         torch_device = _device(device)
         options: dict[str, Any] = {"device": torch_device, "dtype": _dtype(dtype, torch_device)}
         options |= {"attention": attention, "mask_id": mask_id, "trusted": trust_remote_code}
+        if isinstance(adapter, str):
+            from s3dlm.models import lora
+
+            adapter = lora.read(adapter)
+        options["adapter"] = adapter
         if family is None:
             loader: Any = load_entry_point(NOT_NATIVE, object)
             model = loader(name, folder, **options)

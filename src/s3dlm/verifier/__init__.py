@@ -59,10 +59,11 @@ LEARNED = {  # what loads `KIND:MODEL`
     "reward": "s3dlm.verifier.learned:load",
     "prm": "s3dlm.verifier.learned:load",
     "likelihood": "s3dlm.verifier.learned:load",
+    "orm": "s3dlm.integrations.reward:DiffusionReward",
     "judge": "s3dlm.verifier.judge:load",
 }
 OWN: dict[str, Verifier] = {}  # the user's, by the names that `own.py` gives them in this process
-SPELLINGS = ("reward:MODEL", "prm:MODEL", "likelihood:MODEL", "judge:URL#MODEL")
+SPELLINGS = ("reward:MODEL", "prm:MODEL", "likelihood:MODEL", "orm:ADAPTER", "judge:URL#MODEL")
 
 
 def for_task(task: str, verifier: str = "paper") -> Verifier:

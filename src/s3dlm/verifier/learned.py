@@ -1,6 +1,6 @@
 """Neural networks as verifiers: `reward:MODEL`, `prm:MODEL`, `likelihood:MODEL`.
 
-A calibration may follow the name: `reward:MODEL?slope=0.5&intercept=-1` maps the raw score x to
+`MODEL+ADAPTER` merges a LoRA adapter into the model. A calibration may follow the name: `reward:MODEL?slope=0.5&intercept=-1` maps the raw score x to
 1 / (1 + exp(−(0.5 x − 1))). Process reward models follow the convention of TRL's PRM trainer: the
 steps of a text are separated by a mark (a line break), and the label at the end of a step says whether
 the step is right.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
+from s3dlm.inputs import load_entry_point
 from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.calibration import Calibration, Logistic
 
@@ -113,15 +115,21 @@ class LearnedVerifier(Verifier):
         """
         import transformers
 
-        path, extra = name, {}
+        path, _, place = name.partition("+")
+        extra: dict[str, Any] = {}
         if name.endswith(".gguf"):
             path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
+        adapter = _adapter(place) if place else None
+        for head in ("score.weight", "classifier.weight"):
+            if adapter is not None and head in adapter.whole:
+                extra["num_labels"] = len(adapter.whole[head])
         try:
             auto_class = getattr(transformers, AUTO_CLASSES[kind])
             # A pickle runs code when it is opened; a GGUF file is none.
             model = auto_class.from_pretrained(
-                path, use_safetensors=None if extra else True, **extra
+                path, use_safetensors=None if "gguf_file" in extra else True, **extra
             )
+            extra.pop("num_labels", None)
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **extra)
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             reason = str(error).strip().split("\n")[0][:300]
@@ -131,6 +139,8 @@ class LearnedVerifier(Verifier):
                 "(convert pickles with safetensors.torch.save_file), or a GGUF file (which needs "
                 "the packages gguf and accelerate)"
             ) from error
+        if adapter is not None:
+            adapter.merge(dict(model.named_parameters()))
         return cls(kind, name, model, tokenizer, **settings)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
@@ -222,6 +232,12 @@ class LearnedVerifier(Verifier):
         device = next(self.model.parameters()).device
         with torch.inference_mode():
             return self.model(ids.to(device), attention_mask=mask.to(device)).logits.float().cpu()
+
+
+def _adapter(place: str) -> Any:
+    """A LoRA adapter; models/ is reached by name, because a verifier needs none of it otherwise."""
+    read: Any = load_entry_point(EntryPoint("lora", "s3dlm.models.lora:read", "s3dlm"), object)
+    return read(place)
 
 
 def _margin(labels: list[float]) -> float:

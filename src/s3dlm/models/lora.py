@@ -1,0 +1,103 @@
+"""LoRA adapters, merged into a model's weights when it is loaded: W + alpha / r · B · A.
+
+Read are folders as peft writes them (`adapter_config.json`, `adapter_model.safetensors`), and those of
+reward models for diffusion models (`config.json`, `adapter.safetensors`). Merging needs no other package
+and costs nothing afterwards. What is stored whole (a classification head, say) replaces what is there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from s3dlm.errors import ModelError
+from s3dlm.models.folder import HUB_ID, download, read_json
+
+FILES = ("adapter_model.safetensors", "adapter.safetensors")
+CONFIGS = ("adapter_config.json", "config.json")
+UNSUPPORTED = ("use_dora", "fan_in_fan_out", "rank_pattern", "alpha_pattern", "layer_replication")
+_WRAPPERS = re.compile(r"^(?:backbone\.)?(?:base_model\.model\.)?|\.modules_to_save(?:\.default)?")
+_FACTOR = re.compile(r"(.+)\.lora_([AB])(?:\.default)?\.weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What an adapter adds to the weights of its base, by their stored names."""
+
+    name: str
+    base: str | None  # the model that it was trained on
+    config: Mapping[str, Any]
+    changes: Mapping[str, tuple[Tensor, Tensor]]  # scaled B, and A
+    whole: Mapping[str, Tensor]
+
+    @torch.no_grad()
+    def merge(self, weights: Mapping[str, Tensor]) -> None:
+        """Change weights in place; an adapter that does not fit them changes nothing."""
+        shapes: dict[str, tuple[int, ...]] = {
+            f"{n}.weight": (len(b), a.shape[1]) for n, (b, a) in self.changes.items()
+        }
+        shapes |= {name: tuple(tensor.shape) for name, tensor in self.whole.items()}
+        wrong = [n for n, shape in shapes.items() if n not in weights or weights[n].shape != shape]
+        if wrong:
+            raise ModelError(
+                f"the adapter {self.name} does not fit the model: {len(wrong)} of its {len(shapes)} "
+                f"weights are not there or have another shape, first {wrong[0]}; it was made for "
+                f"{self.base or 'another model'}"
+            )
+        for name, (b, a) in self.changes.items():
+            weight = weights[f"{name}.weight"]
+            weight += (b.to(weight.device) @ a.to(weight.device)).to(weight.dtype)
+        for name, tensor in self.whole.items():
+            weights[name].copy_(tensor)
+
+
+def read(name: str) -> Adapter:
+    """The adapter in a folder or of a hub id."""
+    folder, pinned = Path(name).expanduser(), name.partition("@")
+    if not folder.is_dir():
+        if not HUB_ID.fullmatch(pinned[0]):
+            raise ModelError(f"adapter={name!r} is neither a folder nor a hub id; give one of them")
+        folder = download(pinned[0], pinned[2] or None, (*FILES, *CONFIGS))
+    path = next((folder / file for file in FILES if (folder / file).is_file()), None)
+    if path is None:
+        raise ModelError(f"the adapter {name} has no {' or '.join(FILES)}; pickles are not opened")
+    config = read_json(
+        next((folder / n for n in CONFIGS if (folder / n).is_file()), folder / CONFIGS[0])
+    )
+    settings = {**config, **(config["lora"] if isinstance(config.get("lora"), dict) else {})}
+    if used := [key for key in UNSUPPORTED if settings.get(key)]:
+        raise ModelError(
+            f"the adapter {name} uses {used[0]}, which is not supported; merge it first"
+        )
+    alpha = settings.get("lora_alpha", settings.get("alpha"))
+    if not isinstance(alpha, int | float):
+        raise ModelError(f"the configuration of the adapter {name} states no lora_alpha")
+    try:
+        stored = {_WRAPPERS.sub("", key): tensor for key, tensor in load_file(path).items()}
+    except (SafetensorError, OSError) as error:
+        raise ModelError(
+            f"{path} is not a readable safetensors file: {str(error)[:300]}"
+        ) from error
+    factors = {key: match for key in stored if (match := _FACTOR.fullmatch(key))}
+    pairs: dict[str, dict[str, Tensor]] = {}
+    for key, match in factors.items():
+        pairs.setdefault(match[1], {})[match[2]] = stored[key].float()
+    changes = {}
+    for module, pair in pairs.items():
+        if pair.keys() != {"A", "B"} or len(pair["A"]) != pair["B"].shape[-1]:
+            raise ModelError(f"the adapter {name} has no two factors of one rank for {module}")
+        rank = len(pair["A"])
+        scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+        changes[module] = (scale * pair["B"], pair["A"])
+    base = settings.get("base_model_name_or_path") or settings.get("base_model")
+    whole = {key: tensor for key, tensor in stored.items() if key not in factors}
+    return Adapter(name, base if isinstance(base, str) else None, config, changes, whole)
