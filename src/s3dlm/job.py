@@ -34,7 +34,7 @@ from s3dlm.search.select import SELECTIONS, Selection
 from s3dlm.search.step import Search, Setup, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier, for_task
-from s3dlm.verifier.base import SELF
+from s3dlm.verifier.base import SELF, Verifier
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
@@ -121,6 +121,7 @@ def prepare(model: Model, job: Job) -> Running:
         kind = tasks.get(job.task).verifier if job.task is not None else GENERAL
         verifier = for_task(kind, name)
     verifier = as_verifier(verifier)
+    _check_screen(settings, verifier)
     stops = settings.budget is not None and settings.stop_when == "satisfied"
     satisfied_at = verifier.satisfied_at if stops else None
     scorer = Scorer(verifier, job.question, job.label, processes[0], satisfied_at)
@@ -137,6 +138,16 @@ def prepare(model: Model, job: Job) -> Running:
             )
         search = until_agreed(setup, partial(answer_of, job))
     return Running(job, search, scorer, processes, calibration)
+
+
+def _check_screen(settings: Settings, verifier: Verifier) -> None:
+    if settings.screen and not verifier.reads_partial:
+        name = verifier.name or settings.verifier
+        raise SettingsError(
+            f"screen={settings.screen} needs a verifier that reads partial texts, and {name!r} does not "
+            "for this task; choose plus or plus_solver with a task other than general, or give a "
+            "verifier with `score_partial`, or leave screen out"
+        )
 
 
 def as_read(model: Model, job: Job) -> Job:
@@ -163,7 +174,10 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
         "schedule": reveals(length, settings.steps, block, counts),
         "blocks": Blocks(block),
         "decoding": settings,
-        "draws": settings.size * settings.children * oversampling,
+        # Of many equal particles, some share the candidates that are screened.
+        "draws": max(
+            settings.size * settings.children * oversampling, OVERSAMPLING * settings.screen
+        ),
         "sampled_looks": settings.look_aheads - 1 if "look_aheads" in settings.active else 0,
         "look_ahead_wanted": scored or SELECTIONS[settings.selection].from_steps,
         "reader": TextReader(model.tokenizer.decode, denoiser.mask_id, np.array(end_ids, np.int64)),

@@ -75,7 +75,11 @@ class Settings(Decoding, SearchOptions):
             raise SettingsError(_message(error)) from None
         self._row = row
         self._check_together()
-        if self.temperature == 0 and row.needs_chance and self.size * self.children > 1:
+        if (
+            self.temperature == 0
+            and row.needs_chance
+            and self.size * self.children * max(self.screen, 1) > 1
+        ):
             warnings.warn(
                 f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
                 "so the search changes nothing; set a temperature above 0 or method='baseline'",
@@ -91,6 +95,7 @@ class Settings(Decoding, SearchOptions):
         chosen = selection != row.defaults.get("selection")
         mistakes = {
             **self.misfits(),
+            **self.mistakes_in_screening(),
             f"resampling=None is not allowed in {where}, which resamples; choose one of: "
             f"{', '.join(RESAMPLERS)}, or method='tilting', which keeps all to the end": (
                 self.resampling is None and (row.branches or "resampling" in row.defaults)

@@ -100,7 +100,13 @@ def tilted_distribution(lam: float) -> dict[tuple[int, ...], float]:
     return {x: m / total for x, m in mass.items()}
 
 
-def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outcome, list[Step]]:
+def whole_text(prompt: str, text: str, confidence: float | None) -> float:
+    return reward(tuple(map(int, text)))
+
+
+def sample(
+    method: str, seed: int, verifier: object = whole_text, **options: float | str | None
+) -> tuple[Outcome, list[Step]]:
     """One search on the toy, driven by hand."""
     settings = Settings(
         method=method,
@@ -115,13 +121,12 @@ def sample(method: str, seed: int, **options: float | str | None) -> tuple[Outco
         schedule=reveals(LENGTH, STEPS, LENGTH),
         blocks=Blocks(LENGTH),
         decoding=settings,
-        draws=settings.size * settings.children * OVERSAMPLING,
+        draws=max(settings.size * settings.children, settings.screen) * OVERSAMPLING,
         look_ahead_wanted=True,
         reader=TextReader(read, MASK, np.zeros(0, dtype=np.int64)),
         label="toy",
     )
-    verifier = as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
-    scorer = Scorer(verifier, "toy", "toy", process)
+    scorer = Scorer(as_verifier(verifier), "toy", "toy", process)  # type: ignore[arg-type]
     setup = Setup(process, scorer, settings, np.random.default_rng(seed))
     return drive(search(setup), ToyDenoiser())
 

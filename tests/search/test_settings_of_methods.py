@@ -21,7 +21,7 @@ SMALL = {"gen_length": 24, "steps": 6, "block_length": 12, "temperature": 0.9, "
 TEXTS = ("6+4=11. <answer>6+4<", "6*4=25. <answer>6*4<", "12+4=15 <answer>12-4<")
 VALUES: dict[str, list[object]] = {
     "particles": [7], "branching": [5], "lam": [60.0], "verifier": ["plus", "paper"],
-    "look_aheads": [1, 9], "ess_threshold": [0.1, 0.95], "rounds": [0, 1, 3],
+    "look_aheads": [1, 9], "screen": [16], "ess_threshold": [0.1, 0.95], "rounds": [0, 1, 3],
     "budget": [9, 3],  # one answer takes six passes here
     "remask_fraction": [0.1], "restart_fraction": [1.0], "remask_floor": [0.9], "patience": [1], "temperature": [3.0], "gen_length": [30],
     "steps": [12], "block_length": [24], "reveal_threshold": [0.2], "reveal_factor": [3.0],
@@ -52,7 +52,8 @@ def outcome(method: str, seed: int, given: tuple[tuple[str, Any], ...]) -> dict[
     values = {**SMALL, "seed": seed, **dict(given)}
     base = only_used(method, values, {**SMALL, "seed": seed})
     model = fake_model(TEXTS, noise=2.0, push=6.5)
-    settings = Settings(method, **{**base, **dict(given)})
+    read = {"verifier": "plus"} if "screen" in dict(given) else {}  # by which partial texts are
+    settings = Settings(method, **{**base, **read, **dict(given)})
     result = s3dlm.generate(model, QUESTION, task="countdown", settings=settings)
     data = dataclasses.asdict(result)
     return {name: data[name] for name in ("text", "survivors", "nfe", "stopped")}
@@ -90,6 +91,8 @@ def test_a_setting_changes_what_a_method_does_or_is_refused(method: str, setting
             Settings(method, **{setting: value})  # type: ignore[arg-type]
         return
     beside = {**COMPANIONS.get(setting, {}), **(JUDGED if setting in row.beside else {})}
+    if setting == "screen" and "verifier" not in row.beside:
+        beside = {"verifier": "plus"}
     if (method, setting) == ("best", "ess_threshold"):
         beside = {"child_sampling": "distinct"}
     without_chance = method == "greedy" or (method, setting) in WITHOUT_CHANCE

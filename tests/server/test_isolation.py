@@ -18,7 +18,6 @@ from s3dlm.models.base import Model
 from s3dlm.search import score
 from s3dlm.server import batching
 from s3dlm.server.limits import Limits, share
-from s3dlm.verifier.base import Verifier
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import (
     ASK,
@@ -328,13 +327,13 @@ def test_many_look_aheads_hold_nobody_up_and_end_with_their_client(
                 made.append(len(clean.tokens))
             yield clean
 
-    def held(verifier: Verifier, rows: Any, place: str) -> Any:
+    def held(request: score.Verify, rows: Any) -> Any:
         if rows[0][0] == "wide":
             asked = [each.request for each in [*live.scheduler._batcher.running.values()]]
             sizes.update(len(each.texts) for each in asked if isinstance(each, score.Verify))
             wide.append(rows[0][1])
             assert may_score.acquire(timeout=60)
-        return original(verifier, rows, place)
+        return original(request, rows)
 
     monkeypatch.setattr(score, "_checked_call", held)
     monkeypatch.setattr(MaskedDiffusion, "look_aheads", counted)

@@ -147,7 +147,7 @@ class MaskedDiffusion:
     ) -> Canvas:  # fmt: skip
         predicted, row = prediction.value, prediction.row
         assert predicted is not None
-        draw = draw if self.decoding.temperature > 0 else np.zeros_like(draw)
+        draw = draw % predicted.draws.shape[2] if self.decoding.temperature > 0 else 0 * draw
         place, masked = self._open_places(canvas.tokens, predicted.draws.shape[1])
         tokens, logp = predicted.draws[row, :, draw], predicted.draws_logp[row, :, draw]
         if self.likeliest:

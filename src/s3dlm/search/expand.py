@@ -18,9 +18,11 @@ from s3dlm.search.step import Setup
 OVERSAMPLING = 4  # draws looked through for every distinct child wanted
 
 
-def expand(setup: Setup, particles: Particles, branching: int, step: int) -> Children:
+def expand(
+    setup: Setup, particles: Particles, branching: int, step: int, *, sampling: str = ""
+) -> Children:
     """`branching` children of every particle; finished particles have copies of themselves."""
-    sampling = setup.settings.child_sampling
+    sampling = sampling or setup.settings.child_sampling
     # A particle's only child is its own continuation, whose place no other child may take.
     if sampling == "filled" and branching == 1:
         sampling = "distinct"

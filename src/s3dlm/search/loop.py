@@ -1,4 +1,4 @@
-"""Algorithm 1, once for all methods: expand → predict → score → weigh → resample.
+"""Algorithm 1, once for all methods: expand (→ screen) → predict → score → weigh → resample.
 
 `search` is a generator that owns no model. It yields a `Predict` or a `Verify` whenever it needs a
 prediction or scores, and is sent them; it yields a `Step` after every denoising step, which no observer
@@ -36,6 +36,7 @@ from s3dlm.search.particles import (
 )
 from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
 from s3dlm.search.score import PORTION, Scores
+from s3dlm.search.screen import screen
 from s3dlm.search.step import Outcome, Search, Searching, Setup, Step
 from s3dlm.search.weigh import weigh
 
@@ -94,7 +95,10 @@ def search(
         before, blocks = blocks, process.progress(particles.canvas.tokens, t).blocks
         branches = settings.cadence == "step" or blocks > before
         branching = settings.children if branches else 1
-        children = expand(setup, particles, branching, t)
+        if settings.screen > 1:
+            children = yield from screen(setup, particles, branching, t, resamples=branches)
+        else:
+            children = expand(setup, particles, branching, t)
         plan = StepPlan.of(setup, t, children, branches=branches)
         prediction = yield from predict(setup, children.canvas, t + 1)
         if prediction is None:

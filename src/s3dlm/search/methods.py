@@ -39,7 +39,7 @@ ROUNDS = frozenset(
     {"budget", "stop_when", "decided_at", "rounds", "patience", "accept"}
     | {"remask", "remask_fraction", "remask_floor", "restart_fraction"}
 )
-SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads"}
+SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads", "screen"}
 """Every setting of the search; the others say how to decode, and every method uses them."""
 
 SCHEDULED = frozenset(  # settings that a method fixes if it reveals by the schedule alone
@@ -58,10 +58,13 @@ MOVING: Beside = {
     "patience": {"remask": MOVES},
     "accept": {"remask": MOVES},
 }
-UNTILTED: Beside = {"lam": {"accept": tuple(sorted(BY_SCORE))}}
+_BY_SCORE = {"accept": tuple(sorted(BY_SCORE))}
 _STOPPED = {**_JUDGED, "stop_when": ("agreed",)}
-UNSCORED: Beside = {"verifier": _JUDGED, "stop_when": _STOPPED, **UNTILTED}
-ONE_TEXT: Beside = {**UNSCORED, "rounds": {"remask": MOVES}}  # decoded again in full it is the same
+UNSEEN: Beside = {"verifier": _JUDGED, "stop_when": _STOPPED, "lam": _BY_SCORE}
+ONE_TEXT: Beside = {**UNSEEN, "rounds": {"remask": MOVES}}  # decoded again in full it is the same
+# … or beside screening, which reads partial texts and weighs by λ whatever else the row does
+UNTILTED: Beside = {"lam": {**_BY_SCORE, "screen": ()}}
+UNSCORED: Beside = {**UNSEEN, "verifier": {**_JUDGED, "screen": ()}, **UNTILTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,12 @@ class Method:
         return self.population != "one" and "temperature" not in self.fixed
 
     @property
+    def has_target(self) -> bool:
+        """Whether its survivors, with their weights, sample p·exp(λ·f)."""
+        once = self.weight == "tilt" and self.scored == "at the end"
+        return once or WEIGHTS[self.weight].telescopes
+
+    @property
     def kin(self) -> str:
         """The name under which models recommend settings for it, and calibrations are kept."""
         return self.like or self.name
@@ -149,7 +158,7 @@ _ONE = Method(
     population="one", scored="never", uses=ROUNDS | SCORES, beside=ONE_TEXT,
     defaults={"selection": "first"},
 )  # fmt: skip
-_K = Method(population="product", uses=TRAJECTORIES | ROUNDS | SCORES)
+_K = Method(population="product", uses=TRAJECTORIES | ROUNDS | SCORES | {"screen"})
 _S3 = Method(branches=True, weight="tilt", defaults={"resampling": "ssp"})
 _FK = Method(
     population="product",
@@ -204,7 +213,7 @@ _row(
     "K particles weighted by the log p of what they revealed, resampled at block ends when the "
     "ESS is below half; the answer with the largest total log p",
     "as in self-rewarding SMC, Luo et al. 2026", scored="never", weight="confidence",
-    uses=SEARCH - {"look_aheads"}, beside=UNSCORED,
+    uses=SEARCH - {"look_aheads", "screen"}, beside=UNSEEN,
     defaults={
         "branching": 1, "resampling": "multinomial", "ess_threshold": 0.5, "cadence": "block",
         "selection": "likeliest",
@@ -214,7 +223,7 @@ _row(
     "path_likelihood", _S3,
     "s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)",
     "path log-likelihood, Liu et al. 2026", scored="never", weight="path",
-    uses=SEARCH - {"look_aheads"}, beside={"verifier": _JUDGED, "stop_when": _STOPPED},
+    uses=SEARCH - {"look_aheads", "screen"}, beside={"verifier": _JUDGED, "stop_when": _STOPPED},
 )  # fmt: skip
 _row(
     "temporal_vote", _ONE,
@@ -224,6 +233,7 @@ _row(
 _row(
     "particle_gibbs", Method(), "b conditional sweeps of N particles around a kept trajectory",
     "particle Gibbs, Dang et al. 2025", weight="twist", ensemble="sweeps",
+    uses=SEARCH - {"screen"},  # its pinned trajectory would need candidates of its own
     defaults={"resampling": "multinomial", "selection": "verified"},
 )  # fmt: skip
 _row(
@@ -235,7 +245,7 @@ _row(
     "at every step b sets of positions out of the five surest; one is drawn by how sure the model "
     "then is of the rest",
     "after LookUM, Lee et al. 2025", scored="never", weight="certainty", fixed=SCHEDULED | {"policy"},
-    uses=SEARCH - {"look_aheads"}, beside={"verifier": _JUDGED, "stop_when": _JUDGED},
+    uses=SEARCH - {"look_aheads", "screen"}, beside={"verifier": _JUDGED, "stop_when": _JUDGED},
     defaults={"particles": 1, "resampling": "multinomial", "policy": "pool"},
 )  # fmt: skip
 _row(

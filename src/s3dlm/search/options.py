@@ -37,6 +37,7 @@ class SearchKwargs(TypedDict, total=False):
     cadence: str
     child_sampling: str
     look_aheads: int
+    screen: int
     selection: str
     budget: int | None
     stop_when: str
@@ -71,6 +72,13 @@ class SearchOptions(BaseModel):
     child_sampling: str = more("independent", "whether the children of a step must differ")
     look_aheads: int = setting(
         1, "texts looked at per child, from one forward pass; the best counts", ge=1, le=1000
+    )
+    screen: int = more(
+        0,
+        "children drawn per particle and step, of which as many are forwarded as otherwise, drawn by "
+        "exp(λ·score) of their partial texts; 0: all are forwarded unread",
+        ge=0,
+        le=1000,
     )
     selection: str = setting("majority", "how the answer is chosen among the survivors")
     budget: int | None = setting(
@@ -158,5 +166,17 @@ class SearchOptions(BaseModel):
             ),
             "stop_when='agreed' takes fresh samples; give rounds=0 and remask='all'": (
                 agreed and (self.rounds > 0 or self.remask != "all")
+            ),
+        }
+
+    def mistakes_in_screening(self) -> dict[str, bool]:
+        """What is wrong with screening, and whether it is."""
+        return {
+            f"screen={self.screen} changes nothing with lam=0: all candidates weigh the same; give "
+            "lam=10 or another number above 0, or leave screen out": (
+                self.screen > 0 and self.lam == 0
+            ),
+            "screen=1 changes nothing: one candidate leaves no choice; give 2 or more": (
+                self.screen == 1
             ),
         }

@@ -192,16 +192,18 @@ class Lineage(Columns):
     max_score: Floats  # the highest score so far
     sum_score: Floats
     applied: Floats  # the log-potentials already multiplied in
+    partial: Floats  # the score of the partial text that is multiplied in and must be paid back
 
     @classmethod
     def begin(cls, score: Floats) -> Lineage:
-        return cls(score, score, np.zeros_like(score))
+        return cls(score, score, np.zeros_like(score), np.zeros_like(score))
 
     def after(self, score: Floats) -> Lineage:
-        return Lineage(np.fmax(self.max_score, score), self.sum_score + score, self.applied)
+        highest, total = np.fmax(self.max_score, score), self.sum_score + score
+        return replace(self, max_score=highest, sum_score=total)
 
     def apply(self, log_potential: Floats) -> Lineage:
-        return Lineage(self.max_score, self.sum_score, self.applied + log_potential)
+        return replace(self, applied=self.applied + log_potential)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,15 +111,11 @@ def run_rounds(setup: Setup) -> Search:
     if budget is None or settings.row.scored == "never":
         population = yield from make(setup, budget)
     else:
+        scored = "every step" if scorer.satisfied_at is not None else "at the end"
         greedy = settings.adapted(
-            population="one",
-            branches=False,
-            weight="none",
-            resampling=None,
-            ess_threshold=None,
-            child_sampling="independent",
-            scored="every step" if scorer.satisfied_at is not None else "at the end",
-        )
+            population="one", branches=False, weight="none", resampling=None, ess_threshold=None,
+            child_sampling="independent", scored=scored, screen=0,
+        )  # fmt: skip
         first = replace(setup, process=setup.process.greedy(), settings=greedy)
         population = yield from one_search(first, budget)
     price = math.ceil(population.nfe / len(population))

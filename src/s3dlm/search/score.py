@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from s3dlm.errors import VerifierError, short_repr
-from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Reply
+from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Reply, distinct
 from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_texts
 
 if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.models.packing import Prediction, Rows
 
-REMEDY = "`score` must return a s3dlm.verifier.Score, `score_batch` a list of them, one per text"
+REMEDY = "`{0}` must return a s3dlm.verifier.Score, `{0}_batch` a list of them, one per text"
+MOST_PARTIAL = 10_000  # partial texts whose scores are remembered
 PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
 Key = tuple[str, float]  # a text and the model's confidence in it
 
@@ -68,6 +69,7 @@ class Verify:
     texts: Sequence[Key]  # distinct
     place: str  # names the step and the prompt in an error
     forwards: Sequence[Rows] = ()  # one per text, if the searching model is the judge
+    partial: bool = False  # whether they are partial texts
 
     def reply(self, predictions: Sequence[Prediction]) -> Reply:
         """The scores, from what the model predicts for these rows."""
@@ -101,6 +103,7 @@ class Scorer:
     looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
     read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
     nfe: int = 0  # forward passes that the model took as judge
+    partial: dict[str, float] = field(default_factory=dict)  # totals of partial texts
 
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
@@ -145,10 +148,27 @@ class Scorer:
                 self.scores[key] = self.verifier.rescore(self.read[key[0]], key[1])
         return Scores.of([self.scores[key] for key in keys])
 
-    def request(self, keys: Sequence[Key], where: str) -> Verify:
+    def score_partial(self, tokens: Ints, where: str) -> Generator[Verify, Reply, Floats]:
+        """Totals of canvases as far as they are known, in portions; equal ones are read once."""
+        if len(self.partial) > MOST_PARTIAL:
+            self.partial.clear()
+        first, kind = distinct(tokens)
+        totals, size = list[float](), first.size if self.verifier.batched else PORTION
+        for start in range(0, first.size, size):
+            rows = first[start : start + size]
+            texts = [self.process.read_partial(tokens[row]) for row in rows]
+            new = [(text, 0.0) for text in dict.fromkeys(texts) if text not in self.partial]
+            if new:
+                scores = yield self.request(new, where, partial=True)
+                assert isinstance(scores, list)
+                self.partial |= {k[0]: score.total for k, score in zip(new, scores, strict=True)}
+            totals += [self.partial[text] for text in texts]
+        return np.array(totals)[kind]
+
+    def request(self, keys: Sequence[Key], where: str, *, partial: bool = False) -> Verify:
         verifier, question, place = self.verifier, self.question, f"{where}, prompt {self.label}"
         asked = [verifier.ask(question, text, place) for text, _ in keys] if verifier.passes else ()
-        return Verify(verifier, question, keys, place, asked)
+        return Verify(verifier, question, keys, place, asked, partial)
 
     def best(self) -> dict[str, tuple[Score, float]]:
         """Every text scored so far with its highest score and the confidence it had then."""
@@ -165,7 +185,8 @@ def verify(requests: Sequence[Verify]) -> list[Scored]:
     replies: dict[int, Scored] = {}
     groups: dict[object, list[int]] = {}
     for index, request in enumerate(requests):
-        key = id(request.verifier) if request.shares_calls else ("alone", index)
+        shared = (id(request.verifier), request.partial)
+        key = shared if request.shares_calls else ("alone", index)
         groups.setdefault(key, []).append(index)
     for group in groups.values():
         try:
@@ -181,24 +202,24 @@ def verify(requests: Sequence[Verify]) -> list[Scored]:
 def _verify_together(requests: Sequence[Verify]) -> Iterator[list[Score]]:
     """One call for every distinct question, text and confidence."""
     rows = [[(request.question, *key) for key in request.texts] for request in requests]
-    distinct = list(dict.fromkeys(row for own in rows for row in own))
-    verifier, place = requests[0].verifier, requests[0].place
+    texts = list(dict.fromkeys(row for own in rows for row in own))
+    verifier = requests[0].verifier
     # A verifier that takes texts one by one fails at one text, which the error names.
-    calls = [distinct] if verifier.batched else [[row] for row in distinct]
-    scores = [score for call in calls for score in _checked_call(verifier, call, place)]
-    known = dict(zip(distinct, scores, strict=True))
+    calls = [texts] if verifier.batched else [[row] for row in texts]
+    scores = [score for call in calls for score in _checked_call(requests[0], call)]
+    known = dict(zip(texts, scores, strict=True))
     return ([known[row] for row in own] for own in rows)
 
 
-def _checked_call(
-    verifier: Verifier, rows: Sequence[tuple[str, str, float]], place: str
-) -> Sequence[Score]:
+def _checked_call(request: Verify, rows: Sequence[tuple[str, str, float]]) -> Sequence[Score]:
     """The verifier's scores of rows (question, text, confidence), or an error that names the place."""
+    verifier, partial = request.verifier, request.partial
     culprit = verifier.name or type(verifier).__name__
-    place = f"{place}; the text was {rows[0][1][:80]!r}"
+    place = f"{request.place}; the text was {rows[0][1][:80]!r}"
+    remedy = REMEDY.format("score_partial" if partial else "score")
     check_wanted()
     try:
-        scores: object = score_texts(verifier, rows)
+        scores: object = score_texts(verifier, rows, partial=partial)
     except VerifierError as error:
         raise VerifierError(f"{error}; at {place}") from error
     except Exception as error:
@@ -208,13 +229,13 @@ def _checked_call(
     # Unnoticed, anything but one score per text would fail later and end all searches.
     returned, place = f"verifier {culprit!r} returned", f"at {place}"
     if not isinstance(scores, Sequence):
-        raise VerifierError(f"{returned} {short_repr(scores)} {place}; {REMEDY}")
+        raise VerifierError(f"{returned} {short_repr(scores)} {place}; {remedy}")
     if len(scores) != len(rows):
         got = f"{len(scores)} scores for {len(rows)} texts"
-        raise VerifierError(f"{returned} {got} {place}; {REMEDY}")
+        raise VerifierError(f"{returned} {got} {place}; {remedy}")
     for score in scores:
         if not isinstance(score, Score):
-            raise VerifierError(f"{returned} {short_repr(score)} {place}; {REMEDY}")
+            raise VerifierError(f"{returned} {short_repr(score)} {place}; {remedy}")
         if not _is_share(score.total):
             got = short_repr(score.total)
             raise VerifierError(f"{returned} {got} {place}; a score must be a number from 0 to 1")

@@ -41,6 +41,7 @@ class Weighting:
 
     log_potential: Callable[[WeightInputs], Floats]
     scored: str = "at the end"
+    telescopes: bool = False  # whether those of a whole path add up to λ times its last score
 
 
 def _settle(given: WeightInputs, summary: Floats) -> Floats:
@@ -66,9 +67,9 @@ WEIGHTS: dict[str, Weighting] = {
     "path": Weighting(lambda x: x.lam * x.step_logp, scored="never"),
     "certainty": Weighting(_certainty, scored="never"),
     "tilt": Weighting(lambda x: x.lam * x.score),
-    "twist": Weighting(lambda x: x.lam * (x.score - x.parent_score), scored="every step"),
-    "fk_max": Weighting(lambda x: _settle(x, x.lineage.max_score)),
-    "fk_sum": Weighting(lambda x: _settle(x, x.lineage.sum_score)),
+    "twist": Weighting(lambda x: x.lam * (x.score - x.parent_score), "every step", telescopes=True),
+    "fk_max": Weighting(lambda x: _settle(x, x.lineage.max_score), telescopes=True),
+    "fk_sum": Weighting(lambda x: _settle(x, x.lineage.sum_score), telescopes=True),
 }
 
 
@@ -88,4 +89,5 @@ def weigh(
             score, children.parent_score, lineage, children.step_logp, certainty, lam, last
         )
     )
-    return children.log_weight + potential, lineage.apply(potential)
+    owed = lam * lineage.partial if last else 0.0  # what screening multiplied in
+    return children.log_weight + potential - owed, lineage.apply(potential)

@@ -202,7 +202,8 @@ class ServerBatcher(Batcher):
     def _at_once(self, running: Running) -> bool:
         """Not the many texts of a wide step: others take their turns meanwhile."""
         settings = running.job.settings
-        few = settings.size * settings.children * settings.look_aheads <= PORTION
+        texts = max(settings.children * settings.look_aheads, settings.screen)
+        few = settings.size * texts <= PORTION
         return few and running.job.verifier is None and super()._at_once(running)
 
     def _verify(self, requests: Mapping[int, Verify]) -> list[Scored]:

@@ -29,7 +29,9 @@ class Limits:
     length: int = 1024  # gen_length
     children: int = 64  # particles times branching
     steps: int = 1024
-    texts: int = 2048  # that one step of a request verifies: choices × children × look_aheads
+    texts: int = (
+        2048  # that one step of a request verifies: choices × children × look_aheads, or × screen
+    )
     nfe: int = 100_000  # forward passes that one search can need
     choices: int = 16  # searches per request: prompts times n
     characters: int = 16  # of a prompt, per token of the model's context
@@ -69,6 +71,7 @@ class Limits:
             ("steps", settings.steps, self.steps),
             ("the forward passes that it can need", most_nfe, self.nfe),
             ("n × children × look_aheads", choices * children * settings.look_aheads, self.texts),
+            ("n × particles × screen", choices * settings.size * settings.screen, self.texts),
         ):
             if value > most:
                 raise SettingsError(
