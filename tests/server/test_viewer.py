@@ -571,7 +571,8 @@ def test_doubles_and_cells_that_are_emptied_again_can_be_seen(page: Any, tmp_pat
     emptied = [-1 if cell in (2, 6) else token for cell, token in enumerate(tokens)]
     first = step | {"tokens": [tokens], "clean": [tokens], "parent": [-1], "survivor": [0]}
     first["pieces"] = {str(token): str(token + 1) for token in range(9)}
-    second = first | {"tokens": [emptied], "parent": [0], "round": 1}
+    changed = [(token + 1) % 9 if cell == 5 else token for cell, token in enumerate(emptied)]
+    second = first | {"tokens": [changed], "parent": [0], "round": 1}
     lines = [json.dumps(line) for line in (header, first, second, result)]
     page.goto(write_page(lines, tmp_path).as_uri())
     page.locator(".grid").first.wait_for()
@@ -581,6 +582,7 @@ def test_doubles_and_cells_that_are_emptied_again_can_be_seen(page: Any, tmp_pat
     page.keyboard.press("ArrowRight")
     cells = classes_of(page)
     assert [cell for cell, name in enumerate(cells) if "emptied" in name] == [2, 6]
+    assert [cell for cell, name in enumerate(cells) if "new" in name.split()] == [5]
     gone = page.locator(".cell.emptied[title]").first.get_attribute("title")
     assert gone.startswith(f"emptied again: it was {tokens[2] + 1}; predicted")
     page.locator(".toggle", has_text="Look-ahead").locator("input").uncheck()

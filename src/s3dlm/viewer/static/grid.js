@@ -44,7 +44,7 @@ export function gridCells(run, step, child, ghosts) {
       title = "a clue";
       text = run.piece(token);
     } else if (token >= 0) {
-      const fresh = before ? before[i] < 0 : true;
+      const fresh = before ? before[i] !== token : true; // a round may empty and fill a cell in one step
       classes.push(fresh ? "t new" : "t", wrong.has(i) ? "wrong" : "");
       title = `revealed${percent(i)}${wrong.has(i) ? "; stands twice" : ""}`;
       text = run.piece(token);
