@@ -7,6 +7,7 @@ and verifier and grading both use it. Nothing here runs code.
 from __future__ import annotations
 
 import ast
+import codeop
 import re
 import threading
 import warnings
@@ -83,6 +84,20 @@ def attempt(source: str) -> ast.Module | tuple[int, int]:
             return error.lineno or 0, max((error.offset or 1) - 1, 0)
         except (ValueError, RecursionError, MemoryError):
             return 0, 0
+
+
+def may_go_on(source: str) -> bool:
+    """Whether it parses, or would with more lines behind it."""
+    goes_on = codeop.PyCF_ALLOW_INCOMPLETE_INPUT | codeop.PyCF_DONT_IMPLY_DEDENT  # type: ignore[attr-defined]
+    with _parsing, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(source, "<candidate>", "exec", ast.PyCF_ONLY_AST | goes_on)
+        except SyntaxError as error:
+            return "incomplete input" in str(error)
+        except (ValueError, RecursionError, MemoryError):
+            return False
+    return True
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import symtable
 import sys
 import threading
@@ -16,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from s3dlm.answers.code import Program, attempt, parse, program, required
+from s3dlm.answers.code import Program, attempt, may_go_on, parse, program, required
 from s3dlm.sandbox import CodeResult, Sandbox, shared
 from s3dlm.sandbox.values import same
-from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted
+from s3dlm.verifier.base import HOLE, Score, Spans, Verifier, check_wanted
 from s3dlm.verifier.code_examples import examples, inputs
 
 WEIGHTS: Mapping[str, float] = {
@@ -32,6 +33,9 @@ WEIGHTS: Mapping[str, float] = {
 }
 SECONDS = 1.0  # for all examples and inputs of one program
 MEMORY = 32 << 20  # bytes of what is known of programs
+_BEGUN = re.compile(
+    r"^[ \t]*(?:async )?def |\A[ \t]+\S", re.MULTILINE
+)  # code, not what is said of it
 _MODULE = {"__name__", "__doc__", "__file__", "__builtins__", "__annotations__"}
 
 Span = tuple[int, int]
@@ -79,12 +83,21 @@ class CodeVerifier(Verifier):
     batched: bool = True
     compares_texts: bool = True
     rescores: bool = True
+    reads_partial: bool = True
     executed: int = 0  # programs run so far
     _memory: _Memory = field(default_factory=lambda: _Memory(MEMORY))
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
         return self._score(prompt, text, confidence, None)
+
+    def score_partial(self, prompt: str, text: str) -> Score:
+        """½ if no further line can make the lines before the first hole parse; nothing is run."""
+        known, hole, _ = text.partition(HOLE)
+        known = known[: known.rfind("\n") + 1] if hole else known
+        written = program(known, prompt) if _BEGUN.search(known) else None
+        right = written is None or written.whole or may_go_on(_all_lines(written, known))
+        return Score(1.0 if right else 0.5, {"parses": 1.0 if right else 0.5})
 
     def rescore(self, score: Score, confidence: float | None) -> Score:
         """The score of the same text at another confidence."""
@@ -211,15 +224,20 @@ def _parses(written: Program, text: str) -> Finding:
     if written.whole:
         return Finding(1.0)
     # Where the whole of the written code, not just the part kept, first fails to parse.
-    lines = written.source.split("\n")[: written.given]
-    for start, added in zip(written.starts, written.added, strict=True):
-        line = text[slice(*_to_line_end(text, start))].rstrip("\r")
-        lines.append(" " * added + line if added > 0 else line[-added:])
-    tree = attempt("\n".join(lines) + "\n")
+    tree = attempt(_all_lines(written, text))
     line_number, column = (0, 0) if isinstance(tree, ast.Module) else tree
     place = written.position(line_number, column) if line_number else None
     spans = () if place is None else (_to_line_end(text, place),)
     return Finding(0.5 * written.share, spans)
+
+
+def _all_lines(written: Program, text: str) -> str:
+    """The question's lines and all that were written, also those that do not parse."""
+    lines = written.source.split("\n")[: written.given]
+    for start, added in zip(written.starts, written.added, strict=True):
+        line = text[slice(*_to_line_end(text, start))].rstrip("\r")
+        lines.append(" " * added + line if added > 0 else line[-added:])
+    return "\n".join(lines) + "\n"
 
 
 def _to_line_end(text: str, start: int) -> Span:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from s3dlm.errors import SettingsError, short_repr
-from s3dlm.verifier.base import Score, Verifier, WrappedVerifier
+from s3dlm.verifier.base import HOLE, Score, Verifier, WrappedVerifier
 
 FORM = 0.7  # the weight of the form; the rest is the other verifier's
 UNFINISHED = 0.5  # the most that a text can earn for its form without having it
@@ -30,6 +30,8 @@ SIMPLE = frozenset({
     "maxProperties",
 })  # fmt: skip
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+OPENINGS = {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}
+CUT_OFF = ("Unterminated string", "Invalid \\uXXXX escape")
 KEYWORDS = BY_NAME | IN_LISTS | SUBSCHEMAS | SIMPLE
 
 
@@ -79,6 +81,27 @@ class JsonFormat:
         except (ValueError, RecursionError):  # NaN, numbers of thousands of digits, deep nesting
             return 0.0
 
+    def possible(self, text: str) -> bool:
+        """Whether a partial text may become JSON of this form, by what stands before its first hole; of
+        the schema only the outermost type counts until the text is complete."""
+        known, hole, _ = text.partition(HOLE)
+        if not hole:
+            return self.fits(text)
+        known, kinds = known.lstrip(), self.schema.get("type", TYPES)
+        if known and OPENINGS.get(known[0], "number") not in str(kinds).replace(
+            "integer", "number"
+        ):
+            return False
+        try:
+            json.loads(known, parse_constant=_refuse)
+        except json.JSONDecodeError as error:
+            rest = known[error.pos :].rstrip()  # what cannot be read, unless it goes on
+            begun = any(word.startswith(rest) for word in ("true", "false", "null"))
+            return begun or error.msg.startswith(CUT_OFF) or not rest.strip("-+.0123456789eE")
+        except (ValueError, RecursionError):
+            return False
+        return True
+
 
 class JsonVerifier(WrappedVerifier):
     """Scores the form first, then what the other verifier says."""
@@ -101,6 +124,16 @@ class JsonVerifier(WrappedVerifier):
         """The form and the other verifier's scores, joined."""
         contents = self.inner.score_batch(prompts, texts, confidences)
         forms = map(self.form.progress, texts)
+        return [_joined(content, form) for content, form in zip(contents, forms, strict=True)]
+
+    reads_partial = True  # at least the form  # type: ignore[assignment]
+
+    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+        """The form, and what the other verifier says if it reads partial texts."""
+        contents = [Score(1.0)] * len(texts)
+        if self.inner.reads_partial:
+            contents = self.inner.score_partial_batch(prompts, texts)
+        forms = (float(self.form.possible(text)) for text in texts)
         return [_joined(content, form) for content, form in zip(contents, forms, strict=True)]
 
     def rescore(self, score: Score, confidence: float | None) -> Score:
