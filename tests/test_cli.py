@@ -145,7 +145,6 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --task nowhere.jsonl --out x", ["the file does not exist"]),
         ("eval --task nowhere.csv:gsm8k --out x", ["nowhere.csv does not exist"]),
         ("eval --task nowhere.txt:gsm8k --out x", ["looks like a file", "FILE.jsonl"]),
-        ("generate x --load adapter=nowhere", ["adapter='nowhere' is neither a folder nor"]),
         ("serve --max lenght=3", ["did you mean 'length'"]),
         ("genrate", ["No such command"]),
         ("score nowhere.jsonl --task gsm8k", ["nowhere.jsonl"]),

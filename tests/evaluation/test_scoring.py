@@ -115,7 +115,7 @@ def test_a_choice_among_several_outputs(tmp_path):
     third = pytest.approx(1 / 3)
     single = pytest.approx((3 / 4 + 2 / 3 + 1 / 3) / 3)
     assert chosen == {"single": single, "vote": pytest.approx(2 / 3), "weighted vote": third,
-                      "best by verifier": third, "oracle": 1.0}  # fmt: skip
+                      "best by verifier": third, "agreement": third, "oracle": 1.0}  # fmt: skip
     assert report.sections[0].distinct == pytest.approx(8 / 3)
     assert report.sections[0].components[0].pair_accuracy.value is not None
 

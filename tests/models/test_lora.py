@@ -140,3 +140,8 @@ def test_a_reward_head_on_a_diffusion_model(tmp_path: Path, pooled: str, process
 def test_an_adapter_without_a_head_is_no_reward_model(tmp_path: Path) -> None:
     with pytest.raises(VerifierError, match="no reward model"):
         as_verifier(f"orm:{adapter(tmp_path / 'adapter')}")
+
+
+def test_an_adapter_that_is_nowhere() -> None:
+    with pytest.raises(ModelError, match="adapter='nowhere' is neither a folder nor a hub id"):
+        s3dlm.load("tiny", adapter="nowhere")

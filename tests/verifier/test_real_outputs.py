@@ -109,3 +109,17 @@ def _microseconds(verifier, texts):
     for question, output in texts:
         verifier.score(question, output)
     return (time.thread_time() - start) / len(texts) * 1e6
+
+
+SAMPLES = FILE.with_name("dlm_samples_gsm8k.jsonl")
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="the folder has no dlm_samples_gsm8k.jsonl")
+def test_grading_reads_the_samples_of_other_models_as_a_plain_reader_does():
+    from benchmarks.real_samples import agreement
+
+    from s3dlm.evaluation.outputs import read_rows
+
+    models = {row.group.removeprefix("model=") for row in read_rows(SAMPLES, "gsm8k", "model")[0]}
+    assert len(models) == 4
+    assert all(agreement(SAMPLES, model) >= 0.98 for model in models)

@@ -31,7 +31,12 @@ VERDICT_KEYS = ("passed", "pass@1")  # what another harness made of the same out
 SPLITS = ("model", "gen_length")  # fields that a report is split by where nothing else is asked for
 
 # What a choice among the outputs to one question is called here, and in a search.
-RULES = {"vote": "majority", "weighted vote": "weighted", "best by verifier": "verified"}
+RULES = {
+    "vote": "majority",
+    "weighted vote": "weighted",
+    "best by verifier": "verified",
+    "agreement": "agreement",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ def score_file(
             for name, values in grades.items():
                 values.append(grade(kind, row.output, row.gold, name, row.question))
         progress(len(scores), len(rows))
-    parts = {name: [score.parts[name] for score in scores] for name in scores[0].parts}
+    shared = [n for n in scores[0].parts if all(n in score.parts for score in scores)]
+    parts = {name: [score.parts[name] for score in scores] for name in shared}
     parts = {"total": [score.total for score in scores], **parts}
     right = [value == 1.0 for value in grades.get(grading, grades.get("fixed", ()))]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(r.question for r in rows))}
