@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import s3dlm
+from s3dlm import tasks
+from s3dlm.viewer.page import standalone
 from tests.server.live import Live, serving
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -53,6 +56,34 @@ def take(
     page.close()
 
 
+def take_grids(browser: Any) -> None:
+    """A search that empties what stands twice, at the start of its second round."""
+    model = s3dlm.load("sudoku9")
+    task = tasks.load(tasks.get("sudoku9_open"), prompt_style="tiny", split="validation", limit=1)
+    question = task.samples[0].question
+    settings = s3dlm.Settings.for_model(
+        model, "best", "sudoku9_open", remask="weighted", patience=6, reveal_threshold=0.4
+    )
+    with TemporaryDirectory() as folder:
+        trace, page_file = Path(folder) / "trace.jsonl", Path(folder) / "page.html"
+        events = s3dlm.stream(model, question, task="sudoku9_open", settings=settings)
+        *steps, _ = s3dlm.write_trace(
+            trace, model, events, question=question, task="sudoku9_open", settings=settings
+        )
+        page_file.write_text(standalone([trace]))
+        page = browser.new_page(
+            viewport={"width": 1200, "height": 840}, color_scheme="light", reduced_motion="reduce"
+        )
+        page.goto(page_file.as_uri())
+        page.locator(".grid").first.wait_for()
+        page.keyboard.press("Home")
+        for _ in range([step.round for step in steps].index(1)):
+            page.keyboard.press("ArrowRight")
+        picture = Image.open(io.BytesIO(page.screenshot()))
+        picture.quantize(256).save(IMAGES / "viewer-grids.png", optimize=True)
+        page.close()
+
+
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     model = s3dlm.load("tiny", progress=False)
@@ -72,6 +103,7 @@ def main() -> None:
             back=0,
             height=1095,
         )
+        take_grids(browser)
         browser.close()
 
 
