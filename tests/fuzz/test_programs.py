@@ -78,7 +78,7 @@ def outside() -> Iterator[tuple[Path, socket.socket]]:
 def test_sandbox_attempts(count: int, outside: tuple[Path, socket.socket]) -> None:
     out, server = outside
     port = str(server.getsockname()[1])
-    limits = SandboxLimits(seconds=20, memory_mb=256)
+    limits = SandboxLimits(seconds=3, memory_mb=256)
     sandboxes = [Sandbox(limits, without=without) for without in MODES.values()]
     sandboxes = [sandbox for sandbox in sandboxes if not sandbox.missing()]
 

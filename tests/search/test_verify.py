@@ -10,6 +10,7 @@ import pytest
 
 from s3dlm.engine import Batcher, Job, Result, generate_batch, run
 from s3dlm.errors import VerifierError
+from s3dlm.search import score
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score
@@ -148,3 +149,20 @@ def test_equal_texts_of_several_searches_are_verified_once() -> None:
     alone = Counting()
     generate_batch(fake_model(), ["Question"], settings=SETTINGS, verifier=alone, sample_ids=[7])
     assert sum(map(len, verifier.calls)) == sum(map(len, alone.calls))
+
+
+def test_a_search_remembers_the_better_of_many_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is forgotten, the answer is the same: the best text that was seen."""
+    wide = SETTINGS.replace(selection="best_seen", look_aheads=16, steps=8)
+    (expected,) = generate_batch(fake_model(), PROMPTS[:1], settings=wide)
+    sizes, forget = list[int](), score.Scorer._forget
+
+    def watched(scorer: score.Scorer, length: int) -> None:
+        forget(scorer, length)
+        sizes.append(max(map(len, (scorer.scores, scorer.looks, scorer.read, scorer.texts))))
+
+    monkeypatch.setattr(score.Scorer, "_forget", watched)
+    monkeypatch.setattr(score, "MOST_TEXTS", 100)
+    (found,) = generate_batch(fake_model(), PROMPTS[:1], settings=wide)
+    assert (found.text, found.nfe) == (expected.text, expected.nfe)
+    assert 50 < max(sizes) <= 100  # without a bound there would be hundreds

@@ -90,6 +90,15 @@ def test_connections_that_come_at_once_are_cut_to_the_share_of_their_address(
     assert [line["address"] for line in logged(caplog)] == ["127.0.0.1"]
 
 
+def test_many_connections_wait_until_they_are_accepted() -> None:
+    """One that found no place in the kernel's queue would try again only after a second."""
+    with bind_socket("127.0.0.1", 0) as bound, contextlib.ExitStack() as stack:
+        bound.listen(64)  # as asyncio does, which accepts as many in one go
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        for _ in range(300):
+            stack.enter_context(raw_connection(url))
+
+
 def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
     model, gate = held_model()
     with (

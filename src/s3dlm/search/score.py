@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what passes through a search unread
 REMEDY = "`{0}` must return a s3dlm.verifier.Score, `{0}_batch` a list of them, one per text"
 MOST_PARTIAL = 10_000  # partial texts whose scores are remembered
 PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
+MOST_TEXTS, MOST_TOKENS = 1 << 13, 1 << 21  # that a search remembers at a time
 Key = tuple[str, float]  # a text and the model's confidence in it
 
 
@@ -91,7 +92,7 @@ Scored = list[Score] | VerifierError  # the reply to a `Verify`, or why there is
 
 @dataclass(slots=True)
 class Scorer:
-    """One prompt's verifier with its memory, which also holds every text seen so far."""
+    """One prompt's verifier with its memory of texts: the better ones, if there are many."""
 
     verifier: Verifier
     question: str
@@ -129,6 +130,7 @@ class Scorer:
         return Scores.join(portions)
 
     def _portion(self, clean: CleanText, where: str) -> Generator[Verify, Reply, Scores]:
+        self._forget(clean.tokens.shape[1])
         texts = map(self.text, clean.tokens)
         keys = list(zip(texts, clean.confidence.tolist(), strict=True))
         self.looks |= {key[0]: clean.take(np.array([row])) for row, key in enumerate(keys)}
@@ -164,6 +166,19 @@ class Scorer:
                 self.partial |= {k[0]: score.total for k, score in zip(new, scores, strict=True)}
             totals += [self.partial[text] for text in texts]
         return np.array(totals)[kind]
+
+    def _forget(self, length: int) -> None:
+        """Of more texts than a search remembers, keep the better ones: a half of what it may."""
+        most = min(MOST_TEXTS, MOST_TOKENS // length)
+        if len(self.scores) > most:
+            better = sorted(self.scores, key=lambda key: (self.scores[key].total, key[1]))
+            kept = dict.fromkeys(better[-(most // 2) :])
+            names = {text for text, _ in kept}
+            self.scores = {key: score for key, score in self.scores.items() if key in kept}
+            self.looks = {text: look for text, look in self.looks.items() if text in names}
+            self.read = {text: score for text, score in self.read.items() if text in names}
+        if len(self.texts) > most:
+            self.texts.clear()
 
     def request(self, keys: Sequence[Key], where: str, *, partial: bool = False) -> Verify:
         verifier, question, place = self.verifier, self.question, f"{where}, prompt {self.label}"

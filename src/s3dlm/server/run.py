@@ -45,6 +45,7 @@ HARD_END_SECONDS = 15.0  # after the grace period
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
 OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files
+QUEUE = 1024  # connections that wait in the kernel until they are accepted
 PAGE_PREFIX = "/viewer/"
 SMALL_BODY = 1 << 16  # bytes that are read whatever others sent: about what a connection buffers
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
@@ -248,17 +249,25 @@ def allowed_hosts(host: str, api_key: str | None) -> frozenset[str] | None:
     return LOCAL_NAMES | {host} if api_key is None and is_loopback(host) else None
 
 
+class ListeningSocket(socket.socket):
+    """Its queue is long, however few connections asyncio accepts in one go: a client that finds a full
+    queue tries again only after a second."""
+
+    def listen(self, backlog: int = 0, /) -> None:
+        super().listen(max(backlog, QUEUE))
+
+
 def bind_socket(host: str, port: int) -> socket.socket:
     """A listening socket, bound before a large model is loaded in case the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only on sockets that name TCP; otherwise a small piece
     # waits until the client has acknowledged the previous one, which takes 40 ms.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound = ListeningSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # elsewhere this would let two servers share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.listen(BACKLOG)
+        bound.listen()
         return bound
     except OSError as error:
         bound.close()
