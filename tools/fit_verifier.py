@@ -1,5 +1,8 @@
 """Fit the weights of the `plus` verifier on one half of the questions, and report on the other.
 
+For texts in the format of d1's prompts: MATH-500 and, by the GSM8K outputs, the bundled problems.
+The weights for GSM8K in any format come from `benchmarks/free_text.py`.
+
     S3DLM_DATA=folder python -m tools.fit_verifier [gsm8k math500] [--swap]
 
 Reads `llada8b_outputs.jsonl` in that folder: two outputs to every question. The half of a question is
@@ -35,14 +38,15 @@ from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.plus import FEATURES, FIXED
-from s3dlm.verifier.weights import in_fit_half
+from s3dlm.verifier.plus import FEATURES
+from s3dlm.verifier.weights import PLUS, in_fit_half
 from tools.plus_candidates import GROUPS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-FITTED = {name: f for group in FEATURES.values() for name, f in group.items() if name not in FIXED}
+USED = {*PLUS["math500"], *PLUS["arithmetic"]}  # not those of free text: benchmarks/free_text.py
+FITTED = {name: f for group in FEATURES.values() for name, f in group.items() if name in USED}
 CANDIDATES = [feature for group in GROUPS.values() for feature in group]
 NAMES = [*FITTED, *(feature.__name__ for feature in CANDIDATES)]
 GRADINGS = ("d1", "fixed")

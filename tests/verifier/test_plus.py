@@ -182,3 +182,75 @@ def test_time_grows_with_the_length_of_a_text_and_no_faster(task: str, piece: st
         return min(seconds(pieces) for _ in range(3))  # the machine may be busy
 
     assert any(best(4_000) < 9 * best(1_000) for _ in range(5))  # linear is 4, quadratic 16
+
+
+FEW_SHOT = """Janet uses 3 + 4 = <<3+4=7>>7 eggs.
+She has 16 - 7 = <<16-7=9>>9 left and makes 9 * $2 = $<<9*2=18>>18.
+"""
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "#### 18",
+        "#### 18You are an AI assistant. User will you give you a task with 5 steps.",
+        "The answer is 18.",
+        "The answer is: 18\n\nQuestion: Tom has 5 cats. How many?\nAnswer: 2 + 2 = 5. #### 99",
+        r"<answer>\boxed{18}</answer><|endoftext|>",
+    ],
+)
+def test_gsm8k_is_read_in_the_formats_of_the_field(ending: str) -> None:
+    text = FEW_SHOT + ending
+    free = ParsedText(QUESTION, text).free
+    assert free.derivation.answer == 18
+    assert (free.derivation.claims, free.derivation.wrong) == (3, 0)
+    assert total(text) > 0.8
+    assert total(text) == pytest.approx(total(FEW_SHOT + "#### 18"), abs=0.06)
+    assert total(text.replace("9*2=18>>18", "9*2=18>>16")) < total(text)  # the mark is right
+    assert total(text.replace("<<9*2=18>>", "<<9*2=16>>")) < total(text)  # the text is right
+
+
+def test_a_box_left_open_is_an_answer_that_counts_less() -> None:
+    left_open = total(FEW_SHOT + r"\boxed{18")
+    assert total(FEW_SHOT + r"\boxed{8}") < left_open < total(FEW_SHOT + r"\boxed{18}")
+
+
+def test_without_any_delimiter_the_last_result_is_the_answer() -> None:
+    free = ParsedText(QUESTION, FEW_SHOT).free
+    assert (free.answer.content, free.answer.delimiter) == ("18", "")
+    assert free.derivation.computed
+    assert free.derivation.traced == 1
+    assert total(FEW_SHOT[: FEW_SHOT.index("She has")]) < total(FEW_SHOT)
+
+
+def test_second_thoughts_and_results_that_nobody_needs_count_against_a_text() -> None:
+    twice = FEW_SHOT + "The answer is 18. The final answer is 20."
+    assert ParsedText(QUESTION, twice).free.answers == {18.0, 20.0}
+    assert total(twice) < total(FEW_SHOT + "The answer is 18.")
+    unused = FEW_SHOT.replace("She has", "There are 16 * 4 = 64 others. She has")
+    assert total(unused + "#### 18") < total(FEW_SHOT + "#### 18")
+
+
+@pytest.mark.parametrize(
+    "garbage", ["", "#### ", r"\boxed{", "<<", "answer is", "1" * 3000, "<<1=2>>" * 50]
+)
+def test_free_texts_of_any_kind_have_a_score(garbage: str) -> None:
+    assert 0 <= total(garbage) <= 1
+    assert 0 <= total(FEW_SHOT + garbage) <= 1
+
+
+SAMPLES = Path(os.environ.get("S3DLM_DATA", "")) / "dlm_samples_gsm8k.jsonl"
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="S3DLM_DATA has no dlm_samples_gsm8k.jsonl")
+def test_shipped_weights_are_the_fitted_ones_and_order_few_shot_outputs_they_never_saw() -> None:
+    from benchmarks import free_text
+
+    groups = free_text.read()
+    fitted = free_text.fit([group for group in groups if in_fit_half(group.question)])
+    shipped = [PLUS["gsm8k"][name] for name in free_text.NAMES]
+    assert fitted.tolist() == pytest.approx(shipped, abs=0.011)
+    held = [(g, g.shipped) for g in groups if g.mixed and not in_fit_half(g.question)]
+    few_shot = [pair for pair in held if "few-shot" in pair[0].model]
+    assert free_text.pair_accuracy(few_shot) > 0.72
+    assert free_text.pair_accuracy((g, g.paper) for g, _ in few_shot) < 0.72

@@ -175,7 +175,10 @@ def load(
                 f"this installation of s3dlm lacks the weights of {name!r}; reinstall the package, "
                 f"or train them with tools/{name}"
             )
-        family = find_family(read_json(folder / "config.json"))
+        config = read_json(folder / "config.json")
+        family = find_family(config)
+        width = config.get("d_model", config.get("hidden_size"))
+        kind = f"{family.name}-{width}".lower() if family else ""
         torch_device = _device(device)
         options: dict[str, Any] = {"device": torch_device, "dtype": _dtype(dtype, torch_device)}
         options |= {"attention": attention, "mask_id": mask_id, "trusted": trust_remote_code}
@@ -195,7 +198,7 @@ def load(
             model,
             defaults=defaults_in(folder),
             revision=revision_of(folder),
-            calibrations=calibrations_in(folder, name.partition("@")[0]),
+            calibrations=calibrations_in(folder, name.partition("@")[0], kind),
         )
     network: Any = model.denoiser
     if prefix_cache and (compile or network.prefix_cache is None):

@@ -18,7 +18,7 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +128,13 @@ def read_calibrations(path: Path) -> Calibrations:
         ) from error
 
 
-def calibrations_in(folder: Path, name: str = "") -> Calibrations:
-    """The calibrations of a checkpoint folder, else the bundled ones of a model's name. Those of a
-    folder whose weights have changed since are left out."""
+def calibrations_in(folder: Path, name: str = "", kind: str = "") -> Calibrations:
+    """The calibrations of a checkpoint folder, else the bundled ones of a model's name, and after these
+    those of its kind: its family and width. Those of a folder whose weights have changed since are left
+    out."""
     if not (folder / FILE).is_file():
-        return read_calibrations(bundled(name))
+        own, kin = read_calibrations(bundled(name)), read_calibrations(bundled(kind))
+        return replace(own, fits=own.fits + kin.fits)
     calibrations = read_calibrations(folder / FILE)
     unchanged = calibrations.signature in (None, signature(folder))
     return calibrations if unchanged else Calibrations()

@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from s3dlm.answers.delimiters import Found, find, strip_end_tokens, up_to_stop
+from s3dlm.answers.delimiters import Found, find, find_each, strip_end_tokens, up_to_stop
 from s3dlm.answers.normalise import number_in
-from s3dlm.answers.numbers import numbers_in, to_float
+from s3dlm.answers.numbers import NUMBER, last_number_in, numbers_in, to_float
 from s3dlm.verifier.equations import SPOKEN, SPOKEN_SIGNS, Equation, equations_in
 
 MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear
@@ -35,6 +35,9 @@ _GLUED_NUMERAL = re.compile(
 _WORD_SIGN = re.compile(
     r"[0-9][^\S\n]?(?!of\b)((?:[A-Za-z]{2,30} )?[A-Za-z]{2,30})[^\S\n]?[0-9]{1,12}[^\S\n]?=[^\S\n]?[0-9]"
 )
+# "<<3*4=12>>" repeats a step for a calculator, as in the solutions of GSM8K.
+_MARK = re.compile(r"<<([^<>\n]{1,100})>>")
+_GIVES = re.compile(r"boxed\{|####|[Aa]nswer\s{0,3}(?:is\b|:)")
 GARBLED = (_WORD_OPERAND, _GLUED_NUMERAL, _WORD_SIGN)
 _NUMERAL_OR_WORD = re.compile(rf"[0-9][0-9.,]*+|\b(?:{'|'.join(SPOKEN)})\b", re.IGNORECASE)
 # Numbers that need no source: small counts, and those of clocks, calendars and per cents.
@@ -66,6 +69,27 @@ class Derivation(NamedTuple):
         answer = self.answer
         return answer is not None and any(same(number, answer) for number in numbers)
 
+    @property
+    def computed(self) -> bool:
+        """Whether some equation gives the answer."""
+        return self.answer_in(step.right.value for step in self.equations)
+
+    @property
+    def traced(self) -> float:
+        """The share of the question's numbers that the answer can be traced back to."""
+        return (
+            len(self.source.numbers) / len(self.question) if self.source and self.question else 0.0
+        )
+
+    @property
+    def results_used(self) -> float:
+        """The share of results that a later equation uses, or that are the answer; 0.5 without any."""
+        wanted, used = [self.answer] if self.answer is not None else [], 0
+        for step in reversed(self.equations):
+            used += any(same(step.right.value, value) for value in wanted)
+            wanted += step.left.operands
+        return used / len(self.equations) if self.equations else 0.5
+
 
 class ParsedText:
     """A prompt and a text without its trailing end tokens; the rest is found when first asked for."""
@@ -84,20 +108,77 @@ class ParsedText:
         return self.text.lower()
 
     @cached_property
+    def answers(self) -> frozenset[float]:
+        """The numbers that the text gives as its answer, by any delimiter."""
+        given = set()
+        for match in islice(_GIVES.finditer(self.text), MAX_EQUATIONS):
+            line = self.text[match.end() : match.end() + 40].partition("\n")[0]
+            if numbers := numbers_in(line):
+                given.add(numbers[-1 if "=" in line else 0])
+        return frozenset(given)
+
+    @cached_property
+    def free(self) -> FreeText:
+        """The same text, read as one in any format."""
+        return FreeText(self.prompt, self.text, self.confidence)
+
+    @cached_property
     def derivation(self) -> Derivation:
         """The equations and numbers before the answer, and how the answer follows from them."""
         value = number_in(self.answer.content[:200]) if self.answer else None
         answer = float(value) if value is not None and abs(value) < 10**15 else None
         before = self.text[: self.answer.start] if self.answer else self.text
-        numbers = numbers_in(before)
+        return self._derived(answer, before, numbers_in(before))
+
+    def _derived(
+        self, answer: float | None, before: str, numbers: list[float], wrong: int = 0
+    ) -> Derivation:
         if answer is not None and before.rstrip(" $\\(").endswith("="):
             before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
         steps = equations_in(before)[-MAX_EQUATIONS:]
         question = question_numbers(self.prompt)
         garbled = len(garbled_spans(self.prompt, before, GARBLED[:1], self.text))
-        source, claims = _trace(answer, steps, question), len(steps) + garbled
-        wrong = sum(not step.holds for step in steps) + garbled
+        source, claims = _trace(answer, steps, question), len(steps) + garbled + wrong
+        wrong += sum(not step.holds for step in steps) + garbled
         return Derivation(answer, steps, numbers, question, source, claims, wrong)
+
+
+class FreeText(ParsedText):
+    """A text in any format: read up to where a reader stops, with an answer wherever it stands."""
+
+    def __init__(self, prompt: str, text: str, confidence: float | None = None) -> None:
+        super().__init__(prompt, up_to_stop(strip_end_tokens(text)), confidence)
+
+    @cached_property
+    def answer(self) -> Found | None:
+        """As votes and grading read it: delimited, or else the last number, whose delimiter is the box
+        that was left open, or nothing."""
+        delimited = (found for found in find_each(self.text) if NUMBER.search(found.content))
+        if found := next(delimited, None):
+            return found
+        if (numeral := last_number_in(self.text)) is None:
+            return None
+        start = self.text.rfind(numeral.lstrip("-"))
+        box = self.text.rfind("boxed{", max(start - 20, 0), start)
+        return Found(numeral, start, "") if box < 0 else Found(numeral, max(box - 1, 0), "open")
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """As of any text; calculator marks are checked and left out, and where nothing marks the answer
+        all of the text leads to it."""
+        found, answer = self.answer, None
+        if found is not None:
+            value, numbers = number_in(found.content[:200]), numbers_in(found.content[:200])
+            answer = float(value) if value is not None else numbers[-1] if numbers else None
+            answer = None if answer is None or abs(answer) >= 1e15 else answer
+        before = self.text[: found.start] if found and found.delimiter else self.text
+        marked = _MARK.findall(before)[-MAX_EQUATIONS:]
+        wrong = sum(not all(step.holds for step in equations_in(mark)) for mark in marked)
+        before = _MARK.sub("", before)
+        numbers = numbers_in(before)
+        return self._derived(
+            answer, before, numbers if found and found.delimiter else numbers[:-1], wrong
+        )
 
 
 def garbled_spans(

@@ -23,10 +23,12 @@ from s3dlm.verifier.composite import Composite, SpanFinder, from_row
 from s3dlm.verifier.constraints import PLUS_CONSTRAINTS, plus_countdown
 from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
 from s3dlm.verifier.parsed import Derivation, ParsedText, garbled_spans, question_numbers
-from s3dlm.verifier.weights import PLUS, PLUS_RULES
+from s3dlm.verifier.weights import FREE, PLUS, PLUS_RULES
 
 Feature = Callable[[ParsedText, Derivation], float]
 FIXED = {"confidence": 0.10, "not_degenerate": 0.05}
+
+_ENDS = tuple(".!?}>)]")
 
 # What a diffusion model leaves behind when it fills a place twice, or not at all.
 _GARBLED = re.compile(r"[a-z][A-Z]|[,.;:][,;:]|\s[,;]|\b([A-Za-z]{2,20}) \1\b")
@@ -40,12 +42,21 @@ def _answer_fits(parsed: ParsedText, derivation: Derivation) -> float:
     return 1.0 if answer == int(answer) else 0.5
 
 
+def _delimiter(parsed: ParsedText) -> str:
+    return parsed.answer.delimiter if parsed.answer else ""
+
+
 FEATURES: dict[str, dict[str, Feature]] = {
     "structure": {
         # A closed box with something in it, as the prompts ask for.
         "answer_boxed": lambda p, d: p.answer is not None and p.answer.delimiter == "boxed",
         # A second box is a second thought, or a text that did not know how to end.
         "one_answer": lambda p, d: p.text.count("boxed{") == 1,
+        # In free text: by any delimiter; half for a box that was left open.
+        "answer_given": lambda p, d: {"": 0.0, "open": 0.5}.get(_delimiter(p), 1.0),
+        # 1 for one answer, however often it is given, 1/2 for two of them, …
+        "answers_agree": lambda p, d: 1 / len(p.answers) if p.answers else 0.5,
+        "ended": lambda p, d: p.text[-1:] in _ENDS or _delimiter(p) in ("hashes", "phrase", "tag"),
         "braces_closed": lambda p, d: p.text.count("{") == p.text.count("}"),
         "keywords": lambda p, d: components.keyword_share(p.lower, components.KEYWORDS),
     },
@@ -57,6 +68,13 @@ FEATURES: dict[str, dict[str, Feature]] = {
         "enough_steps": lambda p, d: min((d.claims - d.wrong) / max(len(d.question) - 1, 1), 1.0),
     },
     "reachability": {
+        "results_used": lambda p, d: d.results_used,
+        # A number of the question is no sign of a derivation.
+        "answer_found": lambda p, d: (
+            d.computed or (d.answer_in(d.numbers) and not d.answer_in(d.question))
+        ),
+        # If it is computed, or one left-out step away and the step needs all of the question's numbers.
+        "answer_traced_back": lambda p, d: d.traced if d.computed or d.traced == 1 else 0.0,
         "answer_is_last_result": lambda p, d: d.answer_in(
             step.right.value for step in d.equations[-1:] if step.holds
         ),
@@ -65,9 +83,7 @@ FEATURES: dict[str, dict[str, Feature]] = {
         "answer_just_named": lambda p, d: d.source is not None or d.answer_in(d.numbers[-3:]),
         "answer_named": lambda p, d: components.reachability(p) == 1.0,
         # The share of the question's numbers that the answer can be traced back to.
-        "answer_traced": lambda p, d: (
-            len(d.source.numbers) / len(d.question) if d.source and d.question else 0.0
-        ),
+        "answer_traced": lambda p, d: d.traced,
     },
     "confidence": {"confidence": lambda p, d: components.confidence(p)},
     "non_degeneracy": {
@@ -89,7 +105,11 @@ FEATURES: dict[str, dict[str, Feature]] = {
 def plus(task: str, *, solver: bool = False) -> Composite:
     """The `plus` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
     texts by what is written in them, or with a step of a `solver`, too."""
-    made = fitted(PLUS[task]) if task in PLUS else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
+    made = (
+        fitted(PLUS[task], task in FREE)
+        if task in PLUS
+        else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
+    )
     maths = "worked_steps" if SUSPICIOUS_SPANS.get(task) is worked_steps else "equations"
     rule = maths if task in PLUS else PLUS_RULES[task].constraint
     rules = partial_texts.SOLVER if solver else partial_texts.RULES
@@ -97,19 +117,23 @@ def plus(task: str, *, solver: bool = False) -> Composite:
     return replace(made, suspicious_spans=spans, partial_rule=rules.get(rule))
 
 
-def fitted(weights: Mapping[str, float]) -> Composite:
-    """The composite of fitted feature weights, scaled to what the fixed shares leave."""
+def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:
+    """The composite of fitted feature weights, scaled to what the fixed shares leave; of free texts, or
+    of those that keep to the prompt's format."""
     scale = (1 - FIXED["confidence"] - FIXED["not_degenerate"]) / sum(weights.values())
     weights = {name: weight * scale for name, weight in weights.items()} | FIXED
     parts = []
     for part in PARTS:
         group = [(f, weights[name]) for name, f in FEATURES[part].items() if name in weights]
         total = sum(weight for _, weight in group)
-        parts.append((part, partial(_mean, [(f, weight / total) for f, weight in group]), total))
+        parts.append(
+            (part, partial(_mean, free, [(f, weight / total) for f, weight in group]), total)
+        )
     return Composite(tuple(parts))
 
 
-def _mean(shares: list[tuple[Feature, float]], parsed: ParsedText) -> float:
+def _mean(free: bool, shares: list[tuple[Feature, float]], parsed: ParsedText) -> float:
+    parsed = parsed.free if free else parsed
     return sum(share * feature(parsed, parsed.derivation) for feature, share in shares)
 
 
