@@ -16,7 +16,7 @@ from tests.fakes import COUNTDOWN, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.0, "lam": 8.0}
-VOTING = [name for name in METHODS if name not in ("baseline", "greedy", "temporal_vote")]
+VOTING = [name for name, row in METHODS.items() if row.needs_chance]
 
 
 def run(
@@ -86,6 +86,7 @@ def test_every_method_can_vote_within_a_budget(method: str, budget: int) -> None
         ("best_of_k", {"stop_when": "never", "decided_at": 0.9}, "changes nothing"),
         ("best_of_k", {"decided_at": 1.0}, "decided_at=1.0 is not allowed"),
         ("baseline", {"budget": 50}, "needs a vote|changes nothing"),
+        ("unmaskfork", {"budget": 50, "selection": "majority"}, "always finds the same answers"),
     ],
 )
 def test_what_cannot_be_voted_on_is_refused(

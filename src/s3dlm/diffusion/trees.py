@@ -66,9 +66,7 @@ def unmaskfork(crew: Crew) -> Searching[None]:
                 known[key] = yield from crew.forward(canvas)
             else:
                 crew.nfe_logical += process.passes
-            if (
-                crew.clean is None
-            ):  # if no more passes are left, there is at least this one's look-ahead
+            if crew.clean is None:  # without a text, there is at least this look-ahead
                 crew.canvas, crew.prediction = canvas, known[key]
             canvas = action.expand(canvas, known[key], no_draw, 0, crew.setup.rng)
         return canvas

@@ -245,7 +245,7 @@ _row(
     "at every step b sets of positions out of the five surest; one is drawn by how sure the model "
     "then is of the rest",
     "after LookUM, Lee et al. 2025", scored="never", weight="certainty", fixed=SCHEDULED | {"policy"},
-    uses=SEARCH - {"look_aheads", "screen"}, beside={"verifier": _JUDGED, "stop_when": _JUDGED},
+    uses=SEARCH - {"look_aheads", "screen"}, beside={"verifier": _JUDGED, "stop_when": _STOPPED},
     defaults={"particles": 1, "resampling": "multinomial", "policy": "pool"},
 )  # fmt: skip
 _row(
@@ -253,14 +253,15 @@ _row(
     "N trajectories that the model judges itself; early in a block they become N/4: copies of the "
     "best different ones, most with two unsure tokens masked again",
     "as in Prism, Bai et al. 2026", ensemble="prism",
-    uses=frozenset({"particles", "verifier", "selection", "budget", "stop_when"}),
+    uses=frozenset({"particles", "verifier", "selection", "budget", "stop_when", "decided_at"}),
     defaults={"particles": 16, "verifier": "self", "selection": "verified"},
 )  # fmt: skip
 _row(
     "order_token", Method(),
     "N beams; where a block begins, of N draws of a whole text by each the likeliest in that block",
     "after Order-Token Search, Shen et al. 2026", scored="never", weight="path",
-    ensemble="order_token", uses=frozenset({"particles", "selection", "budget"}),
+    ensemble="order_token", beside={"stop_when": {"stop_when": ("agreed",)}},
+    uses=frozenset({"particles", "selection", "budget", "stop_when", "decided_at"}),
     defaults={"selection": "first"},
 )  # fmt: skip
 _row(

@@ -151,7 +151,7 @@ class SearchOptions(BaseModel):
     @property
     def has_rounds(self) -> bool:
         """Whether it goes on after its first search; one answer decoded again would be the same."""
-        same = self.remask == "all" and self._row.population == "one"
+        same = self.remask == "all" and not self._row.needs_chance
         return not same and (self.budget is not None or self.rounds > 0)
 
     def mistakes_in_stopping(self, votes: bool) -> dict[str, bool]:
@@ -164,6 +164,8 @@ class SearchOptions(BaseModel):
             "one, or choose a method of independent samples": (
                 agreed and self.budget is None and not self._row.independent
             ),
+            f"stop_when='agreed' changes nothing in {where}, which always finds the same answers; leave "
+            "it out": agreed and votes and not self._row.needs_chance,
             "stop_when='agreed' takes fresh samples; give rounds=0 and remask='all'": (
                 agreed and (self.rounds > 0 or self.remask != "all")
             ),

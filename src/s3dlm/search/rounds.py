@@ -108,7 +108,7 @@ def run_rounds(setup: Setup) -> Search:
     make, budget = ensemble(setup), settings.budget
     if budget is None and not settings.rounds:
         return (yield from make(setup, None))
-    if budget is None or settings.row.scored == "never":
+    if budget is None or settings.row.scored == "never" or not settings.row.needs_chance:
         population = yield from make(setup, budget)
     else:
         scored = "every step" if scorer.satisfied_at is not None else "at the end"
