@@ -51,6 +51,13 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return call
 
 
+def test_the_model_may_be_its_own_judge(run: Run) -> None:
+    asked = ["generate", QUESTION, "--task", "countdown", *SMALL, "--json", "--verifier"]
+    (code, out, _), (_, paper, _) = run(*asked, "self"), run(*asked, "paper")
+    assert code == 0
+    assert json.loads(out)["nfe"] > json.loads(paper)["nfe"]
+
+
 def test_generate_prints_the_text_and_plain_lines(run: Run) -> None:
     code, out, err = run("generate", QUESTION, "--task", "countdown", *SMALL)
     assert (code, bool(out.strip())) == (0, True)

@@ -54,7 +54,7 @@ def _over(setting: str, values: Sequence[Any], **more: Any) -> tuple[Given, ...]
 BUDGETED = _over("budget", (4, 8, 16, 32, 64))
 TRAJECTORIES = _over("particles", (2, 4, 8, 16, 32), branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
-NARROWING = _over("particles", (4, 8, 16, 32, 64))  # N, of which a quarter is left
+NARROWING = _over("particles", (2, 4, 8, 16, 32))  # N, of which a quarter is left
 THRESHOLDS = _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999))
 # Until the verifier is satisfied or all is spent; λ = 0 belongs to `best` and is not tuned.
 ON: Given = {**REVEAL, "rounds": 0, "lam": 0.0}
@@ -136,6 +136,10 @@ _ENTRIES = (
     ),
     _other(
         "unmaskfork", _over("particles", (1, 2, 4, 8, 16), steps=8), "UnMaskFork, eight tokens per step",
+        reveal=None, verifier="plus",
+    ),
+    _other(
+        "vgb", _over("budget", (16, 32, 64, 128, 256)), "MDM-VGB, one walk after the other", problems=20,
         reveal=None, verifier="plus",
     ),
 )  # fmt: skip

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 
 from s3dlm.diffusion.blocks import reveals
+from s3dlm.engine import generate
+from s3dlm.errors import SettingsError
 from s3dlm.search.methods import METHODS
+from s3dlm.settings import Settings
+from s3dlm.verifier import HOLE, Score
 from tests.laws.test_other_methods import START, Canvas, assert_agree, revealed_logp
 from tests.laws.toy import (
     LENGTH,
     LETTERS,
     MASK,
+    TOY,
     ToyDenoiser,
     look_ahead,
     propose,
@@ -233,3 +238,73 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
             assert [one.text for one in first.survivors] == [one.text for one in result.survivors]
             differ += first.text != result.text
     assert differ > 4
+
+
+class Partial:
+    """Likes twos, in partial texts as well."""
+
+    name, satisfied_at = "partial", 0.4
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return Score(reward(tuple(map(int, text))))
+
+    def score_partial(self, prompt: str, text: str) -> Score:
+        return Score(float(np.mean([{"2": 1.0, HOLE: 0.4}.get(mark, 0.1) for mark in text])))
+
+
+def literal_vgb(rng: np.random.Generator) -> tuple[float, int]:
+    """One walk with momentum, written with the coefficients 1/C(n − 1, k); its reward, and its passes."""
+
+    def value(canvas: Canvas) -> float:
+        return float(np.mean([{2: 1.0, MASK: 0.4}.get(token, 0.1) for token in canvas]))
+
+    canvas, onward, passes = START, True, 0
+    for move in range(9 * LENGTH):
+        known = [i for i, token in enumerate(canvas) if token != MASK]
+        hidden = [i for i, token in enumerate(canvas) if token == MASK]
+        passes += bool(hidden)
+        p = np.exp(log_p(canvas))
+        ahead: list[tuple[Canvas, float]] = []
+        surest = sorted(hidden, key=lambda i: -p[i].max())[:8]
+        for i in surest:
+            for token, count in enumerate(rng.multinomial(8, p[i])):
+                child = (*canvas[:i], token, *canvas[i + 1 :])
+                scale = len(hidden) / len(surest) / math.comb(LENGTH - 1, len(known))
+                ahead += [(child, scale * count / 8 * value(child))] * bool(count)
+        back: list[tuple[Canvas, float]] = []
+        for i in known:
+            parent = (*canvas[:i], MASK, *canvas[i + 1 :])
+            back.append((parent, value(canvas) / math.comb(LENGTH - 1, len(known) - 1)))
+        mass = {True: sum(w for _, w in ahead), False: sum(w for _, w in back)}
+        if move >= 8 * LENGTH or not known:
+            onward = True
+        elif not hidden:
+            onward = False
+        else:
+            turn = mass[not onward] - min(mass.values())  # χ = 1
+            if rng.random() * (mass[onward] + turn) >= mass[onward]:
+                onward = not onward
+        moves = ahead if onward else back
+        weight = np.array([w for _, w in moves])
+        canvas = moves[int(rng.choice(len(moves), p=weight / weight.sum()))][0]
+        if MASK not in canvas and (move + 1 >= 8 * LENGTH or reward(canvas) >= 0.4):
+            break
+    return reward(canvas), passes
+
+
+def test_vgb_is_its_authors_walk() -> None:
+    rng = np.random.default_rng(8)
+    literal = [literal_vgb(rng) for _ in range(1500)]
+    settings = Settings("vgb", temperature=1.0, gen_length=LENGTH, block_length=LENGTH, particles=1)
+    found = [
+        generate(TOY, "toy", settings=settings.replace(seed=seed), verifier=Partial())
+        for seed in range(400)
+    ]
+    rewarded = np.array([reward(tuple(map(int, one.text))) for one in found])
+    assert_agree(rewarded, np.array([one for one, _ in literal]))
+    assert_agree(1 / np.array([one.nfe for one in found]), 1 / np.array([n for _, n in literal]))
+
+
+def test_vgb_needs_a_verifier_of_partial_texts() -> None:
+    with pytest.raises(SettingsError, match="verifier 'score' reads none"):
+        whole_run(0, method="vgb")

@@ -140,6 +140,11 @@ def test_budget_is_a_hard_limit_for_every_method(live: Live, method: str, budget
     assert answer["choices"][0]["search"]["stopped"] in ("finished", "satisfied", "budget")
 
 
+def test_the_model_may_be_its_own_judge(live: Live) -> None:
+    judged, plain = (live.chat(verifier=name).usage for name in ("self", "paper"))
+    assert judged.nfe > plain.nfe
+
+
 def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
     assert 3 * 10 < live.chat(n=3, budget=40).usage.nfe <= 40
 

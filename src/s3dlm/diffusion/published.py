@@ -94,7 +94,7 @@ class Crew:
         self.canvas = self.process.start().take(np.zeros(size, np.int64))
         self.log_weight = np.zeros(size)
         self.prediction = yield from self.forward(self.canvas)
-        self.start_nfe = self.told = self.nfe
+        self.nfe_logical = self.start_nfe = self.told = self.nfe
 
     @property
     def at(self) -> int:

@@ -20,6 +20,7 @@ FORMULAS = {  # of ensembles; B is the number of blocks, L that of tokens
     "prism": "1 + (T + 6)·N + 3·N",
     "order_token": "1 + T·N + B·N·N",
     "unmaskfork": "L·N",
+    "vgb": "1 + 9·L·N",
 }
 
 
@@ -31,6 +32,7 @@ def most_passes(settings: Settings, steps: int, starts: int = 1) -> int:
         # It narrows at most twice, and then forwards all again; a copy has four tokens more to fill.
         "prism": 1 + (steps + 6) * size,
         "order_token": 1 + steps * size + blocks * size * size,
+        "vgb": 1 + 9 * settings.gen_length * size,
         "unmaskfork": settings.gen_length * size,  # where blocks do not share out evenly
     }.get(settings.row.ensemble, settings.sweeps * (starts + steps * rows))
     once *= 2 if settings.guidance else 1

@@ -24,6 +24,7 @@ ENSEMBLES = {  # what makes a population otherwise than by one search; imported 
     "prism": "s3dlm.diffusion.published:prism",
     "order_token": "s3dlm.diffusion.published:order_token",
     "unmaskfork": "s3dlm.diffusion.trees:unmaskfork",
+    "vgb": "s3dlm.diffusion.walks:vgb",
 }
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
 
@@ -272,6 +273,15 @@ _row(
     | {"policy", "temperature", "position_temperature", "top_k", "top_p", "probabilities"},
     uses=frozenset({"particles", "verifier", "selection", "budget", "stop_when"}),
     defaults={"particles": 8, "temperature": 0.0, "selection": "verified"},
+)  # fmt: skip
+_row(
+    "vgb", Method(),
+    "N walks that reveal a token or mask one again, by the scores of the partial texts, and keep "
+    "their direction unless the other one promises more",
+    "as in MDM-VGB with momentum, 2026", ensemble="vgb",
+    fixed=SCHEDULED | {"steps", "block_length", "policy", "position_temperature"},
+    uses=frozenset({"particles", "verifier", "selection", "budget", "stop_when", "decided_at"}),
+    defaults={"particles": 1, "verifier": "plus", "selection": "verified"},
 )  # fmt: skip
 # It can branch, tilt and resample as s3 does; that showed no gain
 # (docs/frontier.md), so by default every particle has one child and all weigh the same.

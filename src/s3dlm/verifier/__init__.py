@@ -101,7 +101,7 @@ def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = Non
 
 def check_name(task: str, verifier: str) -> None:
     """Refuse a verifier that does not exist, without loading one that is a model of its own."""
-    if verifier.partition(":")[0] not in LEARNED:
+    if verifier != SELF and verifier.partition(":")[0] not in LEARNED:
         for_task(task, verifier)
 
 
