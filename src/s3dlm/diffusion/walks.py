@@ -94,11 +94,10 @@ def _moves(crew: Crew, row: int, turn: int) -> tuple[Moves, Moves]:
         sure = np.where(masked, value.top_logp[source], -np.inf)
         places = np.argsort(-sure, kind="stable")[: min(PLACES, masked.sum())].tolist()
         for place in places:
-            some = slice(TOKENS * turn, TOKENS * (turn + 1))
-            drawn, drawn_logp = (
-                value.draws[source, place, some],
-                value.draws_logp[source, place, some],
-            )
+            drawn, drawn_logp = value.draws[source, place], value.draws_logp[source, place]
+            if drawn.size > 1:  # there is one without chance
+                some = slice(TOKENS * turn, TOKENS * (turn + 1))
+                drawn, drawn_logp = drawn[some], drawn_logp[some]
             for token in np.unique(drawn).tolist():
                 tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
                 tokens[0, place], logp[0, place] = token, drawn_logp[drawn == token][0]
