@@ -24,7 +24,7 @@ ENSEMBLES = {  # what makes a population otherwise than by one search; imported 
     "prism": "s3dlm.diffusion.published:prism",
     "order_token": "s3dlm.diffusion.published:order_token",
     "unmaskfork": "s3dlm.diffusion.trees:unmaskfork",
-    "vgb": "s3dlm.diffusion.walks:vgb",
+    "vgb": "s3dlm.diffusion.trees:vgb",
 }
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
 
