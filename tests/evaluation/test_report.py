@@ -105,6 +105,49 @@ def test_comparisons_are_paired_on_the_same_problems_and_seeds(run: Run) -> None
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
 
 
+def test_what_runs_once_counts_for_every_seed(run: Run) -> None:
+    """Greedy is the same for all seeds, so `reproduce` asks it once; it is compared with all of them."""
+    greedy = run.main(run.tasks[0])["greedy"]
+    first = [record for record in run.records[greedy] if record.seed == 0]
+    once = told(run, {**run.records, greedy: first})
+    assert once.compare("s3", "greedy") == run.compare("s3", "greedy")
+
+
+def test_search_and_ending_are_told_apart(run: Run) -> None:
+    """The other methods of the run, told as if they ended with the best score."""
+    names = {"look_ahead": "s3_verified", "tilting": "verified_best_of_k"}
+    renamed = {
+        dataclasses.replace(c, label=names.get(c.label, c.label)): some
+        for c, some in run.records.items()
+    }
+    assert not [row for row in comparisons.endings(run).rows if "verified" in row[1]]
+    rows = comparisons.endings(told(run, renamed)).rows
+    assert [row[1] for row in rows] == [
+        "best_of_k → s3",
+        "verified_best_of_k → s3_verified",
+        "best_of_k → verified_best_of_k",
+        "s3 → s3_verified",
+    ]
+
+
+def test_only_right_texts_are_filled() -> None:
+    drawn: list[tuple[int, object]] = []
+
+    class Axis:
+        def scatter(self, x: Sequence[float], y: Sequence[float], **how: object) -> None:
+            drawn.append((len(x), how["facecolors"]))
+
+        def plot(self, *_: object, **__: object) -> None: ...
+        def set_ylim(self, *_: object) -> None: ...
+
+    rows = [("direct", -1.0, 0.5, 0.0), ("direct", -1.0, 0.5, 0.0), ("direct", -1.0, 0.9, 1.0)]
+    frame = pd.DataFrame(rows, columns=("how", "log_density", "score", "correct"))
+    figures._sampling_search([Axis(), Axis()], frame, frame)
+    assert drawn[0] == (2, "none")
+    assert drawn[1][0] == 1
+    assert drawn[1][1] != "none"
+
+
 def test_the_mean_of_tasks_counts_tasks_equally(run: Run) -> None:
     s3 = run.main(run.tasks[0])["s3"]
     only = run.mean_accuracy("s3")

@@ -57,6 +57,23 @@ def test_every_sample_of_every_condition_and_seed_is_there_once(whole: tuple[str
     assert all(r.nfe <= r.nfe_logical and len(r.curve) == BASE.steps for r in found)
 
 
+def test_confidence_is_of_the_same_part_of_the_text_for_all_methods(tmp_path: Path) -> None:
+    """With one particle and one child both methods write the same text; only one looks ahead beyond
+    its open block."""
+    task, one = write_task(tmp_path, 2), {"particles": 1, "branching": 1, "block_length": 12}
+    plan = small_plan(task, ("baseline", "s3"), seeds=(0,))
+    same = [
+        dataclasses.replace(c, settings=c.settings.replace(**c.settings.effective(one)))
+        for c in plan.conditions
+    ]
+    evaluate(small_model(), dataclasses.replace(plan, conditions=same), tmp_path / "run")
+    curves: dict[str, dict[tuple[float, ...], str]] = {}
+    for record in records.read(tmp_path / "run"):
+        curves.setdefault(record.sample, {})[record.curve] = record.text
+    assert [len(set(some.values())) for some in curves.values()] == [1, 1]
+    assert [len(some) for some in curves.values()] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("kills", "problems", "moments"),
     [(10, 12, []), pytest.param(50, 120, ["timed"], marks=pytest.mark.slow)],
