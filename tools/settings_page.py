@@ -30,7 +30,7 @@ METHOD_HEAD = """\
 ## Methods
 `method` names a row of this table; `s3dlm.register_method` adds one (examples/own_method.py). "Search
 settings" are those that count by default; `rounds` or a `budget` add those of later rounds. NFE is the
-most it can take in T steps; equal and finished answers are not forwarded again.
+most it can take in T steps (B blocks, L tokens); equal and finished answers are not forwarded again.
 
 | method | description | paper | search settings | NFE at most |
 |---|---|---|---|---|
