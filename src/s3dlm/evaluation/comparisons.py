@@ -74,16 +74,14 @@ ENDINGS = (
 def endings(run: Run) -> Table:
     """How much is the search's, and how much the verifier's as the judge of finished texts."""
     rows: list[tuple[str, ...]] = []
+    titles = [*map(title_of, run.tasks), *([MEAN] * (len(run.tasks) > 1))]
     for what, before, after in ENDINGS:
         found = against(run, after, before) if {before, after} <= set(run.labels()) else {}
         if found:
             spent = f"{run.mean_nfe(before, after):.1f} → {run.mean_nfe(after, before):.1f}"
-            gaps = [points(each.difference, each.p) for each in found.values()]
-            rows.append((what, f"{before} → {after}", *gaps, spent))
-    width = max(map(len, rows), default=0)
-    rows = [row for row in rows if len(row) == width]
-    titles = [title_of(task) for task in run.tasks]
-    columns = ("What changes", "Methods", *titles, *([MEAN] * (len(titles) > 1)), "NFE")
+            gaps = {title: points(each.difference, each.p) for title, each in found.items()}
+            rows.append((what, f"{before} → {after}", *(gaps.get(t, "–") for t in titles), spent))
+    columns = ("What changes", "Methods", *titles, "NFE")
     note = "Points gained, as above; every method at the temperature and λ of its own."
     return Table("endings", "Search and ending apart", columns, rows, note)
 
