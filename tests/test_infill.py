@@ -215,7 +215,7 @@ def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any])
         QUESTION,
         infill=TEXT,
         task="countdown",
-        settings=Settings(method, **{**usual, **options}),
+        settings=Settings(method, **only_used(method, {**usual, **options})),
     )
     assert isinstance(result, s3dlm.Result)
     given = process_of().reader.given
