@@ -27,6 +27,7 @@ from s3dlm.models.packing import Sampling
 from s3dlm.result import answer_of
 from s3dlm.search.agreed import until_agreed
 from s3dlm.search.expand import OVERSAMPLING
+from s3dlm.search.memo import Memo
 from s3dlm.search.particles import Floats, Ints, Predict
 from s3dlm.search.rounds import run_trials
 from s3dlm.search.score import Scorer, Verify
@@ -128,7 +129,8 @@ def prepare(model: Model, job: Job) -> Running:
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     rng = random_stream(settings.seed, tokens if job.sample_id is None else job.sample_id)
     calibration = None if fit is None else fit.weights
-    setup = Setup(processes[0], scorer, settings, rng)
+    memo = Memo.of(settings, len(processes))
+    setup = Setup(processes[0], scorer, settings, rng, memo)
     search = run_trials(processes, setup)
     if settings.stop_when == "agreed":
         if len(processes) > 1:

@@ -26,7 +26,7 @@ VALUES: dict[str, list[object]] = {
     "remask_fraction": [0.1], "restart_fraction": [1.0], "remask_floor": [0.9], "patience": [1], "temperature": [3.0], "gen_length": [30],
     "steps": [12], "block_length": [24], "reveal_threshold": [0.2], "reveal_factor": [3.0],
     "reveal_bound": [4.0], "top_k": [2], "top_p": [0.5], "position_temperature": [1.0],
-    "guidance": [1.0], "edit_threshold": [0.5], "seed": [1], "decided_at": [0.8],
+    "guidance": [1.0], "edit_threshold": [0.5], "memo": [0], "seed": [1], "decided_at": [0.8],
     **{name: rules["enum"] for name, rules in schema().items() if "enum" in rules},
 }  # fmt: skip
 # What a setting counts beside; in methods that never score a move may ask the verifier.
@@ -40,7 +40,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
 }
 JUDGED = {"rounds": 3, "remask": "random", "accept": "metropolis"}
 # These need a block-causal model, a satisfied verifier, a decided vote: other tests show what they change.
-ACCEPTED = {"edit_threshold", "stop_when", "decided_at"}
+ACCEPTED = {"edit_threshold", "memo", "stop_when", "decided_at"}
 # Every seed gives the same texts, which here are all equal; tests/laws shows what the selection changes.
 WITHOUT_CHANCE = {("unmaskfork", "seed"), ("unmaskfork", "selection")}
 SEEDS = 40  # most pairs differ on the first

@@ -56,6 +56,7 @@ class DecodingKwargs(TypedDict, total=False):
     guidance: float
     end_tokens: str
     edit_threshold: float | None
+    memo: int
     seed: int
 
 
@@ -116,6 +117,13 @@ class Decoding(BaseModel):
         None,
         "block-causal models with a reveal rule: replace a revealed token of the open block by one "
         "whose probability is above this, as LLaDA2.1 does",
+    )
+    memo: int = more(
+        128,
+        "MiB of the model's work on canvases that a search keeps, so that none is forwarded twice; "
+        "0: none",
+        ge=0,
+        le=1 << 20,
     )
     seed: int = setting(0, "same seed, same answer", ge=0, le=2**63 - 1)
 

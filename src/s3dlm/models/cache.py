@@ -1,4 +1,4 @@
-"""Two caches of computed rows, and why neither lets a search's company change its results.
+"""Caches of computed rows, and why none lets a search's company change its results.
 
 `PrefixCache` reads prompt and finished blocks once. In a block-causal model nothing behind a block is
 seen from it, so keys and values of finished blocks never change: the cache is exact, always on, and
@@ -12,6 +12,9 @@ which are kept: those that its latest request could use.
 the same problems mostly meet the same canvases, because the most confident positions are revealed
 first. A row's features depend on the row alone, so the results are the same, to the bit where the
 denoiser's own do not depend on the batch; only the time is not what a method would have taken.
+
+`leave` and `recalled` are the model's side of a search's own memo (search/memo.py), which decides what is
+kept and counts its forward passes by it: features of masked positions, too, from which draws are made.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from s3dlm.models.base import Denoiser, Past
-from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Rows
+from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Prediction, Rows
 from s3dlm.models.sampling import shift_right
 
 SEARCH_BYTES = 1 << 30  # one search's entries together; rows beyond are run whole
@@ -172,6 +175,49 @@ class PrefixCache:
         held = sum(entry.layers.nbytes for entry in row.entries.values())
         if held + layers.nbytes <= SEARCH_BYTES:
             row.entries[row.key] = _Entry(layers, row.cut, last.clone())
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRow:
+    """What is left of a row's forward pass: features of the positions that were asked for."""
+
+    features: Tensor  # (positions, width)
+    plain: Tensor | None  # the same without the prompt, with guidance
+
+    @property
+    def nbytes(self) -> int:
+        return self.features.nbytes + (0 if self.plain is None else self.plain.nbytes)
+
+
+def leave(
+    requests: Sequence[Rows], results: Sequence[Prediction], batch: Batch, width: int,
+    known: Ints | None, features: Tensor, plain: Tensor | None,
+) -> None:  # fmt: skip
+    """Note in the results what may be kept of the rows of a batch, whose features these are."""
+    for place, (index, row) in enumerate(batch):
+        request, results_kept = requests[index], results[index].kept
+        if request.keep:
+            begin = (
+                place * width - (0 if known is None else int(known[place])) + request.prompt.size
+            )
+            at = torch.from_numpy(begin + request.masked[row].nonzero()[0]).to(features.device)
+            rest = None if plain is None else plain.index_select(0, at)
+            results_kept[row] = KeptRow(features.index_select(0, at), rest)  # type: ignore[index]
+
+
+def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    """Features (rows, canvas, width) of rows that were run before, 0 where nothing is read; with
+    guidance those without the prompt, too, but flat."""
+    wanted = torch.from_numpy(request.masked[list(rows)])
+    dense = []
+    for name in ("features", "plain"):
+        parts = [getattr(request.kept[row], name) for row in rows]
+        if parts[0] is not None:
+            found = torch.cat(parts)
+            made = found.new_zeros((*wanted.shape, found.shape[1]))
+            made[wanted.to(found.device)] = found
+            dense.append(made)
+    return dense[0], dense[1].flatten(0, 1) if len(dense) > 1 else None
 
 
 COPIED = (

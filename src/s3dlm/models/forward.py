@@ -23,7 +23,7 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
-from s3dlm.models.cache import PrefixCache
+from s3dlm.models.cache import PrefixCache, leave, recalled
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
@@ -53,6 +53,8 @@ class Forward:
         if self.on_cpu:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
         self.prefixes = PrefixCache(denoiser) if denoiser.prefix_cache else None
+        # With a cache that pretends, what a pass says of a canvas depends on when it is made.
+        self.remembers = self.prefixes is None or denoiser.causal_block is not None
         self.head = denoiser.head_in_place(self.positions)
         self.clock = Clock(self.device)
 
@@ -78,6 +80,11 @@ class Forward:
             mixed = self.denoiser.takes_padding
             for batch in batches(requests, lengths, self.max_tokens, mixed=mixed):
                 self._run(requests, results, batch)
+        for index, request in enumerate(requests):
+            known = [(index, row) for row in range(len(request.canvas)) if request.is_kept(row)]
+            most = max(1, self.max_tokens // request.length)
+            for first in range(0, len(known), most):
+                self._run(requests, results, known[first : first + most])
         return results
 
     def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: Batch) -> None:
@@ -103,9 +110,13 @@ class Forward:
         self, requests: Sequence[Rows], results: list[Prediction], batch: Batch
     ) -> list[tuple[Place, list[NDArray[Any]]]]:
         """Everything that is wanted of a batch, on the host, after one transfer."""
-        guided = requests[batch[0][0]].sampling.guidance > 0
+        request = requests[batch[0][0]]
+        guided, again = request.sampling.guidance > 0, request.is_kept(batch[0][1])
         plain, known = None, None
-        if guided:
+        if again:
+            features, plain = recalled(request, [row for _, row in batch])
+            known = np.full(len(batch), request.prompt.size)
+        elif guided:
             features = self._encode(requests, batch)
             plain = self._encode(requests, batch, without_prompt=True).flatten(0, 1)
         elif self.prefixes is not None:
@@ -114,6 +125,8 @@ class Forward:
         else:
             features = self._encode(requests, batch)
         width, flat = features.shape[1], features.flatten(0, 1)
+        if not again and self.remembers:
+            leave(requests, results, batch, width, known, flat, plain)
         found = groups(requests, results, batch, width, known)
         waiting = [self._read(places, flat, plain, sampled) for sampled, places in found]
         arrays = to_host(waiting)

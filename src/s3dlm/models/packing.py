@@ -57,6 +57,12 @@ class Rows:
     sampling: Sampling = PLAIN
     fixed: Ints | None = None  # (rows,) what lies before this never changes; None: `start`
     asked: Ints | None = None  # (rows, block, any) tokens whose log-probabilities are wanted
+    keep: bool = False  # whether the prediction shall say what may be kept of each row
+    kept: Sequence[Any] = ()  # of each row what an earlier prediction left of an equal one, or None
+
+    def is_kept(self, row: int) -> bool:
+        """Whether a row need not be run again."""
+        return len(self.kept) > 0 and self.kept[row] is not None
 
     @property
     def starts(self) -> Ints:
@@ -88,6 +94,7 @@ class Prediction:
     entropy: Floats | None = None  # (rows, block) NaN where nothing was asked
     deferred: Floats | None = None  # (rows, block) probability of the ids that wait, together
     asked_logp: Floats | None = None  # (rows, block, any) of the tokens that were asked for
+    kept: Sequence[Any] = ()  # (rows) for `Rows.kept`, if that was asked for
 
     @classmethod
     def empty(cls, request: Rows) -> Prediction:
@@ -102,6 +109,7 @@ class Prediction:
             entropy=np.full(block[:2], np.nan) if wanted else None,
             deferred=np.zeros(block[:2]) if request.sampling.deferred else None,
             asked_logp=None if request.asked is None else np.zeros(request.asked.shape),
+            kept=list(request.kept or [None] * len(request.canvas)) if request.keep else (),
         )
 
 
@@ -147,6 +155,8 @@ def batches(
     for index in sorted(lengths, key=lambda index: -lengths[index]):
         length = -(-lengths[index] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         for row in range(len(requests[index].canvas)):
+            if requests[index].is_kept(row):
+                continue
             differs = length < PADDING_LIMIT * width or not (mixed or exact == lengths[index])
             if batch and (len(batch) >= room or differs):
                 yield batch

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from s3dlm.search.resample import normalise
-from s3dlm.search.rounds import LEAST, ensemble, relay, unrelated
+from s3dlm.search.rounds import IDLE, LEAST, ensemble, relay, unrelated
 from s3dlm.search.step import AGREED, FINISHED, SPENT, Outcome, Search, Setup, Step
 
 _EXACT = 1000  # votes up to which the probability is summed; from there on it is that of a normal
@@ -46,7 +46,7 @@ def until_agreed(setup: Setup, answer: Callable[[str], str | None]) -> Search:
     most = math.inf if budget is not None else settings.size
     outcomes: list[Outcome] = []
     votes: Counter[str] = Counter()
-    made = nfe = 0
+    made = nfe = idle = 0
     while True:
         (_, first), (_, second) = (*votes.most_common(2), ("", 0.0), ("", 0.0))[:2]
         if ahead(first, second) >= settings.decided_at:
@@ -73,7 +73,8 @@ def until_agreed(setup: Setup, answer: Callable[[str], str | None]) -> Search:
         for tokens, share in zip(outcome.canvas.tokens, shares.tolist(), strict=True):
             if (given := answer(setup.scorer.text(tokens))) is not None:
                 votes[given] += share
-        if outcome.stopped != FINISHED:
+        idle = 0 if outcome.nfe else idle + 1
+        if outcome.stopped != FINISHED or idle == IDLE:
             stopped = outcome.stopped
             break
     return replace(Outcome.join(outcomes), stopped=stopped)

@@ -7,7 +7,8 @@ one forward pass. Whoever wraps it (rounds.py) may end it: by True as the reply 
 to a request for a prediction; the outcome is then what the search has.
 
 The look-ahead pass on a child is the pass it is next expanded from, so a step costs at most N·b
-forward passes; canvases that are equal token for token are forwarded once and verified once.
+forward passes; canvases that are equal token for token are forwarded once and verified once, in the
+whole search of a prompt (memo.py).
 
 A process has a schedule, and then every search takes all its steps; or every canvas is filled at its
 own pace, and the search ends with the step after which all are finished.
@@ -16,7 +17,7 @@ own pace, and the search ends with the step after which all are finished.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -138,21 +139,27 @@ def _begin(setup: Setup, start: Canvas | None) -> Searching[Particles]:
 
 
 def predict(setup: Setup, canvas: Canvas, step: int) -> Searching[CanvasPredictions | None]:
-    """One prediction per distinct canvas that is not finished; None if it is refused."""
+    """One prediction per distinct canvas that is not finished, forwarded unless the memo knows it; None
+    if it is refused."""
     process, rng = setup.process, setup.rng
     first, kind = distinct(canvas.tokens)
     open_ = process.is_open(canvas.tokens[first])
-    nfe = int(open_.sum()) * process.passes
-    if not nfe:
+    if not open_.any():
         return CanvasPredictions(None, np.full(kind.size, -1), 0)
     row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
     state = rng.bit_generator.state
-    value = yield Predict(process.ask(canvas.tokens[first[open_]], step, rng))
+    tokens = canvas.tokens[first[open_]]
+    rows = process.ask(tokens, step, rng)
+    if setup.memo.capacity:
+        rows = replace(rows, kept=setup.memo.recall(tokens), keep=True)
+    request = Predict(rows)
+    value = yield request
     if value is None:
         rng.bit_generator.state = state  # what is refused draws no random numbers
         return None
     assert not isinstance(value, list | bool)
-    return CanvasPredictions(value, row_of_kind[kind], nfe)
+    setup.memo.keep(tokens, value.kept)
+    return CanvasPredictions(value, row_of_kind[kind], request.forwarded * process.passes)
 
 
 def _look_ahead(

@@ -28,13 +28,14 @@ from s3dlm.search.step import relay as relay
 from s3dlm.search.step import unrelated as unrelated
 
 LEAST = 2  # forward passes below which no round is begun
+IDLE = 20  # rounds in a row that meet only canvases they know: there is nothing new to be found
 
 
 def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
     """The search until the verifier is satisfied with a look-ahead, which is then the answer, or until
     the next forward pass is beyond the limit; then the look-aheads of all particles are the answers."""
     process, scorer, settings = setup.process, setup.scorer, setup.settings
-    spent, steps, refused = 0, 0, False
+    spent, steps, refused, first = 0, 0, False, True
     # Where the model is the judge, each prediction is paid for together with the texts it leads to.
     judging = settings.size * settings.children * settings.look_aheads * scorer.verifier.passes
     judging = 0 if settings.row.scored == "never" else judging
@@ -47,8 +48,8 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
             outcome: Outcome = end.value
             break
         if isinstance(event, Predict):
-            first, spent = not spent, spent + len(event.rows.canvas) * process.passes
-            refused = limit is not None and not first and spent + judging > limit
+            spent += event.forwarded * process.passes
+            refused, first = limit is not None and not first and spent + judging > limit, False
             reply = None if refused else (yield event)
         elif isinstance(event, Step):
             steps = event.index + 1
@@ -120,14 +121,14 @@ def run_rounds(setup: Setup) -> Search:
         population = yield from one_search(first, budget)
     price = math.ceil(population.nfe / len(population))
     standing = Standing.begin(len(population))
-    most = (settings.rounds or budget or 0) if settings.has_rounds else 0
+    most, idle = (settings.rounds or budget or 0) if settings.has_rounds else 0, 0
     for number in range(1, most + 1):
         population = yield from _judged(population, setup)
         left = math.inf if budget is None else budget - population.nfe
         # A fixed number of rounds, meant to mend what looks wrong, may have nothing more to do.
         mends = budget is None and settings.remask in BY_DOUBT
         mended = mends and not any(len(spans) for spans in population.scores.spans)
-        if population.stopped != FINISHED or left < LEAST or mended:
+        if population.stopped != FINISHED or left < LEAST or mended or idle == IDLE:
             break
         # As many trajectories as are likely to fit into what is left.
         sized, trajectories = settings, max(1, int(min(left, 1e9)) // price)
@@ -136,6 +137,7 @@ def run_rounds(setup: Setup) -> Search:
             sized = settings.adapted(population="particles", particles=size)
         again = _round(replace(setup, settings=sized), population, left, standing, number)
         population, standing = yield from again
+        idle = idle + 1 if budget is not None and budget - population.nfe == left else 0
     if scorer.satisfied(population.scores.total, population.scores.spans).any():
         return replace(population, stopped=SATISFIED)
     spent = budget is not None and budget - population.nfe < LEAST  # else it made all its rounds

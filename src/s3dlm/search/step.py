@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from s3dlm.search.memo import Memo
 from s3dlm.search.particles import (
     Canvas,
     Children,
@@ -142,6 +143,7 @@ class Setup:
     scorer: Scorer
     settings: Settings
     rng: np.random.Generator
+    memo: Memo = field(default_factory=Memo)  # of all searches for the prompt
 
 
 _T = TypeVar("_T")

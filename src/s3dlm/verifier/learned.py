@@ -183,7 +183,7 @@ class LearnedVerifier(Verifier):
                 self.calibration(_margin(logits[max(at - cut, 0)].tolist())) for at, _ in places
             ]
             judged = zip(places, steps, strict=True)
-            spans = tuple((*span, 1.0 - step) for (_, span), step in judged if step < 0.5)
+            spans = tuple((*span, round(1.0 - step, 2)) for (_, span), step in judged if step < 0.5)
             parts = {name: float(of(steps)) if steps else 0.0 for name, of in SUMMARIES.items()}
             scores.append(Score(parts[self.summary], parts, spans))
         return scores

@@ -1,0 +1,147 @@
+"""No canvas is forwarded twice in the search of a prompt, and nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import s3dlm
+from s3dlm.job import Job, prepare
+from s3dlm.search.memo import Memo
+from s3dlm.search.methods import METHODS
+from s3dlm.search.rounds import IDLE
+from s3dlm.settings import Settings, only_used
+from s3dlm.verifier import Score
+from tests.fakes import fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+SMALL = {"gen_length": 32, "steps": 8, "block_length": 16, "temperature": 0.6, "particles": 2}
+ROUNDS: dict[str, Any] = {"rounds": 3, "remask": "random", "remask_fraction": 0.2}
+
+
+def outcome(settings: Settings, **model: Any) -> tuple[s3dlm.Result, int]:
+    fake = fake_model(**{"noise": 1.0, **model})
+    result = s3dlm.generate(fake, QUESTION, task="countdown", settings=settings)
+    return result, fake.denoiser.rows_seen  # type: ignore[attr-defined]
+
+
+def same(one: s3dlm.Result, two: s3dlm.Result) -> bool:
+    """Equal in every text, score, weight and likelihood."""
+    return (one.text, one.answer, one.survivors, one.nfe_logical) == (
+        two.text, two.answer, two.survivors, two.nfe_logical
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [{}, {"reveal": "threshold", "reveal_threshold": 0.5}], ids=str)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_memo_saves_passes_and_changes_nothing_else(method: str, how: dict[str, Any]) -> None:
+    values = {**SMALL, **ROUNDS, **how}
+    settings = Settings(method, **only_used(method, values))
+    with_memo, forwarded = outcome(settings)
+    without, all_of_them = outcome(settings.replace(memo=0))
+    assert same(with_memo, without)
+    assert with_memo.nfe == forwarded <= all_of_them == without.nfe
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("best_of_k", {"rounds": 3}),
+        ("s3", {"rounds": 2}),
+        ("hex", {}),
+        ("particle_gibbs", {}),
+        ("s3", {"rounds": 2, "guidance": 1.0}),
+        ("best", {"rounds": 4, "remask": "weighted", "patience": 1}),
+    ],
+    ids=str,
+)
+def test_what_comes_back_is_not_paid_for(method: str, more: dict[str, Any]) -> None:
+    settings = Settings(method, **only_used(method, {**SMALL, **more}))
+    with_memo, forwarded = outcome(settings)
+    without, _ = outcome(settings.replace(memo=0))
+    assert same(with_memo, without)
+    assert with_memo.nfe == forwarded < without.nfe
+
+
+def test_a_search_in_which_nothing_comes_back_keeps_nothing() -> None:
+    assert Memo.of(Settings("s3"), 1).capacity == 0
+    assert Memo.of(Settings("s3", reveal="threshold"), 1).capacity == 128 << 20
+    assert Memo.of(Settings("baseline"), 2).capacity == 128 << 20
+    assert Memo.of(Settings("s3", budget=64, memo=0), 1).capacity == 0
+
+
+class Value:
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+
+def test_the_memory_is_bounded_and_what_was_used_last_stays() -> None:
+    memo, canvases = Memo(100), np.arange(12)[:, None]
+    for row in range(6):
+        memo.keep(canvases[[row]], [Value(30)])
+        assert memo.held == sum(value.nbytes for value in memo.kept.values()) <= 100
+    known = [value is not None for value in memo.recall(canvases)]
+    assert np.flatnonzero(known).tolist() == [0, 4, 5]  # where every restart begins, and the last
+    memo.recall(canvases[[4]])
+    memo.keep(canvases[[6]], [Value(30)])
+    assert np.flatnonzero([one is not None for one in memo.recall(canvases)]).tolist() == [0, 4, 6]
+    memo.keep(canvases[[7]], [Value(101)])  # larger than all there is
+    assert memo.recall(canvases[[7]]) == [None]
+
+
+def test_a_search_that_outgrows_its_memo_is_the_same() -> None:
+    """Its features are small, so the bound is set to a few of them."""
+    settings = Settings("best_of_k", **only_used("best_of_k", {**SMALL, "rounds": 6}))
+    results = []
+    for capacity in (0, 150_000, 1 << 27):
+        model = fake_model(noise=1.0)
+        running = prepare(model, Job(QUESTION, "countdown", settings))
+        memo = running.search.gi_frame.f_locals["setup"].memo
+        memo.capacity = capacity
+        batcher = s3dlm.engine.Batcher(model)
+        batcher.start(running)
+        while batcher.running:
+            for _, event in batcher.step():
+                if isinstance(event, s3dlm.Result):
+                    results.append(event)
+            assert memo.held <= capacity
+    assert same(results[0], results[1])
+    assert same(results[1], results[2])
+    assert results[0].nfe > results[1].nfe > results[2].nfe
+
+
+def test_a_batch_does_not_change_a_search_with_a_memo() -> None:
+    settings = Settings("best", **only_used("best", {**SMALL, **ROUNDS, "remask": "earlier"}))
+    prompts = [f"Target: {n} Numbers: 6, 4, 12" for n in range(20, 26)]
+    model = s3dlm.load("tiny")
+    together = s3dlm.generate_batch(model, prompts, task="countdown", settings=settings)
+    for prompt, result in zip(prompts, together, strict=True):
+        alone = s3dlm.generate(model, prompt, task="countdown", settings=settings)
+        assert same(alone, result)
+        assert alone.nfe == result.nfe
+
+
+@pytest.mark.parametrize("stop_when", ["satisfied", "agreed"])
+def test_a_search_that_meets_nothing_new_ends_before_its_budget(stop_when: str) -> None:
+    """Of a sharp model all texts are equal; a budget of any size is no reason to go on for ever."""
+
+    class Unhappy:
+        satisfied_at = 1.0
+
+        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+            return Score(0.1)
+
+    settings = Settings(
+        "verified_best_of_k" if stop_when == "satisfied" else "best_of_k",
+        gen_length=16, steps=4, temperature=0.01, budget=10**9, **(
+            {"stop_when": "agreed", "decided_at": 0.9999} if stop_when == "agreed" else {}
+        ),
+    )  # fmt: skip
+    *steps, result = s3dlm.stream(
+        fake_model(noise=0.0, push=20.0), "?", settings=settings, verifier=Unhappy()
+    )
+    assert isinstance(result, s3dlm.Result)
+    assert result.nfe < 20
+    assert len({step.round for step in steps}) <= IDLE + 2  # type: ignore[union-attr]
