@@ -208,7 +208,7 @@ def test_all_is_the_public_surface() -> None:
 
 # What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
 LIMITS = {
-    "src_lines": 26_450,  # screening, partial texts and walks over them took the last of the room
+    "src_lines": 26_600,  # screening, partial texts, walks over them and the memo took the last of the room
     "src_files": 148,  # methods with a loop of their own are modules that only their rows reach
     "longest_file": 320,
     "root_modules": 8,

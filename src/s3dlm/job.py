@@ -27,12 +27,11 @@ from s3dlm.models.packing import Sampling
 from s3dlm.result import answer_of
 from s3dlm.search.agreed import until_agreed
 from s3dlm.search.expand import OVERSAMPLING
-from s3dlm.search.memo import Memo
 from s3dlm.search.particles import Floats, Ints, Predict
 from s3dlm.search.rounds import run_trials
 from s3dlm.search.score import Scorer, Verify
 from s3dlm.search.select import SELECTIONS, Selection
-from s3dlm.search.step import Search, Setup, Step
+from s3dlm.search.step import Memo, Search, Setup, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier, for_task
 from s3dlm.verifier.base import SELF, Verifier

@@ -10,9 +10,9 @@ import pytest
 import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.job import Job, prepare
-from s3dlm.search.memo import Memo
 from s3dlm.search.methods import METHODS
 from s3dlm.search.rounds import IDLE
+from s3dlm.search.step import Memo
 from s3dlm.settings import Settings, only_used
 from s3dlm.verifier import Score
 from tests.fakes import fake_model

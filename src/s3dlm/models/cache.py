@@ -13,7 +13,7 @@ the same problems mostly meet the same canvases, because the most confident posi
 first. A row's features depend on the row alone, so the results are the same, to the bit where the
 denoiser's own do not depend on the batch; only the time is not what a method would have taken.
 
-`leave` and `recalled` are the model's side of a search's own memo (search/memo.py), which decides what is
+`leave` and `recalled` are the model's side of a search's own memo (search/step.py), which decides what is
 kept and counts its forward passes by it: features of masked positions, too, from which draws are made.
 """
 

@@ -8,7 +8,7 @@ to a request for a prediction; the outcome is then what the search has.
 
 The look-ahead pass on a child is the pass it is next expanded from, so a step costs at most N·b
 forward passes; canvases that are equal token for token are forwarded once and verified once, in the
-whole search of a prompt (memo.py).
+whole search of a prompt (`step.Memo`).
 
 A process has a schedule, and then every search takes all its steps; or every canvas is filled at its
 own pace, and the search ends with the step after which all are finished.
