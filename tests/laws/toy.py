@@ -93,9 +93,9 @@ def children_of(
         yield child, float(np.prod([p[place, drawn[place]] for place in hidden]))
 
 
-def tilted_distribution(lam: float) -> dict[tuple[int, ...], float]:
+def tilted_distribution(lam: float, steps: int = STEPS) -> dict[tuple[int, ...], float]:
     """p·exp(λ·f), normalised."""
-    mass = {x: p * np.exp(lam * reward(x)) for x, p in base_distribution().items()}
+    mass = {x: p * np.exp(lam * reward(x)) for x, p in base_distribution(steps).items()}
     total = sum(mass.values())
     return {x: m / total for x, m in mass.items()}
 
@@ -105,20 +105,24 @@ def whole_text(prompt: str, text: str, confidence: float | None) -> float:
 
 
 def sample(
-    method: str, seed: int, verifier: object = whole_text, **options: float | str | None
+    method: str,
+    seed: int,
+    steps: int = STEPS,
+    verifier: object = whole_text,
+    **options: float | str | None,
 ) -> tuple[Outcome, list[Step]]:
     """One search on the toy, driven by hand."""
     settings = Settings(
         method=method,
         temperature=1.0,
         gen_length=LENGTH,
-        steps=STEPS,
+        steps=steps,
         block_length=LENGTH,
         **options,
     )  # type: ignore[arg-type]
     process = MaskedDiffusion(
         prompt=np.zeros(1, dtype=np.int64),
-        schedule=reveals(LENGTH, STEPS, LENGTH),
+        schedule=reveals(LENGTH, steps, LENGTH),
         blocks=Blocks(LENGTH),
         decoding=settings,
         draws=max(settings.size * settings.children, settings.screen) * OVERSAMPLING,
