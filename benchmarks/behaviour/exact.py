@@ -98,7 +98,7 @@ def sampled(method: str, lam: float, steps: int, particles: int) -> Counter[Text
     row = "tilting" if method == "best of K" else method
     options = {"particles": particles, "branching": 2, "lam": lam}
     for seed in range(RUNS):
-        outcome, _ = toy.sample(row, seed, steps, **options)
+        outcome, _ = toy.sample(row, seed, steps=steps, **options)
         texts = [tuple(tokens.tolist()) for tokens in outcome.canvas.tokens]
         if method == "best of K":
             found[max(texts, key=toy.reward)] += 1 / RUNS

@@ -107,8 +107,8 @@ def whole_text(prompt: str, text: str, confidence: float | None) -> float:
 def sample(
     method: str,
     seed: int,
-    steps: int = STEPS,
     verifier: object = whole_text,
+    steps: int = STEPS,
     **options: float | str | None,
 ) -> tuple[Outcome, list[Step]]:
     """One search on the toy, driven by hand."""
