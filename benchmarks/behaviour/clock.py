@@ -39,7 +39,7 @@ def measure(model: s3dlm.Model, names: Sequence[str], limit: int) -> pd.DataFram
             samples = load(
                 row, prompt_style=model.defaults.prompt_style, split=SPLIT, limit=limit
             ).samples
-            settings = Settings.for_model(model, method, task).replace(**changes)  # type: ignore[arg-type]
+            settings = Settings.for_model(model, method, task).replace(**changes)
             verifier = for_task(row.verifier, settings.verifier)
             jobs = [Job(sample.question, task, settings, sample.id, verifier) for sample in samples]
             started = time.perf_counter()

@@ -8,7 +8,7 @@ exactly the distribution p·exp(λf). What each method samples is compared with 
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -85,9 +85,9 @@ def potentials(lam: float, steps: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["lam", "steps", "step", "error", "correlation"])
 
 
-def sampled(method: str, lam: float, steps: int, particles: int) -> Counter[Text]:
+def sampled(method: str, lam: float, steps: int, particles: int) -> dict[Text, float]:
     """The mean over runs of what a method's survivors say, by weight; of best-of-K the best text."""
-    found: Counter[Text] = Counter()
+    found: dict[Text, float] = defaultdict(float)
     if method == "exact kernel":
         exact = through_kernel(lam, steps)
         texts, chances = list(exact), np.array(list(exact.values()))

@@ -24,7 +24,7 @@ def _drawn(width: float, height: float, columns: int = 1) -> Callable[[Callable[
     def decorate(paint: Callable[..., None]) -> Draw:
         @functools.wraps(paint)
         def draw(frame: pd.DataFrame) -> Figure:
-            with matplotlib.rc_context(RC):  # type: ignore[arg-type]
+            with matplotlib.rc_context(RC):
                 figure = Figure(figsize=(width, height), layout="constrained")
                 axes = np.ravel(figure.subplots(1, columns))
                 paint(frame, *axes)

@@ -41,8 +41,6 @@ def searches(
     for index, event in run(model, jobs):
         if isinstance(event, Step):
             steps[index].append(event)
-        elif isinstance(event, Exception):
-            raise event
         else:
             yield samples[index], steps[index]
             steps[index] = []
