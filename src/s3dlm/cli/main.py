@@ -170,7 +170,8 @@ def score(
 
     from s3dlm.evaluation.score import render, score_file
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    shown = Console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         outputs = bar.add_task("outputs", total=None, visible=False)
         scored = score_file(
             file, task, verifier=options.own_verifier(verifier), grading=grading, by=by,
