@@ -146,7 +146,7 @@ def _check_screen(settings: Settings, verifier: Verifier) -> None:
         name = verifier.name or settings.verifier
         raise SettingsError(
             f"screen={settings.screen} needs a verifier that reads partial texts, and {name!r} does not "
-            "for this task; choose plus or plus_solver with a task other than general, or give a "
+            "for this task; choose plus or plus_solver, or give a "
             "verifier with `score_partial`, or leave screen out"
         )
 

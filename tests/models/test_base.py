@@ -65,7 +65,7 @@ def test_what_is_missing_is_named() -> None:
         def __setattr__(self, name: str, value: object) -> None:
             raise AttributeError(name)
 
-    with pytest.raises(ModelError, match=r"Closed .*tokenizer.* lacks converse; .*base\.Tokenizer"):
+    with pytest.raises(ModelError, match=r"Closed .*tokenizer.* lacks \w+; .*base\.Tokenizer"):
         Model("mine", Slotted(), Closed(), frozenset())  # type: ignore[arg-type]
 
 

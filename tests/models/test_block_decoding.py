@@ -277,6 +277,12 @@ ENDING = 65  # a token that random networks like well enough to end some answers
 
 def searched(case: str, method: str, **options: Any) -> tuple[Model, Settings]:
     model = dataclasses.replace(pair(case)[1], end_ids=frozenset({ENDING}))
+    if method in ("lookum", "unmaskfork"):  # they reveal by the schedule, whose steps then count
+        options = {}
+    if (
+        method == "prism"
+    ):  # the question that it asks the model by default is longer than the context
+        options["verifier"] = "paper"
     return model, Settings(method, **only_used(method, {**SMALL, **options}))
 
 
@@ -297,6 +303,10 @@ def test_every_method_fills_blocks_and_batched_is_unbatched(
 ) -> None:
     model, settings = searched(case, method, reveal=reveal, reveal_threshold=0.1)
     questions = [question(length) for length in (16, 30)]
+    if method == "vgb":
+        with pytest.raises(SettingsError, match="block-causal"):
+            s3dlm.generate(model, questions[0], settings=settings)
+        return
     together = s3dlm.generate_batch(model, questions, settings=settings)
     alone = [s3dlm.generate(model, one, settings=settings) for one in questions]
     assert [plain(one) for one in together] == [plain(one) for one in alone]

@@ -84,8 +84,8 @@ def test_a_mixture_of_experts_waits_once_more_per_layer() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_and_waits_at_most_three_times_per_step(method: str) -> None:
-    options = only_used(method, {"block_length": 8, "particles": 2, "temperature": 0.8})
-    settings = Settings(method=method, gen_length=16, steps=8, **options)
+    wanted = {"gen_length": 16, "steps": 8, "block_length": 8, "particles": 2, "temperature": 0.8}
+    settings = Settings(method=method, **only_used(method, wanted))  # type: ignore[arg-type]
     with pretend_gpu() as syncs:
         model = Model("small", to_gpu(random_network()), ByteTokenizer(), frozenset({END}))
         calls = 0

@@ -77,9 +77,11 @@ def test_every_method_keeps_the_contract(method: str) -> None:
         assert result.text in [one.text for one in result.survivors]
     assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]
     starts = result.nfe - sum(step.nfe for step in steps)
-    assert starts == searches == sum(step.start_nfe for step in steps)
+    # searches that begin alike share their first canvas
+    assert 1 <= starts <= searches
+    assert starts == sum(step.start_nfe for step in steps)
     assert result.nfe <= result.nfe_logical <= settings.most_nfe
-    assert settings.most_nfe == starts + plan.sweeps * settings.steps * most
+    assert settings.most_nfe == searches + plan.sweeps * settings.steps * most
     assert result.nfe_logical == settings.most_nfe
     scored = [not np.isnan(step.score).any() for step in steps]
     last = [step.index == settings.steps - 1 for step in steps]

@@ -233,4 +233,4 @@ def test_both_levels_judge_whole_texts_alike_and_the_paper_reads_no_part() -> No
             assert judged[0] == judged[1]
         assert plus.satisfied_at == solver.satisfied_at
         assert not for_task(task, "paper").reads_partial
-    assert not for_task("general", "plus").reads_partial
+    assert for_task("general", "plus").score_partial("x", "2 + 2 = 5.\n").total < 1

@@ -63,8 +63,7 @@ def _left_to_right(draw: Draw, rng: np.random.Generator) -> Floats:
 
 def _pool(draw: Draw, rng: np.random.Generator) -> Floats:
     """LookUM: any of the surest few, in random order."""
-    assert draw.masked is not None
-    logp = np.where(draw.masked, draw.logp, -np.inf)
+    logp = draw.logp if draw.masked is None else np.where(draw.masked, draw.logp, -np.inf)
     rank = np.argsort(np.argsort(-logp, axis=1, kind="stable"), axis=1, kind="stable")
     return np.where(rank < POOL, rng.random(logp.shape), draw.logp - 1)
 

@@ -121,6 +121,11 @@ def vgb(crew: Crew) -> Searching[None]:
             f"method='vgb' walks by the score of partial texts, and verifier {name!r} reads none; choose "
             "verifier='plus', or give yours a method `score_partial`"
         )
+    if crew.process.blocks.causal:
+        raise SettingsError(
+            "method='vgb' reveals and masks anywhere in a text, and this model is block-causal: it fills "
+            "one block after the other; choose another method, or a model that reads in both directions"
+        )
     process = crew.process = WholeDraws.of(crew.process, draws=TOKENS * size)
     yield from crew.begin(size)
     blanks = int((crew.canvas.tokens[0] == process.mask_id).sum())

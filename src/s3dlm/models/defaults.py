@@ -27,11 +27,12 @@ class Defaults:
     prompt_style: str = "d1"
     tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By method name, by "task:NAME", and under "*" for all."""
+    """By method name, by "task:NAME", by both as in "best task:NAME", and under "*" for all."""
 
     def layers(self, method: str, task: str | None = None) -> list[Mapping[str, Any]]:
         """The settings recommended for a method, each over those before; a task's own come last."""
-        return [self.settings.get(key, {}) for key in (EVERY_METHOD, method, f"task:{task}")]
+        keys = (EVERY_METHOD, method, f"task:{task}", f"{method} task:{task}")
+        return [self.settings.get(key, {}) for key in keys]
 
 
 def defaults_in(folder: Path) -> Defaults:

@@ -145,7 +145,10 @@ REMASKINGS: dict[str, Remasking] = {
 class Rules(Collection[str]):
     """The names of those rules of which something holds, registered ones included."""
 
-    wanted: Callable[[str, Remasking], bool]
+    kind: str = ""  # "move": all but the rule that hides everything; else a field of a rule
+
+    def wanted(self, name: str, rule: Remasking) -> bool:
+        return name != "all" if self.kind == "move" else not self.kind or getattr(rule, self.kind)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, rule in REMASKINGS.items() if self.wanted(name, rule))
@@ -160,10 +163,10 @@ class Rules(Collection[str]):
         return rule is not None and self.wanted(name, rule)
 
 
-RULES = Rules(lambda name, rule: True)
-MOVES = Rules(lambda name, rule: name != "all")
-BY_DOUBT = Rules(lambda name, rule: rule.by_doubt)  # these ask the verifier
-BY_WEIGHT = Rules(lambda name, rule: rule.by_weight)
+RULES = Rules()
+MOVES = Rules("move")
+BY_DOUBT = Rules("by_doubt")  # these ask the verifier
+BY_WEIGHT = Rules("by_weight")
 
 
 def register_remasking(name: str, rule: Remasking, *, replace: bool = False) -> Remasking:

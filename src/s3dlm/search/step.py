@@ -171,7 +171,9 @@ class Memo:
         """Keep what the model made of canvases, as far as it says (each value has its `nbytes`)."""
         for row, value in zip(tokens, values, strict=False):
             key = row.tobytes()
-            if key not in self.kept and value.nbytes <= self.capacity:
+            if value is None or key in self.kept:
+                continue
+            if value.nbytes <= self.capacity:
                 self.kept[key] = value
                 self.held += value.nbytes
                 self.first = self.first or key

@@ -114,7 +114,9 @@ def plus(task: str, *, solver: bool = False) -> Composite:
     rule = maths if task in PLUS else PLUS_RULES[task].constraint
     rules = partial_texts.SOLVER if solver else partial_texts.RULES
     spans = SUSPICIOUS_SPANS.get(task, reasoning)
-    return replace(made, suspicious_spans=spans, partial_rule=rules.get(rule))
+    return replace(
+        made, suspicious_spans=spans, partial_rule=rules.get(rule, partial_texts.equations)
+    )
 
 
 def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:
