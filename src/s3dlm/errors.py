@@ -74,5 +74,5 @@ def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
     """The message for a name that is not in a table: what was given, what is allowed, the nearest."""
     names = sorted(allowed)
     near = difflib.get_close_matches(str(got)[:80], names, n=1) if isinstance(got, str) else []
-    hint = f"; did you mean {near[0]!r}? It must be" if near else "; choose"
+    hint = f"; did you mean {near[0]!r}? Choose" if near else "; choose"
     return f"{what}={short_repr(got)} is unknown{hint} one of: {', '.join(names)}"

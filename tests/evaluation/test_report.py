@@ -171,7 +171,10 @@ def test_labels_name_what_was_compared(folder: Path, run: Run, tmp_path: Path) -
         "Compared with tilting"
         in report.write(folder, reference="tilting", out=tmp_path).markdown.read_text()
     )
-    with pytest.raises(SettingsError, match="reference='best' is unknown; choose one of: base"):
+    with pytest.raises(
+        SettingsError,
+        match=r"is unknown; did you mean 'best_of_k'\? Choose one of: base",
+    ):
         report.write(folder, reference="best", out=tmp_path)
 
 
