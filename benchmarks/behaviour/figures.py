@@ -94,7 +94,7 @@ def genealogy(frame: pd.DataFrame, *axes: Any) -> None:
     for axis, (name, title) in zip(axes, titles.items(), strict=True):
         _lines(axis, frame, "lam", "progress", name, "λ = {:g}")
         axis.set(xlabel="steps done (%)", title=title, ylim=(0, None))
-    axes[0].legend()
+    axes[1].legend(loc="lower left")
 
 
 def _map(axis: Any, frame: pd.DataFrame, row: str, column: str, labels: tuple[str, str]) -> None:
