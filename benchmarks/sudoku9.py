@@ -3,11 +3,13 @@
     python -m benchmarks.sudoku9 tune runs/sudoku9
     python -m benchmarks.sudoku9 test runs/sudoku9 --seeds 3
     python -m benchmarks.sudoku9 show runs/sudoku9
+    python -m benchmarks.sudoku9 shipped runs/sudoku9
 
 Every row is `best` with the same verifier, memo, look-aheads, greedy first text and stopping rule; rows
 differ in how a later round begins and in whether children are screened. Each row gets its own reveal
 threshold and temperature from one grid, for each kind of puzzle and each column, chosen on validation
-puzzles; `test` runs what was chosen on other puzzles. A search stops at a valid grid, so one run tells the
+puzzles; `test` runs what was chosen on other puzzles, `shipped` the pair that the model recommends for
+`best` on open grids, beside its careful restarts, on every kind of puzzle. A search stops at a valid grid, so one run tells the
 share solved within any number of passes up to its budget. Every record is written when it is known, and a
 second call does what is missing.
 """
@@ -62,6 +64,7 @@ SHARED: dict[str, Any] = {"particles": 1, "rounds": 0}
 TEMPERATURES = (0.5, 1.0)
 # As many for each; a fresh start has no use for a careless pass, which re-masking mends.
 THRESHOLDS = {"all": (0.6, 0.8, 0.9, 0.98), "weighted": (0.3, 0.5, 0.7, 0.9)}
+SHIPPED = {CONTROL: (0.98, 1.0), "both": (0.3, 1.0)}
 TUNING, TUNED_TO = 20, 64  # validation puzzles of each kind, and the budget there
 
 
@@ -166,6 +169,17 @@ def chosen(folder: Path, kind: str, row: str, column: int) -> pd.DataFrame:
     return frame.groupby("puzzle")[["within", "nfe", "solved"]].mean()
 
 
+def shipped(folder: Path, kinds: Sequence[str]) -> list[list[str]]:
+    """Solved within each column and mean NFE with the shipped settings."""
+    rows = []
+    for kind, (row, (threshold, temperature)) in itertools.product(kinds, SHIPPED.items()):
+        frame = read(folder / Trial("test", kind, row, 0, 0).file)
+        frame = frame[(frame.threshold == threshold) & (frame.temperature == temperature)]
+        shares = [f"{100 * solved(frame, column).mean():.1f}" for column in COLUMNS]
+        rows.append([kind, row, *shares, f"{frame.nfe.mean():.1f}"])
+    return rows
+
+
 def show(folder: Path) -> list[list[str]]:
     """Solved within each column, the difference from restarts, and passes until it ends."""
     rows = []
@@ -187,21 +201,25 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("action", choices=["tune", "test", "show"])
+    parser.add_argument("action", choices=["tune", "test", "show", "shipped"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kinds", default=",".join(KINDS), help="of puzzles, separated by commas")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--limit", type=int, default=200, help="test puzzles of each kind")
     options = parser.parse_args(arguments)
+    header = ("puzzles", "row", *(f"≤ {column}" for column in COLUMNS), "mean NFE")
     if options.action == "show":
-        header = ("puzzles", "row", *(f"≤ {column}" for column in COLUMNS), "mean NFE")
         print_table(header, show(options.folder), "Solved (%)")
         return
     kinds = study.names(options.kinds)
     options.folder.mkdir(parents=True, exist_ok=True)
     plain = s3dlm.load("sudoku9")
     model = replace(plain, denoiser=RowCache(plain.denoiser, 1 << 29))
-    if options.action == "tune":
+    if options.action == "shipped":
+        trials = [Trial("test", k, row, *own) for k in kinds for row, own in SHIPPED.items()]
+        measure(model, options.folder, trials, options.limit)
+        print_table(header, shipped(options.folder, kinds), "Solved (%) as shipped")
+    elif options.action == "tune":
         measure(model, options.folder, list(grid(kinds)), TUNING)
     else:
         measure(
