@@ -208,14 +208,14 @@ def test_all_is_the_public_surface() -> None:
 
 # What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
 LIMITS = {
-    "src_lines": 26_600,  # screening, partial texts, walks over them and the memo took the last of the room
-    "src_files": 148,  # methods with a loop of their own are modules that only their rows reach
+    "src_lines": 28_200,  # replicas, devices, smaller weights, caches and clients have 1,500 of them
+    "src_files": 158,  # methods with a loop of their own are modules that only their rows reach
     "longest_file": 320,
     "root_modules": 8,
-    "engine_modules": 60,
+    "engine_modules": 62,
     "engine_lines": 10_500,
     "commands": 11,
-    "options": 98,
+    "options": 106,
 }
 
 
