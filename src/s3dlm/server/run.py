@@ -307,6 +307,7 @@ def server_config(app: FastAPI) -> uvicorn.Config:
         app,
         http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]
         ws="none",
+        loop="asyncio",  # whatever else is installed
         log_config=None,
         access_log=False,
         server_header=False,
