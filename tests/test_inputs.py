@@ -31,7 +31,11 @@ def test_lines_are_numbered_and_blank_ones_are_skipped(tmp_path: Path) -> None:
         ("file", b"[1]", "line 1, is a JSON list, not an object; mend it"),
         ("file", b'{"a": "' + b"x" * 200 + b'"}', "line 1, has more than 100 bytes; mend it"),
         ("file.gz", b"plain", "file.gz cannot be read: Not a gzipped file.*; mend it"),
-        ("file.gz", gzip.compress(b"{}\n" * 99, mtime=0)[:-9], "file.gz cannot be read: .*; mend it"),
+        (
+            "file.gz",
+            gzip.compress(b"{}\n" * 99, mtime=0)[:-9],
+            "file.gz cannot be read: .*; mend it",
+        ),
         ("none", None, "none cannot be read: No such file or directory; mend it"),
     ],
 )
