@@ -282,6 +282,20 @@ def test_failed_samples_are_reported_and_run_again_only_on_request(tmp_path: Pat
     assert len(records.read(tmp_path / "run")) == 4
 
 
+def test_a_trace_that_cannot_be_written_ends_the_run_and_fails_no_sample(tmp_path: Path) -> None:
+    task, folder = write_task(tmp_path, 3), tmp_path / "run"
+    plan = small_plan(task, ("s3",), seeds=(0,), traces=1)
+    folder.mkdir()
+    (folder / "traces").write_text("in the way")
+    with pytest.raises(RecordError, match=r"cannot be written: .*repeat the command"):
+        evaluate(small_model(), plan, folder)
+    assert not records.read_all(folder).failures
+    (folder / "traces").unlink()
+    evaluate(small_model(), plan, folder)
+    assert len(records.read(folder)) == 3
+    assert len(list((folder / "traces").iterdir())) == 1
+
+
 def test_failures_end_a_run_at_their_limit_or_if_nothing_succeeds(tmp_path: Path) -> None:
     task = write_task(tmp_path, 24)
     _damage(tmp_path, {i: {"gold": "0012"} for i in range(12)})

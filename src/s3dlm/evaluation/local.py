@@ -93,6 +93,8 @@ class LocalRunner:
             else:
                 try:
                     yield watches.pop(index).finish(condition, event, count_tokens)
+                except RecordError:  # a trace that cannot be written says nothing of the sample
+                    raise
                 except Exception as error:  # what a text does to grading concerns it alone
                     yield _failure(condition, good[index], error)
 
