@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from s3dlm.cli.score_report import render
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation.outputs import read_rows
-from s3dlm.evaluation.score import render, score_file
+from s3dlm.evaluation.score import score_file
 from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 
 RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
@@ -210,7 +211,8 @@ def test_scoring_needs_no_torch(file):
     code = (
         "import sys, io\n"
         "from rich.console import Console\n"
-        "from s3dlm.evaluation.score import render, score_file\n"
+        "from s3dlm.cli.score_report import render\n"
+        "from s3dlm.evaluation.score import score_file\n"
         f"render(score_file({str(file)!r}, 'gsm8k'), Console(file=io.StringIO()))\n"
         "heavy = {'torch', 'transformers', 'matplotlib', 'ray', 'sympy'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"

@@ -168,7 +168,8 @@ def score(
     from rich.console import Console
     from rich.progress import Progress
 
-    from s3dlm.evaluation.score import render, score_file
+    from s3dlm.cli.score_report import render
+    from s3dlm.evaluation.score import score_file
 
     shown = Console(stderr=True)
     with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
