@@ -50,7 +50,7 @@ class Block(nn.Module):
         """`x` is (rows × length, width): matrices stay flat, only attention sees the rows."""
         heads, rotating = self.heads, self.heads + self.kv_heads  # values are not rotated
         normal = rms_norm(x, self.attention_norm, self.epsilon)
-        qkv = F.linear(normal, self.qkv.weight, self.qkv.bias)
+        qkv = self.qkv(normal)
         qkv = qkv.view(*shape, rotating + self.kv_heads, self.size)
         qk = qkv[:, :, :rotating]
         if self.query_norm is not None and self.key_norm is not None:
@@ -75,13 +75,13 @@ class Block(nn.Module):
             query, key, value, attn_mask=mask, enable_gqa=shared > 1
         )
         attended = attended.transpose(1, 2).reshape(-1, heads * self.size)
-        x = torch.addmm(x, attended, self.out.weight.t())
+        x = add_linear(x, self.out, attended)
         fed = rms_norm(x, self.feed_norm, self.epsilon)
         if self.mixture is not None:
             mixed: Tensor = self.mixture(fed)
             return x + mixed
-        gate, up = F.linear(fed, self.gate_up.weight).chunk(2, -1)
-        return torch.addmm(x, F.silu(gate).mul_(up), self.down.weight.t())
+        gate, up = self.gate_up(fed).chunk(2, -1)
+        return add_linear(x, self.down, F.silu(gate).mul_(up))
 
 
 class Mixture(nn.Module):
@@ -151,6 +151,19 @@ class Mixture(nn.Module):
         outputs[order] = torch.cat(parts)
         outputs = outputs.view(*chosen.shape, -1)
         return (outputs.float() * weight[:, :, None]).sum(1).to(x.dtype)
+
+
+def add_linear(x: Tensor, layer: nn.Linear, y: Tensor) -> Tensor:
+    """x + layer(y): in one kernel where the weight is a plain matrix, by the layer where it is not
+    (quantised, or in parts on several devices)."""
+    if is_plain(layer.weight):
+        return F.linear(y, layer.weight, x)
+    added: Tensor = x + layer(y)
+    return added
+
+
+def is_plain(weight: Tensor) -> bool:
+    return type(weight) is nn.Parameter  # a parameter of another kind keeps its own type
 
 
 def swiglu(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.family import TransformerConfig as TransformerConfig
 from s3dlm.models.grid import Grid
-from s3dlm.models.layers import Block, KeysValues, Mask, Rope, rms_norm, rope_cos_sin
+from s3dlm.models.layers import Block, KeysValues, Mask, Rope, is_plain, rms_norm, rope_cos_sin
 from s3dlm.models.packing import LENGTH_MULTIPLE
 from s3dlm.models.sampling import shift_right
 
@@ -108,7 +108,7 @@ class Transformer(nn.Module, Denoiser):
         tokens, keys = whole_vectors(tokens, keys)
         rows, padded = tokens.shape
         rope, mask = self.rope(padded, tokens.device, past), self.mask(keys, padded, past)
-        x = F.embedding(tokens.reshape(-1), self.embedding.weight)
+        x = self.embedding(tokens.reshape(-1))
         masks = [mask] * len(self.blocks)
         if self.grid is not None:
             x = (x.view(rows, padded, -1) + self.grid.place(padded)).view(rows * padded, -1)
@@ -138,20 +138,27 @@ class Transformer(nn.Module, Denoiser):
         mask = mask.expand(rows, 1, *mask.shape[-2:])
         return torch.cat((known[:, None, None, :].expand(-1, -1, mask.shape[2], -1), mask), 3)
 
+    @property
+    def head_weight(self) -> Tensor:
+        return self.embedding.weight if self.output is None else self.output.weight
+
     def head(self, features: Tensor, out: Tensor | None = None) -> Tensor:
         """Logits; without gradients `out` may be memory for them, `LENGTH_MULTIPLE` rows or more."""
-        weight = self.embedding.weight if self.output is None else self.output.weight
         few = features.shape[0]
         if features.dim() == 2 and few < LENGTH_MULTIPLE:
             features = F.pad(features, (0, 0, 0, LENGTH_MULTIPLE - few))
-        if out is None:
-            return F.linear(features, weight)[:few]
-        return torch.mm(features, weight.t(), out=out[: features.shape[0]])[:few]
+        if out is not None:
+            return torch.mm(features, self.head_weight.t(), out=out[: features.shape[0]])[:few]
+        logits: Tensor = (
+            F.linear(features, self.head_weight) if self.output is None else self.output(features)
+        )
+        return logits[:few]
 
     def head_in_place(self, positions: int) -> Callable[[Tensor], Tensor]:
         """On CPU all logits go to one memory: fresh memory is mapped page by page, which costs
         nearly as much as reading them."""
-        if self.device.type != "cpu" or self.embedding.weight.dtype != torch.float32:
+        weight = self.head_weight
+        if self.device.type != "cpu" or weight.dtype != torch.float32 or not is_plain(weight):
             return self.head
         rows = max(positions, LENGTH_MULTIPLE)
         return partial(self.head, out=torch.empty(rows, self.vocabulary))
