@@ -192,9 +192,7 @@ def wide_figures(model: Model, repeats: int) -> Iterable[Figure]:
     def llada(index: int) -> torch.Tensor:
         return Loop(model, "question", greedy).decode()
 
-    *_, last = (
-        e for e in s3dlm.stream(model, "question", settings=greedy) if isinstance(e, s3dlm.Step)
-    )
+    *_, last = s3dlm.stream(model, "question", settings=greedy)
     assert last.tokens[0].tolist() == llada(0)[0].tolist(), "both loops write the same tokens"
     few = max(3, repeats // 5)
     many = max(3, repeats // 2)  # small differences
@@ -229,7 +227,7 @@ def block_figures(repeats: int) -> Iterable[Figure]:
 
 
 def _last_tokens(model: Model, prompt: str, settings: Settings, index: int) -> list[list[int]]:
-    steps = [e for e in s3dlm.stream(model, prompt, settings=settings) if isinstance(e, s3dlm.Step)]
+    steps = list(s3dlm.stream(model, prompt, settings=settings))
     found: list[list[int]] = steps[-1].tokens.tolist()
     return found
 

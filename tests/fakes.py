@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+import s3dlm
+from s3dlm import Result, Step
 from s3dlm.models.base import Denoiser, Model, Tokenizer
 from s3dlm.models.defaults import Defaults
 
@@ -90,3 +93,8 @@ def fake_model(texts: Sequence[str] = COUNTDOWN, **options: float) -> Model:
         frozenset({END}),
         Defaults(prompt_style="tiny"),
     )  # type: ignore[arg-type]
+
+
+def events_of(*args: Any, **options: Any) -> Iterator[Step | Result]:
+    """The steps of a search, then its result."""
+    return s3dlm.stream(*args, **options).events

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import importlib.metadata
+import json
 import re
 import subprocess
 import sys
@@ -12,10 +15,11 @@ from typing import Any
 import pytest
 
 import s3dlm
-from s3dlm.errors import PromptError, SettingsError
+from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
+from s3dlm.models.defaults import Defaults
 from s3dlm.result import genealogy
 from s3dlm.search.methods import METHODS
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 32, "steps": 8, "block_length": 32, "temperature": 1.0}
@@ -71,7 +75,7 @@ def test_keywords_override_what_the_model_recommends() -> None:
 
 
 def test_representations_are_short_and_say_what_matters() -> None:
-    *steps, result = s3dlm.stream(fake_model(), QUESTION, task="countdown", **SMALL)
+    *steps, result = events_of(fake_model(), QUESTION, task="countdown", **SMALL)
     for one in (steps[0], result, fake_model(), s3dlm.Settings(particles=8)):
         assert len(repr(one).splitlines()) <= 2
         assert len(repr(one)) < 300
@@ -82,7 +86,7 @@ def test_representations_are_short_and_say_what_matters() -> None:
 
 def test_notebooks_get_html_without_the_models_markup() -> None:
     model = fake_model(["<script>alert(1)</script> <answer>6 * 4</answer>"], push=30.0)
-    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", **SMALL)
+    *steps, result = events_of(model, QUESTION, task="countdown", **SMALL)
     for html in (result._repr_html_(), steps[-1]._repr_html_(), model._repr_html_()):
         assert "<script>" not in html
     assert "&lt;" in result._repr_html_()
@@ -90,7 +94,7 @@ def test_notebooks_get_html_without_the_models_markup() -> None:
 
 
 def test_a_result_draws_who_descends_from_whom() -> None:
-    *steps, result = s3dlm.stream(fake_model(), QUESTION, task="countdown", lam=50.0, **SMALL)
+    *steps, result = events_of(fake_model(), QUESTION, task="countdown", lam=50.0, **SMALL)
     assert len(result.ancestry) == len(steps)
     assert "<svg" in result._repr_html_()
     assert "<line" in result._repr_html_()
@@ -102,7 +106,7 @@ def test_a_fresh_particle_has_no_parent() -> None:
     assert genealogy([(-1, -1)]) == ""
     assert genealogy([(0, -1)]).count("<line") == 1
     options = {**SMALL, "method": "best", "rounds": 1, "remask": "all"}
-    *steps, _ = s3dlm.stream(fake_model(), QUESTION, task="countdown", **options)
+    *steps, _ = events_of(fake_model(), QUESTION, task="countdown", **options)
     fresh = next(step for step in steps if (step.parent < 0).any())
     assert "<td>new</td>" in fresh._repr_html_()
     assert "<tr><td>0</td>" not in fresh._repr_html_()
@@ -162,3 +166,45 @@ def test_evaluate_gives_accuracy_by_task_and_method(tmp_path: Path) -> None:
     assert cell.problems == 2
     assert 0 <= cell.accuracy.value <= 1
     assert again["countdown"]["s3"].nfe == cell.nfe  # resumed: nothing was run again
+
+
+def test_a_search_is_iterated_for_its_steps_and_then_has_a_result() -> None:
+    search = s3dlm.stream(fake_model(), QUESTION, task="countdown", **SMALL)
+    steps = list(search)
+    assert {type(step) for step in steps} == {s3dlm.Step}
+    assert search.result is search.result
+    whole = s3dlm.stream(
+        fake_model(), QUESTION, task="countdown", **SMALL
+    ).result  # no step was asked for
+    assert whole.text == search.result.text
+    data = search.result.to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert (data["answer"], len(data["survivors"])) == (whole.answer, len(whole.survivors))
+
+
+def test_a_search_can_be_awaited_step_by_step() -> None:
+    async def count() -> tuple[int, str]:
+        search = s3dlm.stream(fake_model(), QUESTION, task="countdown", **SMALL)
+        seen = [step async for step in search]
+        return len(seen), search.result.text
+
+    plain = s3dlm.stream(fake_model(), QUESTION, task="countdown", **SMALL)
+    assert asyncio.run(count()) == (len(list(plain)), plain.result.text)
+
+
+def test_a_broken_search_has_no_result() -> None:
+    def bad(prompt: str, text: str, confidence: float | None) -> float:
+        raise RuntimeError("no")
+
+    search = s3dlm.stream(fake_model(), QUESTION, task="countdown", verifier=bad, **SMALL)
+    with pytest.raises(VerifierError):
+        list(search)
+    with pytest.raises(S3dlmError, match="broken off"):
+        _ = search.result
+
+
+def test_python_recognises_a_task_as_the_shell_does() -> None:
+    model = dataclasses.replace(fake_model(), defaults=Defaults("tiny", ("countdown",)))
+    found, plain = s3dlm.generate_batch(model, [QUESTION, "hello"], **SMALL)
+    assert (found.task, plain.task) == ("countdown", None)
+    assert s3dlm.generate(model, QUESTION, task="none", **SMALL).task is None

@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "result": {"answers", "errors", "search", "settings"},
     "diffusion": {"errors", "models", "search", "settings"},
     "job": {*CORE, "diffusion", "tasks", "verifier"},
-    "engine": {*CORE, "job"},
+    "engine": {*CORE, "job", "tasks"},
     "trace": {*CORE, "diffusion"},
     "board": {*CORE, "trace"},
     "viewer": {"answers", "errors", "trace"},

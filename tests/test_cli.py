@@ -22,7 +22,7 @@ from s3dlm.models import registry
 from s3dlm.sandbox import configure, shared
 from s3dlm.sandbox.runner import UNSAFE
 from s3dlm.settings import schema
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = ["--gen-length", "32", "--steps", "8", "--block-length", "16"]
@@ -84,12 +84,30 @@ def test_generate_as_json_with_a_trace(run: Run, tmp_path: Path) -> None:
     assert replayed.text == result["text"]
 
 
+def test_a_small_model_knows_its_tasks_by_their_form_and_says_so(run: Run) -> None:
+    (_, known, _), (_, named, _) = (
+        run("generate", f" {QUESTION}\n", *SMALL, "--json", *task)
+        for task in ((), ("--task", "countdown"))
+    )
+    assert json.loads(known)["task"] == "countdown"
+    assert json.loads(known)["answer"] == json.loads(named)["answer"]
+    code, out, err = run("generate", "hello")
+    assert (code, out) == (2, "")
+    assert err.count("s3dlm generate") == 5
+    assert "hello" in err
+    assert "--task none" in err
+
+
 def test_prompts_and_texts_with_holes_may_come_from_standard_input(run: Run) -> None:
-    code, out, err = run("generate", "-", "--quiet", "--timings", *SMALL, stdin="why?")
+    code, out, err = run(
+        "generate", "-", "--quiet", "--timings", "--task", "none", *SMALL, stdin="why?"
+    )
     assert (code, bool(out.strip())) == (0, True)
     assert "loading" not in err
     assert all(name in err for name in ("forward", "sampling", "verifier", "search"))
-    _, piped, _ = run("generate", "-", "--json", *SMALL, stdin="why?\n")  # as echo writes it
+    _, piped, _ = run(
+        "generate", "-", "--json", "--task", "none", *SMALL, stdin="why?\n"
+    )  # as echo writes it
     assert json.loads(piped)["question"] == "why?"
     _, out, _ = run("generate", "--infill", "-", "--quiet", *SMALL, stdin="ab[[3]]cd\n")
     assert out.startswith("ab")
@@ -185,7 +203,7 @@ def test_control_c_ends_cleanly(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     monkeypatch.setattr(registry, "load", stop)
-    code, _, err = run("generate", "x")
+    code, _, err = run("generate", QUESTION)
     assert code == 130
     assert "Traceback" not in err
 
@@ -195,7 +213,7 @@ def test_the_board_shows_a_search_or_a_trace(recorded: bool, tmp_path: Path) -> 
     """Particles and blocks on a terminal; a trace needs no model."""
     model, out, path = fake_model(), io.StringIO(), tmp_path / "run.jsonl"
     console = Console(file=out, force_terminal=True, width=100, legacy_windows=False)
-    events = s3dlm.stream(model, QUESTION, task="countdown", settings=SIZES)
+    events = events_of(model, QUESTION, task="countdown", settings=SIZES)
     pieces, ends = board.pieces_of(model), model.end_ids
     if recorded:
         list(s3dlm.write_trace(path, model, events, question=QUESTION))

@@ -24,7 +24,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.remask import REMASKINGS
 from s3dlm.settings import Settings, only_used
 from s3dlm.trace import read_trace, write_trace
-from tests.fakes import COUNTDOWN, END, MASK, fake_model
+from tests.fakes import COUNTDOWN, END, MASK, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 TEXT = "12 - 6 = [[1]]. 6 * 4 = [[2]]. <answer>[[12]]</answer>"
@@ -210,7 +210,7 @@ def test_the_schedule_fills_the_holes_at_the_settings_pace() -> None:
 def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any]) -> None:
     dropped = ("steps", "policy", "position_temperature") if options else ()
     usual = {n: v for n, v in only_used(method, SMALL).items() if n not in dropped}
-    *steps, result = s3dlm.stream(
+    *steps, result = events_of(
         fake_model(),
         QUESTION,
         infill=TEXT,
@@ -328,7 +328,7 @@ def test_a_satisfied_verifier_ends_the_trials() -> None:
 
 
 def test_steps_of_another_length_descend_from_none_before() -> None:
-    *steps, _ = s3dlm.stream(
+    *steps, _ = events_of(
         fake_model(), QUESTION, infill="a[[2-3]]b", task="countdown", settings=small("s3")
     )
     assert [step.round for step in steps] == sorted(step.round for step in steps)
@@ -349,7 +349,7 @@ def test_methods_that_choose_elsewhere_tell_their_holes_too(method: str) -> None
 def test_a_trace_tells_what_was_given(tmp_path: Path) -> None:
     model, settings, path = fake_model(), small("s3"), tmp_path / "trace.jsonl"
     text = "a[[2-3]]b"
-    events = s3dlm.stream(model, QUESTION, infill=text, task="countdown", settings=settings)
+    events = events_of(model, QUESTION, infill=text, task="countdown", settings=settings)
     *_, result = write_trace(
         path, model, events, question=QUESTION, task="countdown", settings=settings, infill=text
     )
@@ -365,7 +365,7 @@ def test_a_trace_tells_what_was_given(tmp_path: Path) -> None:
 
 def test_the_board_shows_known_text_from_the_first_step() -> None:
     model, console = fake_model(), Console(force_terminal=True, width=120, record=True)
-    events = s3dlm.stream(
+    events = events_of(
         model, QUESTION, infill=TEXT, task="countdown", settings=small("baseline", temperature=0.0)
     )
     shown = board.show(events, board.pieces_of(model), console=console)

@@ -9,8 +9,7 @@ import pytest
 import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.settings import Settings
-from s3dlm.trace import encode_result
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 SETTINGS = Settings(gen_length=32, steps=8, block_length=16)
 
@@ -18,9 +17,7 @@ SETTINGS = Settings(gen_length=32, steps=8, block_length=16)
 @pytest.fixture
 def recorded(tmp_path: Path) -> tuple[Path, list[s3dlm.Step | s3dlm.Result]]:
     model, path = fake_model(), tmp_path / "run.jsonl"
-    events = s3dlm.stream(
-        model, "Target: 24 Numbers: 6, 4, 12", task="countdown", settings=SETTINGS
-    )
+    events = events_of(model, "Target: 24 Numbers: 6, 4, 12", task="countdown", settings=SETTINGS)
     seen = list(
         s3dlm.write_trace(path, model, events, question="q", task="countdown", settings=SETTINGS)
     )
@@ -104,7 +101,7 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
 
 def test_results_are_plain_data() -> None:
     result = s3dlm.generate(fake_model(), "why?", settings=SETTINGS)
-    assert json.dumps(encode_result(result))
+    assert json.dumps(result.to_dict())
 
 
 @pytest.mark.parametrize(

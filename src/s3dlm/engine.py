@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Unpack
 
 import s3dlm
+from s3dlm import tasks
 from s3dlm.errors import S3dlmError, SettingsError, VerifierError, short_repr
 from s3dlm.job import Job, Running, prepare
 from s3dlm.models.base import Model
@@ -23,7 +24,7 @@ from s3dlm.result import Result, finish
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Predict, Reply
 from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
-from s3dlm.search.step import Step
+from s3dlm.search.step import Step, Stream
 from s3dlm.settings import Settings, SettingsKwargs
 
 __all__ = [
@@ -188,12 +189,14 @@ def stream(
     sample_id: str | int | None = None,
     infill: str | None = None,
     **overrides: Unpack[SettingsKwargs],
-) -> Iterator[Step | Result]:
-    """One `Step` per denoising step, then the `Result`; arguments as for `generate`, or with a text
-    to infill, as for `infill`."""
-    model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
+) -> Stream[Result]:
+    """A search as it runs: `for step in search`, then `search.result`; also `async for`. Arguments as
+    for `generate`, or with a text to infill, as for `infill`."""
+    model = _loaded(model)
+    task = tasks.of_question(task, prompt, model.defaults.tasks)
+    settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
     job = Job(prompt, task, settings, sample_id, verifier, infill=infill)
-    return (event for _, event in run(model, [job]))
+    return Stream(event for _, event in run(model, [job]))
 
 
 def infill(
@@ -215,7 +218,7 @@ def infill(
     With a prompt the text is the answer to it; a task needs one. Without, the text stands alone.
     The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
     """
-    *_, result = stream(
+    return stream(
         model,
         prompt,
         infill=text,
@@ -225,9 +228,7 @@ def infill(
         verifier=verifier,
         sample_id=sample_id,
         **overrides,
-    )
-    assert isinstance(result, Result)
-    return result
+    ).result
 
 
 def generate(
@@ -249,15 +250,9 @@ def generate(
     """
     ids = None if sample_id is None else [sample_id]
     return generate_batch(
-        model,
-        [prompt],
-        task=task,
-        method=method,
-        settings=settings,
-        verifier=verifier,
-        sample_ids=ids,
-        **overrides,
-    )[0]
+        model, [prompt], task=task, method=method, settings=settings, verifier=verifier,
+        sample_ids=ids, **overrides,
+    )[0]  # fmt: skip
 
 
 def generate_batch(
@@ -278,23 +273,17 @@ def generate_batch(
     ids = [None] * len(prompts) if sample_ids is None else list(sample_ids)
     if len(ids) != len(prompts):
         raise SettingsError(f"{len(prompts)} prompts need as many sample_ids, got {len(ids)}")
-    model, settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
-    named = zip(prompts, ids, strict=True)
-    jobs = [Job(prompt, task, settings, sample_id, verifier) for prompt, sample_id in named]
+    model, jobs = _loaded(model), []
+    for prompt, sample_id in zip(prompts, ids, strict=True):
+        known = tasks.of_question(task, prompt, model.defaults.tasks)
+        chosen, judge = _resolve(model, known, method, settings, verifier, overrides)
+        jobs.append(Job(prompt, known, chosen, sample_id, judge))
     events = run(model, jobs, max_rows=max_rows)
     results = {index: event for index, event in events if isinstance(event, Result)}
     return [results[index] for index in range(len(jobs))]
 
 
-def _resolve(
-    model: Model | str,
-    task: str | None,
-    method: str | Method | None,
-    settings: Settings | None,
-    verifier: Any,
-    overrides: SettingsKwargs,
-) -> tuple[Model, Settings, Any]:
-    """Model, settings and verifier as the search needs them, from whatever a user gave."""
+def _loaded(model: Model | str) -> Model:
     if isinstance(model, str):
         model = s3dlm.load(model)  # by name: a search needs no loader
     if not isinstance(model, Model):
@@ -302,11 +291,19 @@ def _resolve(
             f"model={short_repr(model)} is not a model; give a name such as 'tiny', a folder, or what "
             "s3dlm.load returned"
         )
+    return model
+
+
+def _resolve(
+    model: Model, task: str | None, method: str | Method | None, settings: Settings | None,
+    verifier: Any, overrides: SettingsKwargs,
+) -> tuple[Settings, Any]:  # fmt: skip
+    """Settings and verifier as the search needs them, from whatever a user gave."""
     name, judge = (verifier, None) if isinstance(verifier, str) else (None, verifier)
     if settings is None:
         named = {} if name is None else {"verifier": name}  # a name is a setting of the method
         chosen = "s3" if method is None else method
-        return model, Settings.for_model(model, chosen, task, **overrides, **named), judge
+        return Settings.for_model(model, chosen, task, **overrides, **named), judge
     if not isinstance(settings, Settings):
         raise SettingsError(
             f"settings={short_repr(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "
@@ -317,4 +314,4 @@ def _resolve(
         raise SettingsError(
             f"settings= and {given} were both given; pass one Settings, or keywords alone"
         )
-    return model, settings if name is None else settings.replace(verifier=name), judge
+    return settings if name is None else settings.replace(verifier=name), judge

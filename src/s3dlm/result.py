@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,12 @@ from s3dlm.settings import Settings
 if TYPE_CHECKING:
     from s3dlm.diffusion.masked import MaskedDiffusion
     from s3dlm.job import Job, Running
+
+
+_PLAIN = (
+    "prompt", "text", "answer", "p_correct", "score", "confidence", "nfe", "nfe_logical",
+    "seconds", "stopped", "holes", "question", "task",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,19 @@ class Result:
         """Survivors that have the chosen answer."""
         return sum(survivor.answer == self.answer for survivor in self.survivors)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the genealogy and the tokens as plain data, floats with six digits."""
+        return {
+            **{name: plain(getattr(self, name)) for name in _PLAIN},
+            "timings": rounded(self.timings),
+            "settings": self.settings.to_json(),
+            "survivors": [
+                {name: plain(value) for name, value in dataclasses.asdict(survivor).items()}
+                | {"parts": rounded(survivor.parts)}
+                for survivor in self.survivors
+            ],
+        }
+
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."
         return (
@@ -66,21 +87,48 @@ class Result:
             f"       text={text!r})"
         )
 
+    @property
+    def vote(self) -> dict[str | None, int]:
+        """How many survivors have each answer, the most frequent first; None: no answer."""
+        return dict(Counter(survivor.answer for survivor in self.survivors).most_common())
+
     def _repr_html_(self) -> str:
         answer = "no answer found" if self.answer is None else escape(self.answer)
+        chance = "" if self.p_correct is None else f" · probably right: {self.p_correct:.0%}"
+        cell = "<td style='text-align:left'>"
+        vote = "".join(
+            f"<tr><td>{'✓' if found == self.answer else ''}</td>{cell}<b>"
+            f"{'no answer' if found is None else escape(found)}</b></td>{cell}{'■' * min(count, 32)}</td>"
+            f"{cell}{count} of {len(self.survivors)}</td></tr>"
+            for found, count in self.vote.items()
+        )
         rows = "".join(
-            f"<tr><td>{'✓' if survivor.answer == self.answer else ''}</td>"
-            f"<td>{_number(survivor.score)}</td><td>{survivor.confidence:.2f}</td>"
-            f"<td style='text-align:left'>{escape(survivor.text)}</td></tr>"
+            f"<tr><td>{_number(survivor.score)}</td><td>{survivor.confidence:.2f}</td>"
+            f"{cell}{escape(survivor.text)}</td></tr>"
             for survivor in self.survivors
         )
         return (
-            f"<p><b>{answer}</b> — {self.votes} of {len(self.survivors)} survivors, "
-            f"{_chance(self.p_correct)}"
-            f"NFE {self.nfe}, {self.seconds:.2f} s, method {escape(self.settings.method)}</p>"
-            "<table><tr><th></th><th>score</th><th>confidence</th>"
-            f"<th style='text-align:left'>survivor</th></tr>{rows}</table>{genealogy(self.ancestry)}"
+            f"<p><b style='font-size:1.3em'>{answer}</b>{chance}<br>{escape(self.settings.method)}: "
+            f"{self.votes} of {len(self.survivors)} survivors, {self.nfe} forward passes, "
+            f"{self.seconds:.2f} s</p><table>{vote}</table><details><summary>Survivors</summary><table>"
+            f"<tr><th>score</th><th>confidence</th><th style='text-align:left'>text</th></tr>{rows}"
+            f"</table></details>{genealogy(self.ancestry)}"
         )
+
+
+def plain(value: Any) -> Any:
+    """Arrays, tuples and floats as JSON has them."""
+    if isinstance(value, np.ndarray):
+        return plain(tuple(value.tolist()))
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value
+
+
+def rounded(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(float(value)) for name, value in parts.items()}
 
 
 def _chance(p_correct: float | None) -> str:

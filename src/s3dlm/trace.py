@@ -22,7 +22,7 @@ from s3dlm.diffusion.infill import Template
 from s3dlm.errors import RecordError
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model
-from s3dlm.result import Result
+from s3dlm.result import Result, plain, rounded
 from s3dlm.search.select import Survivor
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
@@ -42,21 +42,6 @@ _SCALARS = (
     "nfe",
     "resampled",
     "round",
-)
-_OF_RESULT = (
-    "prompt",
-    "text",
-    "answer",
-    "p_correct",
-    "score",
-    "confidence",
-    "nfe",
-    "nfe_logical",
-    "seconds",
-    "stopped",
-    "holes",
-    "question",
-    "task",
 )
 
 
@@ -109,7 +94,9 @@ class TraceEncoder:
         return list(Template.parse(text).rows(self.encode, UNKNOWN))
 
     def event(self, event: Step | Result) -> dict[str, Any]:
-        return self._step(event) if isinstance(event, Step) else encode_result(event)
+        if isinstance(event, Step):
+            return self._step(event)
+        return {"event": "result", **event.to_dict()}
 
     def _step(self, step: Step) -> dict[str, Any]:
         tokens = np.where(step.tokens == self.mask_id, UNKNOWN, step.tokens)
@@ -119,44 +106,14 @@ class TraceEncoder:
         self.known |= new
         return {
             "event": "step",
-            **{name: _plain(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
+            **{name: plain(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
             "start_nfe": step.start_nfe,
-            "parts": [_rounded(parts) for parts in step.parts],
+            "parts": [rounded(parts) for parts in step.parts],
             "tokens": tokens.tolist(),
             "clean": clean.tolist(),
             "percent": np.rint(100 * np.exp(step.clean_logp)).astype(int).tolist(),
             "pieces": {str(token): self.piece(token) for token in sorted(new)},
         }
-
-
-def encode_result(result: Result) -> dict[str, Any]:
-    """A result as plain data."""
-    data = {name: _plain(getattr(result, name)) for name in _OF_RESULT}
-    return {
-        "event": "result",
-        **data,
-        "timings": _rounded(result.timings),
-        "settings": result.settings.to_json(),
-        "survivors": [
-            {
-                name: _rounded(value) if name == "parts" else _plain(value)
-                for name, value in dataclasses.asdict(survivor).items()
-            }
-            for survivor in result.survivors
-        ],
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [_plain(item) for item in value.tolist()]
-    if isinstance(value, float):
-        return round(value, 6) if np.isfinite(value) else None
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _rounded(parts: Any) -> dict[str, Any]:
-    return {name: _plain(float(value)) for name, value in parts.items()}
 
 
 def write_trace(

@@ -11,14 +11,14 @@ from s3dlm.evaluation import records
 from s3dlm.evaluation.run import evaluate
 from s3dlm.integrations import frames
 from tests.evaluation.small_run import small_model, small_plan, write_task
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SETTINGS = s3dlm.Settings(gen_length=64, steps=8, particles=2, branching=2)
 
 
 def test_frames_of_a_search() -> None:
-    *steps, result = s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=SETTINGS)
+    *steps, result = events_of(fake_model(), QUESTION, task="countdown", settings=SETTINGS)
     assert isinstance(result, s3dlm.Result)
     table = pd.DataFrame(frames.survivors(result))
     assert table["text"].tolist() == [one.text for one in result.survivors]

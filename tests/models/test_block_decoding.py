@@ -26,7 +26,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, only_used
 from s3dlm.trace import TraceEncoder
-from tests.fakes import ByteTokenizer, FakeDenoiser, fake_model
+from tests.fakes import ByteTokenizer, FakeDenoiser, events_of, fake_model
 from tests.models.checkpoints import llama_tensors, write_folder
 from tests.models.test_families import BLOCKS, MOE_CASES, folder_of, reference
 
@@ -153,7 +153,7 @@ def llada21(
 
 def ours(model: Model, prompt: int, **options: Any) -> list[int]:
     settings = Settings("baseline", temperature=0.0, gen_length=LENGTH, **options)
-    *steps, result = s3dlm.stream(model, question(prompt), settings=settings)
+    *steps, result = events_of(model, question(prompt), settings=settings)
     assert isinstance(result, Result)
     tokens: list[int] = steps[-1].tokens[0, :LENGTH].tolist()
     assert MASK not in tokens
@@ -345,7 +345,7 @@ def test_the_look_ahead_is_complete_up_to_the_open_blocks_end(
         seen.append(text)
         return len(text) % 7 / 7
 
-    *steps, _ = s3dlm.stream(model, question(length), settings=settings, verifier=verifier)
+    *steps, _ = events_of(model, question(length), settings=settings, verifier=verifier)
     for step in steps:
         assert isinstance(step, Step)
         for canvas, clean in zip(step.tokens, step.clean, strict=True):

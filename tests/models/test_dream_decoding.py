@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import s3dlm
 from s3dlm.diffusion.blocks import dream_counts
 from s3dlm.diffusion.schedule import choose, perturbed
 from s3dlm.job import random_stream
@@ -16,7 +15,7 @@ from s3dlm.models.forward import Forward, Rows, Sampling
 from s3dlm.models.sampling import restrict
 from s3dlm.models.transformer import Transformer
 from s3dlm.settings import Settings
-from tests.fakes import ByteTokenizer
+from tests.fakes import ByteTokenizer, events_of
 from tests.models.networks import MASK, random_network
 
 LENGTH = 24
@@ -99,7 +98,7 @@ def our_decode(model: Transformer, measure: str, **settings: object) -> list[int
         "baseline", gen_length=LENGTH, block_length=LENGTH, policy=measure, reveal="dream",
         probabilities="sampled", **{"temperature": 0.0, **settings},
     )  # fmt: skip
-    *seen, _ = s3dlm.stream(whole, QUESTION, settings=chosen, sample_id="a")
+    *seen, _ = events_of(whole, QUESTION, settings=chosen, sample_id="a")
     tokens: list[int] = seen[-1].tokens[0].tolist()
     return tokens
 

@@ -15,7 +15,7 @@ from s3dlm.models.base import Model
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
 from s3dlm.settings import Settings
-from tests.fakes import ByteTokenizer
+from tests.fakes import ByteTokenizer, events_of
 from tests.models.networks import MASK, random_model, random_network
 
 LENGTH = 24
@@ -99,7 +99,7 @@ def test_the_greedy_baseline_is_lladas_loop_token_for_token(
         block_length,
         drawn if policy == "random" else None,
     )
-    *steps_seen, _ = s3dlm.stream(model, "why?", settings=settings, sample_id="why?")
+    *steps_seen, _ = events_of(model, "why?", settings=settings, sample_id="why?")
     assert steps_seen[-1].tokens[0].tolist() == expected
 
 
@@ -108,7 +108,7 @@ def decoded(denoiser: Transformer, ends: set[int], **options: Any) -> tuple[list
     settings = Settings(
         "baseline", temperature=0, gen_length=LENGTH, steps=12, block_length=8, **options
     )
-    *steps_seen, result = s3dlm.stream(model, "why?", settings=settings)
+    *steps_seen, result = events_of(model, "why?", settings=settings)
     tokens: list[int] = steps_seen[-1].tokens[0].tolist()
     return tokens, result
 

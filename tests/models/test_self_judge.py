@@ -15,7 +15,7 @@ from s3dlm.models.base import Model
 from s3dlm.models.self_judge import LONGEST, SelfJudge
 from s3dlm.settings import Settings, only_used
 from s3dlm.verifier import for_task
-from tests.fakes import COUNTDOWN, ByteTokenizer, FakeDenoiser, fake_model
+from tests.fakes import COUNTDOWN, ByteTokenizer, FakeDenoiser, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 8, "block_length": 32, "temperature": 1.0, "verifier": "self"}
@@ -63,7 +63,7 @@ def test_the_score_is_yes_against_no() -> None:
 @pytest.mark.parametrize("method", ["tilting", "s3", "best", "fk_max", "particle_gibbs"])
 def test_every_text_it_reads_is_a_pass_that_counts(method: str) -> None:
     model, given = opinionated(), settings(method, rounds=0, look_aheads=2)
-    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=given)
+    *steps, result = events_of(model, QUESTION, task="countdown", settings=given)
     assert isinstance(result, s3dlm.Result)
     assert model.denoiser.judged > 0  # type: ignore[attr-defined]
     assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]

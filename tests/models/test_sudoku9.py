@@ -21,6 +21,7 @@ from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.transformer import Transformer
 from s3dlm.search.methods import all_methods
 from s3dlm.trace import read_trace, write_trace
+from tests.fakes import events_of
 from tools.networks import initialise
 from tools.sudoku9.__main__ import CONFIG, hidden, loss_of, train
 
@@ -147,7 +148,7 @@ def test_holes_may_be_written_out_and_must_make_a_grid(model: Model) -> None:
 
 def test_a_trace_tells_the_clues(model: Model, tmp_path: Path) -> None:
     settings = s3dlm.Settings.for_model(model, "s3")
-    events = s3dlm.stream(model, PUZZLE, settings=settings)
+    events = events_of(model, PUZZLE, settings=settings)
     path = tmp_path / "trace.jsonl"
     *_, result = write_trace(path, model, events, question=PUZZLE, settings=settings)
     header = read_trace(path).header
@@ -158,7 +159,7 @@ def test_a_trace_tells_the_clues(model: Model, tmp_path: Path) -> None:
 def test_the_terminal_shows_grids_side_by_side_in_80_columns(model: Model) -> None:
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=80, color_system=None)
-    events = s3dlm.stream(model, PUZZLE, particles=3)
+    events = events_of(model, PUZZLE, particles=3)
     list(show(events, pieces_of(model), console=console, columns=model.tokenizer.columns))
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).splitlines()
     assert max(map(len, lines)) == 80

@@ -6,18 +6,17 @@ import itertools
 
 import pytest
 
-import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0, "lam": 5.0}
 
 
 def steps_of(settings: Settings) -> list[Step]:
-    *steps, _ = s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=settings)
+    *steps, _ = events_of(fake_model(), QUESTION, task="countdown", settings=settings)
     return [step for step in steps if isinstance(step, Step)]
 
 

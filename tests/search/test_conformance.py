@@ -16,7 +16,7 @@ from s3dlm.search.particles import Canvas
 from s3dlm.search.remask import positions
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.settings import Settings, only_used
-from tests.fakes import COUNTDOWN, FakeDenoiser, fake_model
+from tests.fakes import COUNTDOWN, FakeDenoiser, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0}
@@ -48,7 +48,7 @@ def test_every_method_keeps_the_contract(method: str) -> None:
     """Later rounds, which begin anew on what was hidden, have a test of their own."""
     model, settings = fake_model(), small(method, **one_round(method))
     plan = settings
-    events = list(s3dlm.stream(model, QUESTION, task="countdown", settings=settings))
+    events = list(events_of(model, QUESTION, task="countdown", settings=settings))
     *steps, result = events
     assert isinstance(result, s3dlm.Result)
     searches = 4 if method == "hex" else plan.sweeps  # blocks of 4, 8, 16, 32
@@ -101,7 +101,7 @@ def test_a_method_with_a_loop_of_its_own_keeps_the_contract(method: str, reveal:
     for seed in range(3):
         model = fake_model(noise=4.0, context=1024)
         settings = small(method, seed=seed, **({} if reveal == "schedule" else {"reveal": reveal}))
-        *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+        *steps, result = events_of(model, QUESTION, task="countdown", settings=settings)
         assert isinstance(result, s3dlm.Result)
         assert [step.index for step in steps] == list(range(len(steps)))
         previous = settings.size
@@ -170,7 +170,7 @@ def test_watched_is_unwatched(tmp_path: object) -> None:
     events = s3dlm.write_trace(
         f"{tmp_path}/run.jsonl",
         model,
-        s3dlm.stream(model, QUESTION, task="countdown", settings=settings),
+        events_of(model, QUESTION, task="countdown", settings=settings),
         question=QUESTION,
         settings=settings,
     )
@@ -183,7 +183,7 @@ def test_watched_is_unwatched(tmp_path: object) -> None:
 @pytest.mark.parametrize("ess_threshold", [None, 0.0, 0.5, 1.0])
 def test_every_resampler_drives_the_loop(resampling: str, ess_threshold: float | None) -> None:
     settings = Settings(resampling=resampling, ess_threshold=ess_threshold, lam=5.0, **SMALL)
-    *steps, result = s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=settings)
+    *steps, result = events_of(fake_model(), QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert len(result.survivors) == 4
     if ess_threshold is None:
@@ -205,7 +205,7 @@ def test_a_finished_answer_is_never_forwarded_again() -> None:
     texts = ["<answer>6 * 4</answer>"]
     settings = Settings(method="best_of_k", gen_length=96, steps=96, block_length=32)
     model = fake_model(texts)
-    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    *steps, result = events_of(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert sum(step.nfe for step in steps[32:]) == 0  # the first block holds the whole answer
     assert {one.text for one in result.survivors} == {texts[0]}
@@ -247,7 +247,7 @@ def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried
     assert resumed.steps == -(-int(hidden.sum()) // 4)
     assert not positions(process, canvas, [()], settings, rng).any()
 
-    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    *steps, result = events_of(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert len(steps) > settings.steps  # the fake model cannot calculate
     assert not (steps[-1].tokens == 256).any()
@@ -276,7 +276,7 @@ def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
             return logits
 
     model = dataclasses.replace(fake_model(), denoiser=Eager(["6 * 4"]))
-    *steps, _ = s3dlm.stream(model, "hello", settings=Settings(**SMALL))
+    *steps, _ = events_of(model, "hello", settings=Settings(**SMALL))
     assert not (steps[-1].tokens == 256).any()
 
 

@@ -16,7 +16,7 @@ from s3dlm.models.base import Turn
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score
-from tests.fakes import FakeDenoiser, fake_model
+from tests.fakes import FakeDenoiser, events_of, fake_model
 
 SMALL = Settings(gen_length=16, steps=8, block_length=16)
 
@@ -158,7 +158,7 @@ def test_a_batch_verifier_that_loses_a_text() -> None:
 def test_what_is_no_text_is_refused_in_one_line() -> None:
     model = fake_model()
     with pytest.raises(PromptError, match="infill=5 is not a text"):
-        list(s3dlm.stream(model, "q", infill=5))  # type: ignore[arg-type]
+        list(events_of(model, "q", infill=5))  # type: ignore[arg-type]
     half = Job("q", earlier=(Turn("user", "\ud800"),))
     with pytest.raises(PromptError, match="half of a character"):
         prepare(model, half)

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.job import Job, prepare
 from s3dlm.models.defaults import Defaults
 from s3dlm.search.particles import Canvas
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
-from tests.fakes import MASK, fake_model
+from tests.fakes import MASK, events_of, fake_model
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_an_infilled_text_is_one_block_where_an_answer_is() -> None:
 
 
 def decoded(settings: Settings) -> list[Step]:
-    *steps, _ = s3dlm.stream(fake_model(noise=2.0), "q", settings=settings, sample_id=1)
+    *steps, _ = events_of(fake_model(noise=2.0), "q", settings=settings, sample_id=1)
     return steps  # type: ignore[return-value]
 
 

@@ -10,7 +10,7 @@ from s3dlm.errors import SettingsError
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import Score
-from tests.fakes import MASK, fake_model
+from tests.fakes import MASK, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.5, "lam": 8.0}
@@ -30,7 +30,7 @@ class Notes:
 def run(verifier: object, **options: object) -> tuple[list[Step], s3dlm.Result, int]:
     model = fake_model()
     settings = Settings("best", **{**SMALL, **options})  # type: ignore[arg-type]
-    *steps, result = s3dlm.stream(
+    *steps, result = events_of(
         model, QUESTION, task="countdown", settings=settings, verifier=verifier
     )
     assert isinstance(result, s3dlm.Result)

@@ -15,7 +15,7 @@ from s3dlm.search.rounds import IDLE
 from s3dlm.search.step import Memo
 from s3dlm.settings import Settings, only_used
 from s3dlm.verifier import Score
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 32, "steps": 8, "block_length": 16, "temperature": 0.6, "particles": 2}
@@ -143,7 +143,7 @@ def test_a_search_that_meets_nothing_new_ends_before_its_budget(stop_when: str) 
             {"stop_when": "agreed", "decided_at": 0.9999} if stop_when == "agreed" else {}
         ),
     )  # fmt: skip
-    *steps, result = s3dlm.stream(
+    *steps, result = events_of(
         fake_model(noise=0.0, push=20.0), "?", settings=settings, verifier=Unhappy()
     )
     assert isinstance(result, s3dlm.Result)

@@ -19,7 +19,7 @@ from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings, only_used
-from tests.fakes import END, MASK, fake_model
+from tests.fakes import END, MASK, events_of, fake_model
 from tests.models.test_cache import model as network_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
@@ -146,7 +146,7 @@ def last_steps(steps: list[s3dlm.Step]) -> list[s3dlm.Step]:
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_every_method_ends_when_all_are_finished(method: str) -> None:
     model, settings = unsure(), small(method, **one_round(method))
-    *steps, result = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    *steps, result = events_of(model, QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     searches = sum(step.index == 0 for step in steps)
     assert searches == settings.sweeps or method == "hex"
@@ -171,7 +171,7 @@ def test_every_method_ends_when_all_are_finished(method: str) -> None:
 
 def test_particles_reveal_at_their_own_pace_and_open_their_own_blocks() -> None:
     settings = small("best_of_k", gen_length=48)
-    *steps, _ = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    *steps, _ = events_of(unsure(), QUESTION, task="countdown", settings=settings)
     hidden = [(step.tokens == MASK).sum(axis=1) for step in steps]
     assert any(len(set(one.tolist())) > 2 for one in hidden)
     opened = [{int(row.argmax()) // 24 for row in step.tokens == MASK} for step in steps]
@@ -208,7 +208,7 @@ def test_batched_is_unbatched_with_the_prefix_cache(causal_block: int | None) ->
 
 def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
     settings = small("hex")
-    *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    *steps, result = events_of(unsure(), QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     lasts = last_steps(steps)
     assert len({step.index for step in lasts}) > 1
@@ -221,7 +221,7 @@ def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
 
 def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> None:
     settings = small("particle_gibbs", branching=6)
-    *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    *steps, result = events_of(unsure(), QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     starts = [index for index, step in enumerate(steps) if step.index == 0]
     lengths = np.diff([*starts, len(steps)])
@@ -234,7 +234,7 @@ def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> N
 
 def test_a_second_round_reveals_adaptively_too() -> None:
     settings = small("s3", rounds=2, remask="rest")
-    *steps, result = s3dlm.stream(unsure(), QUESTION, task="countdown", settings=settings)
+    *steps, result = events_of(unsure(), QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert sum(step.index == 0 for step in steps) > 1
     assert not (steps[-1].tokens == MASK).any()
@@ -242,7 +242,7 @@ def test_a_second_round_reveals_adaptively_too() -> None:
 
 def test_a_trace_and_the_board_show_the_steps_there_were(tmp_path: Path) -> None:
     model, settings, out = unsure(), small("s3"), io.StringIO()
-    events = s3dlm.stream(model, QUESTION, task="countdown", settings=settings)
+    events = events_of(model, QUESTION, task="countdown", settings=settings)
     events = s3dlm.write_trace(
         tmp_path / "run.jsonl", model, events, question=QUESTION, settings=settings
     )

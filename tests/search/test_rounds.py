@@ -17,7 +17,7 @@ from s3dlm.search.remask import ACCEPT_RULES, REMASKINGS, Moved, Remasking, Text
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings, only_used, schema
 from s3dlm.verifier import Score, for_task
-from tests.fakes import END, MASK, fake_model
+from tests.fakes import END, MASK, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.0, "lam": 8.0}
@@ -44,7 +44,7 @@ class Wants:
 
 def run(settings: Settings, verifier: object = None) -> tuple[list[Step], s3dlm.Result, int]:
     model = fake_model()
-    *steps, result = s3dlm.stream(
+    *steps, result = events_of(
         model, QUESTION, task="countdown", settings=settings, verifier=verifier
     )
     assert isinstance(result, s3dlm.Result)

@@ -19,7 +19,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score, compose
-from tests.fakes import END, MASK, ByteTokenizer, fake_model
+from tests.fakes import END, MASK, ByteTokenizer, events_of, fake_model
 from tests.server.live import serving
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
@@ -46,7 +46,7 @@ def run(verifier: object, method: str = "s3", **options: Any) -> tuple[list[Step
     usual = {name: value for name, value in SMALL.items() if name in Settings(method).active}
     lam = {"lam": 8.0} if "lam" in METHODS[method].uses else {}
     settings = Settings(method, **{**usual, **lam, **options})
-    *steps, result = s3dlm.stream(fake_model(), QUESTION, settings=settings, verifier=verifier)
+    *steps, result = events_of(fake_model(), QUESTION, settings=settings, verifier=verifier)
     assert isinstance(result, s3dlm.Result)
     return steps, result  # type: ignore[return-value]
 
@@ -58,7 +58,7 @@ def digits(steps: list[Step]) -> int:
 def test_children_are_chosen_by_what_is_known_of_them_and_only_they_are_forwarded() -> None:
     verifier, model = Vowels(), fake_model()
     settings = Settings("s3", **SMALL, particles=4, branching=1, screen=16)
-    *steps, result = s3dlm.stream(model, QUESTION, settings=settings, verifier=verifier)
+    *steps, result = events_of(model, QUESTION, settings=settings, verifier=verifier)
     assert all(len(step.tokens) == 4 and step.nfe <= 4 for step in steps)  # type: ignore[union-attr]
     assert result.nfe == model.denoiser.rows_seen <= 1 + 16 * 4  # type: ignore[union-attr, attr-defined]
     assert len(verifier.seen) == len(set(verifier.seen)) > 4 * 16

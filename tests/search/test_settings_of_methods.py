@@ -13,7 +13,7 @@ from s3dlm.diffusion.schedule import REVEAL_RULES
 from s3dlm.errors import SettingsError
 from s3dlm.search.methods import METHODS, SEARCH, Method
 from s3dlm.settings import BESIDE, DECODING, Settings, only_used, schema
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 # Two blocks, so that a block's end is not the end; texts short enough for many runs.
@@ -122,7 +122,7 @@ def test_a_setting_that_counts_beside_another_says_so(setting: str) -> None:
 def test_rounds_of_an_ensemble_keep_the_ensemble() -> None:
     """Every member of HEX's ensemble is there before the second round begins."""
     plain, repaired = (
-        [*s3dlm.stream(fake_model(), QUESTION, task="countdown", settings=Settings(
+        [*events_of(fake_model(), QUESTION, task="countdown", settings=Settings(
             "hex", gen_length=64, steps=16, rounds=rounds, **rest
         ))]
         for rounds, rest in ((0, {}), (2, {"remask": "rest"}))

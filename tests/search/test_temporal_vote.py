@@ -11,7 +11,7 @@ import s3dlm
 from s3dlm import answers
 from s3dlm.server.parse import keeps_revealed_tokens
 from s3dlm.settings import Settings
-from tests.fakes import END, ByteTokenizer, fake_model
+from tests.fakes import END, ByteTokenizer, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 TEXTS = [f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12")]
@@ -22,7 +22,7 @@ SEEDS = 20
 def run(method: str, seed: int, **options: object) -> list[object]:
     model = fake_model(TEXTS, push=5.0)
     settings = Settings(method, **{**SHAPE, "seed": seed, **options})
-    return [*s3dlm.stream(model, QUESTION, task="countdown", settings=settings)]
+    return [*events_of(model, QUESTION, task="countdown", settings=settings)]
 
 
 def answer_of(text: str) -> str | None:

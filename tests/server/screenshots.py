@@ -13,6 +13,7 @@ from playwright.sync_api import sync_playwright
 import s3dlm
 from s3dlm import tasks
 from s3dlm.viewer.page import standalone
+from tests.fakes import events_of
 from tests.server.live import Live, serving
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -66,7 +67,7 @@ def take_grids(browser: Any) -> None:
     )
     with TemporaryDirectory() as folder:
         trace, page_file = Path(folder) / "trace.jsonl", Path(folder) / "page.html"
-        events = s3dlm.stream(model, question, task="sudoku9_open", settings=settings)
+        events = events_of(model, question, task="sudoku9_open", settings=settings)
         *steps, _ = s3dlm.write_trace(
             trace, model, events, question=question, task="sudoku9_open", settings=settings
         )

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.settings import Settings
 from s3dlm.trace import TraceEncoder, read_trace
 from s3dlm.verifier.base import Score, Verifier
 from s3dlm.viewer.page import joined, standalone
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 from tests.server.live import QUESTION, SMALL, Live, serving
 
 ASK = {"prompt": QUESTION, "task": "countdown", "seed": 2}
@@ -29,7 +28,7 @@ def test_the_stream_is_what_the_library_records(live: Live, rule: dict[str, obje
     model = fake_model()
     encoder = TraceEncoder.of(model)
     expected = [encoder.header("fake", QUESTION, "countdown", settings)]
-    for event in s3dlm.stream(model, QUESTION, task="countdown", settings=settings):
+    for event in events_of(model, QUESTION, task="countdown", settings=settings):
         expected.append(encoder.event(event))
     told = [json.loads(event) for event in events]
     for line in (*told, *expected):

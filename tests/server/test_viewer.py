@@ -17,7 +17,7 @@ from s3dlm.models.defaults import Defaults
 from s3dlm.trace import read_trace
 from s3dlm.viewer.page import standalone
 from tests.evaluation.small_run import small_model, small_plan, write_task
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 from tests.server.live import QUESTION, Live, serving
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -561,7 +561,7 @@ def test_doubles_and_cells_that_are_emptied_again_can_be_seen(page: Any, tmp_pat
     puzzle = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
     settings = s3dlm.Settings.for_model(model, "baseline")
     path = tmp_path / "first.jsonl"
-    events = s3dlm.stream(model, puzzle, settings=settings)
+    events = events_of(model, puzzle, settings=settings)
     list(s3dlm.write_trace(path, model, events, question=puzzle, settings=settings))
     header, *_, step, result = map(json.loads, path.read_text().splitlines())
     # As if the last step had ended with a double, and a second round had emptied two cells.

@@ -13,7 +13,7 @@ import pytest
 import s3dlm
 from s3dlm.settings import Settings
 from s3dlm.viewer.page import standalone, viewer_files
-from tests.fakes import fake_model
+from tests.fakes import events_of, fake_model
 
 META = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 SETTINGS = Settings(gen_length=24, steps=6, block_length=24, particles=2, branching=2)
@@ -24,7 +24,7 @@ HOSTILE = "</script><script>window.ran = true</script>"
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("view") / "trace.jsonl"
     model = fake_model()
-    events = s3dlm.stream(model, HOSTILE, settings=SETTINGS)
+    events = events_of(model, HOSTILE, settings=SETTINGS)
     list(s3dlm.write_trace(path, model, events, question=HOSTILE, task=None, settings=SETTINGS))
     return standalone([path])
 
@@ -60,7 +60,7 @@ def test_a_prompt_cannot_end_the_element_that_holds_it(page: str) -> None:
 
 def test_the_gold_answer_of_a_trace_is_put_into_words(tmp_path: Path) -> None:
     path, model = tmp_path / "trace.jsonl", fake_model()
-    events = s3dlm.stream(model, "x", settings=SETTINGS)
+    events = events_of(model, "x", settings=SETTINGS)
     list(s3dlm.write_trace(path, model, events, question="x", settings=SETTINGS))
     header, _, rest = path.read_text().partition("\n")
     path.write_text(json.dumps({**json.loads(header), "gold": [[11, 13, 1], 25]}) + "\n" + rest)

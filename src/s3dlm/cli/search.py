@@ -11,12 +11,12 @@ import typer
 from typer import Option
 
 from s3dlm.cli import options
-from s3dlm.errors import SettingsError
+from s3dlm.errors import SettingsError, short_repr
 
 if TYPE_CHECKING:
     from s3dlm.result import Result
 
-_TASK = "Sets template, verifier and answer format."
+_TASK = "Sets template, verifier and answer format; none: any text."
 Task = Annotated[options.Texts, Option(help=_TASK, autocompletion=options.task_names)]
 _METHOD = "See `s3dlm list methods`."
 Method = Annotated[options.Texts, Option(help=_METHOD, autocompletion=options.method_names)]
@@ -59,7 +59,7 @@ def generate(
     """Answer a prompt and watch the search. Settings left out are the model's.
 
     \b
-    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --task countdown --method best
+    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --method best
     s3dlm generate --infill "6 + 4 =[[2]]." --set top_p=0.9
     A hole is [[16]] for 16 tokens, [[4-32]] for 4 to 32.
     """
@@ -77,10 +77,12 @@ def generate(
     sets = options.single(options.setting_values(more))
     if twice := flags.keys() & sets.keys():
         raise SettingsError(f"--set {min(twice)} and its own option were both given; give one")
-    task_name, method_name = _only("--task", task), _only("--method", method) or "s3"
+    method_name = _only("--method", method) or "s3"
     overrides: dict[str, Any] = {**flags, **sets}
     prompt = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
     infill = sys.stdin.read().removesuffix("\n") if infill == "-" else infill
+    given_task = _only("--task", task)
+    task_name = tasks.of_question(given_task, prompt, defaults_of(model).tasks)
     # What can be checked is checked before a long load.
     asked = Settings.recommended(defaults_of(model), method_name, task_name, **overrides)
     if task_name is not None:
@@ -91,9 +93,12 @@ def generate(
         Template.parse(infill)
     check_prompt(Job(prompt, task_name, infill=infill))
     how = options.typed("--load", load, options.LOADING)
+    if given_task is task_name is infill is None:
+        _check_known(model, prompt)
     loaded = options.load_model(model, quiet=quiet, device=device, **how)
     settings = Settings.for_model(loaded, method_name, task_name, **overrides)
-    events = engine.stream(loaded, prompt, task=task_name, settings=settings, infill=infill)
+    search = engine.stream(loaded, prompt, task=task_name, settings=settings, infill=infill)
+    events = search.events
     if trace is not None:
         events = traces.write_trace(
             trace, loaded, events, question=prompt, task=task_name, settings=settings, infill=infill
@@ -114,6 +119,24 @@ def generate(
         typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
 
 
+def _check_known(model: str, question: str) -> None:
+    """A small model that knows a few tasks is not asked anything else by mistake."""
+    from s3dlm import tasks
+    from s3dlm.models.defaults import defaults_of
+
+    known = defaults_of(model)
+    if known.prompt_style != "tiny":
+        return
+    loaded = (tasks.load(tasks.get(name), prompt_style="tiny", limit=20) for name in known.tasks)
+    examples = [min((s.question for s in each.samples), key=len) for each in loaded]
+    asked = "\n".join(f"  s3dlm generate {'$' * (chr(10) in e)}{e!r}" for e in examples)
+    raise SettingsError(
+        f"{model} knows {len(known.tasks)} kinds of question, and {short_repr(question)} is none of them. "
+        f"Ask for example\n{asked}\n--task none shows what it writes all the same; "
+        "--model names a model that knows more"
+    )
+
+
 def _only(flag: str, values: options.Texts) -> str | None:
     names = options.split(values)
     if len(names) > 1:
@@ -123,9 +146,8 @@ def _only(flag: str, values: options.Texts) -> str | None:
 
 def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
     if as_json:
-        from s3dlm.trace import encode_result
-
-        typer.echo(json.dumps(encode_result(result), ensure_ascii=False))
+        event = {"event": "result", **result.to_dict()}  # as the last line of a trace
+        typer.echo(json.dumps(event, ensure_ascii=False))
     elif quiet:
         whole = result.answer is None or bool(result.holes)
         typer.echo(result.text if whole else result.answer)

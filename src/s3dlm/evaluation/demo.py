@@ -35,11 +35,11 @@ def show(model: Model, defaults: SettingsOf) -> Result:
     task, number = LIVE if LIVE[0] in tasks else (tasks[0], 0)
     problem = load_problems([task], model.defaults.prompt_style, limit=number + 1)[task].samples[-1]
     settings = plans.settings_for("best", defaults, task=task)
-    events = engine.stream(model, problem.question, task=task, settings=settings)
+    search = engine.stream(model, problem.question, task=task, settings=settings)
     title = f"best on {model.name}: {problem.question}"
-    *_, last = board.show(events, board.pieces_of(model), model.end_ids, title=title)
-    assert isinstance(last, Result)
-    return last
+    for _ in board.show(search.events, board.pieces_of(model), model.end_ids, title=title):
+        pass
+    return search.result
 
 
 def rounds(model: Model, defaults: SettingsOf) -> Iterator[Plan]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from s3dlm.errors import S3dlmError
 from s3dlm.search.particles import (
     Canvas,
     Children,
@@ -220,3 +222,37 @@ def relay(running: Searching[_T], change: Callable[[Step, bool], Step]) -> Searc
 def unrelated(step: Step, first: bool) -> Step:
     """For `relay`: the first step descends from no step before it."""
     return replace(step, parent=np.full_like(step.parent, -1)) if first else step
+
+
+R = TypeVar("R")
+
+
+class Stream(Generic[R]):
+    """A search as it runs: iterate for its steps, with `for` or `async for`; `result` runs the rest."""
+
+    def __init__(self, events: Iterator[Step | R]) -> None:
+        self.events = self._noted(events)  # the steps, then the result: what boards and traces read
+        self._results: list[R] = []
+
+    def _noted(self, events: Iterator[Step | R]) -> Iterator[Step | R]:
+        for event in events:
+            if not isinstance(event, Step):
+                self._results.append(event)
+            yield event
+
+    def __iter__(self) -> Iterator[Step]:
+        return (event for event in self.events if isinstance(event, Step))
+
+    async def __aiter__(self) -> AsyncIterator[Step]:
+        steps = iter(self)
+        while (step := await asyncio.to_thread(next, steps, None)) is not None:
+            yield step
+
+    @property
+    def result(self) -> R:
+        """What the search found; what is left of it is run first."""
+        for _ in self.events:
+            pass
+        if not self._results:
+            raise S3dlmError("the search was broken off by an error, so it has no result")
+        return self._results[0]

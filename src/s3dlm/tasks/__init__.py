@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from s3dlm.errors import SettingsError, unknown_name
@@ -12,6 +13,7 @@ from s3dlm.tasks.code import CODE_BENCHMARKS
 from s3dlm.tasks.data import Loaded, load, require_file, task_of_file
 
 __all__ = [
+    "NONE",
     "PROMPT_STYLES",
     "Loaded",
     "Prompt",
@@ -20,9 +22,11 @@ __all__ = [
     "get",
     "load",
     "names",
+    "of_question",
     "require_file",
 ]
 
+NONE = "none"  # instead of a task: any text, whatever it looks like
 GROUP = "s3dlm.tasks"  # the entry-point group through which other packages add tasks
 
 _BUILT_IN = {task.name: task for task in (*BENCHMARKS, *CODE_BENCHMARKS)}
@@ -48,3 +52,12 @@ def get(name: str) -> Task:
             "write FILE.jsonl:TASK or FILE.csv:TASK, for example problems.jsonl:gsm8k"
         )
     raise SettingsError(unknown_name("task", name, names()))
+
+
+def of_question(given: str | None, question: object, known: Sequence[str]) -> str | None:
+    """The task that was given; without one, that of a model's own tasks whose form the question has."""
+    if given is not None:
+        return None if given == NONE else given
+    text = question.strip() if isinstance(question, str) else ""  # no text: told where it is read
+    forms = ((name, get(name).form) for name in known)
+    return next((name for name, form in forms if form and form.fullmatch(text)), None)

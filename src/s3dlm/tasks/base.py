@@ -6,6 +6,7 @@ answer by string, so that a task is a small piece of data, and gold answers stay
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -60,6 +61,7 @@ class Task:
     instruction: str = ""  # the d1 style's text before the question
     source: DataSource | None = None
     bundled: bool = False  # whether problems of this task ship with the package
+    form: re.Pattern[str] | None = None  # of its questions, by which a small model knows them
     prefill: str = PREFILL  # the first words of the assistant's turn, in the d1 style
 
     def render(self, question: str, prompt_style: str) -> Prompt:

@@ -9,6 +9,7 @@ alone, so it is the same for everybody.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -117,6 +118,10 @@ _SUDOKU = (
     "grid as a string of {cells} digits.\n" + FORMAT.format(answer="{cells}-digit string")
 )
 
+_GRID = re.compile("[0-9.]{81}")
+_STORY = re.compile(r"[A-Z][a-z]{1,20} (?:has|buys) \d[^\n?]{1,1000}\?")
+_CHAIN = re.compile(r"Start with \d+\.(?: Step \d+: (?:Add|Subtract|Multiply by|Divide by) \d+\.)+")
+
 # name, title, verifier, kind of answer, instruction, source
 BENCHMARKS = (
     Task(
@@ -164,12 +169,12 @@ BENCHMARKS = (
     Task(
         "countdown", "Countdown", "countdown", "countdown", _COUNTDOWN,
         DataSource(("countdown_cd3_test.jsonl", "countdown.jsonl"), parse_countdown, 256),
-        bundled=True,
+        bundled=True, form=re.compile(r"Target: \d+ Numbers: \d+(?:, \d+)+"),
     ),
     Task(
         "sudoku", "Sudoku 4×4", "sudoku", "sudoku", _SUDOKU.format(size=4, cells=16, box=2),
         DataSource(("sudoku_4x4_test.csv", "sudoku.csv"), parse_sudoku, 500, subset=256),
-        bundled=True,
+        bundled=True, form=re.compile("Solve the 4x4 Sudoku: [0-4]{16}"),
     ),
     Task(
         "sudoku9", "Sudoku 9×9", "sudoku9", "sudoku9", _SUDOKU.format(size=9, cells=81, box=3),
@@ -177,13 +182,16 @@ BENCHMARKS = (
             ("sudoku_9x9_test.csv", "sudoku9.csv"), parse_sudoku,
             hub=("sapientinc/sudoku-extreme", "default", "test"),
         ),
-        bundled=True,
+        bundled=True, form=_GRID,
     ),
     Task(
         "sudoku9_open", "Sudoku 9×9, open", "sudoku9", "sudoku9",
-        _SUDOKU.format(size=9, cells=81, box=3), bundled=True,
+        _SUDOKU.format(size=9, cells=81, box=3), bundled=True, form=_GRID,
     ),
-    Task("arithmetic", "Arithmetic", "arithmetic", "arithmetic", _MATHS, bundled=True),
-    Task("chain", "Chain", "chain", "chain", _MATHS, bundled=True),
-    Task("choice", "Choice", "choice", "choice", _SCIENCE, bundled=True),
+    Task("arithmetic", "Arithmetic", "arithmetic", "arithmetic", _MATHS, bundled=True, form=_STORY),
+    Task("chain", "Chain", "chain", "chain", _MATHS, bundled=True, form=_CHAIN),
+    Task(
+        "choice", "Choice", "choice", "choice", _SCIENCE, bundled=True,
+        form=re.compile(r"Which [^\n]{1,200}\?(?:\n[A-D]\. [^\n]{1,100}){2,4}"),
+    ),
 )  # fmt: skip
