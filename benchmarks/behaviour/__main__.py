@@ -2,7 +2,7 @@
 
 python -m benchmarks.behaviour exact look_aheads genealogy --limit 40
 python -m benchmarks.behaviour lam_temperature sizes resamplers --limit 30
-python -m benchmarks.behaviour clock --limit 20
+python -m benchmarks.behaviour clock late --limit 20
 
 Every study writes its figures as CSV and SVG into --images (docs/images by default); grids are evaluations
 in --out and resume there.
@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 import s3dlm
 from benchmarks import study
-from benchmarks.behaviour import clock, exact, figures, grids, steps
+from benchmarks.behaviour import clock, exact, figures, grids, late, steps
 
 VALIDATION = "validation"
 
@@ -96,12 +96,22 @@ def _clock(options: argparse.Namespace) -> dict[str, Made]:
     return {"clock": (frame, figures.clock(frame))}
 
 
+def _late(options: argparse.Namespace) -> dict[str, Made]:
+    folder = options.out / "late-validation"
+    with study.started(options, VALIDATION, options.limit) as (config, evaluate):
+        late.choose(config, evaluate, folder)
+    with study.started(options, "test", late.TESTED) as (config, evaluate):
+        frame = late.measure(config, evaluate, folder / "tuned.json", options.out / "late")
+    return {"late": (frame, figures.late(frame))}
+
+
 STUDIES: Mapping[str, Study] = {
     "exact": _exact,
     "look_aheads": _look_aheads,
     "genealogy": _genealogy,
     **{name: _grid(name) for name in grids.GRIDS},
     "clock": _clock,
+    "late": _late,
 }
 
 

@@ -152,6 +152,19 @@ def clock(frame: pd.DataFrame, axis: Any) -> None:
     axis.legend()
 
 
+@_drawn(6.0, 3.2)
+def late(frame: pd.DataFrame, axis: Any) -> None:
+    for at, row in enumerate(frame.itertuples()):
+        verified, value = "verified" in row.method, 100 * row.accuracy
+        axis.errorbar(value, at, xerr=[[value - 100 * row.low], [100 * row.high - value]],
+                      color=COLOURS[1 if verified else 0], marker="o", capsize=2)  # fmt: skip
+        axis.text(100 * row.high, at, f"  {value:.1f} @ {row.nfe:.0f}", va="center", fontsize=8)
+    axis.set_yticks(range(len(frame)), frame.method)
+    axis.set(xlabel="accuracy (%) with 95 % interval, mean of the tasks")
+    axis.invert_yaxis()
+    axis.margins(x=0.15)
+
+
 GRIDS: Mapping[str, Draw] = {
     "lam_temperature": lam_temperature,
     "sizes": sizes,

@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.study import Evaluate, StudyConfig
+from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.plan import Condition, settings_for, unique
+from s3dlm.evaluation.reproduction import tuned_in
 from s3dlm.search.resample import RESAMPLERS
 
-TEMPERATURES = (0.7, 1.0, 1.5, 2.0, 3.0)
+TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
 LAMBDAS = (1.0, 3.0, 10.0, 30.0, 100.0)
 PARTICLES, BRANCHING = (1, 2, 4, 8, 16), (1, 2, 4)
 
@@ -27,10 +29,11 @@ GRIDS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 
 
 def conditions(config: StudyConfig, axes: Mapping[str, tuple[Any, ...]]) -> Iterator[Condition]:
-    """s3 at every point of a grid, on every task, otherwise as the model recommends."""
+    """s3 at every point of a grid, on every task, otherwise at its tuned temperature and λ."""
+    tuned = tuned_in(CHOSEN, config.defaults)
     for task, point in itertools.product(config.problems, itertools.product(*axes.values())):
         overrides = dict(zip(axes, point, strict=True))
-        yield Condition(task, "s3", settings_for("s3", config.defaults, overrides, task), timed=0)
+        yield Condition(task, "s3", settings_for("s3", tuned, overrides, task), timed=0)
 
 
 def measure(config: StudyConfig, run: Evaluate, name: str, folder: Path) -> pd.DataFrame:

@@ -47,6 +47,7 @@ class StepPlan:
     """What a method does at one step, once the children are known."""
 
     branches_now: bool  # and then it scores and resamples, if it ever does
+    done: float  # how much of the search is, from 0 to 1
     last: bool
     scored: bool
     survivors: int
@@ -58,7 +59,7 @@ class StepPlan:
         last = done == total or step == process.steps - 1
         now = branches or last
         scored = {"never": False, "at the end": last, "every step": now}[settings.row.scored]
-        return cls(now, last, scored, settings.size)
+        return cls(now, 1.0 if last else done / total, last, scored, settings.size)
 
 
 def resample(setup: Setup, plan: StepPlan, log_weight: Floats, particles: int) -> Survivors:
@@ -109,9 +110,8 @@ def search(
         clean, scores = yield from _look_ahead(setup, t, children, prediction, plan)
         log_weight, lineage = children.log_weight, children.lineage
         if plan.scored or settings.row.scored == "never":
-            weight, lam = settings.row.weight, settings.lam
-            seen = scores.total, prediction.certainty()
-            log_weight, lineage = weigh(weight, lam, children, *seen, last=plan.last)
+            seen = settings.row.weight, settings.lam, children, scores.total, prediction.certainty()
+            log_weight, lineage = weigh(*seen, done=plan.done, last=plan.last)
         survivors = resample(setup, plan, log_weight, len(particles))
         judged = setup.scorer.nfe - judged  # by the model itself, if it is the judge
         place, spent = (t, process.steps), (prediction.nfe + judged, 0 if t else nfe)

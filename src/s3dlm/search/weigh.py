@@ -28,10 +28,9 @@ class WeightInputs:
     parent_score: Floats
     lineage: Lineage  # with this step's score, before this step's potential is applied
     step_logp: Floats  # log-probability of what this step revealed
-    certainty: (
-        Floats | None
-    )  # minus the mean entropy of what is hidden, where the policy asks for it
+    certainty: Floats | None  # minus the mean entropy of what is hidden, if the policy asks for it
     lam: float
+    done: float  # how much of the search is, from 0 to 1
     last: bool  # whether this is the last step
 
 
@@ -80,13 +79,14 @@ def weigh(
     score: Floats,
     certainty: Floats | None,
     *,
+    done: float,
     last: bool,
 ) -> tuple[Floats, Lineage]:
     """Each child's log-weight after this step, and its lineage."""
     lineage = children.lineage.after(score)
     potential = WEIGHTS[weight].log_potential(
         WeightInputs(
-            score, children.parent_score, lineage, children.step_logp, certainty, lam, last
+            score, children.parent_score, lineage, children.step_logp, certainty, lam, done, last
         )
     )
     owed = lam * lineage.partial if last else 0.0  # what screening multiplied in

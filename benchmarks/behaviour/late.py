@@ -1,0 +1,78 @@
+"""Searches that listen to look-aheads only once they mean something.
+
+`growing` is s3 with λ·done⁴ in place of λ, so that early scores hardly count. `late` lets N·b independent
+trajectories run and resamples them in the last quarter of the steps alone. Each has a row that ends as s3
+does, with a vote, and one that ends with the best score. Temperature and λ of each are chosen on the
+validation split; the test split is read once, beside the controls with theirs (benchmarks/tuned.json).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+import s3dlm
+from benchmarks.study import Evaluate, StudyConfig
+from benchmarks.tune import tune
+from benchmarks.tuned import CHOSEN
+from s3dlm.evaluation import frames
+from s3dlm.evaluation.plan import grid
+from s3dlm.evaluation.reproduction import tuned_in
+from s3dlm.search.weigh import WEIGHTS, Weighting
+
+POWER, START = 4, 0.75
+TESTED = 60  # problems per task of the test split
+TEMPERATURES, LAMBDAS = (0.7, 1.0, 1.5, 2.0), (10.0, 30.0, 100.0)
+CONTROLS = ("best_of_k", "s3", "verified_best_of_k", "s3_verified")
+ROWS = ("growing", "late", "growing_verified", "late_verified")
+PAIRS = {  # each beside the search and the sampling that end as it does
+    **dict.fromkeys(ROWS[:2], ("s3", "best_of_k")),
+    **dict.fromkeys(ROWS[2:], ("s3_verified", "verified_best_of_k")),
+}
+
+WEIGHTS["growing"] = Weighting(lambda now: now.lam * now.done**POWER * now.score)
+WEIGHTS["late"] = Weighting(lambda now: now.lam * (now.done > START) * now.score)
+for _name in ROWS:
+    _weight, _, _verified = _name.partition("_")
+    _branches = _weight == "growing"
+    s3dlm.register_method(
+        _name,
+        s3dlm.Method(
+            like="s3",
+            branches=_branches,
+            population="particles" if _branches else "product",
+            weight=_weight,
+            defaults={"resampling": "ssp"} | ({"selection": "verified"} if _verified else {}),
+        ),
+    )
+
+
+def choose(config: StudyConfig, run: Evaluate, folder: Path) -> None:
+    """Temperature and λ of the new rows on the validation split, into `folder`/tuned.json."""
+    tune(config, run, ROWS, folder, TEMPERATURES, LAMBDAS)
+
+
+def measure(config: StudyConfig, run: Evaluate, chosen: Path, folder: Path) -> pd.DataFrame:
+    """Accuracy and NFE of controls and rows on the test split, the means over the tasks, and what each
+    row gains over the two controls that end as it does, with intervals over problems."""
+    settings = tuned_in(chosen, tuned_in(CHOSEN, config.defaults))
+    conditions = grid(list(config.problems), [*CONTROLS, *ROWS], settings)
+    run([(config.plan([replace(each, timed=0) for each in conditions]), folder)])
+    found = frames.read(folder)
+    cells = []
+    for label in (*CONTROLS, *ROWS):
+        used = settings(label, None)
+        level, nfe = found.mean_accuracy(label), found.mean_nfe(label, label)
+        cell = [label, used.temperature, used.lam if "lam" in used.active else None]
+        cell += [level.value, level.low, level.high, nfe]
+        for control in PAIRS.get(label, ()):
+            gap = found.compare(label, control)
+            cell += [gap.difference.value, gap.difference.low, gap.difference.high, gap.p]
+        cells.append(cell)
+    over = [
+        f"{what}_{side}" for side in ("search", "samples") for what in ("gain", "low", "high", "p")
+    ]
+    names = ["method", "temperature", "lam", "accuracy", "low", "high", "nfe", *over]
+    return pd.DataFrame([cell + [None] * (len(names) - len(cell)) for cell in cells], columns=names)
