@@ -24,7 +24,7 @@ from s3dlm.search.weigh import WEIGHTS, Weighting
 
 POWER, START = 4, 0.75
 TESTED = 60  # problems per task of the test split
-TEMPERATURES, LAMBDAS = (0.7, 1.0, 1.5, 2.0), (10.0, 30.0, 100.0)
+TEMPERATURES, LAMBDAS = (0.7, 1.0, 1.5), (10.0, 30.0)
 CONTROLS = ("best_of_k", "s3", "verified_best_of_k", "s3_verified")
 ROWS = ("growing", "late", "growing_verified", "late_verified")
 PAIRS = {  # each beside the search and the sampling that end as it does

@@ -36,6 +36,13 @@ def test_parameters_are_those_of_the_models() -> None:
     assert SHAPES["Dream-org/Dream-v0-Instruct-7B"].parameters == pytest.approx(7.6e9, rel=0.02)
 
 
+@pytest.mark.parametrize("name", [f"{LLADA}/", f"{LLADA}@0123abc"])
+def test_another_way_to_write_the_name_costs_the_same(name: str) -> None:
+    settings = Settings()
+    found = estimate(name, [Condition("gsm8k", "s3", settings)], 1, 10, "H100")
+    assert found["costs"] == cost(settings, 10)["costs"]
+
+
 def test_cards_share_the_work_and_the_bill() -> None:
     found = cost(Settings(), 6400)
     one, eight, many = found["costs"]

@@ -114,7 +114,8 @@ def estimate(
         raise SettingsError(f"gpu={short_repr(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20")
     peak, memory, usual = CARDS[name]
     dollars = float(price or usual)
-    shape, seconds, total = SHAPES.get(model.partition("@")[0]), dict.fromkeys(GPUS, 0.0), 0.0
+    shape = SHAPES.get(model.partition("@")[0].rstrip("/"))
+    seconds, total = dict.fromkeys(GPUS, 0.0), 0.0
     style, rows = defaults_of(model).prompt_style, []
     counts = {task: problems(task, style, limit) for task in {c.task for c in conditions}}
     for condition in conditions:

@@ -77,26 +77,16 @@ def table(run: Run) -> Table:
             number(mean(cell.seconds for cell in cells), 3), *_words(leads[1]),
         ))  # fmt: skip
     problems = sorted({len({r.sample for r in records}) for records in swept.values()})
-    columns = (
-        "N",
-        "b",
-        "Accuracy",
-        "NFE",
-        "Δ at equal NFE",
-        "p",
-        "s per sample",
-        "Δ at equal seconds",
-        "p",
-    )
+    columns = ("N", "b", "Accuracy", "NFE", "Δ at equal NFE", "p",
+               "s per sample", "Δ at equal seconds", "p")  # fmt: skip
     note = (
         f"{MEAN.capitalize()}, {'–'.join(map(str, problems))} problems each. Δ: accuracy of {OURS} minus "
         f"that of {OTHER}, whose curve over K is interpolated over log NFE or log seconds; 95 % bootstrap "
         "interval over problems, their NFE included; seconds are those of the timed samples and not "
         f"resampled. –: {OTHER} never spends as much, or as little."
     )
-    return Table(
-        "equal_cost", f"{OURS} against {OTHER} at equal cost", columns, rows, note, late=True
-    )
+    title = f"{OURS} against {OTHER} at equal cost"
+    return Table("equal_cost", title, columns, rows, note, late=True)
 
 
 def _budgets(

@@ -39,10 +39,9 @@ def is_papers_model(manifest: Manifest) -> bool:
 
 
 def in_papers_setting(run: Run) -> bool:
-    s3 = [
-        c.settings.to_json().items() for c in run.manifest.conditions if c.label == "s3" and c.main
-    ]
-    return bool(s3) and is_papers_model(run.manifest) and all(SETTINGS.items() <= s for s in s3)
+    s3 = [main["s3"].settings.to_json() for main in map(run.main, run.tasks) if "s3" in main]
+    same = all(SETTINGS.items() <= settings.items() for settings in s3)
+    return bool(s3) and same and is_papers_model(run.manifest)
 
 
 def _problems(task: str) -> int:
@@ -120,13 +119,10 @@ def block_cost(run: Run) -> Table:
         "s per sample", "Timed",
         *(("Tokens, paper", "Latency (s), paper", "s per problem, paper") if same else ()),
     )  # fmt: skip
-    note = (
-        "As Table 3, for every block length of the run, on the problems that all of them share."
-        + (
-            " Where the paper's latency is a few seconds, no model of 8 B parameters can have answered "
-            "all problems in it."
+    note = "As Table 3, for every block length of the run, on the problems that all of them share."
+    if same:
+        note += (
+            " In a latency of a few seconds no model of 8 B parameters can have answered them all."
         )
-        * same
-    )
     title = "Tokens and latency by block length (Table 4)"
     return Table("block_cost", title, columns, rows, note, late=True)

@@ -44,7 +44,7 @@ SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
 TUNED = (
     "Temperature and λ of each method are those of the file named there, which were chosen jointly on the "
-    "validation split ([how](protocols.md#tuning)); they are listed at the end."
+    "validation split (`python -m benchmarks.tune`); they are listed at the end."
 )
 UNTUNED = (
     "Temperature and λ were not tuned for this run: they are what the model recommends, or the paper's "
