@@ -1,6 +1,6 @@
-"""A pretend GPU, for machines without one.
+"""Pretend GPUs, for machines without one.
 
-`PretendTensor` says that it lives on cuda:0 and computes on CPU. Every operation passes through one
+`PretendTensor` says that it lives on cuda:0, or on another card, and computes on CPU. Every operation passes through one
 function, which refuses what CUDA would refuse (tensors of two devices in one operation, `numpy()`)
 and counts what would make the host wait: copies to the host, values read by Python, and operations
 whose output has a size that only the device knows.
@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -21,7 +22,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-CUDA = torch.device("cuda:0")
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "bincount"}
 
 syncs: Counter[str] = Counter()  # what made the host wait, and where
@@ -32,18 +32,19 @@ class DeviceError(RuntimeError):
 
 
 class PretendTensor(torch.Tensor):
-    """A tensor that claims to be on cuda:0; its values are in `inner`, on CPU."""
+    """A tensor that claims to be on a GPU; its values are in `inner`, on CPU."""
 
     inner: torch.Tensor
-    device = property(lambda self: CUDA)  # type: ignore[assignment]
+    card: int
+    device = property(lambda self: torch.device("cuda", self.card))  # type: ignore[assignment]
 
     @staticmethod
-    def __new__(cls, inner: torch.Tensor) -> PretendTensor:
+    def __new__(cls, inner: torch.Tensor, card: int = 0) -> PretendTensor:
         made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, requires_grad=False,
             storage_offset=inner.storage_offset(),
         )  # fmt: skip
-        made.inner = inner
+        made.inner, made.card = inner, card
         return made  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -65,15 +66,16 @@ class PretendTensor(torch.Tensor):
             return args[0]
         if "out" in kwargs:
             return kwargs["out"]
-        return tree_map(_outer, found)
+        card = next((one.card for one in tensors if isinstance(one, PretendTensor)), 0)
+        return tree_map(partial(_outer, card=card), found)
 
 
 def _inner(value: Any) -> Any:
     return value.inner if isinstance(value, PretendTensor) else value
 
 
-def _outer(value: Any) -> Any:
-    return PretendTensor(value) if isinstance(value, torch.Tensor) else value
+def _outer(value: Any, card: int) -> Any:
+    return PretendTensor(value, card) if isinstance(value, torch.Tensor) else value
 
 
 def _refuse_two_devices(name: str, tensors: list[torch.Tensor]) -> None:
@@ -81,6 +83,9 @@ def _refuse_two_devices(name: str, tensors: list[torch.Tensor]) -> None:
     if host and len(host) < len(tensors) and name != "copy_":
         shapes = [tuple(one.shape) for one in host]
         raise DeviceError(f"{name}: CUDA tensors together with CPU tensors of shapes {shapes}")
+    cards = {one.card for one in tensors if isinstance(one, PretendTensor) and one.dim() > 0}
+    if len(cards) > 1 and name != "copy_":
+        raise DeviceError(f"{name}: tensors of the cards {cards}")
 
 
 def count_sync(name: str) -> None:
@@ -109,13 +114,14 @@ class _NamedDevice(TorchFunctionMode):
             return args[0].inner.tolist() if name == "tolist" else args[0].inner.clone()
         if name == "to" and _names(args, kwargs, "cuda"):
             kinds = [one for one in (*args[1:], *kwargs.values()) if isinstance(one, torch.dtype)]
-            return PretendTensor(_inner(args[0]).detach().to(*kinds[:1] or [args[0].dtype]).clone())
+            moved = _inner(args[0]).detach().to(*kinds[:1] or [args[0].dtype]).clone()
+            return PretendTensor(moved, _card(args, kwargs))
         if name == "scaled_dot_product_attention":
             kernels.append(kwargs | {"query": args[0], "key": args[1]})
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cuda":
             found = func(*tree_map(_inner, args), **tree_map(_inner, kwargs) | {"device": "cpu"})
-            return tree_map(_outer, found)
+            return tree_map(partial(_outer, card=torch.device(device).index or 0), found)
         return func(*args, **kwargs)
 
 
@@ -127,6 +133,16 @@ def _names(args: Any, kwargs: dict[str, Any], device: str) -> bool:
         if isinstance(value, (str, torch.device)) and torch.device(value).type == device:
             return True
     return False
+
+
+def _card(args: Any, kwargs: dict[str, Any]) -> int:
+    """Which card a call of `.to` names."""
+    for value in (*args[1:], *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            value = value.device
+        if isinstance(value, (str, torch.device)):
+            return torch.device(value).index or 0
+    return 0
 
 
 kernels: list[dict[str, Any]] = []  # arguments of every attention call
@@ -166,14 +182,14 @@ def pretend_gpu(free_memory: int = 8 << 30) -> Iterator[Counter[str]]:
         yield syncs
 
 
-def to_gpu(module: Any) -> Any:
-    """Move a module's parameters and buffers to the pretend GPU."""
+def to_gpu(module: Any, card: int = 0) -> Any:
+    """Move a module's parameters and buffers to a pretend GPU."""
     for part in module.modules():
         for name, parameter in list(part._parameters.items()):
             if parameter is not None:
-                moved = PretendTensor(parameter.data)
+                moved = PretendTensor(parameter.data, card)
                 part._parameters[name] = torch.nn.Parameter(moved, requires_grad=False)
         for name, buffer in list(part._buffers.items()):
             if buffer is not None:
-                part._buffers[name] = PretendTensor(buffer)
+                part._buffers[name] = PretendTensor(buffer, card)
     return module

@@ -117,7 +117,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 
 LOADING = {
     "dtype": str, "attention": str, "adapter": str, "revision": str, "mask_id": int, "block": int,
-    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool,
+    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str,
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ so that listing names stays instant.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -135,6 +136,7 @@ def load(
     name: str,
     *,
     device: str | None = None,
+    devices: str | Sequence[str] | None = None,
     dtype: str | None = None,
     attention: str | None = None,
     trust_remote_code: bool = False,
@@ -148,6 +150,7 @@ def load(
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
+    `devices`, such as ["cuda:0", "cuda:1"], shares the rows of each forward pass among copies.
     `attention` picks PyTorch's kernel: auto, math, flash, efficient or cudnn. `compile` hands the
     network's body to torch.compile: the first forward passes are slow, and rows may differ in their
     last bits from those of the plain network. `prefix_cache` reads prompt and finished blocks once;
@@ -157,6 +160,9 @@ def load(
     checkpoints of A2D do not state theirs); 0 makes it bidirectional. `adapter` is a LoRA adapter, a
     folder or a hub id, that is merged into the weights.
     """
+    options: dict[str, Any] = {**locals()}
+    if devices is not None:
+        return _load_copies(devices, options)
     check_name(name)
     plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
     if plugin is not None:
@@ -180,7 +186,7 @@ def load(
         width = config.get("d_model", config.get("hidden_size"))
         kind = f"{family.name}-{width}".lower() if family else ""
         torch_device = _device(device)
-        options: dict[str, Any] = {"device": torch_device, "dtype": _dtype(dtype, torch_device)}
+        options = {"device": torch_device, "dtype": _dtype(dtype, torch_device)}
         options |= {"attention": attention, "mask_id": mask_id, "trusted": trust_remote_code}
         if isinstance(adapter, str):
             from s3dlm.models import lora
@@ -213,6 +219,23 @@ def load(
 
         network.encode = torch.compile(network.encode, dynamic=True)
     return model
+
+
+def _load_copies(devices: str | Sequence[str], options: dict[str, Any]) -> Model:
+    """The model once per device, as one."""
+    names = devices.split(",") if isinstance(devices, str) else list(devices)
+    kinds = {_device(name.strip() or None).type for name in names}
+    if len(kinds) != 1 or not all(names) or options["device"] is not None:
+        raise SettingsError(
+            f"devices={devices!r} with device={options['device']!r} is not allowed; give devices of "
+            "one kind, as in devices=cuda:0,cuda:1, and no device"
+        )
+    from s3dlm.models.copies import Copies
+
+    models = [load(**options | {"device": name.strip(), "devices": None}) for name in names]
+    if len(models) == 1:
+        return models[0]
+    return replace(models[0], denoiser=Copies([model.denoiser for model in models]))
 
 
 def _device(name: str | None) -> torch.device:
