@@ -97,7 +97,7 @@ class Result:
         chance = "" if self.p_correct is None else f" · probably right: {self.p_correct:.0%}"
         cell = "<td style='text-align:left'>"
         vote = "".join(
-            f"<tr><td>{'✓' if found == self.answer else ''}</td>{cell}<b>"
+            f"<tr><td>{'▸' if found == self.answer else ''}</td>{cell}<b>"
             f"{'no answer' if found is None else escape(found)}</b></td>{cell}{'■' * min(count, 32)}</td>"
             f"{cell}{count} of {len(self.survivors)}</td></tr>"
             for found, count in self.vote.items()

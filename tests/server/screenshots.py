@@ -18,6 +18,7 @@ from tests.server.live import Live, serving
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 QUESTION = "Target: 15 Numbers: 10, 1, 6"  # the README's
+EXAMPLE = Path(s3dlm.__file__).parent / "viewer" / "static" / "example.jsonl"  # plays at first
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -65,8 +66,9 @@ def take_grids(browser: Any) -> None:
     settings = s3dlm.Settings.for_model(
         model, "best", "sudoku9_open", remask="weighted", patience=6, reveal_threshold=0.4
     )
+    settings = settings.replace(particles=4, budget=96)
     with TemporaryDirectory() as folder:
-        trace, page_file = Path(folder) / "trace.jsonl", Path(folder) / "page.html"
+        trace, page_file = EXAMPLE, Path(folder) / "page.html"
         events = events_of(model, question, task="sudoku9_open", settings=settings)
         *steps, _ = s3dlm.write_trace(
             trace, model, events, question=question, task="sudoku9_open", settings=settings

@@ -462,7 +462,10 @@ def test_the_form_has_every_setting_of_the_method(page: Any, server: Live, tmp_p
     unfold(page, "Settings")
     names = {one["name"] for one in server.http.get("/v1/options").json()["settings"]} - {"method"}
     assert {"particles", "temperature", "guidance"} <= names
-    assert {one.get_attribute("name") for one in page.locator("details [name]").all()} == names
+    fields = page.locator("details [name]")
+    assert {one.get_attribute("name") for one in fields.all()} == names
+    assert sum(one.is_visible() for one in fields.all()) == 8  # what most people change
+    unfold(page, "More of the method")
     choose(page, "Cadence", "block")
     choose(page, "Resampling", "systematic")
     page.locator("input[name=rounds]").fill("1")
@@ -476,6 +479,15 @@ def test_the_form_has_every_setting_of_the_method(page: Any, server: Live, tmp_p
     download.value.save_as(tmp_path / "trace.jsonl")
     settings = read_trace(tmp_path / "trace.jsonl").header["settings"]
     assert {name: settings[name] for name in wanted} == wanted
+
+
+def test_a_recorded_search_plays_before_the_first_question(page: Any, server: Live) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(server.url)
+    page.locator(".grids .particle").first.wait_for()
+    assert page.get_by_role("heading", name="A diffusion model fills").is_visible()
+    assert not any(url.endswith("/v1/search") for url in asked)  # nothing is computed for it
 
 
 def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> None:
@@ -513,6 +525,7 @@ def test_a_text_with_holes_is_filled_and_shown_with_what_was_known(page: Any, se
     text = "6 * 4 = [[2]]. <answer>[[4-6]]</answer>"
     page.goto(server.url)
     unfold(page, "Settings")
+    unfold(page, "An answer with holes")
     holes.fill(text)
     with page.expect_request("**/v1/search") as asked:
         search(page)  # the prompt may be empty

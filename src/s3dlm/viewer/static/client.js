@@ -60,6 +60,10 @@ export async function recordedTrace(id) {
   return (await checked(await fetch(`/v1/traces/${encodeURIComponent(id)}`, { headers: headers() }))).text();
 }
 
+export async function exampleTrace() {
+  return (await checked(await fetch("/viewer/example.jsonl"))).text();
+}
+
 export async function watchSearch(body, take, signal) {
   const response = await checked(
     await fetch("/v1/search", { method: "POST", headers: headers(), body: JSON.stringify(body), signal }),

@@ -3,6 +3,8 @@
 import { resolved } from "./client.js";
 import { el } from "./dom.js";
 
+// What most people change; everything else is folded.
+const FIRST = ["particles", "branching", "lam", "budget", "temperature", "gen_length", "steps", "seed"];
 const LABELS = { lam: "λ", gen_length: "Length", block_length: "Block length", ess_threshold: "ESS threshold" };
 
 export class Form {
@@ -33,7 +35,13 @@ export class Form {
   }
 
   build(ask) {
-    const group = (name) => this.settings.filter((one) => (one.shown ? one.group : "more") === name).map((one) => one.node);
+    const first = FIRST.map((name) => this.settings.find((one) => one.name === name)).filter(Boolean);
+    const group = (name, title) => el(
+      "details",
+      { class: "more" },
+      el("summary", {}, title),
+      el("div", { class: "settings" }, ...this.settings.filter((one) => one.group === name && !first.includes(one)).map((one) => one.node)),
+    );
     return el(
       "form",
       { class: "ask", onsubmit: (event) => { event.preventDefault(); ask(); } },
@@ -49,14 +57,10 @@ export class Form {
         "details",
         { oninput: () => this.refresh() },
         el("summary", {}, "Settings"),
-        el("h3", {}, "Answer with holes, each a number of tokens; empty: the whole answer"),
-        this.infill,
-        el("h3", {}, "Decoding"),
-        el("div", { class: "settings" }, ...group("decoding")),
-        el("h3", {}, "Method"),
-        el("div", { class: "settings" }, ...group("search")),
-        el("h3", {}, "More"),
-        el("div", { class: "settings" }, ...group("more")),
+        el("div", { class: "settings" }, ...first.map((one) => one.node)),
+        group("search", "More of the method"),
+        group("decoding", "More of decoding"),
+        el("details", { class: "more" }, el("summary", {}, "An answer with holes"), el("p", { class: "soft" }, "Each hole is a number of tokens; empty: the whole answer."), this.infill),
       ),
       this.problem,
     );

@@ -1,7 +1,7 @@
 // The page: what is asked, the searches on stage, the time they share.
 import { byId, el } from "./dom.js";
 import { Run, readRun, scoreDomain } from "./run.js";
-import { Refused, offered, recordedList, recordedTrace, remember, remembered, setKey, watchSearch } from "./client.js";
+import { Refused, exampleTrace, offered, recordedList, recordedTrace, remember, remembered, setKey, watchSearch } from "./client.js";
 import { addSearch, historyList, linkTo, linked, recordedRows } from "./history.js";
 import { Panel } from "./panel.js";
 import { Form } from "./form.js";
@@ -256,9 +256,19 @@ function welcome(options) {
   byId("empty").hidden = false;
   byId("empty").replaceChildren(
     el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts go on."),
-    el("p", {}, "Pick an example above, or type a question. At every step each particle — a partly written answer — has children; the verifier scores what each child would become; resampling keeps the promising ones. Add a second method to see both side by side."),
+    el("p", {}, "Pick an example above, or type a question; below, a recorded search fills a Sudoku and empties what stands twice. At every step each particle — a partly written answer — has children; the verifier scores what each child would become; resampling keeps the promising ones. Add a second method to see both side by side."),
     ...(options ? [] : [el("p", { class: "soft" }, "Open a trace recorded with s3dlm generate … --trace FILE.")]),
   );
+}
+
+// A recorded search plays until the first question is asked.
+async function playExample() {
+  const run = readRun(await exampleTrace(), "example");
+  if (view.runs.length || byId("empty").querySelector("[role=alert]")) return;
+  stage([run]);
+  byId("empty").hidden = false;
+  view.seek(calm ? view.arrived - 1 : 0);
+  if (!calm) transport.start();
 }
 
 function needKey(problem) {
@@ -282,6 +292,7 @@ async function start() {
     menus(options);
     welcome(options);
     follows();
+    if (!linked()) playExample().catch(() => {}); // the page works without it
   } catch (problem) {
     if (problem instanceof Refused && problem.status === 401) needKey(problem);
     else welcome(null);
