@@ -13,15 +13,16 @@ tensor goes to a *slot*: some rows of one parameter.
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -154,10 +155,7 @@ def load_native(
         network = Transformer(config, attention)
     state: dict[str, Tensor] = {}
     total = dtype.itemsize * sum(math.prod(slot.shape) for slot in slots.values())
-    console = Console(stderr=True)
-    quiet = not progress or not console.is_terminal or total < QUIET_BELOW
-    with Progress(console=console, transient=True, disable=quiet) as bar:
-        task = bar.add_task("Loading weights", total=total)
+    with _progress(total, shown=progress and total >= QUIET_BELOW) as advance:
         for stored, first, tensor in _pieces(files, slots):
             slot = slots[stored]
             if slot.parameter not in state:
@@ -165,12 +163,25 @@ def load_native(
                 state[slot.parameter] = torch.empty(shape, dtype=dtype, device=device)
             rows = slot.of(state)[first : first + len(tensor)]
             rows.copy_(tensor)
-            bar.advance(task, rows.nbytes)
+            advance(rows.nbytes)
     if adapter is not None:
         adapter.merge({stored: slot.of(state) for stored, slot in slots.items()})
     network.load_state_dict(state, strict=True, assign=True)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
     return Model(name, network.requires_grad_(False).eval(), tokenizer, ends)
+
+
+@contextmanager
+def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, to be told how many bytes more were read."""
+    if not (shown and sys.stderr.isatty()):
+        yield lambda read: None
+        return
+    from rich.console import Console  # takes as long as loading a small model
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        yield partial(bar.advance, bar.add_task("Loading weights", total=total))
 
 
 def _checked_layout(

@@ -1,4 +1,4 @@
-"""Text and ids: a thin wrapper around a fast tokenizer of transformers.
+"""Text and ids: a thin wrapper around a fast tokenizer, plain or of transformers.
 
 Nothing of a model's own code is needed for this: a tokenizer.json, or the vocab.json and merges.txt
 of the Qwen family, contains everything. The chat template is rendered to text and then encoded,
@@ -18,6 +18,7 @@ from s3dlm.answers import grids
 from s3dlm.errors import ModelError, PromptError, short_repr
 from s3dlm.models.base import Tokenizer, Turn, quoted
 from s3dlm.models.folder import check_file, read_json
+from s3dlm.models.plain_tokenizer import read_plain
 
 STEPS = 3_000_000  # lines of Python that rendering a chat template may take, about a second
 LARGEST = 256 * 2**20  # bytes of a tokenizer file
@@ -31,7 +32,7 @@ MASKED_LM_CHAT = (
 
 
 class TextTokenizer(Tokenizer):
-    """The `Tokenizer` protocol over any tokenizer transformers can load."""
+    """The `Tokenizer` protocol over a plain tokenizer, or any that transformers can load."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -169,6 +170,8 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextToke
 
 
 def _load(folder: Path, trusted: bool) -> Any:
+    if (plain := read_plain(folder)) is not None:
+        return plain
     import transformers
 
     if (folder / "tokenizer.json").is_file():
