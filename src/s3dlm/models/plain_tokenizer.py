@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Template, TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from tokenizers import Tokenizer
 
@@ -114,7 +115,7 @@ def _found(decoder: Mapping[str, Any], added: Mapping[str, Any]) -> list[tuple[s
 def _is_there(token: Any, added: Mapping[str, Any]) -> bool:
     """Whether tokenizer.json has the very token, so that adding it again would change nothing."""
     wanted = token if isinstance(token, dict) else SPECIAL | {"content": token}
-    there = added.get(wanted.get("content"), {})
+    there = added.get(str(wanted.get("content")), {})
     return all(there.get(flag) == wanted.get(flag, SPECIAL[flag]) for flag in FLAGS)
 
 
