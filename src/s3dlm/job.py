@@ -267,7 +267,7 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
         raise PromptError(
             f"the prompt has {len(ids)} tokens and gen_length is {job.settings.gen_length}, but "
             f"{model.name} reads at most {model.denoiser.context} in all; shorten the prompt to "
-            f"{max(room, 0)} tokens or choose a smaller gen_length"
+            f"{max(room, 0)} tokens or choose a smaller gen_length (max_tokens)"
         )
     return ids
 

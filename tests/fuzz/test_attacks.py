@@ -162,7 +162,9 @@ def under_attack(address: str, name: str, seconds: float) -> tuple[float, int]:
 def idle(address: str) -> bool:
     """Whether no search of the attack is left: within their time limits all end."""
     lines = get(address, "/metrics").splitlines()
-    return {"s3dlm_searches_running 0.0", "s3dlm_queue_waiting 0.0"} <= set(lines)
+    return {
+        f's3dlm_{name}{{model="fake"}} 0.0' for name in ("searches_running", "queue_waiting")
+    } <= set(lines)
 
 
 @pytest.mark.parametrize("name", ATTACKS)

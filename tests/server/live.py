@@ -73,7 +73,13 @@ class Live:
         """The official client's answer to the question; what it does not know is an extra field."""
         known = {"n", "seed", "stop", "stream", "temperature", "top_p", "model", "messages"}
         known |= {"stream_options", "max_tokens", "max_completion_tokens", "logprobs"}
-        known |= {"response_format", "presence_penalty", "frequency_penalty", "user"}
+        known |= {
+            "response_format",
+            "presence_penalty",
+            "frequency_penalty",
+            "user",
+            "reasoning_effort",
+        }
         own = {name: extra.pop(name) for name in [*extra] if name in known}
         return self.client().chat.completions.create(**{**ASK, **own}, extra_body=extra)
 

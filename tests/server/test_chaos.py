@@ -85,7 +85,9 @@ def memory(process: int) -> float:
 
 
 def gauge(http: httpx.Client, name: str) -> float:
-    return float(re.findall(rf"^{name} (\S+)$", http.get("/metrics").text, re.MULTILINE)[0])
+    return float(
+        re.findall(rf'^{name}{{model="fake"}} (\S+)$', http.get("/metrics").text, re.MULTILINE)[0]
+    )
 
 
 @pytest.mark.slow

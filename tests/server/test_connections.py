@@ -161,7 +161,7 @@ def test_clients_that_never_read_cannot_keep_the_process_alive() -> None:
             stack.enter_context(raw_post(address, "/v1/search", prompt="x", **LARGE))
         with new_client(address) as http:
             # A step was sent, and others wait behind it.
-            passes = re.compile(r"^s3dlm_forwards_total (\S+)$", re.M)
+            passes = re.compile(r'^s3dlm_forwards_total{model="fake"} (\S+)$', re.M)
             wait_for(lambda: float(passes.findall(http.get("/metrics").text)[0]) >= 4)
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=100)

@@ -50,7 +50,7 @@ def test_a_watched_search_says_what_was_given(live: Live) -> None:
     [
         ("no hole", "has no hole"),
         ("a [[x]]", "not a number of tokens"),
-        ("a [[2000]]", "holes of infill have 2000 tokens, more than this server's limit of 1024"),
+        ("a [[5000]]", "holes of infill have 5000 tokens, more than this server's limit of 4096"),
         ("a [[600]]", "reads at most"),
         ("", "has no hole"),
     ],

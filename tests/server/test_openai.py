@@ -122,7 +122,34 @@ def test_max_tokens_bounds_the_canvas(live: Live) -> None:
     assert short.choices[0].finish_reason == "length"
     assert short.usage.completion_tokens == 7
     assert short.usage.nfe_logical == 1 + 2 * 4  # 6 steps for 24 tokens become 2 for 7
-    assert live.chat(max_completion_tokens=5000).usage.nfe_logical == 1 + 6 * 4
+
+
+def test_max_tokens_lengthens_the_answer(live: Live) -> None:
+    long = live.chat(max_completion_tokens=60, temperature=1.5)
+    assert 24 < long.usage.completion_tokens <= 60
+    assert long.usage.nfe_logical == 1 + 15 * 4  # 6 steps for 24 tokens become 15 for 60
+    expected = alone(QUESTION, gen_length=60, steps=15, block_length=24, temperature=1.5)
+    assert long.choices[0].message.content == expected.text
+    assert live.chat(max_tokens=60, gen_length=24).usage.nfe_logical == 1 + 6 * 4
+    assert live.chat(max_tokens=60, steps=30).usage.nfe_logical == 1 + 30 * 4
+    with pytest.raises(openai.BadRequestError, match="reads 512 tokens") as caught:
+        live.chat(max_tokens=512)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "max_tokens")
+    with pytest.raises(openai.BadRequestError, match=r"smaller gen_length \(max_tokens\)"):
+        live.chat(max_tokens=500)
+
+
+def test_an_effort_is_a_budget_of_the_model(live: Live) -> None:
+    """Without numbers of its own, a model tries once, or four or sixteen times as hard."""
+    for effort, budget in (("low", 7), ("medium", 4 * 7), ("high", 16 * 7)):
+        tried, same = (
+            live.chat(**own) for own in ({"reasoning_effort": effort}, {"budget": budget})
+        )
+        assert tried.choices[0].message.content == same.choices[0].message.content
+        assert tried.usage == same.usage
+        assert tried.system_fingerprint == same.system_fingerprint
+    twice = live.chat(reasoning_effort="medium", n=2)  # every choice has the whole of it
+    assert twice.choices[0].message.content == live.chat(budget=28).choices[0].message.content
 
 
 def test_temperature_zero_is_greedy(live: Live) -> None:
@@ -165,6 +192,8 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"budget": 1}, "budget"),
         ({"budget": 10**6}, "this server's limit of 100000"),
         ({"budget": 10, "n": 8}, "budget"),
+        ({"budget": 10, "reasoning_effort": "low"}, "leave one out"),
+        ({"reasoning_effort": "extreme"}, "'low', 'medium' or 'high'"),
         ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
         ({"look_aheads": 1000}, "children × look_aheads=4000 is more than this server's limit"),

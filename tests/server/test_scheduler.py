@@ -103,7 +103,7 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
         gate.set()
         assert first.result().status_code == 200
         live.wait_until_idle()
-        assert b"s3dlm_queue_seconds_count 1.0" in live.service.metrics.text()
+        assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in live.service.metrics.text()
 
 
 def test_a_full_queue_says_when_to_come_back() -> None:
@@ -252,7 +252,9 @@ def test_sigterm_lets_running_requests_finish(tmp_path: Path) -> None:
             new_client(address) as http,
             raw_post(address, "/v1/completions", model="fake", prompt="long") as running,
         ):
-            wait_for(lambda: "\ns3dlm_searches_running 1.0" in http.get("/metrics").text)
+            wait_for(
+                lambda: '\ns3dlm_searches_running{model="fake"} 1.0' in http.get("/metrics").text
+            )
             process.send_signal(signal.SIGTERM)
             wait_for(lambda: http.get("/health").status_code == 503)
             refused = http.post("/v1/completions", json={"model": "fake", "prompt": "new"})

@@ -89,7 +89,7 @@ def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) 
             CORSMiddleware,
             allow_origins=list(cors),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["Authorization", "Content-Type", "x-api-key"],
         )
     for kind in (RequestValidationError, HTTPException, S3dlmError):
         app.add_exception_handler(kind, _error_response)
@@ -101,7 +101,8 @@ async def _error_response(request: Request, error: Exception) -> Response:
         raise error.__cause__  # FastAPI takes it for a mistake in the body
     told = as_api_error(error)
     request.state.note["error"] = told.body["error"]["code"]
-    return JSONResponse(told.body, told.status_code, headers=told.headers)
+    body = told.told_at(request.url.path)
+    return JSONResponse(body, told.status_code, headers=told.headers)
 
 
 def _service(request: Request) -> Service:

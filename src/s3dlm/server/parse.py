@@ -5,7 +5,8 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -192,21 +193,44 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
                 "set a temperature above 0, or leave the method out"
             )
         method = "baseline"  # there is nothing to search: one greedy answer
+    if max_tokens is not None:
+        # Steps that the request names are for the length that it wants.
+        others = {name: value for name, value in overrides.items() if name != "steps"}
+        usual = service.settings(method, body.task, **others)
+        if max_tokens < usual.gen_length or "gen_length" not in overrides:
+            overrides |= _sizes(service, usual, max_tokens, overrides)
     settings = service.settings(method, body.task, **overrides)
-    if max_tokens is not None and max_tokens < settings.gen_length:
-        # Steps are in proportion unless the request names them.
-        block = min(settings.block_length, max_tokens)
-        steps = max(
-            round(settings.steps * max_tokens / settings.gen_length), -(-max_tokens // block)
-        )
-        steps = overrides.get("steps", min(steps, max_tokens))
-        fitting = settings.effective({"block_length": block, "steps": steps})
-        overrides = {**overrides, **fitting, "gen_length": max_tokens}
     if "budget" in overrides:
+        if body.reasoning_effort is not None:
+            raise SettingsError("budget and reasoning_effort were both given; leave one out")
         overrides["budget"] //= count
+    elif body.reasoning_effort is not None:
+        passes = service.model.defaults.effort[body.reasoning_effort] * (1 + settings.steps)
+        overrides["budget"] = min(max(2, math.ceil(passes)), service.limits.nfe)
     settings = service.settings(method, body.task, **overrides)
     service.limits.check(settings, service.model, count)
     return settings
+
+
+def _sizes(
+    service: Service, settings: Settings, length: int, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Settings for another length of the answer: blocks stay as long as they are, and steps are in
+    proportion, as far as the server's limit allows, unless the request names them."""
+    context = service.model.denoiser.context
+    if length >= context:
+        raise ApiError(
+            400,
+            f"max_tokens={length} is too long: {service.name} reads {context} tokens, of which the "
+            f"prompt takes some; give less than {context}",
+            param="max_tokens",
+            code="context_length_exceeded",
+        )
+    block = min(settings.block_length, length)
+    steps = min(round(settings.steps * length / settings.gen_length), service.limits.steps)
+    steps = overrides.get("steps", min(max(steps, -(-length // block)), length))
+    fitting = settings.effective({"block_length": block, "steps": steps})
+    return {**fitting, "gen_length": length}
 
 
 def _overrides(service: Service, body: Request) -> dict[str, Any]:

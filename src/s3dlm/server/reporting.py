@@ -1,7 +1,8 @@
 """What is told to whom: errors to clients, log lines and metrics to the operator.
 
-Errors have OpenAI's shape, {"error": {"message": …, "type": …, "param": …, "code": …}}, with the types
-and status codes that the official clients map to their exceptions. Nothing of an unexpected error
+Errors have OpenAI's shape, {"error": {"message": …, "type": …, "param": …, "code": …}}, or under
+/v1/messages Anthropic's, with the types and status codes that the official clients map to their
+exceptions. Nothing of an unexpected error
 leaves the server: its traceback goes to the log, and the client gets the request id. Neither log nor
 metrics contain prompts or answers unless the operator asks for them.
 """
@@ -14,11 +15,11 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from starlette.exceptions import HTTPException
 
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
@@ -28,6 +29,11 @@ LONGEST_PARAM = 120
 LONGEST_REASON = 500
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # others go by their first digit
 CODES = {404: "not_found", 405: "method_not_allowed"}
+MESSAGES = "/v1/messages"  # the path of Anthropic's API, and its names for errors
+ANTHROPIC_TYPES = {
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
+}  # fmt: skip
 LOGGER = logging.getLogger("s3dlm.server")
 SECONDS_BETWEEN_LINES = 10.0
 _LAST_TIME: dict[str, float] = {}  # of events that are logged seldom
@@ -62,6 +68,14 @@ class ApiError(HTTPException):
                 "code": code,
             }
         }
+
+    def told_at(self, path: str) -> dict[str, Any]:
+        """The body in the shape of the API that has this path."""
+        if path != MESSAGES:
+            return self.body
+        usual = "invalid_request_error" if self.status_code < 500 else "api_error"
+        kind = ANTHROPIC_TYPES.get(self.status_code, usual)
+        return {"type": "error", "error": {"type": kind, "message": self.detail}}
 
 
 def _shortened(text: str, longest: int) -> str:
@@ -190,10 +204,10 @@ def log_verifier_failure(error: VerifierError, hidden: Sequence[str]) -> None:
 
 
 class Metrics:
-    """Prometheus metrics, one registry per server."""
+    """Prometheus metrics, one registry per server; each carries the model's name as a label."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, model: str) -> None:
+        self.model, self.registry = model, CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"s3dlm_{name}", text, labels, registry=self.registry)
@@ -218,6 +232,14 @@ class Metrics:
         self.stuck = gauge("verifiers_stuck", "Abandoned verifier calls still alive.")
         self.tokens = counter("tokens", "Tokens of prompts and answers.", "kind")
 
+    def collect(self) -> Iterator[Metric]:
+        for metric in self.registry.collect():
+            metric.samples = [
+                sample._replace(labels={"model": self.model, **sample.labels})
+                for sample in metric.samples
+            ]
+            yield metric
+
     def text(self) -> bytes:
         """Prometheus' text format."""
-        return bytes(generate_latest(self.registry))
+        return bytes(generate_latest(self))

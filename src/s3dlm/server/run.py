@@ -90,7 +90,8 @@ class Middleware:
             if told is not error:
                 log("request failed", level=logging.ERROR, with_traceback=True, id=request_id)
             if status == CLIENT_GONE:  # nothing was sent; else the connection is closed
-                response = JSONResponse(told.body, told.status_code, headers=told.headers)
+                body = told.told_at(scope["path"])
+                response = JSONResponse(body, told.status_code, headers=told.headers)
                 await response(scope, receive, answer)
         finally:
             self.held -= request.state.size
@@ -119,14 +120,15 @@ class Middleware:
                 raise ApiError(405, message, code="method_not_allowed", headers=close)
             return
         if service.api_key is not None:
-            scheme, _, key = headers.get("authorization", "").partition(" ")
+            given = headers.get("authorization") or f"Bearer {headers.get('x-api-key', '')}"
+            scheme, _, key = given.partition(" ")
             # Digests have one length, so that the comparison tells nothing of the key's.
             sent = hashlib.sha256(key.strip().encode("latin-1")).digest()
             same = hmac.compare_digest(sent, hashlib.sha256(service.api_key.encode()).digest())
             if scheme.lower() != "bearer" or not same:
                 raise ApiError(
                     401,
-                    "the API key is missing or wrong; send Authorization: Bearer KEY",
+                    "the API key is missing or wrong; send Authorization: Bearer KEY (or x-api-key: KEY)",
                     code="invalid_api_key",
                     headers={"WWW-Authenticate": "Bearer"},
                 )

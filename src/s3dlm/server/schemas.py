@@ -73,6 +73,9 @@ class Request(BaseModel):
     task: str | None = None
     verifier: str | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    reasoning_effort: Literal["low", "medium", "high"] | None = Field(
+        None, description="A budget of the model's own; in place of `budget`."
+    )
     infill: str | None = Field(None, description="The answer as a text with holes, as in [[4-32]].")
 
 

@@ -199,15 +199,16 @@ def build(
     log_prompts: bool = False,
 ) -> Service:
     """A service around a model; registered verifiers are loaded here, never during a request."""
-    limits, metrics = limits or Limits(), Metrics()
+    # Clients need not know the machine's paths.
+    name = Path(model.name).resolve().name if Path(model.name).is_dir() else model.name
+    limits, metrics = limits or Limits(), Metrics(name)
     operator = dict(defaults or {})
     method = str(operator.pop("method", "s3"))
     own = {_public(name): as_verifier(judge) for name, judge in (verifiers or {}).items()}  # type: ignore[arg-type]
     installed = {name: as_verifier(name) for name in find_entry_points(GROUP)}
     made = Service(
         model=model,
-        # Clients need not know the machine's paths.
-        name=Path(model.name).resolve().name if Path(model.name).is_dir() else model.name,
+        name=name,
         aliases=aliases or {},
         recorded=Recorded(tuple(runs)),
         method=method,
