@@ -1,97 +1,179 @@
-"""What `screen=K` is worth: restarts, and `best`, with and without it, at equal budgets.
+"""What `screen=K` is worth: restarts and `best`, with and without it, at equal budgets.
 
-    python -m benchmarks.screening --task sudoku,chain --limit 60
-    python -m benchmarks.screening --model sudoku9 --task sudoku9_open --limit 40 --screen 64 --threshold 0.6,0.9
+    python -m benchmarks.screening tune runs/screening
+    python -m benchmarks.screening test runs/screening
+    python -m benchmarks.screening test runs/screening --task long_chains --budgets 16,32,64
+    python -m benchmarks.screening show runs/screening
 
-Every row is `best` with λ for screening alone (its look-ahead weight is `none`); `restarts` begins every
-round afresh. A line has the per cent solved with at most 16, 32 and 64 forward passes, and the mean
-number of passes; one run with the largest budget gives all columns, since a search stops when its verifier is
-satisfied. The last column is the difference to the first line of the same kind and task at the middle
-budget, with its 95 % interval over problems. One seed; choose on validation, report on test.
+Every row is `best` with the same verifier, look-aheads, greedy first text, stopping rule and memo. Rows
+differ in how a later round begins and in whether the children of a pass are screened on their partial
+texts; λ is for screening and for Metropolis' rule alone. `tune` chooses temperature and particles of each
+row from one grid, on the mean of the tasks of the validation split; `test` runs what was chosen.
+`long_chains` are those of 8 to 10 steps. Every record is written when it is known, and a second call
+does what is missing.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import itertools
-import sys
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 import s3dlm
+from benchmarks import study
 from s3dlm import tasks
 from s3dlm.answers.grading import grade
+from s3dlm.cli.options import print_table
 from s3dlm.engine import Job, run
+from s3dlm.evaluation.statistics import bootstrap
+from s3dlm.evaluation.tables import percent, points
+from s3dlm.models.cache import RowCache
 from s3dlm.search.methods import METHODS, UNTILTED
 from s3dlm.settings import Settings
+from s3dlm.tasks import Sample
 from s3dlm.tasks.data import load as load_samples
 
-BUDGETS = (16, 32, 64)
-ROW = dataclasses.replace(METHODS["best"], weight="none", beside=UNTILTED)
-KINDS: dict[str, dict[str, Any]] = {"restarts": {"remask": "all"}, "best": {}}
+BEST = replace(METHODS["best"], weight="none", beside=UNTILTED)
+MEND = {"remask": "rest", "accept": "metropolis", "patience": 6, "restart_fraction": 0.0}
+SCREEN = {"screen": 16}
+ROWS: dict[str, dict[str, Any]] = {
+    "restarts": {"remask": "all"},
+    "restarts, screening": {"remask": "all", "lam": 30.0, **SCREEN},
+    "mending": {"lam": 30.0, **MEND},
+    "mending, screening": {"lam": 30.0, **MEND, **SCREEN},
+    "best": {},
+}
+GRID = {"temperature": (1.0, 2.0), "particles": (1, 4)}
+LONG, CHAIN, LONGEST = "long_chains", "chain", ("n=8", "n=9", "n=10")
+TASKS = "arithmetic,countdown,sudoku,choice,chain"
+CONTROL = "restarts"
+FILE, CHOSEN = "records.jsonl", "tuned.json"
+KEY = ["split", "row", "temperature", "particles", "budget", "task"]
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m benchmarks.screening", description=__doc__)
-    parser.add_argument("--model", default="tiny")
-    parser.add_argument("--task", help="separated by commas; default: the model's own")
-    parser.add_argument("--split", default="validation")
-    parser.add_argument("--limit", type=int, default=60)
-    parser.add_argument("--kind", default="restarts", help="restarts, best or both, with a comma")
-    parser.add_argument("--screen", default="8,16,64")
-    parser.add_argument("--lam", default="10")
-    parser.add_argument("--verifier", default="plus,plus_solver")
-    parser.add_argument("--threshold", default="", help="of the reveal rule; default: the model's")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER")
-    return parser.parse_args(arguments)
+def problems(task: str, split: str, limit: int) -> list[Sample]:
+    if task != LONG:
+        return list(
+            load_samples(tasks.get(task), prompt_style="tiny", split=split, limit=limit).samples
+        )
+    every = load_samples(tasks.get(CHAIN), prompt_style="tiny", split=split).samples
+    return [one for one in every if one.group in LONGEST][:limit]
 
 
-def rows(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each line's name and settings, those without screening first."""
-    fixed = {
-        name: float(n) if "." in n else int(n) for name, n in (s.split("=") for s in options.set)
+def measure(
+    model: s3dlm.Model, folder: Path, cell: Mapping[str, Any], samples: Sequence[Sample]
+) -> None:
+    """Run what is missing of a row with some budget on a task, and append the records."""
+    known = read(folder)
+    done = set(known["sample"][(known[KEY] == pd.Series(cell)).all(axis=1)]) if len(known) else ()
+    left = [one for one in samples if one.id not in done]
+    task = CHAIN if cell["task"] == LONG else str(cell["task"])
+    own = {name: cell[name] for name in (*GRID, "budget")}
+    settings = Settings.for_model(model, BEST, task, **ROWS[cell["row"]], **own)
+    jobs = [Job(one.question, task, settings, one.id) for one in left]
+    lines = []
+    for at, event in run(model, jobs):
+        if isinstance(event, s3dlm.Result):
+            one = left[at]
+            right = grade(tasks.get(task).answer, event.text, one.gold, "fixed", one.question)
+            record = {"sample": one.id, "right": right, "nfe": event.nfe}
+            lines.append(json.dumps({**cell, **record}) + "\n")
+    with (folder / FILE).open("a", encoding="utf-8") as file:
+        file.writelines(lines)
+    print(f"{len(left)} problems: {dict(cell)}", flush=True)
+
+
+def read(folder: Path) -> pd.DataFrame:
+    path = folder / FILE
+    return pd.read_json(path, lines=True) if path.is_file() else pd.DataFrame()
+
+
+def choose(folder: Path) -> dict[str, dict[str, float]]:
+    """The most accurate pair of each row on validation; of equal ones that with fewer passes."""
+    frame = read(folder)
+    each = frame[frame.split == "validation"].groupby(["row", *GRID, "task"])[["right", "nfe"]]
+    mean = each.mean().groupby(["row", *GRID]).mean().reset_index()
+    best = mean.sort_values(["right", "nfe"], ascending=[False, True]).groupby("row").first()
+    return {
+        str(row): {name: type(GRID[name][0])(at[name]) for name in GRID}
+        for row, at in best.iterrows()
     }
-    for kind in options.kind.split(","):
-        for tau in options.threshold.split(","):
-            given = {**KINDS[kind], **fixed}
-            given |= {"reveal": "threshold", "reveal_threshold": float(tau)} if tau else {}
-            name = f"{kind}{f', threshold {tau}' if tau else ''}"
-            yield name, given
-            lists = (options.verifier.split(","), options.screen.split(","), options.lam.split(","))
-            for verifier, k, lam in itertools.product(*lists):
-                more = {"verifier": verifier, "screen": int(k), "lam": float(lam)}
-                yield f"{name}, screen {k} by {verifier}, λ {lam}", {**given, **more}
 
 
-def main(arguments: Sequence[str]) -> None:
-    options = parse(arguments)
-    model, first = s3dlm.load(options.model), dict[tuple[str, str], np.ndarray]()
-    for task in (options.task or ",".join(model.defaults.tasks)).split(","):
-        made = tasks.get(task)
-        samples = load_samples(
-            made, prompt_style="tiny", split=options.split, limit=options.limit
-        ).samples
-        for name, given in rows(options):
-            settings = Settings.for_model(model, ROW, task, **{"budget": BUDGETS[-1], **given})
-            jobs = [Job(one.question, task, settings, one.id) for one in samples]
-            ends = {at: end for at, end in run(model, jobs) if isinstance(end, s3dlm.Result)}
-            results = [ends[at] for at in range(len(samples))]
-            right = np.array([
-                grade(made.answer, result.text, one.gold, "fixed", one.question) == 1.0
-                for one, result in zip(samples, results, strict=True)
-            ])  # fmt: skip
-            nfe = np.array([result.nfe for result in results])
-            middle = right & (nfe <= BUDGETS[1])
-            gap = 100.0 * (middle - 1.0 * first.setdefault((task, name.split(",")[0]), middle))
-            draws = np.random.default_rng(0).choice(gap, (2000, gap.size)).mean(axis=1)
-            solved = " | ".join(f"{100 * (right & (nfe <= most)).mean():.0f}" for most in BUDGETS)
-            low, high = np.quantile(draws, [0.025, 0.975])
-            cells = f"{solved} | {nfe.mean():.1f} | {gap.mean():+.0f} [{low:.0f}, {high:.0f}]"
-            print(f"| {task} | {name} | {cells} |", flush=True)
+def show(folder: Path) -> None:
+    """Accuracy @ NFE of every row: the mean of the tasks, its lead over restarts, and each task."""
+    print_table(
+        ("row", *GRID),
+        [(row, *map(str, at.values())) for row, at in choose(folder).items()],
+        "Chosen",
+    )
+    frame = read(folder)
+    frame = frame[frame.split == "test"]
+    scopes = ([name for name in frame.task.unique() if name != LONG], [LONG])
+    for names in scopes:
+        some, lines = frame[frame.task.isin(names)], []
+        for budget, row in itertools.product(sorted(some.budget.unique()), ROWS):
+            grades = [
+                some[(some.budget == budget) & (some.task == name)].pivot_table(
+                    index="sample", columns="row", values="right"
+                )
+                for name in names
+            ]
+            if not all({row, CONTROL} <= set(grade.columns) for grade in grades):
+                continue
+            gaps = [list((grade[row] - grade[CONTROL]).dropna()) for grade in grades]
+            ours = some[(some.budget == budget) & (some.row == row)].groupby("task", sort=False)
+            each = ours[["right", "nfe"]].mean().reindex(names)
+            total, _ = bootstrap([list(grade[row].dropna()) for grade in grades])
+            mean = f"{percent(total)} @ {each.nfe.mean():.1f}"
+            gap = "–" if row == CONTROL else points(*bootstrap(gaps))
+            cells = [
+                f"{100 * right:.1f} @ {nfe:.1f}" for right, nfe in each.itertuples(index=False)
+            ]
+            lines.append((str(budget), row, mean, gap, *(cells if len(names) > 1 else ())))
+        columns = ("budget", "row", "mean", f"Δ vs {CONTROL}", *(names if len(names) > 1 else ()))
+        print_table(columns, lines, " + ".join(names))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", choices=["tune", "test", "show"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--model", default="tiny")
+    parser.add_argument("--task", default=TASKS, help="separated by commas")
+    parser.add_argument("--rows", default=";".join(ROWS), help="separated by semicolons")
+    parser.add_argument("--budgets", default="16,32")
+    parser.add_argument("--limit", type=int, default=60, help="problems per task")
+    given = parser.parse_args()
+    if given.action == "show":
+        show(given.folder)
+        return
+    given.folder.mkdir(parents=True, exist_ok=True)
+    plain = s3dlm.load(given.model)
+    model = replace(plain, denoiser=RowCache(plain.denoiser, 1 << 29))
+    tuning = given.action == "tune"
+    split = "validation" if tuning else "test"
+    every = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
+    chosen = {} if tuning else choose(given.folder)
+    budgets = (
+        [max(map(int, given.budgets.split(",")))] if tuning else map(int, given.budgets.split(","))
+    )
+    for task, budget, row in itertools.product(
+        given.task.split(","), list(budgets), given.rows.split(";")
+    ):
+        samples = problems(task, split, given.limit)
+        for values in every if tuning else [chosen[row]]:
+            cell = {"split": split, "row": row, **values, "budget": budget, "task": task}
+            measure(model, given.folder, cell, samples)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    study.main(main)

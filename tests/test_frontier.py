@@ -234,7 +234,7 @@ def test_both_stages_as_a_user_types_them(
 
 def test_a_page_keeps_its_own_words_around_the_tables(call: Call, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
-    docs.mkdir()
+    (docs / "images").mkdir(parents=True)
     (docs / "frontier.md").write_text(f"# Ours\n{page.BEGIN}\nstale lines\n{page.END}\nEnd.\n")
     words = ["--limit", "2", "--seeds", "1", "--task", "countdown", "--entries", "s3,greedy"]
     call(str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))
@@ -244,6 +244,14 @@ def test_a_page_keeps_its_own_words_around_the_tables(call: Call, tmp_path: Path
     assert "stale lines" not in text
     assert "nothing was tuned for this run" in text
     assert (docs / "images" / "frontier.svg").is_file()
+    (docs / "appendix").mkdir()
+    call(str(tmp_path / "run"), "--show", "--page", str(docs / "appendix" / "frontier.md"))
+    shown = (docs / "appendix" / "frontier.md").read_text()
+    assert "`s3`" in shown
+    assert "`greedy`" in shown
+    assert "images" not in shown
+    with pytest.raises(RecordError, match="has no records of these entries"):
+        call(str(tmp_path / "other"), "--show")
     (docs / "frontier.md").write_text("no marks")
     with pytest.raises(RecordError, match="needs a line <!-- frontier: begin -->"):
         call(str(tmp_path / "run"), *words, "--page", str(docs / "frontier.md"))

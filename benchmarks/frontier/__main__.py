@@ -22,6 +22,7 @@ from benchmarks.frontier.curves import curves_of
 from benchmarks.frontier.page import Page
 from benchmarks.frontier.tables import Frontier
 from s3dlm.cli.options import print_table
+from s3dlm.evaluation.frames import Run
 
 QUICK = 20  # problems per task, with one seed
 TUNING = 40
@@ -45,7 +46,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="20 problems per task, one seed")
     parser.add_argument("--split", default="test", help="split of the second stage")
     parser.add_argument(
-        "--page", type=Path, help="also put tables and figures into this page, between its marks"
+        "--show", action="store_true", help="run nothing; show the entries that have records"
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help="also put the tables into this page, between its marks, and the figures into `images` beside it",
     )
     return parser.parse_args(arguments)
 
@@ -54,6 +60,10 @@ def frontier(arguments: Sequence[str]) -> None:
     """Both stages: tune on validation, or run the test split and write the page."""
     options = parse(arguments)
     chosen = entries.chosen(study.names(options.entries))
+    if options.show:
+        evaluation = stages.recorded(chosen, options.out, options.split)
+        _write(evaluation, options, arguments)
+        return
     split = stages.VALIDATION if options.tune else options.split
     limit = options.limit or (QUICK if options.quick else TUNING if options.tune else None)
     seeds = 1 if options.quick or options.tune else options.seeds
@@ -61,9 +71,14 @@ def frontier(arguments: Sequence[str]) -> None:
         if options.tune:
             _print_choice(stages.tune(chosen, config, options.out, run), options)
             return
-        values = stages.tuned(options.out)
-        evaluation = stages.run_all(chosen, config, values or {}, options.out, run)
-    made = Frontier(evaluation, curves_of(evaluation), values)
+        values = stages.tuned(options.out) or {}
+        evaluation = stages.run_all(chosen, config, values, options.out, run)
+    _write(evaluation, options, arguments)
+
+
+def _write(evaluation: Run, options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Tables and figures of what is recorded."""
+    made = Frontier(evaluation, curves_of(evaluation), stages.tuned(options.out))
     command = f"python -m benchmarks.frontier {shlex.join(arguments)}"
     _print_page(page.write(made, options.out, command, options.page), options.json)
 

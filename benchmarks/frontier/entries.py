@@ -119,6 +119,7 @@ _ENTRIES = (
     _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)"),
     _other("look_ahead", POPULATIONS, "the paper's ablation without the tilt"),
     _other("s3", POPULATIONS, "the paper's method"),
+    _other("s3_verified", POPULATIONS, "s3 that ends with the text of the best score"),
     _other("twisted", POPULATIONS, "s3 with telescoping weights"),
     _other("fk_difference", TRAJECTORIES, "FK steering, difference potential"),
     _other("fk_max", TRAJECTORIES, "FK steering, max potential"),

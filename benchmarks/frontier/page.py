@@ -148,7 +148,7 @@ def write(frontier: Frontier, folder: Path, command: str, into: Path | None) -> 
     data = {"frontier": points, "frontier_tasks": points, "frontier_length": chains}
     drawn = [name for name, frame in data.items() if not frame.empty]
 
-    def text(images: Path) -> str:
+    def text(images: Path, drawn: Sequence[str] = drawn) -> str:
         for name in drawn:
             figures.save(partial(PICTURES[name][0], data[name]), name, data[name], images)
         pictures = [
@@ -160,7 +160,8 @@ def write(frontier: Frontier, folder: Path, command: str, into: Path | None) -> 
 
     write_atomic(folder / FILE, text(folder / "figures"))
     if into is not None:
-        _insert(into, text(into.parent / "images"))
+        images = into.parent / "images"
+        _insert(into, text(images, drawn if images.is_dir() else ()))
     return Page(folder / FILE, every)
 
 

@@ -74,6 +74,15 @@ def run_all(
     return frames.read(*folders)
 
 
+def recorded(entries: Sequence[Entry], folder: Path, split: str) -> Run:
+    """What is recorded of these entries."""
+    folders = [folder / split / entry.name for entry in entries]
+    found = [each for each in folders if each.is_dir()]
+    if not found:
+        raise RecordError(f"{folder / split} has no records of these entries; run them first")
+    return frames.read(*found)
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One choice for an entry and its accuracy, the mean over tasks."""

@@ -11,6 +11,7 @@ does a part. `judge` needs `gguf` and `accelerate` and a causal model that reads
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from examples.korean import model as albert
 from examples.korean.rules import Rules, Sentence, sentences
 from s3dlm.cli.options import print_table
 from s3dlm.evaluation.statistics import bootstrap
+from s3dlm.models.cache import RowCache
 
 BUDGET = 32
 SIZE = {"gen_length": 8, "block_length": 8, "steps": 8}  # one token per step, one block
@@ -42,7 +44,9 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def run(folder: Path, methods: list[str], chosen: list[Sentence]) -> None:
-    model = albert.load(folder / "weights")
+    plain = albert.load(folder / "weights")
+    # Canvases that methods share are computed once; each method counts its own.
+    model = replace(plain, denoiser=RowCache(plain.denoiser, 1 << 28))
     for method in methods:
         path = folder / f"{method}.jsonl"
         done = {record["name"] for record in resume(path)}
