@@ -36,7 +36,6 @@ TIMED_IN_SWEEPS = 10  # problems
 class Size:
     """How much of the paper's protocol a reproduction runs."""
 
-    what: str
     methods: tuple[str, ...]  # with all seeds
     once: tuple[str, ...] = ()  # with one
     problems: int | None = None  # per task; None: all
@@ -46,9 +45,9 @@ class Size:
 
 
 SIZES = {
-    "hour": Size("± 15 points per task", ("greedy", "best_of_k", "s3"), problems=40),
-    "day": Size("Table 1", ("greedy", "baseline", "best_of_k", "s3")),
-    "full": Size("everything", MAIN, ONE_SEED, None, 3, 200, ()),
+    "hour": Size(("greedy", "best_of_k", "s3"), problems=40),
+    "day": Size(("greedy", "baseline", "best_of_k", "s3")),
+    "full": Size(MAIN, ONE_SEED, None, 3, 200, ()),
 }
 
 
