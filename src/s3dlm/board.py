@@ -56,11 +56,22 @@ def show(
     with Live(console=console, auto_refresh=False) as live:
         for event in events:
             if isinstance(event, Step):
-                body = _table(event, piece, end_ids)
-                if columns is not None:
-                    body = _grids(event, piece, columns)
-                live.update(_board(event, body, title, console.width), refresh=True)
+                picture = drawn(event, piece, end_ids, title, columns, console.width)
+                live.update(picture, refresh=True)
             yield event
+
+
+def drawn(
+    step: Step,
+    piece: Piece,
+    end_ids: frozenset[int] = frozenset(),
+    title: str = "",
+    columns: int | None = None,
+    width: int = 80,
+) -> RenderableType:
+    """The board after one step."""
+    body = _grids(step, piece, columns) if columns else _table(step, piece, end_ids)
+    return _board(step, body, title, width)
 
 
 def _lines(events: Iterable[Step | Result], console: Console) -> Iterator[Step | Result]:
@@ -141,7 +152,7 @@ def _canvas(tokens: np.ndarray, piece: Piece, end_ids: frozenset[int]) -> Text:
     text = Text(overflow="fold")
     for token in tokens.tolist():
         if token in end_ids:
-            text.append("⏹", "dim")
+            text.append("■", "dim")
             break
         part = piece(token)
         if part is None:

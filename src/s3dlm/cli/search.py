@@ -157,8 +157,12 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
         reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
         reasons["agreed"] = "; the vote is decided"
         typer.echo(result.text)
+        others = [
+            f"{one or 'no answer'} {n}" for one, n in result.vote.items() if one != result.answer
+        ]
+        split = f", {', '.join(others[:3])}" if others else ""
         typer.echo(
-            f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors; NFE "
+            f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors{split}; NFE "
             f"{result.nfe}, {result.nfe_logical} without sharing; {result.seconds:.2f} s"
             f"{reasons.get(result.stopped, '')})",
             err=True,

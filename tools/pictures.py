@@ -1,0 +1,124 @@
+"""README's pictures: python -m tools.pictures [chart] [moving]
+
+`chart` draws four curves of docs/images/frontier.csv, which the frontier study writes. `moving` records a search
+in the terminal's board and the viewer's example, frame by frame, as one GIF; it needs Chromium and playwright.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from PIL import Image
+from rich.console import Console
+
+import s3dlm
+from s3dlm import board
+from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe, styles_of
+from s3dlm.viewer.page import standalone
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+EXAMPLE = Path(s3dlm.__file__).parent / "viewer" / "static" / "example.jsonl"
+CHROMIUM, FLAGS = (
+    "/usr/bin/chromium",
+    ["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+)
+SIZE = (900, 720)
+QUESTION = (
+    "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?"
+)
+CURVES = {
+    "plain": "LLaDA's greedy loop, fewer or more steps",
+    "best_of_k": "majority vote of K samples",
+    "s3": "S³",
+    "best": "best: draft, verify, mend or restart",
+}
+
+
+def chart() -> None:
+    rows = pd.read_csv(IMAGES / "frontier.csv")
+    rows = rows[(rows.scope == rows.scope[0]) & rows.label.isin(list(CURVES))]
+    styles = {CURVES[name]: style for name, style in styles_of(CURVES).items()}
+    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
+    axis = figure.subplots()
+    accuracy_over_nfe(axis, rows.assign(label=rows.label.map(CURVES)), styles)
+    axis.set_xlabel("forward passes per problem, mean")
+    axis.set_ylabel("right answers (%)")
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, loc="lower right")
+    figure.savefig(IMAGES / "four_curves.png", dpi=140)
+
+
+def moving() -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page(
+            viewport={"width": SIZE[0], "height": SIZE[1]},
+            color_scheme="dark",
+            reduced_motion="reduce",
+        )
+        frames = [*terminal(page), *viewer(page)]
+        browser.close()
+    first, *rest = [picture.quantize(64) for picture, _ in frames]
+    first.save(
+        IMAGES / "search.gif",
+        save_all=True,
+        append_images=rest,
+        duration=[milliseconds for _, milliseconds in frames],
+        loop=0,
+        optimize=True,
+    )
+
+
+def terminal(page: Any) -> Iterator[tuple[Image.Image, int]]:
+    """The board at every second step, in a terminal of 80 columns."""
+    model = s3dlm.load("tiny", progress=False)
+    search = s3dlm.stream(model, QUESTION, particles=8, verifier="plus")
+    steps = list(search)
+    piece = board.pieces_of(model)
+    for step in steps[1::2]:
+        console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True)
+        console.print(
+            board.drawn(step, piece, model.end_ids, title="s3 on tiny: 9 · 5 + 8 · 6 = ?")
+        )
+        yield framed(page, console), 170
+    console.print(f"answer: {search.result.answer}   vote: {search.result.vote}")
+    yield framed(page, console), 2200
+
+
+def framed(page: Any, console: Console) -> Image.Image:
+    drawing = console.export_svg(title="s3dlm generate", clear=False)
+    page.set_content(f"<style>body{{margin:1rem 3.5rem;background:#0d1117}}</style>{drawing}")
+    return shot(page)
+
+
+def viewer(page: Any) -> Iterator[tuple[Image.Image, int]]:
+    """The recorded search that the viewer begins with."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        file.write_text(standalone([EXAMPLE]))
+        page.goto(file.as_uri())
+        page.locator(".grid").first.wait_for()
+        page.keyboard.press("Home")
+        total = len(s3dlm.read_trace(EXAMPLE).events) - 1
+        for step in range(total):
+            yield shot(page), 2600 if step == total - 1 else 260
+            page.keyboard.press("ArrowRight")
+
+
+def shot(page: Any) -> Image.Image:
+    return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ("chart", "moving"):
+        {"chart": chart, "moving": moving}[name]()
