@@ -20,6 +20,7 @@ from s3dlm.search.weigh import WEIGHTS
 # worker at the end.
 LONGEST = (
     "test_viewer.py",
+    "test_replicas.py",
     "test_documented_answers.py",
     "test_distributed.py",
     "test_reveal.py",

@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
         "viewer",
     },
     "server": {*ENGINE, "diffusion", "tasks", "verifier", "viewer"},
+    "serving": {"errors", "models", "server", "verifier"},  # replicas of the server
     "cli": {
         *ENGINE,
         "board",
@@ -59,6 +60,7 @@ ALLOWED: dict[str, set[str]] = {
         "integrations",
         "sandbox",
         "server",
+        "serving",
         "tasks",
         "verifier",
         "viewer",
@@ -68,10 +70,10 @@ ALLOWED: dict[str, set[str]] = {
 
 # Heavy or foreign packages and the only places that may name them.
 HOMES = {
-    "ray": {"evaluation.distributed"},
+    "ray": {"evaluation.distributed", "serving"},
     "fastapi": {"cli.serve", "server"},
     "uvicorn": {"cli.serve", "server"},
-    "starlette": {"server"},
+    "starlette": {"server", "serving"},
     "matplotlib": {"evaluation.figures"},
     "pandas": {"evaluation"},
     "scipy": {"evaluation", "verifier.calibration"},
@@ -211,7 +213,7 @@ LIMITS = {
     "src_lines": 28_200,  # replicas, devices, smaller weights, caches and clients have 1,500 of them
     "src_files": 158,  # methods with a loop of their own are modules that only their rows reach
     "longest_file": 320,
-    "root_modules": 8,
+    "root_modules": 9,  # serving.py, the import path that `serve run` is given
     "engine_modules": 62,
     "engine_lines": 10_500,
     "commands": 11,

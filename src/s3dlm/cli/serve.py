@@ -22,6 +22,9 @@ _VERIFIER = "A verifier that requests may name, such as reward:MODEL; repeatable
 _RUNS = "Folder of `s3dlm eval --run traces=N` that the page offers; repeatable."
 _LIMIT = "A limit: length, children, steps, nfe, seconds (per request), waiting, batch, …"
 
+_REPLICAS = "Servers behind one address, over Ray: 2, 1-4 (with the load) or all (GPUs, or cores)."
+_RAY = "Ray cluster of the replicas: auto or an address. Default: this machine."
+
 
 def serve(
     model: options.ModelName = "tiny",
@@ -41,12 +44,15 @@ def serve(
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write prompts to the log.")] = False,
     device: options.Device = None,
     load: options.Load = None,
+    replicas: Annotated[str | None, Option(help=_REPLICAS)] = None,
+    ray: Annotated[str | None, Option(metavar="ADDRESS", help=_RAY)] = None,
 ) -> None:
     """Serve a model behind an OpenAI-compatible API, with a page at / that shows its searches.
 
     \b
     s3dlm serve --model tiny --port 8000
     s3dlm serve --alias fast=baseline --alias careful=best,particles=8 --max seconds=60
+    s3dlm serve --model GSAI-ML/LLaDA-8B-Instruct --replicas all
     """
     try:
         import fastapi  # noqa: F401
@@ -55,6 +61,7 @@ def serve(
     except ImportError as error:
         raise MissingExtraError(error.name or "fastapi", "serve") from error
     from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.registry import check_name as check_model
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
     from s3dlm.server.run import allowed_hosts, bind_socket, check_exposure
@@ -70,25 +77,54 @@ def serve(
     aliases = dict(_alias(text) for text in alias or ())
     judges = {name: options.own_verifier(name) for name in verifier or ()}
     # Mistakes are reported before a long load; the model's own values are not known yet.
-    for wanted in ({}, *aliases.values()):
-        Settings.recommended(defaults_of(model), **{"method": method or "s3", **wanted})
+    check_model(model)
+    for own in ({}, *aliases.values()):
+        Settings.recommended(defaults_of(model), **{"method": method or "s3", **own})
     for judge in judges.values():
         check_name(GENERAL, judge)
+    if ray is not None and replicas is None:
+        raise SettingsError(f"--ray {ray} needs --replicas, such as --replicas all")
     bound = bind_socket(host, port)
-    web = create_app(
-        options.load_model(model, device=device, **how),
-        limits=limits,
-        defaults={} if method is None else {"method": method},
+    configuration: dict[str, Any] = {
+        "limits": limits,
+        "defaults": {} if method is None else {"method": method},
         # Clients see a file of one's own without its folder and its hash.
-        verifiers={n if n == j else j.partition("@")[0]: j for n, j in judges.items()},
-        api_key=key,
-        hosts=allowed_hosts(host, key),
-        log_prompts=log_prompts,
-        cors=cors or (),
-        runs=runs or (),
-        aliases=aliases,
-    )
-    run(web, bound, grace=grace, announce=lambda url: typer.echo(f"API: {url}/v1, viewer: {url}/"))
+        "verifiers": {n if n == j else j.partition("@")[0]: j for n, j in judges.items()},
+        "api_key": key,
+        "hosts": allowed_hosts(host, key),
+        "log_prompts": log_prompts,
+        "cors": cors or [],
+        "runs": runs or [],
+        "aliases": aliases,
+    }
+
+    def announce(url: str) -> None:
+        typer.echo(f"API: {url}/v1, viewer: {url}/")
+
+    if replicas is None:
+        web = create_app(options.load_model(model, device=device, **how), **configuration)
+        run(web, bound, grace=grace, announce=announce)
+        return
+    from s3dlm.evaluation.distributed import connect
+
+    port = bound.getsockname()[1]
+    bound.close()  # it was free; Ray listens there from here on
+    engine, owned = connect(ray, logs=True)
+    try:
+        from s3dlm import serving
+
+        wanted: dict[str, Any] = {
+            "replicas": replicas,
+            "device": device,
+            "load": how,
+            "grace": grace,
+        }
+        app = serving.application(model, **wanted, **configuration)
+        typer.echo(f"starting {replicas} replicas of {model} …", err=True)
+        serving.serve(app, host, port, grace=grace, announce=announce)
+    finally:
+        if owned:
+            engine.shutdown()
 
 
 def _alias(text: str) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The runner for many GPUs or machines, over Ray; the only file that imports it.
+"""The runner for many GPUs or machines, over Ray.
 
 Each worker is an actor that holds the model once. A result depends on (seed, sample id) alone, so it
 does not matter which worker computes it, in which batch, or whether it is computed again after a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -67,7 +68,7 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
         if workers is not None and workers < 1:
             raise SettingsError(f"workers={workers} is not allowed; give a whole number from 1 up")
         self.actors, self.pids = list[Any](), set[int]()
-        self.ray, self.owned = _connect(address)
+        self.ray, self.owned = connect(address)
         try:
             gpus, cpus = (int(self.ray.cluster_resources().get(n, 0)) for n in ("GPU", "CPU"))
             needs = {"num_gpus": 1, "num_cpus": 0} if gpus else {"num_cpus": 1}
@@ -141,28 +142,32 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
         self.close()
 
 
-def _connect(address: str | None) -> tuple[Any, bool]:
-    """Ray, connected to a cluster or to one that is started here; True if we must stop it."""
+def connect(address: str | None, *, logs: bool = False) -> tuple[Any, bool]:
+    """Ray, connected to a cluster or to one that is started here; True if we must stop it. `logs` of
+    the workers come to standard error."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    here = address in (None, "local")
+    if here and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        # Ray listens on every interface and runs what it is sent: from us alone.
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
         import ray
     except ImportError as error:
         raise MissingExtraError("ray", "ray") from error
     if ray.is_initialized():
         return ray, False
-    here = address in (None, "local")
     where = {"include_dashboard": False, "address": "local"} if here else {"address": address}
     for again in (here, False):  # a busy machine may need longer than Ray waits; twice is enough
         try:
-            ray.init(logging_level="error", log_to_driver=False, **where)
+            ray.init(logging_level="error", log_to_driver=logs, **where)
             break
         except Exception as error:  # Ray has no class of its own for this
             ray.shutdown()
             if not again:
                 raise S3dlmError(
                     f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start "
-                    "one with `ray start --head`, or use --run ray=local on a less busy machine"
+                    "one with `ray start --head`, or use ray=local on a less busy machine"
                 ) from error
     return ray, True
 
