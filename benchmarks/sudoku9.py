@@ -2,16 +2,17 @@
 
     python -m benchmarks.sudoku9 tune runs/sudoku9
     python -m benchmarks.sudoku9 test runs/sudoku9 --seeds 3
+    python -m benchmarks.sudoku9 test runs/sudoku9 --rows pieces --kinds "open 60,open 70"
+    python -m benchmarks.sudoku9 test runs/sudoku9 --rows methods --kinds "open 60,open 70" --limit 50
     python -m benchmarks.sudoku9 show runs/sudoku9
-    python -m benchmarks.sudoku9 shipped runs/sudoku9
 
-Every row is `best` with the same verifier, memo, look-aheads, greedy first text and stopping rule; rows
-differ in how a later round begins and in whether children are screened. Each row gets its own reveal
-threshold and temperature from one grid, for each kind of puzzle and each column, chosen on validation
-puzzles; `test` runs what was chosen on other puzzles, `shipped` the pair that the model recommends for
-`best` on open grids, beside its careful restarts, on every kind of puzzle. A search stops at a valid grid, so one run tells the
-share solved within any number of passes up to its budget. Every record is written when it is known, and a
-second call does what is missing.
+Tuned rows are `best` with the same verifier, memo, look-aheads, greedy first text and stopping rule; they
+differ in how a later round begins and in whether children are screened. Each has its own reveal threshold
+and temperature from one grid, for each kind of puzzle and each column, chosen on validation puzzles. The
+row `best` is what the model recommends, one setting for every kind of puzzle; `pieces` are the same with
+one piece left out, `methods` others with the model's settings. A search stops at a valid grid, so one run
+tells the share solved within any number of passes up to its budget. Every record is written when it is
+known, and a second call does what is missing.
 """
 
 from __future__ import annotations
@@ -31,40 +32,58 @@ import pandas as pd
 
 import s3dlm
 from benchmarks import study
+from s3dlm import tasks
+from s3dlm.answers import grids
 from s3dlm.cli.options import print_table
 from s3dlm.engine import Job, run
 from s3dlm.evaluation.statistics import bootstrap
 from s3dlm.models.cache import RowCache
 from s3dlm.search.methods import METHODS, UNTILTED
 from s3dlm.settings import Settings
-from tools.sudoku9.problems import open_puzzles, unique_puzzles
+from tools.sudoku9.problems import open_puzzles
 
 BUDGET = 128
 COLUMNS = (16, 32, 64, BUDGET)
-KINDS = ("open 60", "open 70", "open 50", "unique")
+KINDS = ("open 50", "open 60", "open 70", "unique")
 CONTROL = "restarts"
 MOVES = {
     "remask": "weighted",
+    "remask_below": 1.0,
+    "careless": 0.0,
     "accept": "metropolis",
     "lam": 30.0,
     "patience": 6,
     "restart_fraction": 0.0,
 }
 SCREEN = {"screen": 64, "lam": 30.0}
-ROWS: dict[str, dict[str, Any]] = {
+TUNED: dict[str, dict[str, Any]] = {
     CONTROL: {"remask": "all"},
-    "re-masking": MOVES,
+    "re-masking": {**MOVES, "remask_floor": 0.1},
     "screening, duplicates": {"remask": "all", **SCREEN},
     "screening": {"remask": "all", **SCREEN, "verifier": "plus_solver"},
-    "both": {**MOVES, **SCREEN, "verifier": "plus_solver"},
+    "both": {**MOVES, "remask_floor": 0.1, **SCREEN, "verifier": "plus_solver"},
 }
+PIECES: dict[str, dict[str, Any]] = {  # what is changed in `best` as it is shipped
+    "best without re-masking": {"remask": "all"},
+    "best without screening": {"screen": 0},
+    "best without the rule": {"remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3},
+    "best without the memo": {"memo": 0},
+}
+OTHERS: dict[str, dict[str, Any]] = {  # methods, and what they are given
+    "s3": {"lam": 100.0},
+    **{name: {} for name in ("verified_best_of_k", "fk_max", "self_rewarding", "prism")},
+    **{name: {} for name in ("vgb", "unmaskfork", "lookum", "order_token")},
+}
+GROUPS = {"tuned": [*TUNED], "best": ["best"], "pieces": [*PIECES], "methods": [*OTHERS]}
+ROWS = [row for group in GROUPS.values() for row in group]
 # λ is that of screening and of Metropolis' rule; look-aheads are not tilted.
 BEST = replace(METHODS["best"], weight="none", beside=UNTILTED)
-SHARED: dict[str, Any] = {"particles": 1, "rounds": 0}
+# The model's own settings for `best` re-mask and screen: no tuned row may inherit them.
+SHARED: dict[str, Any] = {"particles": 1, "rounds": 0, "screen": 0, "verifier": "plus"}
 TEMPERATURES = (0.5, 1.0)
 # As many for each; a fresh start has no use for a careless pass, which re-masking mends.
 THRESHOLDS = {"all": (0.6, 0.8, 0.9, 0.98), "weighted": (0.3, 0.5, 0.7, 0.9)}
-SHIPPED = {CONTROL: (0.98, 1.0), "both": (0.3, 1.0)}
+TESTED = 200  # puzzles of each kind
 TUNING, TUNED_TO = 20, 64  # validation puzzles of each kind, and the budget there
 
 
@@ -75,8 +94,8 @@ class Trial:
     split: str
     kind: str
     row: str
-    threshold: float
-    temperature: float
+    threshold: float = 0.0  # 0: what the model recommends
+    temperature: float = 0.0
     seed: int = 0
 
     @property
@@ -84,16 +103,25 @@ class Trial:
         return f"{self.split}-{self.kind}-{self.row}.jsonl".replace(" ", "_").replace(",", "")
 
     def settings(self, model: s3dlm.Model) -> Settings:
-        own = {"reveal_threshold": self.threshold, "temperature": self.temperature}
         budget = TUNED_TO if self.split == "validation" else BUDGET
-        given = {**SHARED, **ROWS[self.row], **own, "budget": budget, "seed": self.seed}
-        return Settings.for_model(model, BEST, "sudoku9_open", **given)
+        given: dict[str, Any] = {"budget": budget, "seed": self.seed}
+        if self.row in TUNED:
+            given |= {"reveal_threshold": self.threshold, "temperature": self.temperature}
+            given = {**SHARED, **TUNED[self.row], **given}
+            return Settings.for_model(model, BEST, "sudoku9_open", **given)
+        method, own = ("best", PIECES.get(self.row, {}))
+        if self.row in OTHERS:
+            method, own = self.row, OTHERS[self.row]
+        return Settings.for_model(model, method, "sudoku9_open", **given, **own)
 
 
 @cache
 def puzzles(split: str, kind: str, count: int) -> list[str]:
-    """Open puzzles take any valid grid; unique ones have one."""
-    made = unique_puzzles(split) if kind == "unique" else open_puzzles(split, (int(kind[-2:]),))
+    """Open puzzles take any valid grid; unique ones have one, and are those that are bundled."""
+    if kind == "unique":
+        bundled = tasks.load(tasks.get("sudoku9"), prompt_style="tiny", split=split, limit=count)
+        return [sample.question for sample in bundled.samples]
+    made = open_puzzles(split, (int(kind[-2:]),))
     return [str(row["question"]) for row in islice(made, count)]
 
 
@@ -112,8 +140,9 @@ def measure(model: s3dlm.Model, folder: Path, trials: Sequence[Trial], count: in
         jobs = [Job(questions[i], "sudoku9_open", settings, f"{trial.kind} {i}") for i in left]
         for at, event in run(model, jobs):
             if isinstance(event, s3dlm.Result):
-                record = {**own, "puzzle": left[at], "nfe": event.nfe}
-                lines.append(json.dumps({**record, "solved": event.stopped == "satisfied"}))
+                right = grids.is_solution(event.answer or "", questions[left[at]])
+                record = {**own, "puzzle": left[at], "nfe": event.nfe, "solved": right}
+                lines.append(json.dumps(record))
         with path.open("a", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in lines)
         print(f"{number} of {len(trials)}: {trial}", flush=True)
@@ -127,9 +156,9 @@ def read(path: Path) -> pd.DataFrame:
     )
 
 
-def grid(kinds: Sequence[str]) -> Iterator[Trial]:
-    for kind, row in itertools.product(kinds, ROWS):
-        thresholds = THRESHOLDS[ROWS[row]["remask"]]
+def grid(kinds: Sequence[str], rows: Sequence[str]) -> Iterator[Trial]:
+    for row, kind in itertools.product((row for row in rows if row in TUNED), kinds):
+        thresholds = THRESHOLDS[TUNED[row]["remask"]]
         for threshold, temperature in itertools.product(thresholds, TEMPERATURES):
             yield Trial("validation", kind, row, threshold, temperature)
 
@@ -141,9 +170,11 @@ def solved(frame: pd.DataFrame, within: int) -> pd.Series:
 def choose(folder: Path, kind: str, row: str) -> dict[int, tuple[float, float]]:
     """For each column the threshold and temperature that solve most on validation; of equal ones
     those that take fewer passes."""
-    frame = read(folder / Trial("validation", kind, row, 0, 0).file)
+    if row not in TUNED:
+        return dict.fromkeys(COLUMNS, (0.0, 0.0))
+    frame = read(folder / Trial("validation", kind, row).file)
     best = {}
-    for column in COLUMNS:
+    for column in COLUMNS if len(frame) else ():
         ranked = [
             (solved(part, column).mean(), -part.nfe.mean(), key)
             for key, part in frame.groupby(["threshold", "temperature"])
@@ -152,32 +183,24 @@ def choose(folder: Path, kind: str, row: str) -> dict[int, tuple[float, float]]:
     return best
 
 
-def test_trials(folder: Path, kinds: Sequence[str], seeds: int) -> list[Trial]:
-    trials = []
-    for seed, kind, row in itertools.product(range(seeds), kinds, ROWS):
+def test_trials(
+    folder: Path, kinds: Sequence[str], rows: Sequence[str], seeds: int
+) -> Iterator[Trial]:
+    for seed, row, kind in itertools.product(range(seeds), rows, kinds):
         for threshold, temperature in sorted(set(choose(folder, kind, row).values())):
-            trials.append(Trial("test", kind, row, threshold, temperature, seed))
-    return trials
+            yield Trial("test", kind, row, threshold, temperature, seed)
 
 
 def chosen(folder: Path, kind: str, row: str, column: int) -> pd.DataFrame:
     """A row's test records with what was chosen for a column, by puzzle, the mean over its seeds."""
-    threshold, temperature = choose(folder, kind, row)[column]
-    frame = read(folder / Trial("test", kind, row, 0, 0).file)
+    frame, pairs = read(folder / Trial("test", kind, row).file), choose(folder, kind, row)
+    if frame.empty or column not in pairs:
+        return pd.DataFrame()
+    threshold, temperature = pairs[column]
     frame = frame[(frame.threshold == threshold) & (frame.temperature == temperature)]
     frame = frame.assign(within=solved(frame, column).astype(float))
-    return frame.groupby("puzzle")[["within", "nfe", "solved"]].mean()
-
-
-def shipped(folder: Path, kinds: Sequence[str]) -> list[list[str]]:
-    """Solved within each column and mean NFE with the shipped settings."""
-    rows = []
-    for kind, (row, (threshold, temperature)) in itertools.product(kinds, SHIPPED.items()):
-        frame = read(folder / Trial("test", kind, row, 0, 0).file)
-        frame = frame[(frame.threshold == threshold) & (frame.temperature == temperature)]
-        shares = [f"{100 * solved(frame, column).mean():.1f}" for column in COLUMNS]
-        rows.append([kind, row, *shares, f"{frame.nfe.mean():.1f}"])
-    return rows
+    means = frame.groupby("puzzle")[["within", "nfe", "solved"]].mean()
+    return means.assign(seeds=frame.groupby("puzzle").seed.nunique())
 
 
 def show(folder: Path) -> list[list[str]]:
@@ -186,12 +209,17 @@ def show(folder: Path) -> list[list[str]]:
     for kind, row in itertools.product(KINDS, ROWS):
         cells = []
         for column in COLUMNS:
-            own, control = (chosen(folder, kind, r, column).within for r in (row, CONTROL))
-            gap, _ = bootstrap([(100 * (own - control)).dropna().tolist()])
+            own, control = (chosen(folder, kind, name, column) for name in (row, CONTROL))
+            if own.empty or control.empty:
+                break
+            gaps = (100 * (own.within - control.within)).dropna()
+            gap, _ = bootstrap([gaps.tolist()])
             lead = "" if row == CONTROL else f" {gap.value:+.0f} [{gap.low:.0f}, {gap.high:.0f}]"
-            cells.append(f"{100 * own.mean():.0f}{lead}")
-        last = chosen(folder, kind, row, BUDGET)
-        rows.append([kind, row, *cells, f"{last.nfe.mean():.1f}"])
+            cells.append(f"{100 * own.within.mean():.1f}{lead}")
+        else:
+            last = chosen(folder, kind, row, BUDGET)
+            sizes = f"{len(last)} × {last.seeds.min()}"
+            rows.append([kind, row, *cells, f"{last.nfe.mean():.1f}", sizes])
     return rows
 
 
@@ -201,30 +229,27 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("action", choices=["tune", "test", "show", "shipped"])
+    parser.add_argument("action", choices=["tune", "test", "show"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kinds", default=",".join(KINDS), help="of puzzles, separated by commas")
+    parser.add_argument("--rows", default="tuned;best", help=f"rows, or {', '.join(GROUPS)}; by ;")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=200, help="test puzzles of each kind")
+    parser.add_argument("--limit", type=int, help="puzzles of each kind")
     options = parser.parse_args(arguments)
-    header = ("puzzles", "row", *(f"≤ {column}" for column in COLUMNS), "mean NFE")
     if options.action == "show":
-        print_table(header, show(options.folder), "Solved (%)")
+        header = ("puzzles", "row", *(f"≤ {column}" for column in COLUMNS), "mean NFE", "× seeds")
+        print_table(header, show(options.folder), "Solved (%), and differences from restarts")
         return
     kinds = study.names(options.kinds)
+    rows = [row for name in options.rows.split(";") for row in GROUPS.get(name, [name])]
     options.folder.mkdir(parents=True, exist_ok=True)
     plain = s3dlm.load("sudoku9")
     model = replace(plain, denoiser=RowCache(plain.denoiser, 1 << 29))
-    if options.action == "shipped":
-        trials = [Trial("test", k, row, *own) for k in kinds for row, own in SHIPPED.items()]
-        measure(model, options.folder, trials, options.limit)
-        print_table(header, shipped(options.folder, kinds), "Solved (%) as shipped")
-    elif options.action == "tune":
-        measure(model, options.folder, list(grid(kinds)), TUNING)
+    if options.action == "tune":
+        measure(model, options.folder, list(grid(kinds, rows)), options.limit or TUNING)
     else:
-        measure(
-            model, options.folder, test_trials(options.folder, kinds, options.seeds), options.limit
-        )
+        trials = list(test_trials(options.folder, kinds, rows, options.seeds))
+        measure(model, options.folder, trials, options.limit or TESTED)
 
 
 if __name__ == "__main__":

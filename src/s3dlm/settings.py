@@ -115,6 +115,8 @@ class Settings(Decoding, SearchOptions):
             "weights; choose 'majority', or give an ess_threshold": (
                 chosen and kind.needs_weights and equal_weights
             ),
+            f"careless={self.careless} changes nothing with reveal={self.reveal!r}; give reveal="
+            "'threshold', or leave it out": self.careless > 0 and self.reveal != "threshold",
             **self.mistakes_in_stopping(kind.votes),
         }
         for mistake in (each for each, made in mistakes.items() if made):

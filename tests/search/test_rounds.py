@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import s3dlm
+from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.job import Job, prepare
 from s3dlm.search.methods import METHODS
@@ -404,6 +405,60 @@ def test_patience_asks_the_verifier_and_needs_a_move() -> None:
     assert "verifier" in Settings("best_of_k", rounds=2, remask="random", patience=2).active
     with pytest.raises(SettingsError, match=r"patience=2 changes nothing .* beside remask"):
         Settings("best", remask="all", patience=2)
+
+
+MOVES = {"remask": "random", "remask_fraction": 0.25, "restart_fraction": 0.0, **ADAPTIVE}
+
+
+@pytest.mark.parametrize(("below", "afresh"), [(0.9, False), (0.01, True)])
+@pytest.mark.parametrize("memo", [0, 128])
+@pytest.mark.parametrize("given", [{"budget": 90, "rounds": 0}, {"rounds": 3}])
+def test_rounds_re_mask_only_where_the_first_look_ahead_is_unsure(
+    given: dict[str, int], memo: int, below: float, afresh: bool
+) -> None:
+    settings = small("best", particles=1, remask_below=below, memo=memo, **MOVES, **given)
+    steps, result, forwarded = run(settings, Grades())
+    later = [step for step in steps if step.round > 0 and step.index == 0]
+    assert later
+    assert all((step.parent < 0).all() == afresh for step in later)
+    # The look at the start is paid for once, and counted.
+    assert result.nfe == forwarded == sum(step.nfe + step.start_nfe for step in steps)
+    plain = run(settings.replace(remask_below=1.0), Grades())[0]
+    assert steps[0].start_nfe == plain[0].start_nfe + (memo == 0)
+
+
+def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thresholds: list[float] = []
+    changed = MaskedDiffusion.with_threshold
+
+    def spy(process: MaskedDiffusion, least: float) -> MaskedDiffusion:
+        thresholds.append(least)
+        return changed(process, least)
+
+    monkeypatch.setattr(MaskedDiffusion, "with_threshold", spy)
+    settings = small("best", particles=1, budget=60, rounds=0, careless=1.0, **MOVES)
+    steps, _, _ = run(settings, Grades())
+    (sure,) = thresholds
+    assert 0 < sure < 1
+    run(settings.replace(careless=0.5), Grades())
+    assert thresholds[1] == pytest.approx(sure / 2)
+    run(settings.replace(careless=100.0), Grades())
+    assert thresholds[2] == 1.0
+    run(settings.replace(remask_below=sure / 2), Grades())  # it is sure: nothing is careless
+    assert len(thresholds) == 3
+    given = run(settings.replace(careless=0.0, reveal_threshold=sure), Grades())[0]
+    assert (given[0].tokens == steps[0].tokens).all()
+
+
+def test_a_careless_search_needs_a_threshold() -> None:
+    with pytest.raises(
+        SettingsError, match=r"careless=1\.25 changes nothing with reveal='schedule'"
+    ):
+        Settings("best", careless=1.25)
+    with pytest.raises(SettingsError, match=r"careless=1.25 changes nothing .* beside remask"):
+        Settings("best", remask="all", careless=1.25, reveal="threshold")
 
 
 def test_the_order_of_a_canvas_is_that_of_its_steps() -> None:

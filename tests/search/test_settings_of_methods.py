@@ -23,7 +23,8 @@ VALUES: dict[str, list[object]] = {
     "particles": [7], "branching": [5], "lam": [60.0], "verifier": ["plus", "paper"],
     "look_aheads": [1, 9], "screen": [16], "ess_threshold": [0.1, 0.95], "rounds": [0, 1, 3],
     "budget": [9, 3],  # one answer takes six passes here
-    "remask_fraction": [0.1], "restart_fraction": [1.0], "remask_floor": [0.9], "patience": [1], "temperature": [3.0], "gen_length": [30],
+    "remask_fraction": [0.1], "restart_fraction": [1.0], "remask_floor": [0.9], "patience": [1],
+    "remask_below": [0.0], "careless": [0.1], "temperature": [3.0], "gen_length": [30],
     "steps": [12], "block_length": [24], "reveal_threshold": [0.2], "reveal_factor": [3.0],
     "reveal_bound": [4.0], "top_k": [2], "top_p": [0.5], "position_temperature": [1.0],
     "guidance": [1.0], "edit_threshold": [0.5], "memo": [0], "seed": [1], "decided_at": [0.8],
@@ -32,7 +33,8 @@ VALUES: dict[str, list[object]] = {
 # What a setting counts beside; in methods that never score a move may ask the verifier.
 MOVED = {"rounds": 2, "remask": "random"}
 COMPANIONS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("remask", "remask_fraction", "restart_fraction"), MOVED),
+    **dict.fromkeys(("remask", "remask_fraction", "restart_fraction", "remask_below"), MOVED),
+    "careless": {**MOVED, "reveal": "threshold"},
     "accept": {"rounds": 3, "remask": "random"},
     "patience": {"rounds": 3, "remask": "random", "accept": "metropolis"},
     "remask_floor": {"rounds": 2, "remask": "weighted"},

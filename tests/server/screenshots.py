@@ -64,7 +64,7 @@ def take_grids(browser: Any) -> None:
     task = tasks.load(tasks.get("sudoku9_open"), prompt_style="tiny", split="validation", limit=1)
     question = task.samples[0].question
     settings = s3dlm.Settings.for_model(
-        model, "best", "sudoku9_open", remask="weighted", patience=6, reveal_threshold=0.4
+        model, "best", "sudoku9_open", remask="weighted", patience=6, careless=1.0
     )
     settings = settings.replace(particles=4, budget=96)
     with TemporaryDirectory() as folder:

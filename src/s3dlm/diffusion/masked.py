@@ -183,10 +183,8 @@ class MaskedDiffusion:
         if self.adaptive:
             rank = REVEAL_RULES[decoding.reveal].rank
             return choose(*rank(sampled, masked, decoding.reveal_number), masked)
-        temperature, eagerness = (
-            decoding.position_temperature,
-            POLICIES[decoding.policy](sampled, rng),
-        )
+        temperature = decoding.position_temperature
+        eagerness = POLICIES[decoding.policy](sampled, rng)
         if temperature and decoding.policy == "low_confidence":
             eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
         eagerness = np.where(deferred, -DEFERRED, eagerness)
@@ -220,8 +218,7 @@ class MaskedDiffusion:
             tokens[complete, length:] = end_ids[0] if end_ids.size else 0
 
     def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
-        tokens, logp = canvas.tokens, canvas.logp
-        value, row = prediction.value, prediction.row
+        tokens, logp, value, row = canvas.tokens, canvas.logp, prediction.value, prediction.row
         if value is None:
             yield self._clean(tokens, logp)
             return
@@ -263,6 +260,9 @@ class MaskedDiffusion:
         if self.sampled_looks:
             return replace(self, likeliest=True)
         return replace(self, decoding=self.decoding.model_copy(update={"temperature": 0.0}))
+
+    def with_threshold(self, least: float) -> MaskedDiffusion:
+        return replace(self, decoding=self.decoding.model_copy(update={"reveal_threshold": least}))
 
     def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Floats]:
         return self.reader.remaskable(tokens, spans)

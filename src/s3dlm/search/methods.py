@@ -37,8 +37,8 @@ TRAJECTORIES = frozenset({"particles", "branching", "child_sampling", "selection
 SCORES = frozenset({"verifier", "lam"})
 RESAMPLES = frozenset({"resampling", "ess_threshold", "cadence"})
 ROUNDS = frozenset(
-    {"budget", "stop_when", "decided_at", "rounds", "patience", "accept"}
-    | {"remask", "remask_fraction", "remask_floor", "restart_fraction"}
+    {"budget", "stop_when", "decided_at", "rounds", "patience", "accept", "careless"}
+    | {"remask", "remask_fraction", "remask_floor", "remask_below", "restart_fraction"}
 )
 SEARCH = TRAJECTORIES | SCORES | RESAMPLES | ROUNDS | {"look_aheads", "screen"}
 """Every setting of the search; the others say how to decode, and every method uses them."""
@@ -53,11 +53,9 @@ MOVING: Beside = {
     "stop_when": {"budget": (), "stop_when": ("agreed",)},
     "decided_at": {"stop_when": ("agreed",)},
     "remask": {"budget": (), "rounds": ()},
-    "remask_fraction": {"remask": MOVES},
     "remask_floor": {"remask": BY_WEIGHT},
-    "restart_fraction": {"remask": MOVES},
-    "patience": {"remask": MOVES},
-    "accept": {"remask": MOVES},
+    **{name: {"remask": MOVES} for name in ("remask_fraction", "restart_fraction", "remask_below")},
+    **{name: {"remask": MOVES} for name in ("careless", "patience", "accept")},
 }
 _BY_SCORE = {"accept": tuple(sorted(BY_SCORE))}
 _STOPPED = {**_JUDGED, "stop_when": ("agreed",)}
@@ -246,7 +244,8 @@ _row(
     "at every step b sets of positions out of the five surest; one is drawn by how sure the model "
     "then is of the rest",
     "after LookUM, Lee et al. 2025", scored="never", weight="certainty", fixed=SCHEDULED | {"policy"},
-    uses=SEARCH - {"look_aheads", "screen"}, beside={"verifier": _JUDGED, "stop_when": _STOPPED},
+    uses=SEARCH - {"look_aheads", "screen", "careless"},
+    beside={"verifier": _JUDGED, "stop_when": _STOPPED},
     defaults={"particles": 1, "resampling": "multinomial", "policy": "pool"},
 )  # fmt: skip
 _row(

@@ -47,6 +47,8 @@ class SearchKwargs(TypedDict, total=False):
     remask_fraction: float
     remask_floor: float
     restart_fraction: float
+    remask_below: float
+    careless: float
     patience: int
     accept: str
 
@@ -113,6 +115,18 @@ class SearchOptions(BaseModel):
     remask_floor: Share = more(0.1, "weighted: the least probability with which a token is hidden")
     restart_fraction: Share = more(
         0.0, "the mean share of a later round's particles that begin on an empty canvas"
+    )
+    remask_below: Share = more(
+        1.0,
+        "re-mask only where the first look-ahead is less sure than this, as the mean probability of its "
+        "tokens; else later rounds begin on empty canvases",
+    )
+    careless: float = more(
+        0.0,
+        "where rounds re-mask: the reveal threshold, as a multiple of how sure the first look-ahead is; "
+        "0: reveal_threshold",
+        ge=0,
+        le=100,
     )
     patience: int = more(
         0,

@@ -178,6 +178,9 @@ class Process(Protocol):
     def greedy(self) -> Process:
         """The same denoising without chance."""
 
+    def with_threshold(self, least: float) -> Process:
+        """The same denoising with another reveal threshold, if it has one."""
+
     def with_block_lengths(self) -> Sequence[Process]:
         """The same denoising under several block lengths, equally many steps each."""
 

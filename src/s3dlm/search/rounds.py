@@ -18,7 +18,7 @@ import numpy as np
 
 from s3dlm.inputs import load_built_in
 from s3dlm.search import particles as state
-from s3dlm.search.loop import search
+from s3dlm.search.loop import predict, search
 from s3dlm.search.methods import ENSEMBLES
 from s3dlm.search.particles import Canvas, Children, CleanText, Ints, Predict, Reply, Survivors
 from s3dlm.search.remask import ACCEPT_RULES, BY_DOUBT, BY_SCORE, Moved, Standing, positions
@@ -105,12 +105,41 @@ def ensemble(setup: Setup) -> Callable[[Setup, int | None], Search]:
 
 def run_rounds(setup: Setup) -> Search:
     """The whole of a method."""
+    setup, seen = yield from _as_open(setup)
+
+    def counted(step: Step, first: bool) -> Step:
+        return replace(step, start_nfe=step.start_nfe + seen) if first else step
+
+    return (yield from relay(_rounds(setup, seen), counted))
+
+
+def _as_open(setup: Setup) -> Searching[tuple[Setup, int]]:
+    """The search as its prompt wants it, and the passes that it took to see that. Where the first
+    look-ahead is unsure, many texts may be right, and a careless one is soon mended. Where it is sure,
+    little is open, and what is wrong is seldom where it shows: later rounds begin afresh."""
+    settings, process = setup.settings, setup.process
+    asked = settings.remask_below < 1 or settings.careless
+    if not asked or not settings.has_rounds or settings.remask == "all":
+        return setup, 0
+    start = process.start()
+    prediction = yield from predict(setup, start, 0)
+    assert prediction is not None, "the first prediction of a search cannot be refused"
+    confidence = float(next(process.look_aheads(start, prediction)).confidence[0])
+    if confidence >= settings.remask_below:
+        return replace(setup, settings=settings.adapted(remask="all")), prediction.nfe
+    if settings.careless:
+        process = process.with_threshold(min(1.0, settings.careless * confidence))
+    return replace(setup, process=process), prediction.nfe
+
+
+def _rounds(setup: Setup, seen: int) -> Search:
+    """The first search and those after it, if so many passes are spent already."""
     settings, scorer = setup.settings, setup.scorer
     make, budget = ensemble(setup), settings.budget
     if budget is None and not settings.rounds:
         return (yield from make(setup, None))
     if budget is None or settings.row.scored == "never" or not settings.row.needs_chance:
-        population = yield from make(setup, budget)
+        population = yield from make(setup, None if budget is None else budget - seen)
     else:
         scored = "every step" if scorer.satisfied_at is not None else "at the end"
         greedy = settings.adapted(
@@ -118,7 +147,9 @@ def run_rounds(setup: Setup) -> Search:
             child_sampling="independent", scored=scored, screen=0,
         )  # fmt: skip
         first = replace(setup, process=setup.process.greedy(), settings=greedy)
-        population = yield from one_search(first, budget)
+        population = yield from one_search(first, budget - seen)
+    logical = population.nfe_logical + seen
+    population = replace(population, nfe=population.nfe + seen, nfe_logical=logical)
     price = math.ceil(population.nfe / len(population))
     standing = Standing.begin(len(population))
     most, idle = (settings.rounds or budget or 0) if settings.has_rounds else 0, 0
