@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from s3dlm import Model, generate, generate_batch, load
+from s3dlm.errors import SettingsError
+from s3dlm.evaluation.manifest import fingerprint
+from s3dlm.models.base import stored
+from s3dlm.models.family import Experts
+from s3dlm.models.quantize import quantize_weights
+from tests.models.checkpoints import LLADA, llada_tensors, write_folder
 from tests.models.networks import random_network
+
+QUESTIONS = [
+    "Target: 15 Numbers: 10, 1, 6",
+    "Target: 7 Numbers: 1, 2, 4",
+    "Target: 3 Numbers: 9, 3, 9",
+]
 
 
 class OnlyLinear(Tensor):
@@ -37,3 +56,109 @@ def test_weights_are_multiplied_by_linear_layers_alone() -> None:
             layer.weight = nn.Parameter(weight, requires_grad=False)
     assert torch.allclose(network.encode(tokens), features, atol=1e-5)
     assert torch.allclose(network.head_in_place(16)(features[0]), logits, atol=1e-5)
+
+
+torchao = pytest.mark.skipif(find_spec("torchao") is None, reason="the extra quantize is missing")
+
+
+def values(network: Any, tokens: Tensor) -> Tensor:
+    features = network.encode(tokens)
+    logits: Tensor = network.head(features.flatten(0, 1)).float()
+    return logits
+
+
+def size(model: Model) -> int:
+    return sum(tensor.nbytes for _, tensor in stored(model.denoiser.tensors()))
+
+
+FOLDERS = {
+    "tied": LLADA | {"weight_tying": True}, "own head": LLADA, "bias": LLADA | {"include_qkv_bias": True},
+}  # fmt: skip
+
+
+@torchao
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("case", FOLDERS)
+def test_small_weights_give_nearly_the_same_logits(kind: str, case: str, tmp_path: Path) -> None:
+    config = FOLDERS[case] | {"d_model": 128, "mlp_hidden_size": 128}
+    write_folder(tmp_path, config, llada_tensors(config))
+    whole = load(str(tmp_path), dtype="bfloat16")
+    small = load(str(tmp_path), quantize=kind, dtype="bfloat16")
+    tokens = torch.arange(40)[None]
+    expected, found = values(whole.denoiser, tokens), values(small.denoiser, tokens)
+    error = (found - expected).norm() / expected.norm()
+    assert 0 < error < {"int8": 0.03, "int4": 0.4}[kind]
+    matrices = 2 * sum(
+        w.numel() for n, w in whole.denoiser.tensors() if "blocks" in n and w.ndim > 1
+    )
+    assert size(small) < size(whole) - matrices * {"int8": 0.45, "int4": 0.65}[kind]
+    assert pickle.loads(pickle.dumps(small)).name == small.name  # for workers
+    assert fingerprint(small) != fingerprint(whole)
+    alone = values(small.denoiser, tokens)
+    together = values(small.denoiser, torch.cat((tokens, tokens.flip(1), tokens)))[-40:]
+    assert torch.equal(alone, together)
+
+
+@torchao
+def test_experts_become_small_too() -> None:
+    experts = Experts(count=4, chosen=2, hidden=64, shared=64)
+    network = random_network(width=64, experts=experts, std=0.05).bfloat16()
+    tokens = torch.arange(32)[None]
+    expected = values(network, tokens)
+    found = values(quantize_weights(network, "int8", torch.device("cpu")), tokens)
+    assert type(network.blocks[1].mixture.gate_up[3]) is not nn.Parameter
+    assert (found - expected).norm() / expected.norm() < 0.1
+
+
+@torchao
+def test_a_search_with_small_weights_is_the_same_alone_and_in_a_batch() -> None:
+    model = load("tiny", quantize="int8")
+    alone = [generate(model, question, task="countdown", steps=8) for question in QUESTIONS]
+    assert [r.text for r in generate_batch(model, QUESTIONS, task="countdown", steps=8)] == [
+        result.text for result in alone
+    ]
+
+
+@torchao
+def test_adapters_are_merged_before(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "model", LLADA, llada_tensors(LLADA))
+    write_adapter(tmp_path / "adapter")
+    plain, merged = (
+        load(str(folder), quantize="int8", adapter=adapter)
+        for adapter in (None, str(tmp_path / "adapter"))
+    )
+    assert fingerprint(plain) != fingerprint(merged)
+
+
+def write_adapter(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text('{"lora_alpha": 4}')
+    name = "base_model.model.model.transformer.blocks.0.attn_out"
+    width = LLADA["d_model"]
+    factors = {
+        f"{name}.lora_A.weight": torch.ones(2, width),
+        f"{name}.lora_B.weight": torch.ones(width, 2),
+    }
+    save_file(factors, folder / "adapter_model.safetensors")
+
+
+@torchao
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"quantize": "int3"}, "int8"), ({"quantize": "int4", "dtype": "float32"}, "bfloat16")],
+)
+def test_what_cannot_be_done_is_said(given: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        load("tiny", **given)  # type: ignore[arg-type]
+
+
+def test_without_torchao(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchao", None)
+    with pytest.raises(SettingsError, match=r"s3dlm\[quantize\]"):
+        load("tiny", quantize="int8")
+
+
+def test_models_that_are_not_native(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(SettingsError, match="native"):
+        load(str(tmp_path), quantize="int8")

@@ -53,7 +53,7 @@ Tasks = Annotated[
     ),
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
-_LOAD = "How to load: dtype, adapter, compile, prefix_cache, revision, …"
+_LOAD = "How to load: dtype, quantize, adapter, compile, prefix_cache, mask_id, …"
 Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 _VERIFIER = "paper, plus, FILE.toml, your FILE.py:NAME, …"
 VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
@@ -117,7 +117,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 
 LOADING = {
     "dtype": str, "attention": str, "adapter": str, "revision": str, "mask_id": int, "block": int,
-    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str,
+    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str, "quantize": str,
 }  # fmt: skip
 
 

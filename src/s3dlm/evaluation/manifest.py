@@ -26,7 +26,7 @@ from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Contents, file_of, seal, unseal_if_sealed, write_atomic
 from s3dlm.inputs import read_json_lines
-from s3dlm.models.base import Model, Tokenizer
+from s3dlm.models.base import Model, Tokenizer, stored
 from s3dlm.tasks import Sample
 
 VERSION = 2
@@ -188,7 +188,7 @@ def describe(model: Model) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
     device, sizes = torch.device(model.denoiser.device), Counter[str]()
-    for _, tensor in model.denoiser.tensors():
+    for _, tensor in stored(model.denoiser.tensors()):
         sizes[str(tensor.dtype).removeprefix("torch.")] += tensor.numel()
     machine = {
         "system": platform.system(),
@@ -197,7 +197,7 @@ def describe(model: Model) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "precision": max(sizes, key=lambda name: sizes[name]) if sizes else "unknown",
-        "parameters": sum(sizes.values()),
+        "parameters": sum(tensor.numel() for _, tensor in model.denoiser.tensors()),
     }
     return {
         "model": model.name,
@@ -214,7 +214,7 @@ def fingerprint(model: Model) -> str:
     import torch
 
     digest = hashlib.sha256(type(model.denoiser).__name__.encode())
-    for name, tensor in model.denoiser.tensors():
+    for name, tensor in stored(model.denoiser.tensors()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         flat = tensor.detach().contiguous().flatten().cpu()
         digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")

@@ -27,7 +27,7 @@ from s3dlm.evaluation.local import LocalRunner
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Chunk, Runner
-from s3dlm.models.base import Model
+from s3dlm.models.base import Model, stored
 from s3dlm.verifier import own
 
 SMALL = 2**28  # bytes of weights up to which each process gets a copy
@@ -45,7 +45,7 @@ def workers_for(model: Model, plan: Plan | None = None) -> int:
     """One process per core for a small model on the CPU, unless the plan is short; else one."""
     if plan is not None and plan.cost < WORTHWHILE:
         return 1
-    weights = sum(tensor.nbytes for _, tensor in model.denoiser.tensors())
+    weights = sum(tensor.nbytes for _, tensor in stored(model.denoiser.tensors()))
     if torch.device(model.denoiser.device).type != "cpu" or weights > SMALL:
         return 1
     try:

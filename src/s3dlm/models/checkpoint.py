@@ -132,9 +132,10 @@ def load_native(
     block: int | None,
     progress: bool,
     adapter: Adapter | None,
+    quantize: str | None,
 ) -> Model:
     """A model of a family that the native network runs; `block` overrules the size of its causal
-    blocks, and 0 means none."""
+    blocks, and 0 means none. Weights that become small are read into the host's memory first."""
     stated, attention = read_json(folder / "config.json"), attention or "auto"
     order = number(stated, "grid_order", default=None)
     tokenizer: GridTokenizer | TextTokenizer
@@ -149,6 +150,11 @@ def load_native(
     if block is not None:
         config = replace(config, causal_block=block or None)
     check_attention(attention, config, device.type, dtype)
+    if quantize is not None:
+        from s3dlm.models import quantize as small
+
+        small.check_quantize(quantize, dtype)
+    home = device if quantize is None else torch.device("cpu")
     files = shards(folder)
     slots = _checked_layout(folder, config, family, files)
     with torch.device("meta"):
@@ -160,15 +166,19 @@ def load_native(
             slot = slots[stored]
             if slot.parameter not in state:
                 shape = network.get_parameter(slot.parameter).shape
-                state[slot.parameter] = torch.empty(shape, dtype=dtype, device=device)
+                state[slot.parameter] = torch.empty(shape, dtype=dtype, device=home)
             rows = slot.of(state)[first : first + len(tensor)]
             rows.copy_(tensor)
             advance(rows.nbytes)
     if adapter is not None:
         adapter.merge({stored: slot.of(state) for stored, slot in slots.items()})
     network.load_state_dict(state, strict=True, assign=True)
+    network.requires_grad_(False).eval()
+    if quantize is not None:
+        del state, rows
+        network = small.quantize_weights(network, quantize, device)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
-    return Model(name, network.requires_grad_(False).eval(), tokenizer, ends)
+    return Model(name, network, tokenizer, ends)
 
 
 @contextmanager

@@ -147,6 +147,7 @@ def load(
     mask_id: int | None = None,
     block: int | None = None,
     adapter: str | Adapter | None = None,
+    quantize: str | None = None,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
@@ -158,7 +159,8 @@ def load(
     hub; so does "owner/name@revision", wherever a model is named. `mask_id` is for models whose
     files do not state it. `block` makes a model block-causal with blocks of this size (bd3lm
     checkpoints of A2D do not state theirs); 0 makes it bidirectional. `adapter` is a LoRA adapter, a
-    folder or a hub id, that is merged into the weights.
+    folder or a hub id, that is merged into the weights. `quantize`, int8 or int4, keeps the weights of
+    a native network in so many bits (`pip install s3dlm[quantize]`); int4 computes in bfloat16.
     """
     options: dict[str, Any] = {**locals()}
     if devices is not None:
@@ -168,6 +170,7 @@ def load(
     if plugin is not None:
         if adapter is not None:
             raise SettingsError(f"adapter={adapter!r} is for checkpoints; {name!r} is a plugin")
+        _only_native(name, quantize)
         factory: Any = load_entry_point(plugin, object)
         made = factory(device=device, dtype=dtype)
         if not isinstance(made, Model):
@@ -186,6 +189,7 @@ def load(
         width = config.get("d_model", config.get("hidden_size"))
         kind = f"{family.name}-{width}".lower() if family else ""
         torch_device = _device(device)
+        dtype = "bfloat16" if dtype is None and quantize == "int4" else dtype
         options = {"device": torch_device, "dtype": _dtype(dtype, torch_device)}
         options |= {"attention": attention, "mask_id": mask_id, "trusted": trust_remote_code}
         if isinstance(adapter, str):
@@ -194,12 +198,14 @@ def load(
             adapter = lora.read(adapter)
         options["adapter"] = adapter
         if family is None:
+            _only_native(name, quantize)
             loader: Any = load_entry_point(NOT_NATIVE, object)
             model = loader(name, folder, **options)
         else:
             from s3dlm.models.checkpoint import load_native
 
-            model = load_native(name, folder, family, block=block, progress=progress, **options)
+            options |= {"block": block, "progress": progress, "quantize": quantize}
+            model = load_native(name, folder, family, **options)
         model = replace(
             model,
             defaults=defaults_in(folder),
@@ -219,6 +225,14 @@ def load(
 
         network.encode = torch.compile(network.encode, dynamic=True)
     return model
+
+
+def _only_native(name: str, quantize: str | None) -> None:
+    if quantize is not None:
+        raise SettingsError(
+            f"quantize={quantize!r} is for native models, and {name!r} is none: leave it out; "
+            "`s3dlm list models` says which families are native"
+        )
 
 
 def _load_copies(devices: str | Sequence[str], options: dict[str, Any]) -> Model:
