@@ -1,6 +1,6 @@
 """What `stop_when="agreed"` saves: votes with the bundled model, with and without it.
 
-    python -m benchmarks.agreed [problems per task] [validation or test] [file]
+    python -m benchmarks.agreed [problems per task] [validation or test] [file] [method,method,…]
 
 Accuracy in per cent @ mean forward passes per problem, one seed. With a budget a vote whose verifier has
 no threshold spends all of it; with `stop_when="agreed"` it ends when the leading answer is likely to
@@ -42,9 +42,7 @@ ROWS: dict[str, tuple[str, Values]] = {
 }
 
 
-def measure(
-    model: s3dlm.Model, task: str, row: str, split: str, limit: int
-) -> list[list[float]]:
+def measure(model: s3dlm.Model, task: str, row: str, split: str, limit: int) -> list[list[float]]:
     """Grade and forward passes of every problem."""
     method, values = ROWS[row]
     kind = tasks.get(task).answer
@@ -58,14 +56,15 @@ def measure(
     ]
 
 
-def main(limit: int = 60, split: str = "validation", file: str = "") -> None:
+def main(limit: int = 60, split: str = "validation", file: str = "", methods: str = "") -> None:
     model = s3dlm.load("tiny")
     names, path = list(model.defaults.tasks), Path(file)
     found: dict[str, list[list[float]]] = (
         json.loads(path.read_text()) if file and path.exists() else {}
     )
+    rows = [row for row, (method, _) in ROWS.items() if method in (methods or method).split(",")]
     print("| | " + " | ".join([*names, "mean"]) + " |\n|" + "---|" * (len(names) + 2))
-    for row in ROWS:
+    for row in rows:
         for task in names:
             if (key := f"{split} {limit} {task} {row}") not in found:
                 found[key] = measure(model, task, row, split, limit)
@@ -74,8 +73,8 @@ def main(limit: int = 60, split: str = "validation", file: str = "") -> None:
         means = [np.mean(found[f"{split} {limit} {task} {row}"], axis=0) for task in names]
         cells = [f"{100 * right:.1f} @ {nfe:.1f}" for right, nfe in [*means, np.mean(means, 0)]]
         print("| " + " | ".join([row, *cells]) + " |", flush=True)
-    for row in [row for row in ROWS if row.startswith("…")]:
-        above = list(ROWS)[: list(ROWS).index(row)]
+    for row in [row for row in rows if row.startswith("…")]:
+        above = rows[: rows.index(row)]
         before = next(each for each in reversed(above) if each.endswith("budget 200"))
         right = [
             np.concatenate([found[f"{split} {limit} {task} {each}"] for task in names])[:, 0]

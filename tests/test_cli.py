@@ -51,6 +51,19 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return call
 
 
+def test_an_answer_without_a_step_to_check_says_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = "generate x --task gsm8k --gen-length 32 --block-length 32 --reveal threshold --verifier plus"
+    for text, checkable in (("We add. \\boxed{5}", False), ("2 + 3 = 5. \\boxed{5}", True)):
+        model = fake_model((text,) * 2, noise=0.0)
+        monkeypatch.setattr(registry, "load", lambda name, model=model, **_: model)
+        for method in ("best", "s3"):
+            words = [*asked.split(), "--method", method]
+            assert ("no step to check" in run(*words)[2]) is not checkable
+            assert json.loads(run(*words, "--json")[1])["checkable"] is checkable
+
+
 def test_the_model_may_be_its_own_judge(run: Run) -> None:
     asked = ["generate", QUESTION, "--task", "countdown", *SMALL, "--json", "--verifier"]
     (code, out, _), (_, paper, _) = run(*asked, "self"), run(*asked, "paper")

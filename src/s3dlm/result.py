@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _PLAIN = (
-    "prompt", "text", "answer", "p_correct", "score", "confidence", "nfe", "nfe_logical",
+    "prompt", "text", "answer", "p_correct", "checkable", "score", "confidence", "nfe", "nfe_logical",
     "seconds", "stopped", "holes", "question", "task",
 )  # fmt: skip
 
@@ -50,6 +50,7 @@ class Result:
     score: float | None = None  # the verifier's, of the chosen text; None if it was not scored
     confidence: float | None = None  # the model's, in the chosen text
     p_correct: float | None = None  # that the answer is right; None without a calibration
+    checkable: bool | None = None  # whether the verifier found a step of the text to check
     prompt: str = ""  # as the model read it: the chat template with the task's prompt
     token_ids: tuple[int, ...] = ()  # of the text, without its end
     token_logprobs: tuple[float, ...] = ()  # of each when it was revealed, or as last predicted
@@ -82,7 +83,7 @@ class Result:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."
         return (
             f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} survivors, "
-            f"{_chance(self.p_correct)}"
+            f"{_chance(self)}"
             f"NFE {self.nfe}, {self.seconds:.2f} s, method {self.settings.method!r},\n"
             f"       text={text!r})"
         )
@@ -95,6 +96,7 @@ class Result:
     def _repr_html_(self) -> str:
         answer = "no answer found" if self.answer is None else escape(self.answer)
         chance = "" if self.p_correct is None else f" · probably right: {self.p_correct:.0%}"
+        chance += " · no step to check" if self.checkable is False else ""
         cell = "<td style='text-align:left'>"
         vote = "".join(
             f"<tr><td>{'▸' if found == self.answer else ''}</td>{cell}<b>"
@@ -131,8 +133,9 @@ def rounded(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(float(value)) for name, value in parts.items()}
 
 
-def _chance(p_correct: float | None) -> str:
-    return "" if p_correct is None else f"p_correct {p_correct:.2f}, "
+def _chance(result: Result) -> str:
+    chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}, "
+    return chance + ("no step to check, " if result.checkable is False else "")
 
 
 def _number(value: float | None) -> str:
@@ -199,6 +202,7 @@ def finish(running: Running, outcome: Outcome) -> Result:
         score=chosen.score,
         confidence=chosen.confidence,
         p_correct=p_correct,
+        checkable=chosen.checkable,
         prompt=process.reader.decode(process.prompt.tolist()),
         token_ids=tokens,
         token_logprobs=logp,
@@ -288,13 +292,9 @@ def _votes_of_steps(running: Running, process: MaskedDiffusion) -> list[Survivor
     """The look-ahead texts of every step, as if they had survived with the weight of their step."""
     steps = len(running.looked_ahead)
     return [
-        _passing(
-            running.job,
-            running.scorer.text(tokens),
-            sure,
-            log_weight=temporal_log_weight(step, steps),
-        )
+        _passing(running.job, running.scorer.text(tokens), sure, log_weight=log_weight)
         for step, (canvases, confidence) in enumerate(running.looked_ahead)
+        for log_weight in (temporal_log_weight(step, steps),)
         for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
         if process.reader.keeps_given(tokens)
     ]
@@ -303,14 +303,8 @@ def _votes_of_steps(running: Running, process: MaskedDiffusion) -> list[Survivor
 def _passing(job: Job, text: str, confidence: float, **values: Any) -> Survivor:
     """A look-ahead text as a survivor; its confidence stands in for a path NLL."""
     defaults: dict[str, Any] = {"tokens": 0, "score": None, "parts": {}, "log_weight": 0.0}
-    nll = -math.log(max(confidence, 1e-9))
-    return Survivor(
-        text=text,
-        answer=answer_of(job, text),
-        nll=nll,
-        confidence=confidence,
-        **{**defaults, **values},
-    )
+    defaults |= {"nll": -math.log(max(confidence, 1e-9)), "confidence": confidence}
+    return Survivor(text, answer_of(job, text), **{**defaults, **values})
 
 
 def answer_of(job: Job, text: str) -> str | None:

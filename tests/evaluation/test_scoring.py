@@ -78,6 +78,17 @@ def test_changed_verdicts_are_listed(tmp_path):
     assert "d1 reads no answer" in changes[2].reason
 
 
+def test_outputs_without_a_step_to_check_are_counted(tmp_path):
+    bare = {"question": "q", "output": r"We add them up. \boxed{42}", "gold": 42}
+    rows = [{**bare, "output": RIGHT}, bare, bare]
+    report = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k", verifier="plus")
+    assert any("2 of 3 outputs have no step to check" in line for line in report.warnings)
+    part = report.sections[0].components[-1]
+    assert (part.name, part.weight, part.mean) == ("checkable", 0.0, pytest.approx(1 / 3))
+    paper = score_file(tmp_path / "f.jsonl", "gsm8k")
+    assert not any("to check" in line for line in paper.warnings)
+
+
 def test_without_gold_there_are_means_only(tmp_path):
     file = write(tmp_path / "f.jsonl", [{"prompt": "q", "text": RIGHT, "confidence": 0.75}])
     report = score_file(file, "gsm8k")

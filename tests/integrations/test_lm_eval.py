@@ -93,6 +93,15 @@ def test_the_verifier_sees_the_question_without_the_examples(lm: S3dlmLM) -> Non
     assert job.verifier.score(context, right).total > job.verifier.score(context, wrong).total
 
 
+def test_a_verifier_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def half(prompt, text, confidence):\n    return 0.5\n")
+    other = S3dlmLM(load(), method="s3", verifier=f"{file}:half")
+    asked = SimpleNamespace(args=("q", {}), task_name="", doc={})
+    (job,) = other._jobs([asked])
+    assert job.verifier.score("q", "x").total == 0.5
+
+
 def test_unknown_arguments_are_named() -> None:
     with pytest.raises(SettingsError, match=r"'particels' is unknown.*'particles'"):
         S3dlmLM(load(), particels=4)

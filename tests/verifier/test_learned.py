@@ -300,3 +300,21 @@ def test_a_lora_adapter_is_merged_into_a_reward_model(tmp_path):
         for n in (f"reward:{base}+{folder}", f"reward:{whole}")
     )
     assert [s.total for s in found] == pytest.approx([s.total for s in wanted], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["reward", "prm"])
+def test_a_model_without_a_head_is_refused_and_not_scored_by_random_weights(tmp_path, kind):
+    base = saved(tmp_path / "base", "ForCausalLM")
+    folder, name = tmp_path / "adapter", "model.layers.0.self_attn.q_proj"
+    folder.mkdir()
+    factors = {
+        f"{name}.lora_A.weight": torch.ones(4, 16),
+        f"{name}.lora_B.weight": torch.ones(16, 4),
+    }
+    save_file(factors, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 2}')
+    for spelling in (base, f"{base}+{folder}"):
+        with pytest.raises(
+            VerifierError, match=r"no weights for score\.\w+, so its scores would be"
+        ):
+            as_verifier(f"{kind}:{spelling}")

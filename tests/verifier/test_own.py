@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import s3dlm
+from s3dlm.cli.main import app
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.verifier import as_verifier, own
+from tests.fakes import fake_model
 
 LENGTH = "def length(prompt, text, confidence):\n    return min(1.0, len(text) / 100)\n"
 
@@ -93,3 +97,53 @@ def test_a_run_records_its_verifier_and_notices_that_it_has_changed(tmp_path):
     other.__name__ = "judge"
     with pytest.raises(RecordError, match=r"verifier was 'judge@.*is now 'judge@"):
         s3dlm.evaluate("tiny", "countdown", "s3", verifier=other, **how)
+
+
+COMMANDS = {
+    "generate": "generate x --method s3 -N 1 -b 2 --gen-length 8 --steps 2 --block-length 8 --verifier FILE --json",
+    "generate --set": "generate x --gen-length 8 --steps 2 --block-length 8 --set verifier=FILE --json",
+    "eval": "eval --task countdown --method s3 --verifier FILE --out OUT --dry-run --json",
+    "eval --set": "eval --task countdown --method s3 --set verifier=FILE --out OUT --dry-run --json",
+    "reproduce": "reproduce --task countdown --set verifier=FILE --out OUT --dry-run --json",
+    "score": "score TEXTS --task gsm8k --verifier FILE --json",
+    "calibrate": "calibrate TEXTS --task gsm8k --model m --verifier FILE --out OUT --json",
+    "serve": "serve --verifier FILE",
+    "serve --alias": "serve --alias mine=s3,verifier=FILE",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_takes_a_verifier_takes_a_file(command, file, tmp_path, monkeypatch):
+    """It is loaded and used; only what comes after (the model, the sockets) is a stand-in."""
+    from s3dlm.models import registry
+
+    monkeypatch.setattr(registry, "load", lambda name, **_: fake_model())
+    asked = dict[str, Any]()
+    if command.startswith("serve"):
+        from s3dlm.server import app as server
+        from s3dlm.server import run
+
+        monkeypatch.setattr(server, "create_app", lambda model, **how: asked.update(how))
+        monkeypatch.setattr(run, "bind_socket", lambda host, port: None)
+        monkeypatch.setattr(run, "serve", lambda *_, **__: None)
+    outputs = [{"question": f"q{n}", "output": f"#### {n % 2}", "gold": 1} for n in range(40)]
+    (tmp_path / "outputs.jsonl").write_text("\n".join(map(json.dumps, outputs)))
+    places = {"FILE": f"{file}:length", "OUT": str(tmp_path / "out"),
+              "TEXTS": str(tmp_path / "outputs.jsonl")}  # fmt: skip
+    words = COMMANDS[command].split()
+    for word, place in places.items():
+        words = [each.replace(word, place) for each in words]
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0, (found.output, found.exception)
+    known_as = own.from_file(f"{file}:length")
+    if command.startswith("generate"):
+        assert json.loads(found.stdout)["settings"]["verifier"] == known_as
+    elif command == "score":
+        assert json.loads(found.stdout)["verifier"] == known_as
+    elif command == "calibrate":
+        (fit,) = json.loads(found.stdout)["fits"]
+        assert fit["verifier"] == known_as
+    elif command == "serve":
+        assert asked["verifiers"] == {"mine.py:length": known_as}
+    elif command == "serve --alias":
+        assert asked["aliases"]["mine"]["verifier"] == known_as

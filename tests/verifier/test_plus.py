@@ -11,9 +11,10 @@ import pytest
 from s3dlm.answers import TASK_KINDS
 from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import PARTS, Verifier, for_task
+from s3dlm.verifier.base import CHECKABLE
 from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.plus import FEATURES
-from s3dlm.verifier.weights import PAPER, PLUS, PLUS_RULES, in_fit_half, was_in_fit
+from s3dlm.verifier.weights import FROM_MODELS, PAPER, PLUS, PLUS_RULES, in_fit_half, was_in_fit
 
 QUESTION = (
     "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes with four. "
@@ -37,12 +38,22 @@ def test_every_task_has_a_plus_verifier_with_the_same_six_parts(task):
     verifier = for_task(task, "plus")
     assert isinstance(verifier, Verifier)
     score = verifier.score(QUESTION, GOOD, 0.9)
-    assert tuple(score.parts) == PARTS
+    assert tuple(score.parts) == (PARTS if task not in FROM_MODELS else (*PARTS, CHECKABLE))
     assert math.fsum(verifier.weights.values()) == pytest.approx(1.0)
     assert all(weight >= 0 for weight in verifier.weights.values())
     assert all(-1e-9 <= value <= 1 + 1e-9 for value in score.parts.values())
     whole = sum(verifier.weights[name] * value for name, value in score.parts.items())
     assert score.total == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("task", FROM_MODELS)
+def test_it_says_when_a_text_has_nothing_to_check_and_that_moves_no_total(task):
+    verifier = for_task(task, "plus")
+    bare = "First, we need the total number of eggs. <answer>\\boxed{18}</answer>"
+    assert [verifier.score(QUESTION, text).parts[CHECKABLE] for text in (GOOD, bare)] == [1.0, 0.0]
+    assert verifier.weights[CHECKABLE] == 0.0
+    score = verifier.score(QUESTION, bare, 0.3)
+    assert verifier.rescore(score, 0.9) == verifier.score(QUESTION, bare, 0.9)
 
 
 def test_the_tables_cover_every_task_and_name_only_features_there_are():

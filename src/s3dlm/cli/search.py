@@ -156,6 +156,7 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
         chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
         reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
         reasons["agreed"] = "; the vote is decided"
+        chance += "no step to check; " if result.checkable is False else ""
         typer.echo(result.text)
         others = [
             f"{one or 'no answer'} {n}" for one, n in result.vote.items() if one != result.answer

@@ -23,7 +23,7 @@ from s3dlm.evaluation import statistics
 from s3dlm.evaluation.outputs import OutputRow, choices, kind_of_task, read_rows
 from s3dlm.evaluation.statistics import CalibrationReport, Estimate, ReliabilityBin
 from s3dlm.verifier import Score, Verifier, as_verifier
-from s3dlm.verifier.base import ScoreFunction, score_texts
+from s3dlm.verifier.base import CHECKABLE, ScoreFunction, score_texts
 from s3dlm.verifier.calibration import GradedAnswer
 
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
@@ -129,6 +129,10 @@ def score_file(
     if 2 * len(unread) > len(rows):
         end, most = repr(unread[0].output.strip()[-120:]), f"{len(unread)} of {len(rows)} outputs"
         warnings.append(f"{most} have no readable answer; line {unread[0].line} ends in {end}")
+    told = outputs.parts.get(CHECKABLE, [1.0])
+    if 3 * told.count(0.0) > len(told):
+        some = f"{told.count(0.0)} of {len(told)} outputs"
+        warnings.append(f"{some} have no step to check: the verifier can say little about them")
     right, grades, totals = outputs.right, outputs.grades, outputs.parts["total"]
     pairs = zip(rows, right, strict=False)
     same = [row.verdict == good for row, good in pairs if row.verdict is not None]

@@ -30,7 +30,7 @@ from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.registry import load
 from s3dlm.settings import Settings
-from s3dlm.verifier import Verifier, as_verifier, for_task
+from s3dlm.verifier import Verifier, as_verifier, for_task, own
 from s3dlm.verifier.base import Score, WrappedVerifier
 
 try:
@@ -110,7 +110,9 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         defaults = defaults_of(model) if isinstance(model, str) else model.defaults
         self.settings = Settings.recommended(defaults, **settings)
         self.children = self.settings.size * self.settings.children  # per step
-        self.given_task, self.given_verifier = task, verifier
+        own_file = verifier is not None and own.is_file(verifier)  # the user's command names it
+        self.given_task = task
+        self.given_verifier = own.from_file(verifier or "") if own_file else verifier
         self.mc_samples, self.check_greedy = int(mc_samples), bool(check_greedy)
         prompts = int(batch_size or 1) if str(batch_size).isdigit() else 1  # else "auto"
         self.max_rows = prompts * self.children if prompts > 1 else int(max_rows)

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from s3dlm.verifier.base import CHECKABLE
+
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
@@ -25,6 +27,11 @@ class Survivor:
     nll: float
     confidence: float
     logp: float = 0.0  # Σ log p of its tokens, each when it was revealed
+
+    @property
+    def checkable(self) -> bool | None:
+        """Whether the verifier found a step to check; None if it does not say."""
+        return None if CHECKABLE not in self.parts else self.parts[CHECKABLE] > 0
 
 
 @dataclass(frozen=True, slots=True)

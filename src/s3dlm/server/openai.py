@@ -146,6 +146,7 @@ class Reply:
             "finish_reason": "length" if full else "stop",
             "search": {
                 **population(result.settings),
+                **({} if result.checkable is None else {"checkable": result.checkable}),
                 "answer": answer,
                 "votes": sum(answer is not None and each.answer == answer for each in survivors),
                 "survivors": len(survivors),

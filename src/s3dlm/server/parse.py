@@ -65,6 +65,7 @@ def keeps_revealed_tokens(settings: Settings) -> bool:
     selection = SELECTIONS[settings.selection]
     from_elsewhere = selection.from_all_seen or selection.from_steps
     changes = settings.has_rounds or settings.edit_threshold is not None
+    changes = changes or settings.stop_when == "agreed"  # later samples may outvote the first ones
     return settings.row.ensemble == "none" and not changes and not from_elsewhere
 
 

@@ -184,6 +184,7 @@ class SearchReport(BaseModel):
 
     particles: int | None = None  # left out, as branching is, if the method does not use it
     branching: int | None = None
+    checkable: bool | None = None  # left out if the verifier does not say
     answer: str | None
     votes: int
     survivors: int

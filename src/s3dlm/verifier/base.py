@@ -22,6 +22,7 @@ from s3dlm.errors import SettingsError, VerifierError
 FROM_FILES = ("paper", "plus", "plus_solver")
 SELF = "self"  # the model that searches, as judge of its own texts (models/self_judge.py)
 PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degeneracy", "constraint")
+CHECKABLE = "checkable"  # a part of weight 0: whether the text has a step to check
 
 ScoreFunction = Callable[[str, str, float | None], float]
 """A plain function as a verifier: (prompt, text, confidence) -> score."""

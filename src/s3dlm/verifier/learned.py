@@ -126,9 +126,10 @@ class LearnedVerifier(Verifier):
         try:
             auto_class = getattr(transformers, AUTO_CLASSES[kind])
             # A pickle runs code when it is opened; a GGUF file is none.
-            model = auto_class.from_pretrained(
-                path, use_safetensors=None if "gguf_file" in extra else True, **extra
-            )
+            model, found = auto_class.from_pretrained(
+                path, output_loading_info=True,
+                use_safetensors=None if "gguf_file" in extra else True, **extra,
+            )  # fmt: skip
             extra.pop("num_labels", None)
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **extra)
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
@@ -139,6 +140,13 @@ class LearnedVerifier(Verifier):
                 "(convert pickles with safetensors.torch.save_file), or a GGUF file (which needs "
                 "the packages gguf and accelerate)"
             ) from error
+        missing = set(found["missing_keys"]) - set(adapter.whole if adapter else ())
+        if kind != "likelihood" and missing:  # transformers would score by random weights
+            raise VerifierError(
+                f"the verifier model {name!r} has no weights for {min(missing)}, so its scores would be "
+                f"random; {kind}:MODEL needs a model that was trained with such a head, and "
+                f"{kind}:MODEL+ADAPTER one here or in the adapter"
+            )
         if adapter is not None:
             adapter.merge(dict(model.named_parameters()))
         return cls(kind, name, model, tokenizer, **settings)

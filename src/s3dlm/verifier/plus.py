@@ -18,12 +18,12 @@ from s3dlm.answers import delimiters, grids
 from s3dlm.answers.extract import extract
 from s3dlm.verifier import components
 from s3dlm.verifier import partial as partial_texts
-from s3dlm.verifier.base import PARTS, Span
+from s3dlm.verifier.base import CHECKABLE, PARTS, Span
 from s3dlm.verifier.composite import Composite, SpanFinder, from_row
 from s3dlm.verifier.constraints import PLUS_CONSTRAINTS, plus_countdown
 from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
 from s3dlm.verifier.parsed import Derivation, ParsedText, garbled_spans, question_numbers
-from s3dlm.verifier.weights import FREE, PLUS, PLUS_RULES
+from s3dlm.verifier.weights import FREE, FROM_MODELS, PLUS, PLUS_RULES
 
 Feature = Callable[[ParsedText, Derivation], float]
 FIXED = {"confidence": 0.10, "not_degenerate": 0.05}
@@ -110,6 +110,9 @@ def plus(task: str, *, solver: bool = False) -> Composite:
         if task in PLUS
         else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
     )
+    if task in FROM_MODELS:  # a text without an equation is outside what the weights know
+        told = partial(_mean, task in FREE, [(lambda p, d: d.claims > 0, 1.0)])
+        made = replace(made, parts=(*made.parts, (CHECKABLE, told, 0.0)))
     maths = "worked_steps" if SUSPICIOUS_SPANS.get(task) is worked_steps else "equations"
     rule = maths if task in PLUS else PLUS_RULES[task].constraint
     rules = partial_texts.SOLVER if solver else partial_texts.RULES

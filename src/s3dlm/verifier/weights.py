@@ -72,6 +72,7 @@ _FITTED: dict[str, tuple[float, float, float]] = {
     "answer_not_copied": (0.00, 0.04, 0.00),
 }
 FREE = ("gsm8k",)  # tasks whose texts may have any format: few-shot, calculator marks, no delimiter
+FROM_MODELS = ("gsm8k", "math500", "aime")  # texts of any model: some have nothing to check
 _COLUMNS = {"gsm8k": 0, "math500": 1, "aime": 1, "arithmetic": 2, "chain": 2}
 PLUS: dict[str, dict[str, float]] = {
     task: {feature: row[column] for feature, row in _FITTED.items() if row[column]}

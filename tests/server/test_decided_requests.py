@@ -1,0 +1,110 @@
+"""Requests that choose by agreement, stop when the vote is decided, or let the model judge itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from fastapi.testclient import TestClient
+
+import s3dlm
+from s3dlm.server.app import create_app
+from s3dlm.settings import Settings
+from tests.fakes import COUNTDOWN, fake_model
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+SMALL = {"gen_length": 64, "steps": 8, "block_length": 64, "temperature": 0.5, "seed": 3}
+VOTE = {**SMALL, "method": "best_of_k", "particles": 12, "branching": 1, "stop_when": "agreed"}
+JUDGED = {**SMALL, "method": "verified_best_of_k", "particles": 2, "branching": 2}
+CHOSEN = {**JUDGED, "verifier": "plus", "selection": "agreement"}
+ASKED: dict[str, dict[str, Any]] = {
+    "agreed": VOTE,
+    "decided_at": {**VOTE, "decided_at": 0.999},
+    "agreement": CHOSEN,
+    "both": {**CHOSEN, "stop_when": "agreed", "decided_at": 0.8},
+    "self": {**JUDGED, "verifier": "self"},
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(fake_model(COUNTDOWN, context=1024, noise=0.5))) as made:
+        yield made
+
+
+def alone(asked: dict[str, Any], task: str = "countdown") -> s3dlm.Result:
+    model = fake_model(COUNTDOWN, context=1024, noise=0.5)
+    return s3dlm.generate(model, QUESTION, task=task, settings=Settings.from_json(asked))
+
+
+def chat(client: TestClient, **asked: Any) -> Any:
+    turns = [{"role": "user", "content": QUESTION}]
+    body = {"model": "fake", "messages": turns, "task": "countdown", **asked}
+    return client.post("/v1/chat/completions", json=body)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_chat_is_what_the_library_says(client: TestClient, name: str) -> None:
+    reply, expected = chat(client, **ASKED[name]).json(), alone(ASKED[name])
+    found = reply["choices"][0]["search"]
+    assert reply["choices"][0]["message"]["content"] == expected.text
+    assert (found["answer"], found["stopped"]) == (expected.answer, expected.stopped)
+    assert (found["votes"], found["survivors"]) == (expected.votes, len(expected.survivors))
+    assert reply["usage"]["nfe"] == expected.nfe
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_so_is_a_search(client: TestClient, name: str) -> None:
+    body = {"prompt": QUESTION, "task": "countdown", "format": "jsonl", **ASKED[name]}
+    reply = client.post("/v1/search", json=body)
+    result, expected = json.loads(reply.text.split("\n")[-2]), alone(ASKED[name])
+    told = result["text"], result["stopped"], result["nfe"]
+    assert told == (expected.text, expected.stopped, expected.nfe)
+
+
+def test_a_threshold_takes_more_samples_and_the_judge_more_passes() -> None:
+    early, late = alone(ASKED["agreed"]), alone(ASKED["decided_at"])
+    assert early.stopped == "agreed"
+    assert len(early.survivors) < len(late.survivors) <= 12
+    judged, plus = alone(ASKED["self"]), alone({**JUDGED, "verifier": "plus"})
+    assert judged.nfe == plus.nfe + len({one.text for one in judged.survivors})
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6])
+def test_nothing_is_streamed_that_a_later_sample_outvotes(client: TestClient, seed: int) -> None:
+    asked = {**VOTE, "temperature": 1.0, "seed": seed, "decided_at": 0.8}
+    whole = chat(client, **asked).json()["choices"][0]["message"]["content"]
+    lines = chat(client, **asked, stream=True).text.split("\n\n")
+    chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    pieces = [c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"]]
+    assert "".join(pieces) == whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"stop_when": "agreed", "method": "s3"}, "needs a budget"),
+        ({"stop_when": "agreed", "method": "verified_best_of_k"}, "needs a vote"),
+        ({"method": "best_of_k", "decided_at": 0.9}, "changes nothing"),
+        ({**VOTE, "decided_at": 2.0}, "decided_at=2.0 is not allowed"),
+        ({"method": "best_of_k", "selection": "agreement"}, "agreement"),
+        ({"method": "s3", "verifier": "mine.py:length"}, "is unknown; choose"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(
+    client: TestClient, asked: dict[str, Any], words: str
+) -> None:
+    reply = chat(client, **asked)
+    assert reply.status_code == 400
+    assert words in reply.json()["error"]["message"]
+
+
+def test_a_reply_says_whether_there_was_anything_to_check(client: TestClient) -> None:
+    reply = chat(client, **{**JUDGED, "verifier": "plus", "task": "gsm8k"}).json()
+    assert reply["choices"][0]["search"]["checkable"] is True
+    assert "checkable" not in chat(client, **ASKED["self"]).json()["choices"][0]["search"]
