@@ -25,6 +25,8 @@ class ByteTokenizer(Tokenizer):
         return list(text.encode())
 
     def decode(self, ids: Sequence[int]) -> str:
+        if max(ids, default=0) < MASK:
+            return bytes(ids).decode(errors="replace")
         special = {MASK: b"<|mdm_mask|>", END: b"<|endoftext|>"}
         return b"".join(special.get(i, bytes([i % 256])) for i in ids).decode(errors="replace")
 

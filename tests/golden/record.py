@@ -66,17 +66,17 @@ def plain(result: Result) -> dict[str, Any]:
     }
 
 
-def searches(method: str, task: str) -> list[dict[str, Any]]:
+def searches(method: str, task: str, problems: int = PROBLEMS) -> list[dict[str, Any]]:
     """The results of one method on the first test problems of one task."""
     model = s3dlm.load("tiny")
-    problems = tasks.load(tasks.get(task), prompt_style="tiny", limit=PROBLEMS).samples
+    samples = tasks.load(tasks.get(task), prompt_style="tiny", limit=problems).samples
     overrides = {**METHODS[method], **({} if method in SCHEDULED else ADAPTIVE)}
     results = s3dlm.generate_batch(
         model,
-        [problem.question for problem in problems],
+        [sample.question for sample in samples],
         task=task,
         method=method,
-        sample_ids=[problem.id for problem in problems],
+        sample_ids=[sample.id for sample in samples],
         **overrides,
     )
     return [plain(result) for result in results]

@@ -12,12 +12,11 @@ import pytest
 from s3dlm.diffusion.blocks import Reveal, reveals
 from tests.laws.toy import (
     LENGTH,
-    LETTERS,
     MASK,
     STEPS,
-    ToyDenoiser,
     base_distribution,
     children_of,
+    log_p,
     look_ahead,
     propose,
     reward,
@@ -151,8 +150,7 @@ def path_target(lam: float) -> tuple[float, float]:
 
 
 def revealed_logp(canvas: Canvas, child: Canvas) -> float:
-    logits = ToyDenoiser().logits(canvas)[:, :LETTERS]
-    logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    logp = log_p(canvas)
     fresh = [i for i, token in enumerate(canvas) if token == MASK and child[i] != MASK]
     return float(sum(logp[i, child[i]] for i in fresh))
 

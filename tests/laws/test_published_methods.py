@@ -18,10 +18,12 @@ from s3dlm.verifier import HOLE, Score
 from tests.laws.test_other_methods import START, Canvas, assert_agree, revealed_logp
 from tests.laws.toy import (
     LENGTH,
-    LETTERS,
     MASK,
     TOY,
     ToyDenoiser,
+    draw,
+    filled,
+    log_p,
     look_ahead,
     propose,
     reward,
@@ -29,16 +31,6 @@ from tests.laws.toy import (
 )
 
 PLACES = range(LENGTH)
-
-
-def log_p(canvas: Canvas) -> np.ndarray:
-    logits = ToyDenoiser().logits(canvas)[:, :LETTERS]
-    return logits - np.log(np.exp(logits).sum(1, keepdims=True))
-
-
-def filled(canvas: Canvas) -> Canvas:
-    best = log_p(canvas).argmax(1)
-    return tuple(int(b) if t == MASK else t for b, t in zip(best, canvas, strict=True))
 
 
 def rewards(method: object, runs: int, **options: object) -> np.ndarray:
@@ -107,10 +99,7 @@ def literal_order_token(beams: int, adds_up: bool, rng: np.random.Generator) -> 
         for canvas, before in states:
             p = np.exp(log_p(canvas))
             for _ in range(beams):
-                text = [
-                    int(rng.choice(LETTERS, p=p[i])) if t == MASK else t
-                    for i, t in enumerate(canvas)
-                ]
+                text = [draw(canvas, i, rng) if t == MASK else t for i, t in enumerate(canvas)]
                 hidden = tuple(MASK if i in block else t for i, t in enumerate(text))
                 likely = sum(log_p(hidden)[i, text[i]] for i in block)
                 eager = max(block, key=lambda i: p[i, text[i]])
@@ -138,7 +127,7 @@ def literal_lookum(pool: int, lam: float, rng: np.random.Generator) -> float:
         children, value = [], []
         for _ in range(2):
             p = np.exp(log_p(canvas))
-            drawn = {i: int(rng.choice(LETTERS, p=p[i])) for i, t in enumerate(canvas) if t == MASK}
+            drawn = {i: draw(canvas, i, rng) for i, t in enumerate(canvas) if t == MASK}
             surest = sorted(drawn, key=lambda i: -p[i, drawn[i]])[:pool]
             chosen = rng.permutation(surest)[: reveal.count].tolist()
             chosen += [i for i in sorted(drawn, key=lambda i: -p[i, drawn[i]]) if i not in surest][

@@ -88,8 +88,8 @@ def survivors(
 
 
 def test_screening_by_the_exact_value_samples_the_tilted_target_by_itself() -> None:
-    options = {"particles": 4, "branching": 1, "lam": LAM}
-    runs = survivors("best_of_k", 400, Exact(), screen=64, **options)
+    options = {"particles": 16, "branching": 1, "lam": LAM}
+    runs = survivors("best_of_k", 100, Exact(), screen=64, **options)
     exact, base = tilted_distribution(LAM), base_distribution()
     rewards = np.array([mean_reward(run) for run in runs])
     target = sum(reward(x) * p for x, p in exact.items())
@@ -118,9 +118,9 @@ def test_a_row_without_a_target_goes_where_the_partial_score_leads() -> None:
 def test_the_log_normaliser_stays_an_estimate_of_the_tilts_constant() -> None:
     def constant(screen: int) -> float:
         estimates = []
-        for seed in range(150):
+        for seed in range(60):
             _, steps = sample(
-                "twisted", seed, Rough(), particles=32, branching=1, lam=LAM, screen=screen
+                "twisted", seed, Rough(), particles=80, branching=1, lam=LAM, screen=screen
             )
             estimates.append(math.exp(sum(step.log_normaliser for step in steps)))
         return float(np.mean(estimates))
@@ -142,7 +142,7 @@ def test_one_candidate_or_no_tilt_is_no_screening(
 
     monkeypatch.setattr(Settings, "__init__", unchecked)
     lam = 1e-9 if "lam" not in changes else 1.0  # s3 without a tilt samples p, too
-    runs = survivors(method, 500, Rough(), particles=4, branching=1, lam=lam, screen=8)
+    runs = survivors(method, 60, Rough(), particles=32, branching=1, lam=lam, screen=8)
     assert total_variation(runs, base_distribution()) < 0.09
 
 

@@ -194,7 +194,10 @@ class TextReader:
 
     def is_end(self, tokens: Ints) -> Bools:
         """Which tokens end a text."""
-        return np.isin(tokens, self.end_ids)
+        ends: Bools = np.zeros(tokens.shape, np.bool_)
+        for end in self.end_ids:  # few; np.isin takes ten times as long on one row
+            ends |= tokens == end
+        return ends
 
     def length(self, tokens: Ints) -> int:
         """Tokens of one clean canvas before its end, or before what is not predicted yet."""
