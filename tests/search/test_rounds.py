@@ -126,7 +126,7 @@ def test_more_budget_finds_no_worse_text() -> None:
     """The verifier's best over three seeds, which is what `best` returns."""
     verifier = replace(for_task("countdown", "plus"), satisfied_at=None)  # type: ignore[type-var]
     totals = []
-    for budget in (10, 30, 90):
+    for budget in (10, 25, 60):
         given = {"budget": budget, "rounds": 0, "remask": "all"}
         texts = [run(small("best", seed=seed, **given), verifier)[1].text for seed in range(3)]
         totals.append(sum(verifier.score(QUESTION, text, 0.9).total for text in texts))

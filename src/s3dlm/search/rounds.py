@@ -35,7 +35,7 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
     """The search until the verifier is satisfied with a look-ahead, which is then the answer, or until
     the next forward pass is beyond the limit; then the look-aheads of all particles are the answers."""
     process, scorer, settings = setup.process, setup.scorer, setup.settings
-    spent, steps, refused, first = 0, 0, False, True
+    spent, told, steps, refused, first = 0, 0, 0, False, True
     # Where the model is the judge, each prediction is paid for together with the texts it leads to.
     judging = settings.size * settings.children * settings.look_aheads * scorer.verifier.passes
     judging = 0 if settings.row.scored == "never" else judging
@@ -52,7 +52,7 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
             refused, first = limit is not None and not first and spent + judging > limit, False
             reply = None if refused else (yield event)
         elif isinstance(event, Step):
-            steps = event.index + 1
+            steps, told = event.index + 1, told + event.nfe + event.start_nfe
             satisfied = scorer.satisfied(event.score, event.spans)
             if satisfied.any():
                 best = int(np.where(satisfied, event.score, -1).argmax())
@@ -84,10 +84,9 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
     lineage, score = state.Lineage.begin(scores.total), scores.total
     particles = Children(text, everyone, score, weight, lineage, np.zeros(everyone.size))
     survivors = Survivors(everyone, weight, resampled=False)
-    start = 0 if steps else outcome.nfe
-    yield Step.of(
-        (steps, process.steps), particles, clean, scores, weight, survivors, judged, start
-    )
+    untold = outcome.nfe - told  # what the passes since the last step were for was refused
+    paid, start = (judged + untold, 0) if steps else (judged, untold)
+    yield Step.of((steps, process.steps), particles, clean, scores, weight, survivors, paid, start)
     nfe, logical = outcome.nfe + judged, outcome.nfe_logical + judged
     return replace(outcome, canvas=text, scores=scores, nfe=nfe, nfe_logical=logical, stopped=SPENT)
 
