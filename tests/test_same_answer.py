@@ -120,3 +120,14 @@ def test_transformers(expected: str, model: s3dlm.Model) -> None:
         return_dict_in_generate=True,
     )
     assert output.results[0].text == expected
+
+
+def test_a_question_of_a_known_form_needs_no_task(model: s3dlm.Model) -> None:
+    """Shell, Python and HTTP recognise it alike; "none" asks for any text."""
+    with serving(model, defaults={}) as live:
+        for task, found in ((None, "countdown"), ("none", None)):
+            asked = {"prompt": QUESTION, **({} if task is None else {"task": task})}
+            assert live.http.post("/v1/settings", json=asked).json()["task"] == found
+            assert s3dlm.generate(model, QUESTION, task=task, method="baseline").task == found
+        for text, known in ((QUESTION, True), ("hello", False)):
+            assert live.http.post("/v1/settings", json={"prompt": text}).json()["known"] is known

@@ -44,7 +44,7 @@ def test_lines_can_be_saved_read_and_viewed(live: Live, tmp_path: Path) -> None:
     assert len(list(read_trace(path))) == SMALL["steps"] + 1
     page = standalone([path])
     assert page.count("<script") == 2
-    for words in ("/viewer/", "import {", "alert(1)</script>"):
+    for words in ('"/viewer/style', '"/viewer/main', "import {", "alert(1)</script>"):
         assert words not in page
     other.write_text("{}\n")
     with pytest.raises(RecordError, match="not a trace"):

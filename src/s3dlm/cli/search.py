@@ -125,7 +125,7 @@ def _check_known(model: str, question: str) -> None:
     from s3dlm.models.defaults import defaults_of
 
     known = defaults_of(model)
-    if known.prompt_style != "tiny":
+    if not tasks.can_all_be_recognised(known.tasks):
         return
     loaded = (tasks.load(tasks.get(name), prompt_style="tiny", limit=20) for name in known.tasks)
     examples = [min((s.question for s in each.samples), key=len) for each in loaded]

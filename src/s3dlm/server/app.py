@@ -24,7 +24,7 @@ from starlette.responses import (
     StreamingResponse,
 )
 
-from s3dlm import __version__
+from s3dlm import __version__, tasks
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
 from s3dlm.server import openai, parse
@@ -244,9 +244,11 @@ async def options(service: Shared) -> dict[str, Any]:
 async def settings(body: SearchRequest, service: Shared) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
     service = parse.named(service, body.model)
-    made = parse.search(service, body).settings
-    most = made.most_nfe_in_blocks(service.model.denoiser.causal_block)
-    return {"settings": made.to_json(), "most_nfe": most}
+    (job,) = parse.search(service, body).jobs
+    most = job.settings.most_nfe_in_blocks(service.model.denoiser.causal_block)
+    small = tasks.can_all_be_recognised(service.model.defaults.tasks)
+    known = not (small and job.task is body.task is body.infill is None)
+    return {"settings": job.settings.to_json(), "most_nfe": most, "task": job.task, "known": known}
 
 
 @router.get("/v1/traces")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from s3dlm import tasks
 from s3dlm.diffusion.infill import Template
@@ -34,6 +34,7 @@ from s3dlm.settings import Settings
 from s3dlm.verifier import SELF, VERIFIERS, as_verifier, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
+Asked = TypeVar("Asked", bound=Request)
 LONGEST_STOP = 256  # characters
 LONGEST_NAME = 80  # characters of an unknown name that an error quotes
 
@@ -105,7 +106,15 @@ def completion(service: Service, body: CompletionRequest) -> Parsed:
 
 
 def search(service: Service, body: SearchRequest) -> Parsed:
+    body = _with_task(service, body, [body.prompt])
     return Parsed((_job(service, body, body.prompt, _settings(service, body, body.max_tokens)),))
+
+
+def _with_task(service: Service, body: Asked, prompts: Sequence[str]) -> Asked:
+    """The body with its task: given, or recognised where all prompts have the form of one."""
+    known = service.model.defaults.tasks if body.infill is None else ()
+    found = {tasks.of_question(body.task, prompt, known) for prompt in prompts}
+    return body.model_copy(update={"task": found.pop() if len(found) == 1 else None})
 
 
 def _openai(
@@ -122,6 +131,7 @@ def _openai(
             f"the request needs {count} choices; this server gives at most "
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
+    body = _with_task(service, body, prompts)
     settings = _settings(service, body, max_tokens, count)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if any(not stop or len(stop) > LONGEST_STOP for stop in stops):

@@ -19,6 +19,7 @@ __all__ = [
     "Prompt",
     "Sample",
     "Task",
+    "can_all_be_recognised",
     "get",
     "load",
     "names",
@@ -61,3 +62,8 @@ def of_question(given: str | None, question: object, known: Sequence[str]) -> st
     text = question.strip() if isinstance(question, str) else ""  # no text: told where it is read
     forms = ((name, get(name).form) for name in known)
     return next((name for name, form in forms if form and form.fullmatch(text)), None)
+
+
+def can_all_be_recognised(known: Sequence[str]) -> bool:
+    """Whether every task has a form: a model with these is small and knows nothing else."""
+    return all(get(name).form is not None for name in known)

@@ -13,7 +13,7 @@ export class Form {
     const methods = Object.keys(options.methods);
     this.prompt = el("textarea", { id: "prompt", rows: "2", spellcheck: "false", placeholder: "Type a question, or pick an example", "aria-label": "Prompt", required: true });
     this.infill = el("textarea", { id: "infill", rows: "1", spellcheck: "false", placeholder: "6 + 4 =[[2]]. <answer>[[4-12]]</answer>", "aria-label": "Answer with holes" });
-    this.task = select("Task", [["", "none"], ...named(options.tasks)], "");
+    this.task = select("Task", [["", "recognise"], ["none", "none"], ...named(options.tasks)], "");
     this.method = select("Method", named(methods), options.method);
     this.against = select("Compare with", [["", "nothing"], ...named(methods)], "");
     this.settings = options.settings.filter((one) => one.name !== "method").map((one) => ({ ...one, ...control(one, label(one.name)) }));
@@ -153,6 +153,14 @@ export class Form {
       ...Object.fromEntries(filled.filter((one) => this.uses(method, one)).map((one) => [one.name, one.read()])),
     });
     return [this.method.input.value, this.against.input.value].filter(Boolean).map(body);
+  }
+
+  // Why a question would be wasted on a small model that knows only its own tasks; null if it is not.
+  async unknown() {
+    const [body] = this.bodies();
+    if (body.task || body.infill) return null;
+    const { known } = await resolved(body).catch(() => ({ known: true })); // the search will say what is wrong
+    return known ? null : `${this.options.model} knows a few kinds of question, and this is none of them. Pick an example above, or choose the task "none" to see what it writes all the same.`;
   }
 
   busy(is) {

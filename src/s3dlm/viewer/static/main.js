@@ -104,7 +104,9 @@ async function ask() {
   running?.abort();
   const mine = new AbortController();
   running = mine;
-  form.complain(null);
+  byId("panels").replaceChildren();
+  form.complain(await form.unknown());
+  if (!form.problem.hidden || running !== mine) return;
   form.busy(true);
   view.busy = true;
   const bodies = form.bodies();
