@@ -26,6 +26,7 @@ LONGEST = (
     "test_reveal.py",
     "test_block_decoding.py",
     "test_gpu.py",
+    "test_sharded.py",
     "test_lm_eval.py",
     "test_target.py",
     "test_report.py",

@@ -118,6 +118,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 LOADING = {
     "dtype": str, "attention": str, "adapter": str, "revision": str, "mask_id": int, "block": int,
     "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str, "quantize": str,
+    "tensor_parallel": bool,
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import textwrap
 import webbrowser
 from pathlib import Path
@@ -84,7 +85,8 @@ def serve(
         check_name(GENERAL, judge)
     if ray is not None and replicas is None:
         raise SettingsError(f"--ray {ray} needs --replicas, such as --replicas all")
-    bound = bind_socket(host, port)
+    follows = how.get("tensor_parallel") and os.environ.get("RANK", "0") != "0"
+    bound = bind_socket(host, 0 if follows else port)  # one that follows never serves
     configuration: dict[str, Any] = {
         "limits": limits,
         "defaults": {} if method is None else {"method": method},

@@ -137,6 +137,7 @@ def load(
     *,
     device: str | None = None,
     devices: str | Sequence[str] | None = None,
+    tensor_parallel: bool = False,
     dtype: str | None = None,
     attention: str | None = None,
     trust_remote_code: bool = False,
@@ -152,6 +153,7 @@ def load(
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
     `devices`, such as ["cuda:0", "cuda:1"], shares the rows of each forward pass among copies.
+    `tensor_parallel` splits the network among the processes of torchrun; only the first returns.
     `attention` picks PyTorch's kernel: auto, math, flash, efficient or cudnn. `compile` hands the
     network's body to torch.compile: the first forward passes are slow, and rows may differ in their
     last bits from those of the plain network. `prefix_cache` reads prompt and finished blocks once;
@@ -163,6 +165,8 @@ def load(
     a native network in so many bits (`pip install s3dlm[quantize]`); int4 computes in bfloat16.
     """
     options: dict[str, Any] = {**locals()}
+    if tensor_parallel:
+        return _load_parts(options)
     if devices is not None:
         return _load_copies(devices, options)
     check_name(name)
@@ -250,6 +254,25 @@ def _load_copies(devices: str | Sequence[str], options: dict[str, Any]) -> Model
     if len(models) == 1:
         return models[0]
     return replace(models[0], denoiser=Copies([model.denoiser for model in models]))
+
+
+def _load_parts(options: dict[str, Any]) -> Model:
+    """The model in as many parts as torchrun has started processes."""
+    unfit = [name for name in ("devices", "compile", "quantize") if options[name]]
+    if unfit or options["device"] not in (None, "cpu", "cuda"):
+        raise SettingsError(
+            "tensor_parallel=true cannot be had with other ways to place or change weights; leave out "
+            f"{', '.join(unfit) or 'the number of the device'}"
+        )
+    from s3dlm.models.sharded import Sharded, join
+    from s3dlm.models.transformer import Transformer
+
+    device = join(_device(options["device"]))
+    dtype = str(_dtype(options["dtype"], device))
+    model = load(**options | {"device": "cpu", "dtype": dtype, "tensor_parallel": False})
+    if not isinstance(model.denoiser, Transformer):
+        raise SettingsError(f"tensor_parallel=true is for native models; {model.name!r} is none")
+    return replace(model, denoiser=Sharded(model.denoiser, device))
 
 
 def _device(name: str | None) -> torch.device:

@@ -1,0 +1,69 @@
+"""What test_sharded.py starts by torchrun in two processes; the first writes what it found."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import s3dlm
+from s3dlm.errors import SettingsError
+from s3dlm.models import sharded
+from s3dlm.models.family import Experts
+from s3dlm.models.forward import Forward
+from tests.models.networks import make_rows, random_network
+
+CPU = torch.device("cpu")
+LLADA2 = Experts(
+    count=8, chosen=2, hidden=16, shared=16, first_layer=1, sigmoid=True, groups=4, kept_groups=2,
+    renormalised=True, scale=2.5,
+)  # fmt: skip
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "grouped, normed": {"key_value_heads": 2, "qk_norm": True},
+    "shifted, biased, tied": {"shift": True, "qkv_bias": True, "tied": True},
+    "block-causal": {"causal_block": 8},
+    "experts": {"experts": Experts(count=4, chosen=2, hidden=16)},
+    "experts as in LLaDA2": {"experts": LLADA2, "key_value_heads": 2, "causal_block": 8},
+}
+ASKED = {"prompt": "Target: 45 Numbers: 8, 7, 11", "task": "countdown", "method": "s3"}
+
+
+def logits_error(shape: str) -> float:
+    """How far the logits of two parts are from those of the whole."""
+    whole = random_network(**SHAPES[shape])
+    tokens = torch.randint(0, 250, (3, 40), generator=torch.Generator().manual_seed(1))
+    keys = torch.arange(40).expand(3, -1) < torch.tensor([[40], [33], [8]])
+    expected = whole.head(whole.encode(tokens, keys))[keys]
+    parts = copy.deepcopy(whole)
+    sharded.deal(parts, CPU)
+    assert parts.blocks[0].qkv.weight.to_local().shape[0] * 2 == whole.blocks[0].qkv.weight.shape[0]
+    return float((parts.head(parts.encode(tokens, keys))[keys] - expected).abs().max())
+
+
+def main(out: Path) -> None:
+    torch.distributed.init_process_group("gloo")
+    with torch.inference_mode():
+        found: dict[str, Any] = {"errors": {shape: logits_error(shape) for shape in SHAPES}}
+    # Only the first process comes back from here.
+    model = s3dlm.load("tiny", device="cpu", tensor_parallel=True)
+    result = s3dlm.generate(model, **ASKED)  # type: ignore[arg-type]
+    found |= {"text": result.text, "nfe": result.nfe, "repr": repr(model)}
+    long = Forward(model.denoiser)
+    try:
+        long([make_rows(model.denoiser.context)])
+    except s3dlm.S3dlmError as error:
+        found["long"] = str(error)
+    try:
+        sharded.Sharded(random_network(heads=3, width=48), CPU)
+    except SettingsError as error:
+        found["odd"] = str(error)
+    out.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
