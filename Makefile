@@ -38,7 +38,15 @@ bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks.run
 
 # The documentation as a site with search, in site/.
-docs: $(VENV)/ready
+$(VENV)/docs: pyproject.toml constraints.txt
+	@echo "installing what the site needs into $(VENV), once"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || \
+		{ $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
+	@$(PIP) mkdocs-material 'mkdocstrings[python]' typer rich numpy pydantic
+	@$(PIP) --no-deps -e .
+	@touch $@
+
+docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Debian's Chromium, for the tests of the viewer; they are skipped where there is none.
