@@ -19,30 +19,45 @@ from s3dlm.search.weigh import WEIGHTS
 # `make test` runs files side by side in this order: the longest first, so that none is left to one
 # worker at the end.
 LONGEST = (
-    "test_viewer.py",
-    "test_replicas.py",
-    "test_documented_answers.py",
-    "test_distributed.py",
-    "test_reveal.py",
     "test_block_decoding.py",
-    "test_gpu.py",
+    "test_replicas.py",
     "test_sharded.py",
-    "test_lm_eval.py",
-    "test_target.py",
-    "test_report.py",
-    "test_examples.py",
+    "test_distributed.py",
+    "test_documented_answers.py",
     "test_settings_of_methods.py",
+    "test_report.py",
+    "test_golden.py",
     "test_frontier.py",
-    "test_conformance.py",
     "test_rounds.py",
-    "test_generators.py",
-    "test_other_methods.py",
-    "test_mathverify.py",
-    "test_connections.py",
+    "test_viewer.py",
+    "test_conformance.py",
     "test_openai.py",
+    "test_docs.py",
+    "test_plus.py",
+    "test_gpu.py",
+    "test_published_methods.py",
+    "test_connections.py",
+    "test_mathverify.py",
+    "test_custom_generate.py",
+    "test_cache.py",
+    "test_screening.py",
+    "test_other_methods.py",
+    "test_run.py",
+    "test_memo.py",
+    "test_reveal.py",
+    "test_agreed.py",
+    "test_examples.py",
+    "test_fuzz.py",
+    "test_generators.py",
+    "test_target.py",
+    "test_tiny.py",
     "test_resampling.py",
-    "test_hostile.py",
+    "test_lm_eval.py",
+    "test_reproduce.py",
     "test_scheduler.py",
+    "test_patterns.py",
+    "test_screen.py",
+    "test_hostile.py",
     "test_isolation.py",
 )
 
@@ -50,6 +65,11 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Workers must name a test alike: packed bytes may hold the time, and a set has no order."""
+    return f"{argname}:{len(val)}" if isinstance(val, bytes | set | frozenset) else None
 
 
 @pytest.fixture(autouse=True)

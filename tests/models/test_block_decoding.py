@@ -295,9 +295,12 @@ CASES = ["sdar", "sdar, 16", "fast-dllm v2, 8"]
 
 
 @pytest.mark.parametrize(
-    ("case", "reveal"), [("sdar, 16", "schedule"), ("fast-dllm v2, 8", "threshold")]
+    ("method", "case", "reveal"),
+    [
+        *((method, "sdar, 16", "schedule") for method in METHODS),
+        *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "best", "hex", "prism")),
+    ],
 )
-@pytest.mark.parametrize("method", METHODS)
 def test_every_method_fills_blocks_and_batched_is_unbatched(
     case: str, method: str, reveal: str
 ) -> None:

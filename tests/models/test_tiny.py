@@ -65,9 +65,12 @@ def test_every_response_fits_the_canvas(tiny: Model, task: str) -> None:
         assert len(tiny.tokenizer.encode(problem.response)) < TASKS[task]["decoding"]["gen_length"]
 
 
-# Chains have by far the longest answers: the slow set runs them.
+# Two are enough here, as tests/golden has some answers of every task; the slow set runs them all.
+QUICK = ("arithmetic", "sudoku")
+
+
 @pytest.mark.parametrize(
-    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task == "chain")) for task in TASKS]
+    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task not in QUICK)) for task in TASKS]
 )
 def test_recorded_accuracy_is_reproduced(tiny: Model, task: str) -> None:
     """The first problems through the whole package; one may flip where arithmetic rounds elsewhere."""
