@@ -1,18 +1,20 @@
-"""Is more in the texts than `plus` finds? Learned classifiers on the same outputs, for comparison.
+"""Is more in the texts than `plus` finds? Other evidence on the same outputs, for comparison.
 
-    S3DLM_DATA=folder python -m tools.text_classifier
+    S3DLM_DATA=folder python -m tools.text_classifier [--quick]
 
-Needs scikit-learn. For every set of outputs: the share of pairs of a right and a wrong output to one
-question whose texts are equal but for the answer, and the pair accuracy of `plus` as shipped, of the number
-of votes, of both together (`selection="agreement"`), of a classifier of n-grams of words and characters
-trained on pairs, and of a random forest on all features that were ever tried and the text's length. Both are
-cross-fitted in five parts of the questions, on all sets of a task together.
+For every set of outputs: the share of outputs with a step to check, the share of pairs of a right and
+a wrong output to one question whose texts are equal but for the answer, and the pair accuracy of `plus` as
+shipped, where both texts have a step to check and where neither has one, of the number of votes, and of votes
+and score together (`selection="agreement"`). Then, unless `--quick`, and with scikit-learn: of a classifier of
+n-grams of words and characters trained on pairs, and of a random forest on all features that were ever tried
+and the text's length. Both are cross-fitted in five parts of the questions, on all sets of a task together.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,20 +22,19 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import hstack, vstack
-from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]
-from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
 from s3dlm.answers import extract, normalise
 from s3dlm.answers.grading import grade
 from s3dlm.inputs import read_json_lines
 from s3dlm.search.select import SCORE_WEIGHT
 from s3dlm.verifier import for_task
+from s3dlm.verifier.base import CHECKABLE
 from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.plus import FEATURES
 from tools.plus_candidates import GROUPS
 
+Floats = NDArray[np.float64]
+Pair = tuple[int, int, float]  # a right output, a wrong one, and a weight
 FOLDS = 5
 WORDS = {"ngram_range": (1, 3), "min_df": 3, "sublinear_tf": True}
 CHARACTERS = {"analyzer": "char_wb", "ngram_range": (2, 5), "min_df": 5, "sublinear_tf": True}
@@ -49,6 +50,7 @@ class Output:
     count: int
     bare: str  # the text up to its answer
     right: bool
+    checkable: bool
     plus: float
     votes: int  # outputs to the question with the same answer
     features: list[float]
@@ -81,7 +83,7 @@ def read(task: str) -> Iterator[Output]:
         for text, count in texts.items():
             votes[answers[text]] += count
         for text, count in texts.items():
-            parsed = ParsedText(question, text)
+            parsed, score = ParsedText(question, text), judge.score(question, text)
             parsed = parsed.free if task == "gsm8k" else parsed
             values = [
                 f(parsed, parsed.derivation) for part in FEATURES.values() for f in part.values()
@@ -92,11 +94,11 @@ def read(task: str) -> Iterator[Output]:
                 source, question, text, count,
                 parsed.text[: parsed.answer.start] if parsed.answer else parsed.text,
                 grade(task, text, some[0]["gold"], "fixed", question) == 1.0,
-                judge.score(question, text).total, votes[answers[text]], [float(v) for v in values],
+                score.parts[CHECKABLE] > 0, score.total, votes[answers[text]], [float(v) for v in values],
             )  # fmt: skip
 
 
-def pairs_of(outputs: list[Output]) -> list[tuple[int, int, float]]:
+def pairs_of(outputs: list[Output]) -> list[Pair]:
     """Every right and wrong output of a question, with a weight: questions count the same."""
     groups: dict[tuple[str, str], list[int]] = {}
     for at, output in enumerate(outputs):
@@ -114,7 +116,11 @@ def pairs_of(outputs: list[Output]) -> list[tuple[int, int, float]]:
     return pairs
 
 
-def by_ngrams(outputs: list[Output], pairs: list[tuple[int, int, float]]) -> NDArray[np.float64]:
+def by_ngrams(outputs: list[Output], pairs: list[Pair]) -> Floats:
+    from scipy.sparse import hstack, vstack
+    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
+    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+
     texts = [output.text.replace("<|endoftext|>", "") for output in outputs]
     seen = [TfidfVectorizer(**how).fit_transform(texts) for how in (WORDS, CHARACTERS)]
     points, scores = hstack(seen).tocsr(), np.zeros(len(outputs))
@@ -128,7 +134,9 @@ def by_ngrams(outputs: list[Output], pairs: list[tuple[int, int, float]]) -> NDA
     return scores
 
 
-def by_forest(outputs: list[Output]) -> NDArray[np.float64]:
+def by_forest(outputs: list[Output]) -> Floats:
+    from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]
+
     points = np.array([output.features for output in outputs])
     fold = np.array([output.fold for output in outputs])
     right, scores = np.array([output.right for output in outputs]), np.zeros(len(outputs))
@@ -139,27 +147,50 @@ def by_forest(outputs: list[Output]) -> NDArray[np.float64]:
     return scores
 
 
-def main() -> None:
-    columns = ("equal texts", "plus", "votes", "agreement", "n-grams", "forest")
-    print(f"| outputs | questions | {' | '.join(columns)} |\n{'|---' * (len(columns) + 2)}|")
+def accuracy(score: Floats, pairs: list[Pair]) -> str:
+    """The mean over questions, and how many there are."""
+    if not pairs:
+        return "–"
+    gaps = np.round([score[a] - score[b] for a, b, _ in pairs], 9)
+    weights = np.array([weight for *_, weight in pairs])
+    return f"{weights @ ((gaps > 0) + 0.5 * (gaps == 0)) / weights.sum():.3f}"
+
+
+def main(quick: bool) -> None:
+    columns = [
+        "questions",
+        "checkable",
+        "equal texts",
+        "plus",
+        "both checkable",
+        "neither",
+        "votes",
+    ]
+    columns += ["agreement", *([] if quick else ["n-grams", "forest"])]
+    print(f"| outputs | {' | '.join(columns)} |\n{'|---' * (len(columns) + 1)}|")
     for task in ("gsm8k", "math500"):
         outputs = list(read(task))
         pairs = pairs_of(outputs)
         plus = np.array([output.plus for output in outputs])
         votes = np.array([float(output.votes) for output in outputs])
-        both = np.log(votes) + SCORE_WEIGHT * plus
-        scores = [plus, votes, both, by_ngrams(outputs, pairs), by_forest(outputs)]
+        scores = [votes, np.log(votes) + SCORE_WEIGHT * plus]
+        scores += [] if quick else [by_ngrams(outputs, pairs), by_forest(outputs)]
         for source in dict.fromkeys(output.source for output in outputs):
-            own = [(a, b, w) for a, b, w in pairs if outputs[a].source == source]
-            weights = np.array([w for *_, w in own]) / sum(w for *_, w in own)
-            same = weights @ [outputs[a].bare == outputs[b].bare for a, b, _ in own]
-            cells = []
-            for score in scores:
-                gaps = np.round([score[a] - score[b] for a, b, _ in own], 9)
-                cells.append(f"{weights @ ((gaps > 0) + 0.5 * (gaps == 0)):.3f}")
+            own = [pair for pair in pairs if outputs[pair[0]].source == source]
+            of_source = [output for output in outputs if output.source == source]
+            checkable = sum(o.count for o in of_source if o.checkable) / sum(
+                o.count for o in of_source
+            )
+            same = sum(w for a, b, w in own if outputs[a].bare == outputs[b].bare)
+            parts: dict[int, list[Pair]] = {0: [], 1: [], 2: []}
+            for a, b, weight in own:
+                parts[outputs[a].checkable + outputs[b].checkable].append((a, b, weight))
             count = len({outputs[a].question for a, *_ in own})
-            print(f"| {source} | {count} | {100 * same:.0f} % | {' | '.join(cells)} |", flush=True)
+            cells = [f"{count}", f"{100 * checkable:.0f} %", f"{100 * same / count:.0f} %"]
+            cells += [accuracy(plus, some) for some in (own, parts[2], parts[0])]
+            cells += [accuracy(score, own) for score in scores]
+            print(f"| {source} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main("--quick" in sys.argv)

@@ -1,4 +1,4 @@
-"""Fit p_correct of the bundled model and of LLaDA-8B-Instruct, and write docs/calibration.md's tables.
+"""Fit p_correct of the bundled model and of LLaDA-8B-Instruct, and write the tables of docs/appendix/calibration.md.
 
     python -m tools.tiny.calibrate [--limit 120] [--test 60] [--out runs/calibrate]
 
@@ -25,7 +25,7 @@ from s3dlm.models.registry import load
 from s3dlm.verifier.calibration import FILE, bundled, read_calibrations
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "calibration.md"
+PAGE = ROOT / "docs" / "appendix" / "calibration.md"
 METHODS = ("baseline", "best_of_k", "s3", "best")
 MORE = 5  # times as many problems for `best`, which is cheap and seldom wrong
 LLADA = "GSAI-ML/LLaDA-8B-Instruct"
