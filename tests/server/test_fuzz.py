@@ -15,7 +15,9 @@ from tests.fuzz import counts
 from tests.server.live import JSON, Live, code, serving
 
 LONGEST_ANSWER = 2000  # characters of an error
-PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/search", "/v1/settings")
+PATHS = (
+    "/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/search", "/v1/settings",
+)  # fmt: skip
 TINY = {"gen_length": 8, "steps": 2, "block_length": 8, "particles": 1, "branching": 1}
 LIMITS = Limits(length=32, steps=8, children=8, nfe=300, seconds=20)
 EXACT = [  # written as text, since not all of it is a Python value
@@ -53,6 +55,8 @@ def mutated(draw: random.Random, names: list[str]) -> tuple[str, str]:
     body = {"model": '"fake"', "prompt": '"x"'}
     if path == "/v1/chat/completions":
         body = {"model": '"fake"', "messages": '[{"role": "user", "content": "x"}]'}
+    if path == "/v1/responses":
+        body = {"model": '"fake"', "input": '"x"'}
     for _ in range(draw.randint(1, 4)):
         body[draw.choice(names)] = draw.choice(EXACT)
     if path == "/v1/chat/completions" and draw.random() < 0.2:

@@ -18,9 +18,7 @@ from s3dlm.verifier.base import FROM_FILES
 FILE = "s3dlm.json"
 BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9")}
 EVERY_METHOD = "*"
-MOST_EFFORT = 10_000
-EFFORTS: Mapping[str, float] = {"low": 1, "medium": 4, "high": 16}
-"""Budgets by how hard a request wants the model to try, in passes of one answer decoded once."""
+EFFORTS = {"low": 1, "medium": 4, "high": 16}  # budgets, in passes of one answer decoded once
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Defaults:
     tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By method name, by "task:NAME", by both as in "best task:NAME", and under "*" for all."""
-    effort: Mapping[str, float] = field(default_factory=lambda: EFFORTS)
+    effort: Mapping[str, int] = field(default_factory=dict)  # over EFFORTS
 
     def layers(self, method: str, task: str | None = None) -> list[Mapping[str, Any]]:
         """The settings recommended for a method, each over those before; a task's own come last."""
@@ -49,16 +47,12 @@ def defaults_in(folder: Path) -> Defaults:
         if name not in allowed or not isinstance(value, allowed[name]):
             raise ModelError(
                 f"{folder / FILE}: {name!r} is not allowed; the file may have prompt_style (a "
-                "name), tasks (a list of names), settings (an object of objects) and effort (numbers "
-                "for low, medium and high)"
+                "name), tasks (names), settings (an object of objects) and effort (of numbers)"
             )
     for name, effort in data.get("effort", {}).items():
-        good = isinstance(effort, int | float) and not isinstance(effort, bool)
-        if name not in EFFORTS or not (good and 0 < effort <= MOST_EFFORT):
-            raise ModelError(
-                f"{folder / FILE}: effort {short_repr(name)} is {short_repr(effort)}; give numbers "
-                f"above 0, up to {MOST_EFFORT}, for {', '.join(EFFORTS)}"
-            )
+        if name not in EFFORTS or type(effort) is not int or not 0 < effort <= 10_000:
+            given = f"effort {short_repr(name)} is {short_repr(effort)}"
+            raise ModelError(f"{folder / FILE}: {given}; give low, medium, high from 1 to 10000")
     for name, settings in data.get("settings", {}).items():
         verifier = settings.get("verifier", "paper") if isinstance(settings, dict) else settings
         if verifier not in FROM_FILES:
@@ -69,7 +63,6 @@ def defaults_in(folder: Path) -> Defaults:
             )
     if "tasks" in data:
         data["tasks"] = tuple(data["tasks"])
-    data["effort"] = {**EFFORTS, **data.get("effort", {})}
     return Defaults(**data)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version as package
 from platform import python_version
@@ -27,9 +26,9 @@ from starlette.responses import (
 from s3dlm import __version__, tasks
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
-from s3dlm.server import openai, parse
+from s3dlm.server import dialects, openai, parse
 from s3dlm.server.parse import Parsed
-from s3dlm.server.reporting import ApiError, as_api_error, log
+from s3dlm.server.reporting import MESSAGES, ApiError, as_api_error
 from s3dlm.server.run import Middleware
 from s3dlm.server.scheduler import Started
 from s3dlm.server.schemas import (
@@ -46,7 +45,8 @@ from s3dlm.server.schemas import (
     reference_page,
 )
 from s3dlm.server.service import Service, build
-from s3dlm.server.streaming import Watch, unless_disconnected
+from s3dlm.server.streaming import Watch, streamed, unless_disconnected
+from s3dlm.server.telemetry import Spans, tracing
 from s3dlm.trace import TraceEncoder
 from s3dlm.viewer.page import CONTENT_POLICY, viewer_files
 
@@ -62,8 +62,11 @@ TRACED: dict[int | str, dict[str, Any]] = {200: {"content": {**STREAMED[200]["co
 router = APIRouter(responses=ERRORS)
 
 
-def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) -> FastAPI:
-    """An ASGI app around a loaded model; see `service.build` for the configuration."""
+def create_app(
+    model: Model, *, cors: Sequence[str] = (), spans: Any = None, **configuration: Any
+) -> FastAPI:
+    """An ASGI app around a loaded model; see `service.build` for the configuration. `spans` is an
+    OpenTelemetry provider, by default the one that the environment asks for."""
     service = build(model, **configuration)
 
     @contextlib.asynccontextmanager
@@ -84,6 +87,8 @@ def create_app(model: Model, *, cors: Sequence[str] = (), **configuration: Any) 
     app.include_router(router)
     paths = frozenset(str(getattr(route, "path", "")) for route in router.routes)
     app.add_middleware(Middleware, service=service, endpoints=paths)
+    if (provider := spans or tracing()) is not None:
+        app.add_middleware(Spans, model=service.name, provider=provider)
     if cors:
         app.add_middleware(
             CORSMiddleware,
@@ -143,15 +148,39 @@ async def completion(body: CompletionRequest, request: Request, service: Shared)
     return await _reply(request, service, body, parse.completion(service, body))
 
 
+@router.post("/v1/responses", responses=STREAMED)
+async def responses(body: dialects.ResponsesRequest, request: Request, service: Shared) -> Response:
+    """Answer a conversation, in the shape of OpenAI's Responses."""
+    return await _translated(request, service, body.as_chat(), dialects.ResponsesReply)
+
+
+@router.post(MESSAGES, responses=STREAMED)
+async def messages(body: dialects.MessagesRequest, request: Request, service: Shared) -> Response:
+    """Answer a conversation, in the shape of Anthropic's Messages."""
+    return await _translated(request, service, body.as_chat(), dialects.MessagesReply)
+
+
+async def _translated(
+    request: Request, service: Service, body: ChatRequest, shape: type[dialects.Translated]
+) -> Response:
+    service = parse.named(service, body.model)
+    return await _reply(request, service, body, parse.chat(service, body), shape)
+
+
 async def _reply(
-    request: Request, service: Service, body: OpenAIRequest, parsed: Parsed
+    request: Request,
+    service: Service,
+    body: OpenAIRequest,
+    parsed: Parsed,
+    shape: type[openai.Reply] = openai.Reply,
 ) -> Response:
     is_chat = isinstance(body, ChatRequest)
-    reply = openai.Reply(service, parsed, is_chat, body.n or 1, request.state.note)
+    reply = shape(service, parsed, is_chat, body.n or 1, request.state.note)
     watch = _watch(request, service, parsed, watched=bool(body.stream))
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        return await _stream(request, watch, reply.pieces(watch, with_usage=with_usage))
+        pieces = reply.pieces(watch, with_usage=with_usage)
+        return await streamed(request, watch, pieces, reply.failure)
     try:
         return JSONResponse(await unless_disconnected(request, reply.whole(watch)))
     finally:
@@ -176,7 +205,10 @@ async def search(body: SearchRequest, request: Request, service: Shared) -> Resp
         if not lines:
             yield openai.DONE
 
-    return await _stream(request, watch, pieces(), lines=lines)
+    def failure(told: ApiError) -> str:
+        return _event(told.body, lines)
+
+    return await streamed(request, watch, pieces(), failure, lines=lines)
 
 
 def _event(data: dict[str, Any], lines: bool) -> str:
@@ -204,34 +236,6 @@ def _watch(request: Request, service: Service, parsed: Parsed, *, watched: bool)
         ]
     client = "" if request.client is None else request.client.host
     return Watch(service.scheduler, parsed.jobs, watched=watched, client=client)
-
-
-async def _stream(
-    request: Request, watch: Watch, pieces: AsyncIterator[str], *, lines: bool = False
-) -> Response:
-    """Send pieces as they come. Errors before the first are plain responses, later ones events."""
-    try:
-        first = await unless_disconnected(request, anext(pieces))
-    except BaseException:
-        watch.close()
-        raise
-
-    async def body() -> AsyncIterator[str]:
-        try:
-            yield first
-            async for piece in pieces:
-                yield piece
-        except Exception as error:
-            if not isinstance(error, (ApiError, S3dlmError)):
-                log("stream failed", level=logging.ERROR, with_traceback=True)
-            told = as_api_error(error).body
-            request.state.note["error"] = told["error"]["code"]
-            yield _event(told, lines)
-        finally:
-            watch.close()
-
-    kind = "application/x-ndjson" if lines else "text/event-stream"
-    return StreamingResponse(body(), media_type=kind, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/v1/options")

@@ -14,7 +14,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from s3dlm.diffusion.infill import Template
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
-from s3dlm.search.select import SELECTIONS
 from s3dlm.server.reporting import log
 from s3dlm.settings import Settings
 
@@ -34,7 +33,6 @@ class Limits:
         2048  # that one step of a request verifies: choices × children × look_aheads, or × screen
     )
     nfe: int = 100_000  # forward passes that one search can need
-    seen: int = 1 << 26  # tokens that one search keeps, if all its steps vote
     choices: int = 16  # searches per request: prompts times n
     characters: int = 16  # of a prompt, per token of the model's context
     seconds: float = 300.0  # from arrival to answer
@@ -67,9 +65,6 @@ class Limits:
         """Refuse settings of a search, of which a request makes so many, beyond a limit."""
         children = settings.size * settings.children
         most_nfe = settings.most_nfe_in_blocks(model.denoiser.causal_block)
-        kept = 0  # unless the steps vote
-        if SELECTIONS[settings.selection].from_steps:
-            kept = settings.size * settings.steps * settings.gen_length
         for name, value, most in (
             ("gen_length", settings.gen_length, self.length),
             ("particles × branching", children, self.children),
@@ -77,7 +72,6 @@ class Limits:
             ("the forward passes that it can need", most_nfe, self.nfe),
             ("n × children × look_aheads", choices * children * settings.look_aheads, self.texts),
             ("n × particles × screen", choices * settings.size * settings.screen, self.texts),
-            ("particles × steps × gen_length", kept, self.seen),
         ):
             if value > most:
                 raise SettingsError(

@@ -44,8 +44,9 @@ class Reply:
         self.per_prompt, self.note = per_prompt, note
         names = ("prompt_tokens", "completion_tokens", "total_tokens", "nfe", "nfe_logical")
         self.usage = dict.fromkeys(names, 0)
+        self.id, self.number = uuid.uuid4().hex, itertools.count()  # the number of an event
         self.envelope = {
-            "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}",
+            "id": f"{'chatcmpl' if chat else 'cmpl'}-{self.id}",
             "created": int(time.time()),
             "model": service.name,
             "system_fingerprint": f"s3dlm-{parsed.settings.replace(seed=0).hash()}",
@@ -71,25 +72,38 @@ class Reply:
             "usage": self.usage,
         }
 
-    async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
-        """Server-sent events: certain text as it becomes certain, the rest at the end."""
+    async def parts(self, watch: Watch) -> AsyncIterator[tuple[int, str | None, dict[str, Any]]]:
+        """(choice, text, end): no text at the start, then certain text as it becomes certain, the rest
+        at the end, and last, with an empty text, how the choice ended."""
         parsed, model = self.parsed, self.service.model
         certain = [CertainText(model, parsed.stops, parsed.streams_text) for _ in parsed.jobs]
         async for index, event in watch.events():
             if isinstance(event, Started):
                 self._count_prompt(index, event)
-                yield self._piece(index, "", role="assistant")
+                yield index, None, {}
             elif isinstance(event, Step):
                 if new := certain[index].after(event):
-                    yield self._piece(index, new)
+                    yield index, new, {}
             else:
                 result = self._formed(event)
                 if rest := certain[index].rest(result.text):
-                    yield self._piece(index, rest)
-                yield self._piece(index, None, **self._end(result))
+                    yield index, rest, {}
+                yield index, "", self._end(result)
+
+    async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
+        """Server-sent events."""
+        async for index, text, end in self.parts(watch):
+            if text is None:
+                yield self._piece(index, "", role="assistant")
+            else:
+                yield self._piece(index, None if end else text, **end)
         if with_usage:
             yield self._chunk([], usage=self.usage)
         yield DONE
+
+    def failure(self, told: ApiError) -> str:
+        """The event that ends a stream by an error."""
+        return sse(told.body)
 
     def _piece(self, index: int, text: str | None, *, role: str | None = None, **end: Any) -> str:
         choice: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": None, **end}
@@ -160,7 +174,16 @@ class Reply:
         }
 
     def _logprobs(self, result: Result, sent: str) -> dict[str, Any]:
-        """The tokens of what is sent, as text with their log-probabilities."""
+        """The tokens of what is sent, as text with their log-probabilities; of labels, all of them as
+        alternatives of one token."""
+        if self.parsed.jobs[0].labels:
+            logp = {label.text: round(label.logp, 6) for label in result.survivors}
+            best = result.text
+            if not self.chat:
+                table: dict[str, Any] = {"tokens": [best], "token_logprobs": [logp[best]]}
+                return {**table, "top_logprobs": [logp], "text_offset": [0]}
+            top = [{"token": n, "logprob": p, "bytes": list(n.encode())} for n, p in logp.items()]
+            return {"content": [{**top[0], "top_logprobs": top}], "refusal": None}
         texts = [self.service.model.tokenizer.decode([token]) for token in result.token_ids]
         starts = list(itertools.accumulate(map(len, texts), initial=0))[:-1]
         pieces = [

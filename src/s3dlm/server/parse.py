@@ -5,7 +5,6 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.models.base import Turn
+from s3dlm.models.defaults import EFFORTS
 from s3dlm.search.methods import find_method
 from s3dlm.search.select import SELECTIONS
 from s3dlm.server.reporting import ApiError
@@ -93,7 +93,7 @@ def chat(service: Service, body: ChatRequest) -> Parsed:
 
 def completion(service: Service, body: CompletionRequest) -> Parsed:
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    if body.logprobs:
+    if body.logprobs and not body.labels:
         raise ApiError(
             400,
             f"logprobs={short_repr(body.logprobs)}: only the probability of the chosen token is "
@@ -131,8 +131,13 @@ def _openai(
             f"the request needs {count} choices; this server gives at most "
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
+    if body.labels and (count > 1 or body.infill is not None or body.response_format is not None):
+        message = "labels are for one prompt, without n, infill and response_format"
+        raise ApiError(400, message, param="labels")
     body = _with_task(service, body, prompts)
     settings = _settings(service, body, max_tokens, count)
+    if body.labels and settings.budget is None:
+        settings = settings.replace(budget=service.limits.nfe)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
         message = f"every stop sequence needs 1 to {LONGEST_STOP} characters"
@@ -145,7 +150,7 @@ def _openai(
         jobs = [replace(job, verifier=_with_form(job, form)) for job in jobs]
     seeds = range(settings.seed, settings.seed + (body.n or 1))
     choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
-    return Parsed(tuple(choices), stops, logprobs, form)
+    return Parsed(tuple(choices), stops, logprobs or bool(body.labels), form)
 
 
 def _form(requested: ResponseFormat | None, settings: Settings) -> JsonFormat | None:
@@ -177,7 +182,8 @@ def _with_form(job: Job, form: JsonFormat) -> JsonVerifier:
 def _job(
     service: Service, body: Request, prompt: str, settings: Settings, earlier: tuple[Turn, ...] = ()
 ) -> Job:
-    texts = [prompt, *(turn.text for turn in earlier), body.infill or ""]
+    labels = tuple(getattr(body, "labels", None) or ())
+    texts = [prompt, *(turn.text for turn in earlier), body.infill or "", *labels]
     service.limits.check_prompt(service.model, sum(map(len, texts)))
     if body.infill is not None:
         service.limits.check_infill(settings, Template.parse(body.infill))
@@ -186,7 +192,7 @@ def _job(
     except UnicodeEncodeError:
         raise ApiError(400, "the prompt is not valid Unicode text", param="prompt") from None
     verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
-    return Job(prompt, body.task, settings, verifier=verifier, earlier=earlier, infill=body.infill)
+    return Job(prompt, body.task, settings, None, verifier, earlier, body.infill, labels)
 
 
 def _settings(service: Service, body: Request, max_tokens: int | None, count: int = 1) -> Settings:
@@ -216,8 +222,8 @@ def _settings(service: Service, body: Request, max_tokens: int | None, count: in
             raise SettingsError("budget and reasoning_effort were both given; leave one out")
         overrides["budget"] //= count
     elif body.reasoning_effort is not None:
-        passes = service.model.defaults.effort[body.reasoning_effort] * (1 + settings.steps)
-        overrides["budget"] = min(max(2, math.ceil(passes)), service.limits.nfe)
+        times = {**EFFORTS, **service.model.defaults.effort}[body.reasoning_effort]
+        overrides["budget"] = min(times * (1 + settings.steps), service.limits.nfe)
     settings = service.settings(method, body.task, **overrides)
     service.limits.check(settings, service.model, count)
     return settings
@@ -230,13 +236,8 @@ def _sizes(
     proportion, as far as the server's limit allows, unless the request names them."""
     context = service.model.denoiser.context
     if length >= context:
-        raise ApiError(
-            400,
-            f"max_tokens={length} is too long: {service.name} reads {context} tokens, of which the "
-            f"prompt takes some; give less than {context}",
-            param="max_tokens",
-            code="context_length_exceeded",
-        )
+        message = f"max_tokens={length} is too long: {service.name} reads {context} tokens in all"
+        raise ApiError(400, message, param="max_tokens", code="context_length_exceeded")
     block = min(settings.block_length, length)
     steps = min(round(settings.steps * length / settings.gen_length), service.limits.steps)
     steps = overrides.get("steps", min(max(steps, -(-length // block)), length))
@@ -256,7 +257,8 @@ def _overrides(service: Service, body: Request) -> dict[str, Any]:
         if name in SETTINGS:
             overrides[name] = value
         elif name in NEUTRAL:
-            if value is not None and value not in NEUTRAL[name]:
+            compared = name == "top_logprobs" and getattr(body, "labels", None)
+            if value is not None and value not in NEUTRAL[name] and not compared:
                 message = f"{name} is not supported by a diffusion search; leave it out"
                 raise ApiError(400, message, param=name, code="unsupported_parameter")
         elif name not in IGNORED:

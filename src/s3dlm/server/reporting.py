@@ -233,11 +233,9 @@ class Metrics:
         self.tokens = counter("tokens", "Tokens of prompts and answers.", "kind")
 
     def collect(self) -> Iterator[Metric]:
+        own = {"model": self.model}
         for metric in self.registry.collect():
-            metric.samples = [
-                sample._replace(labels={"model": self.model, **sample.labels})
-                for sample in metric.samples
-            ]
+            metric.samples = [s._replace(labels={**own, **s.labels}) for s in metric.samples]
             yield metric
 
     def text(self) -> bytes:

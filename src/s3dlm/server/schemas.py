@@ -29,6 +29,8 @@ SETTINGS = {
     for name, setting in settings_schema().items()
 }
 """The JSON schema of every setting as a request may give it."""
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Effort = Literal["low", "medium", "high"]
 PUBLISHED = ("type", "description", "enum", "minimum", "maximum")
 
 # What clients send by habit: without effect, or accepted only where it changes nothing.
@@ -48,6 +50,12 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "echo": (False,),
     "suffix": ("",),
+    "include": ([],),
+    "previous_response_id": (),
+    "conversation": (),
+    "background": (False,),
+    "truncation": ("disabled",),
+    "text": ({}, {"format": {"type": "text"}}),
 }
 
 
@@ -72,8 +80,8 @@ class Request(BaseModel):
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None
     task: str | None = None
     verifier: str | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    reasoning_effort: Literal["low", "medium", "high"] | None = Field(
+    max_tokens: Count | None = None
+    reasoning_effort: Effort | None = Field(
         None, description="A budget of the model's own; in place of `budget`."
     )
     infill: str | None = Field(None, description="The answer as a text with holes, as in [[4-32]].")
@@ -113,6 +121,10 @@ class OpenAIRequest(Request):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
+    labels: Annotated[list[str], Field(min_length=1, max_length=64)] | None = Field(
+        None,
+        description="The answers that there are: the reply is the likeliest, with all logprobs.",
+    )
 
 
 class TextPart(Strict):
@@ -139,7 +151,7 @@ class Message(Strict):
 
 class ChatRequest(OpenAIRequest):
     messages: Annotated[list[Message], Field(min_length=1, max_length=256)]
-    max_completion_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    max_completion_tokens: Count | None = None
     logprobs: bool | None = None
 
 
@@ -159,13 +171,14 @@ class SearchRequest(Request):
 class ErrorBody(BaseModel):
     message: str
     type: str
-    param: str | None
-    code: str | None
+    param: str | None = None
+    code: str | None = None
 
 
 class ErrorResponse(BaseModel):
-    """The body of every error."""
+    """The body of every error; under /v1/messages it has a type, and no param and code."""
 
+    type: Literal["error"] | None = None
     error: ErrorBody
 
 
@@ -215,7 +228,7 @@ class TextLogprobs(BaseModel):
 
     tokens: list[str]
     token_logprobs: list[float]
-    top_logprobs: None = None
+    top_logprobs: list[dict[str, float]] | None = None
     text_offset: list[int]
 
 

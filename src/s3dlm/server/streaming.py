@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 
 from s3dlm.engine import Job, Result
+from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
 from s3dlm.search.step import Step
 from s3dlm.server.batching import Event
-from s3dlm.server.reporting import ApiError
+from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.server.scheduler import Scheduler, Started, Ticket
 
 T = TypeVar("T")
@@ -94,6 +97,39 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def streamed(
+    request: Request,
+    watch: Watch,
+    pieces: AsyncIterator[str],
+    failure: Callable[[ApiError], str],
+    *,
+    lines: bool = False,
+) -> Response:
+    """Send pieces as they come. Errors before the first are plain responses, later ones events."""
+    try:
+        first = await unless_disconnected(request, anext(pieces))
+    except BaseException:
+        watch.close()
+        raise
+
+    async def body() -> AsyncIterator[str]:
+        try:
+            yield first
+            async for piece in pieces:
+                yield piece
+        except Exception as error:
+            if not isinstance(error, (ApiError, S3dlmError)):
+                log("stream failed", level=logging.ERROR, with_traceback=True)
+            told = as_api_error(error)
+            request.state.note["error"] = told.body["error"]["code"]
+            yield failure(told)
+        finally:
+            watch.close()
+
+    kind = "application/x-ndjson" if lines else "text/event-stream"
+    return StreamingResponse(body(), media_type=kind, headers={"Cache-Control": "no-store"})
 
 
 def cut(text: str, stops: Sequence[str]) -> tuple[str, bool]:
