@@ -65,7 +65,7 @@ def test_there_is_none_for_another_task_method_or_verifier() -> None:
 
     assert p_correct() is not None
     assert p_correct(method="best_of_k") is None
-    assert p_correct(task=None) is None
+    assert p_correct(task="none") is None
     assert p_correct(verifier="plus") is None
     assert p_correct(verifier=lambda prompt, text, confidence: 0.5) is None
 
