@@ -1,0 +1,50 @@
+"""Which card for which model, and how many searches at once: python -m tools.sizing [SECONDS]
+
+Memory: the weights (2 bytes per parameter in bfloat16, 1 in int8, about half of one in int4) and 15 % on top,
+as in `s3dlm eval --dry-run`. More searches do not take more of it: a pass has as many canvases as fit, and the
+others wait for the next. What they take is time: NFE × operations / (data-sheet peak × 0.3), so the searches
+at once are those that all end within SECONDS, 60 by default. Nothing here was measured on these cards.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from s3dlm.evaluation.cost import CARDS, SHAPES, UTILISATION
+from s3dlm.settings import Settings
+
+WEIGHTS = {
+    "bfloat16": 2.0,
+    "int8": 1.0,
+    "int4": 0.53,
+}  # bytes per parameter; int4 has scales per group
+METHODS = ("baseline", "best", "s3")
+MODELS = ("GSAI-ML/LLaDA-8B-Instruct", "Dream-org/Dream-v0-Instruct-7B")
+SPARE = 1.15
+
+
+def rows(seconds: float) -> list[list[str]]:
+    """One row per model and card: what fits, and per method the seconds of one search and how many
+    searches at once end in time."""
+    found = []
+    for model in MODELS:
+        shape = SHAPES[model]
+        for card, (peak, memory, _) in CARDS.items():
+            fits = [n for n, b in WEIGHTS.items() if b * shape.parameters * SPARE < memory]
+            cells = [model.split("/")[1], card, fits[0] if fits else "none"]
+            for method in METHODS:
+                settings = Settings(method)
+                one = settings.most_nfe * shape.operations(settings) / (peak * UTILISATION)
+                cells.append(f"{one:.1f} s, {int(seconds / one)}")
+            found.append(cells)
+    return found
+
+
+def table(seconds: float = 60.0) -> str:
+    head = ["model", "card", "weights that fit", *(f"`{name}`" for name in METHODS)]
+    lines = [head, ["---"] * len(head), *rows(seconds)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+if __name__ == "__main__":
+    print(table(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0))
