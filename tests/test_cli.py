@@ -296,7 +296,7 @@ def test_the_command_line_stays_small(run: Run) -> None:
     commands = get_command(cli.app).commands  # type: ignore[attr-defined]
     options = [p for c in commands.values() for p in c.params if p.param_type_name == "option"]
     assert len(commands) <= 11
-    assert len(options) <= 98
+    assert len(options) <= 106
     out = run("generate", "-h")[1]
     assert "[[16]]" in out
     assert len(out.splitlines()) <= 48

@@ -60,7 +60,7 @@ def generate(
 
     \b
     s3dlm generate "Target: 15 Numbers: 10, 1, 6" --method best
-    s3dlm generate --infill "6 + 4 =[[2]]." --set top_p=0.9
+    s3dlm generate "Start with 7. Step 1: Add 5." --infill "Step 1: 7 + 5 =[[2]]"
     A hole is [[16]] for 16 tokens, [[4-32]] for 4 to 32.
     """
     from s3dlm import engine, tasks

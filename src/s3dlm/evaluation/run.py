@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -167,6 +168,9 @@ def _chunks(
                 yield Chunk(condition, items, batch_size, row_cache)
 
 
+TOLD = {"temperature": "T", "lam": "λ"}
+
+
 class Display(Observer):
     """One bar with a text, or a line now and then."""
 
@@ -189,7 +193,7 @@ class Display(Observer):
         self.progress.update(self.bar, description=text, advance=advance)
         overdue = time.monotonic() - self.last_line > LINE_EVERY
         if always or (overdue and not self.console.is_terminal):
-            left = self.progress.tasks[0].time_remaining
+            left = None if always else self.progress.tasks[0].time_remaining
             rest = f", {timedelta(seconds=round(left))} left" if left else ""
             self.console.print(f"{text}{rest}", highlight=False)
             self.last_line = time.monotonic()
@@ -201,7 +205,14 @@ class Bars(Display):
     def __init__(self, *plans: Plan) -> None:
         self.total: float = sum(plan.cost for plan in plans)
         super().__init__(self.total, TimeElapsedColumn(), TimeRemainingColumn())
-        self.conditions, self.number = sum(len(plan.conditions) for plan in plans), 0
+        conditions = [condition for plan in plans for condition in plan.conditions]
+        self.conditions, self.number = len(conditions), 0
+        # What a tuning run varies tells its lines apart.
+        by_label = {(c.task, c.label, name, c.value(name)) for c in conditions for name in TOLD}
+        counts = Counter((task, label, name) for task, label, name, _ in by_label)
+        self.varied = [
+            name for name in TOLD if any(n > 1 for k, n in counts.items() if k[2] == name)
+        ]
 
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         self.size, self.number, self.failed = total, self.number + 1, 0
@@ -226,6 +237,7 @@ class Bars(Display):
         size = f"N={particles} b={branching} block={condition.settings.block_length}"
         if condition.value("budget") is not None:
             size += f" budget={condition.value('budget')}"
+        size += "".join(f" {TOLD[name]}={condition.value(name)}" for name in self.varied)
         line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label} ({size})"
         line += f" {len(self.right) + self.failed}/{self.size}"
         line += f" {100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""

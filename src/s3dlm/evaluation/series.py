@@ -78,7 +78,9 @@ def confidence(run: Run) -> pd.DataFrame:
     for task in run.tasks:
         for label, condition in run.main(task).items():
             curves = [record.curve for record in run.records[condition] if record.curve]
-            means = pd.DataFrame(curves).mean()  # shorter curves count as far as they go
+            means = pd.DataFrame(list(itertools.zip_longest(*curves))).mean(
+                axis=1
+            )  # as far as each goes
             rows += [(task, label, (step + 1) / len(means), v) for step, v in enumerate(means)]
     return pd.DataFrame(rows, columns=("task", "label", "progress", "confidence"))
 
