@@ -211,7 +211,7 @@ def test_all_is_the_public_surface() -> None:
 
 # What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
 LIMITS = {
-    "src_lines": 28_200,  # replicas, devices, smaller weights, caches and clients have 1,500 of them
+    "src_lines": 28_400,  # serving has 1,500 of them, first contact 300
     "src_files": 158,  # methods with a loop of their own are modules that only their rows reach
     "longest_file": 320,
     "root_modules": 9,  # serving.py, the import path that `serve run` is given
