@@ -148,6 +148,14 @@ def test_keys_limits_and_streams_are_those_of_a_server(served: Served) -> None:
     assert "".join(pieces) == whole
 
 
+def test_a_search_whose_client_leaves_is_ended(served: Served) -> None:
+    body = {"prompt": QUESTION, **SMALL, "gen_length": 64, "steps": 64, "rounds": 8}
+    with served.http.stream("POST", "/v1/search", json={**body, "format": "jsonl"}) as stream:
+        assert "settings" in json.loads(next(stream.iter_lines()))
+    ended = re.compile(r'^s3dlm_searches_total{.*outcome="cancelled".*} 1', re.M)
+    wait_for(lambda: ended.search(served.http.get("/metrics").text))
+
+
 def test_a_replica_that_is_killed_is_replaced(served: Served, expected: list[Any]) -> None:
     before, stop = set(served.answered()), threading.Event()
     (victim, _), failed = replica_processes(served.process.pid), []
