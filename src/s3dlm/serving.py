@@ -162,7 +162,10 @@ def application(
 
 def _places(replicas: str, loading: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
     """The least and the most replicas, and what each needs of the cluster."""
-    resources = ray.cluster_resources()
+    known = (
+        ray.is_initialized()
+    )  # `serve run` asks before it joins a cluster: then this machine counts
+    resources = ray.cluster_resources() if known else _this_machine()
     device = loading.get("device")
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
     if device not in (None, "cpu", "cuda"):
@@ -179,13 +182,19 @@ def _places(replicas: str, loading: Mapping[str, Any]) -> tuple[int, int, dict[s
         least = most = 0
     if not 1 <= least <= most:
         raise SettingsError(f"replicas={replicas!r} is not allowed; give all, 2, or 1-4")
-    if most * each > there:
+    if known and most * each > there:
         kind = "GPUs" if on_gpu else "cores"
         raise SettingsError(
             f"replicas={replicas} need {most * each} {kind}, and there are {there}; give fewer, or all"
         )
     needs = {"num_gpus": each, "num_cpus": 0} if on_gpu else {"num_cpus": max(1, cpus // most)}
     return least, most, needs
+
+
+def _this_machine() -> dict[str, float]:
+    import torch
+
+    return {"GPU": torch.cuda.device_count(), "CPU": os.cpu_count() or 1}
 
 
 def serve(app: Any, host: str, port: int, *, grace: float, announce: Callable[[str], None]) -> None:

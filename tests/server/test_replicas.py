@@ -228,13 +228,24 @@ def test_one_replica_per_device(
 ) -> None:
     from s3dlm import serving as module
 
-    monkeypatch.setattr(module, "ray", SimpleNamespace(cluster_resources=lambda: cluster))
+    there = SimpleNamespace(cluster_resources=lambda: cluster, is_initialized=lambda: True)
+    monkeypatch.setattr(module, "ray", there)
     made = module.build_app(wanted)._bound_deployment
     given = {name: made.ray_actor_options.get(name) for name in places[1]}
     assert (made.num_replicas, given) == places
     scaled = module.build_app({"replicas": "1-2"})._bound_deployment
     between = scaled._deployment_config.autoscaling_config
     assert (between.min_replicas, between.max_replicas) == (1, 2)
+
+
+def test_without_a_cluster_this_machine_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from s3dlm import serving as module
+
+    monkeypatch.setattr(module, "ray", SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.setattr(module, "_this_machine", lambda: {"GPU": 0, "CPU": 4})
+    assert module.build_app({})._bound_deployment.num_replicas == 4
+    larger = module.build_app({"replicas": "8"})._bound_deployment  # the cluster may be larger
+    assert (larger.num_replicas, larger.ray_actor_options["num_cpus"]) == (8, 1)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +264,7 @@ def test_mistakes_are_told_before_anything_starts(
 ) -> None:
     from s3dlm import serving as module
 
-    few = SimpleNamespace(cluster_resources=lambda: {"CPU": 2.0})
+    few = SimpleNamespace(cluster_resources=lambda: {"CPU": 2.0}, is_initialized=lambda: True)
     monkeypatch.setattr(module, "ray", few)
     with pytest.raises(SettingsError, match=told):
         module.build_app(wanted)
