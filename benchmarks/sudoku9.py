@@ -63,6 +63,7 @@ TUNED: dict[str, dict[str, Any]] = {
     "screening": {"remask": "all", **SCREEN, "verifier": "plus_solver"},
     "both": {**MOVES, "remask_floor": 0.1, **SCREEN, "verifier": "plus_solver"},
 }
+UNTUNED = {"restarts, untuned": (0.98, 1.0)}  # the model's own threshold and temperature
 PIECES: dict[str, dict[str, Any]] = {  # what is changed in `best` as it is shipped
     "best without re-masking": {"remask": "all"},
     "best without screening": {"screen": 0},
@@ -74,7 +75,13 @@ OTHERS: dict[str, dict[str, Any]] = {  # methods, and what they are given
     **{name: {} for name in ("verified_best_of_k", "fk_max", "self_rewarding", "prism")},
     **{name: {} for name in ("vgb", "unmaskfork", "lookum", "order_token")},
 }
-GROUPS = {"tuned": [*TUNED], "best": ["best"], "pieces": [*PIECES], "methods": [*OTHERS]}
+GROUPS = {
+    "tuned": [*TUNED],
+    "untuned": [*UNTUNED],
+    "best": ["best"],
+    "pieces": [*PIECES],
+    "methods": [*OTHERS],
+}
 ROWS = [row for group in GROUPS.values() for row in group]
 # λ is that of screening and of Metropolis' rule; look-aheads are not tilted.
 BEST = replace(METHODS["best"], weight="none", beside=UNTILTED)
@@ -105,9 +112,9 @@ class Trial:
     def settings(self, model: s3dlm.Model) -> Settings:
         budget = TUNED_TO if self.split == "validation" else BUDGET
         given: dict[str, Any] = {"budget": budget, "seed": self.seed}
-        if self.row in TUNED:
+        if self.row in TUNED or self.row in UNTUNED:
             given |= {"reveal_threshold": self.threshold, "temperature": self.temperature}
-            given = {**SHARED, **TUNED[self.row], **given}
+            given = {**SHARED, **TUNED.get(self.row, TUNED[CONTROL]), **given}
             return Settings.for_model(model, BEST, "sudoku9_open", **given)
         method, own = ("best", PIECES.get(self.row, {}))
         if self.row in OTHERS:
@@ -171,7 +178,7 @@ def choose(folder: Path, kind: str, row: str) -> dict[int, tuple[float, float]]:
     """For each column the threshold and temperature that solve most on validation; of equal ones
     those that take fewer passes."""
     if row not in TUNED:
-        return dict.fromkeys(COLUMNS, (0.0, 0.0))
+        return dict.fromkeys(COLUMNS, UNTUNED.get(row, (0.0, 0.0)))
     frame = read(folder / Trial("validation", kind, row).file)
     best = {}
     for column in COLUMNS if len(frame) else ():
