@@ -211,11 +211,11 @@ def test_metrics_count_what_happened() -> None:
     values = {name: float(value) for name, value in lines}
     assert values['s3dlm_nfe_total{model="fake"}'] == usage["nfe"]
     assert (
-        values['s3dlm_tokens_total{model="fake",kind="completion"}'] == usage["completion_tokens"]
+        values['s3dlm_tokens_total{kind="completion",model="fake"}'] == usage["completion_tokens"]
     )
-    done = 's3dlm_requests_total{model="fake",endpoint="/v1/completions",status="%s"}'
+    done = 's3dlm_requests_total{endpoint="/v1/completions",model="fake",status="%s"}'
     assert values[done % 200] == values[done % 400] == 1
-    assert values['s3dlm_searches_total{model="fake",method="s3",outcome="finished"}'] == 1
+    assert values['s3dlm_searches_total{method="s3",model="fake",outcome="finished"}'] == 1
     assert values['s3dlm_forward_seconds_total{model="fake"}'] > 0
     assert values['s3dlm_verifier_seconds_total{model="fake"}'] > 0
     assert values['s3dlm_queue_seconds_count{model="fake"}'] == 1

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
 
+from s3dlm.models.defaults import Defaults
 from s3dlm.settings import METHODS, only_used
-from tests.server.live import ASK, QUESTION, Live, alone, code
+from tests.fakes import fake_model
+from tests.server.live import ASK, QUESTION, Live, alone, code, serving
 
 LONG = {"gen_length": 60, "steps": 15, "block_length": 20}
 
@@ -148,6 +151,9 @@ def test_an_effort_is_a_budget_of_the_model(live: Live) -> None:
         assert tried.choices[0].message.content == same.choices[0].message.content
         assert tried.usage == same.usage
         assert tried.system_fingerprint == same.system_fingerprint
+    own = replace(fake_model(), defaults=Defaults("tiny", effort={"high": 2}))
+    with serving(own) as other:
+        assert other.chat(reasoning_effort="high").usage == live.chat(budget=2 * 7).usage
     twice = live.chat(reasoning_effort="medium", n=2)  # every choice has the whole of it
     assert twice.choices[0].message.content == live.chat(budget=28).choices[0].message.content
 
