@@ -87,8 +87,9 @@ def test_in_a_block_causal_model_the_cache_changes_nothing(
         np.testing.assert_allclose(one.top_logp, other.top_logp, atol=1e-5)
 
 
-def test_in_a_bidirectional_model_it_does() -> None:
-    cached, plain = (Forward(network(None, cache=cache)) for cache in (True, False))
+@pytest.mark.parametrize("shift", [False, True])  # True: as in Dream
+def test_in_a_bidirectional_model_it_does(shift: bool) -> None:
+    cached, plain = (Forward(network(None, cache=cache, shift=shift)) for cache in (True, False))
     pairs = [(cached([rows])[0], plain([rows])[0]) for rows in revealing(1, np.arange(23) + 40)]
     exact = [np.array_equal(one.top_logp, other.top_logp) for one, other in pairs]
     assert exact == [step % 8 == 0 for step in range(24)]  # exact when a block opens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import pickle
@@ -18,8 +19,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from typer.main import get_command
 
 from s3dlm.cli import main as cli
+from s3dlm.cli.options import LOADING
 from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.evaluation.manifest import fingerprint
 from s3dlm.models import checkpoint, families, registry
@@ -441,3 +444,14 @@ def test_listing_models_needs_neither_torch_nor_transformers() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_every_way_to_load_has_its_name_in_the_shell() -> None:
+    from_flags = {"name", "device", "progress"}  # --model, --device, --quiet
+    assert set(LOADING) == set(inspect.signature(registry.load).parameters) - from_flags
+
+
+def test_every_command_that_loads_a_model_of_ones_choice_takes_them() -> None:
+    commands = get_command(cli.app).commands  # type: ignore[attr-defined]
+    taken = {name for name, each in commands.items() if "load" in {p.name for p in each.params}}
+    assert taken == {"generate", "eval", "reproduce", "serve"}

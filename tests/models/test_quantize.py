@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from s3dlm import Model, generate, generate_batch, load
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation.manifest import fingerprint
-from s3dlm.models.base import stored
 from s3dlm.models.family import Experts
-from s3dlm.models.quantize import quantize_weights
+from s3dlm.models.quantize import quantize_weights, stored
 from tests.models.checkpoints import LLADA, llada_tensors, write_folder
 from tests.models.networks import random_network
 

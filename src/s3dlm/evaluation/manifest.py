@@ -26,7 +26,7 @@ from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Contents, file_of, seal, unseal_if_sealed, write_atomic
 from s3dlm.inputs import read_json_lines
-from s3dlm.models.base import Model, Tokenizer, stored
+from s3dlm.models.base import Model, Tokenizer
 from s3dlm.tasks import Sample
 
 VERSION = 2
@@ -181,6 +181,8 @@ def describe(model: Model) -> dict[str, Any]:
     """The fields of a manifest that model and machine decide; nothing identifies the machine."""
     import torch
 
+    from s3dlm.models.quantize import stored
+
     versions = {"python": platform.python_version(), "s3dlm": s3dlm.__version__}
     for name in _PACKAGES:
         try:
@@ -212,6 +214,8 @@ def describe(model: Model) -> dict[str, Any]:
 def fingerprint(model: Model) -> str:
     """A hash of the weights: name, shape and every value of every tensor."""
     import torch
+
+    from s3dlm.models.quantize import stored
 
     digest = hashlib.sha256(type(model.denoiser).__name__.encode())
     for name, tensor in stored(model.denoiser.tensors()):

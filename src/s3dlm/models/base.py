@@ -10,7 +10,7 @@ default. A plain object that has the required members works too; `Model` gives i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -77,15 +77,6 @@ class Denoiser:
             if hasattr(holder, "state_dict"):
                 return list(holder.state_dict().items())
         return []
-
-
-def stored(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """Weights as they lie in memory: quantised ones in their parts."""
-    for name, tensor in tensors:
-        parts: list[str] = getattr(tensor, "__tensor_flatten__", lambda: ([], None))()[0]
-        yield from stored((f"{name}.{part}", getattr(tensor, part)) for part in parts)
-        if not parts:
-            yield name, tensor
 
 
 @dataclass(frozen=True, slots=True)

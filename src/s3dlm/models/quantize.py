@@ -8,6 +8,7 @@ probabilities. Norms and the router of a mixture stay whole.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -47,6 +48,15 @@ def quantize_weights(network: Transformer, kind: str, device: torch.device) -> T
                 if getattr(module, name) is not None:
                     setattr(module, name, _small(getattr(module, name), kind, device))
     return network.to(device)
+
+
+def stored(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """Weights as they lie in memory: quantised ones in their parts."""
+    for name, tensor in tensors:
+        parts: list[str] = getattr(tensor, "__tensor_flatten__", lambda: ([], None))()[0]
+        yield from stored((f"{name}.{part}", getattr(tensor, part)) for part in parts)
+        if not parts:
+            yield name, tensor
 
 
 def _small(weight: Tensor, kind: str, device: torch.device) -> nn.Parameter:
