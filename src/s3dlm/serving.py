@@ -162,9 +162,7 @@ def application(
 
 def _places(replicas: str, loading: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
     """The least and the most replicas, and what each needs of the cluster."""
-    known = (
-        ray.is_initialized()
-    )  # `serve run` asks before it joins a cluster: then this machine counts
+    known = ray.is_initialized()  # not yet when `serve run` asks: then this machine counts
     resources = ray.cluster_resources() if known else _this_machine()
     device = loading.get("device")
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))

@@ -115,13 +115,9 @@ def serve(
     try:
         from s3dlm import serving
 
-        wanted: dict[str, Any] = {
-            "replicas": replicas,
-            "device": device,
-            "load": how,
-            "grace": grace,
-        }
-        app = serving.application(model, **wanted, **configuration)
+        app = serving.application(
+            model, replicas=replicas, device=device, load=how, grace=grace, **configuration
+        )
         typer.echo(f"starting {replicas} replicas of {model} …", err=True)
         serving.serve(app, host, port, grace=grace, announce=announce)
     finally:

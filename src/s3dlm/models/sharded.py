@@ -32,9 +32,7 @@ from s3dlm.models.family import TransformerConfig
 from s3dlm.models.transformer import Transformer
 
 HOST = torch.device("cpu")
-PATIENCE = timedelta(
-    days=365
-)  # a server may be idle for long; torchrun ends what others left behind
+PATIENCE = timedelta(days=365)  # a server may be idle; torchrun ends what others left behind
 SPLIT = {"qkv", "out", "gate_up", "down", "shared_gate_up", "shared_down"}  # parameters in parts
 
 
