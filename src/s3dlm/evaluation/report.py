@@ -43,8 +43,8 @@ from s3dlm.trace import read_trace
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
 TUNED = (
-    "Temperature and λ of each method are those of the file named there, which were chosen jointly on the "
-    "validation split (`python -m benchmarks.tune`); they are listed at the end."
+    "Temperature and λ of the methods in the file named there are those of that file (`python -m "
+    "benchmarks.tune` chooses them on the validation split); all settings are listed at the end."
 )
 UNTUNED = (
     "Temperature and λ were not tuned for this run: they are what the model recommends, or the paper's "
