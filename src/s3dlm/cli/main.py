@@ -213,7 +213,12 @@ def main() -> None:
     except Exception as error:  # a wrong flag, as click words it; anything else is a defect
         if not hasattr(error, "show"):
             raise
-        error.show()
+        line = error.format_message().rstrip(".?")  # type: ignore[attr-defined]
+        place = getattr(getattr(error, "ctx", None), "command_path", "s3dlm")
+        if "\n" in line:  # the help, where nothing was asked for
+            error.show()
+        else:
+            typer.echo(f"s3dlm: {line}; `{place} -h` lists what there is", err=True)
         code = int(getattr(error, "exit_code", 2))
     if code == 130:
         typer.echo("stopped", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from s3dlm.errors import SettingsError, short_repr
 
 if TYPE_CHECKING:
     from s3dlm.result import Result
+    from s3dlm.settings import Settings
 
 _TASK = "Sets template, verifier and answer format; none: any text."
 Task = Annotated[options.Texts, Option(help=_TASK, autocompletion=options.task_names)]
@@ -65,33 +67,18 @@ def generate(
     """
     from s3dlm import engine, tasks
     from s3dlm import trace as traces
-    from s3dlm.diffusion.infill import Template
-    from s3dlm.job import Job, check_prompt
     from s3dlm.models.defaults import defaults_of
     from s3dlm.settings import Settings, schema
-    from s3dlm.verifier import GENERAL, check_name
 
     verifier = options.own_verifier(verifier)
     given = {name: value for name, value in locals().items() if name in schema()}
-    flags = {name: value for name, value in given.items() if value is not None and name != "method"}
-    sets = options.single(options.setting_values(more))
-    if twice := flags.keys() & sets.keys():
-        raise SettingsError(f"--set {min(twice)} and its own option were both given; give one")
-    method_name = _only("--method", method) or "s3"
-    overrides: dict[str, Any] = {**flags, **sets}
-    prompt = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
-    infill = sys.stdin.read().removesuffix("\n") if infill == "-" else infill
-    given_task = _only("--task", task)
+    overrides = _overrides(given, more)
+    method_name, given_task = _only("--method", method) or "s3", _only("--task", task)
+    prompt, infill = _or_stdin(prompt), None if infill is None else _or_stdin(infill)
     task_name = tasks.of_question(given_task, prompt, defaults_of(model).tasks)
     # What can be checked is checked before a long load.
     asked = Settings.recommended(defaults_of(model), method_name, task_name, **overrides)
-    if task_name is not None:
-        tasks.require_file(tasks.get(task_name))
-    if "verifier" in asked.active:
-        check_name(tasks.get(task_name).verifier if task_name else GENERAL, asked.verifier)
-    if infill is not None:
-        Template.parse(infill)
-    check_prompt(Job(prompt, task_name, infill=infill))
+    _check(asked, prompt, task_name, infill)
     how = options.typed("--load", load, options.LOADING)
     if given_task is task_name is infill is None:
         _check_known(model, prompt)
@@ -108,8 +95,7 @@ def generate(
 
         # An end token inside a text with holes does not end it.
         ends: frozenset[int] = loaded.end_ids if infill is None else frozenset()
-        title = f"{settings.method} on {loaded.name}"
-        columns = loaded.tokenizer.columns
+        title, columns = f"{settings.method} on {loaded.name}", loaded.tokenizer.columns
         events = board.show(events, board.pieces_of(loaded), ends, title=title, columns=columns)
     *_, result = events
     assert isinstance(result, engine.Result)
@@ -117,6 +103,34 @@ def generate(
     for name, seconds in result.timings.items() if timings else ():
         share = 100 * seconds / max(result.seconds, 1e-9)
         typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
+
+
+def _overrides(given: Mapping[str, Any], more: options.Texts) -> dict[str, Any]:
+    """Settings by their own options and by --set."""
+    flags = {name: value for name, value in given.items() if value is not None and name != "method"}
+    sets = options.single(options.setting_values(more))
+    if twice := flags.keys() & sets.keys():
+        raise SettingsError(f"--set {min(twice)} and its own option were both given; give one")
+    return {**flags, **sets}
+
+
+def _or_stdin(text: str) -> str:
+    return sys.stdin.read().removesuffix("\n") if text == "-" else text
+
+
+def _check(asked: Settings, prompt: str, task: str | None, infill: str | None) -> None:
+    from s3dlm import tasks
+    from s3dlm.diffusion.infill import Template
+    from s3dlm.job import Job, check_prompt
+    from s3dlm.verifier import GENERAL, check_name
+
+    if task is not None:
+        tasks.require_file(tasks.get(task))
+    if "verifier" in asked.active:
+        check_name(tasks.get(task).verifier if task else GENERAL, asked.verifier)
+    if infill is not None:
+        Template.parse(infill)
+    check_prompt(Job(prompt, task, infill=infill))
 
 
 def _check_known(model: str, question: str) -> None:
