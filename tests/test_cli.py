@@ -232,7 +232,7 @@ def test_the_board_shows_a_search_or_a_trace(recorded: bool, tmp_path: Path) -> 
     if recorded:
         list(s3dlm.write_trace(path, model, events, question=QUESTION))
         events = trace = s3dlm.read_trace(path)
-        pieces, ends = board.pieces_of_trace(trace), frozenset()
+        pieces, ends = trace.pieces.get, frozenset()
     *_, last = board.show(events, pieces, ends, console=console)
     assert isinstance(last, s3dlm.Result)
     assert all(words in out.getvalue() for words in (board.HIDDEN, "step 8/8", "ESS"))

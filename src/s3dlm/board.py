@@ -20,7 +20,6 @@ from rich.text import Text
 from s3dlm.models.base import Model
 from s3dlm.result import Result
 from s3dlm.search.step import Step
-from s3dlm.trace import Trace
 
 HIDDEN = "░"
 MOST_ROWS = 12
@@ -32,10 +31,6 @@ def pieces_of(model: Model) -> Piece:
     """Token id to text; None for the mask."""
     mask, decode = model.denoiser.mask_id, model.tokenizer.decode
     return lambda token: None if token == mask else decode([token])
-
-
-def pieces_of_trace(trace: Trace) -> Piece:
-    return lambda token: trace.pieces.get(token)
 
 
 def show(

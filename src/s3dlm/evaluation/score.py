@@ -206,9 +206,12 @@ class _JudgedOutputs:
             if self.grades:
                 ranked = statistics.auc(values, truth, question, counts)
                 paired, pairs = statistics.pair_accuracy(values, truth, question, counts)
-            weight, constant = self.weights.get(part), min(values) == max(values)
-            average = sum(values) / len(at)
-            components.append(ComponentReport(part, weight, average, constant, ranked, paired))
+            weight, mean, constant = (
+                self.weights.get(part),
+                sum(values) / len(at),
+                len({*values}) == 1,
+            )
+            components.append(ComponentReport(part, weight, mean, constant, ranked, paired))
         if self.grades and len(at) > len(set(question)):
             totals = self.parts["total"]
             ours = [(self.answers[index], totals[index], self.right[index]) for index in at]
@@ -216,18 +219,11 @@ class _JudgedOutputs:
                 rule: statistics.over_questions(values, question, counts)
                 for rule, values in choices(question, ours).items()
             }
-        return Section(
-            name=name,
-            outputs=len(at),
-            questions=len(set(question)),
-            pairs=pairs,
-            decided=min(sum(truth), len(truth) - sum(truth)),
-            accuracy={g: sum(of[i] for i in at) / len(at) for g, of in self.grades.items()},
-            components=components,
-            selection=selection,
-            distinct=len({(self.rows[i].question, self.rows[i].output) for i in at})
-            / len(set(question)),
-        )
+        accuracy = {g: sum(of[i] for i in at) / len(at) for g, of in self.grades.items()}
+        decided, asked = min(sum(truth), len(truth) - sum(truth)), len(set(question))
+        texts = len({(self.rows[i].question, self.rows[i].output) for i in at})
+        return Section(name, len(at), asked, pairs, decided, accuracy, components, selection,
+                       texts / asked)  # fmt: skip
 
     def changes(self) -> list[Change]:
         graded = zip(self.rows, self.grades["d1"], self.grades["fixed"], strict=True)

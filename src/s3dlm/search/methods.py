@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.errors import SettingsError, check_registration, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.search.remask import BY_DOUBT, BY_SCORE, BY_WEIGHT, MOVES
 from s3dlm.search.weigh import WEIGHTS
@@ -135,16 +135,7 @@ METHODS: dict[str, Method] = {}
 
 def register_method(name: str, method: Method, *, replace: bool = False) -> Method:
     """Make a method known by name, to Python, the command line, the server and evaluation alike."""
-    if not isinstance(method, Method):
-        raise SettingsError(
-            f"register_method({name!r}, …) got a {type(method).__name__}; give a s3dlm.Method"
-        )
-    if not isinstance(name, str) or not name.isidentifier():
-        raise SettingsError(f"method name {name!r} is not allowed; use letters, digits and _")
-    if name in METHODS and not replace:
-        raise SettingsError(
-            f"the method {name!r} exists; choose another name, or give replace=True"
-        )
+    check_registration("method", name, method, Method, METHODS, replace)
     METHODS[name] = dataclasses.replace(method, name=name)
     return METHODS[name]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s3dlm.errors import SettingsError
+from s3dlm.errors import check_registration
 from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.search.particles import Bools, Canvas, Columns, Floats, Ints, Process, Spans, distinct
 from s3dlm.search.resample import RESAMPLERS
@@ -171,16 +171,7 @@ BY_WEIGHT = Rules("by_weight")
 
 def register_remasking(name: str, rule: Remasking, *, replace: bool = False) -> Remasking:
     """Make a rule of what is masked again known by name, as a value of the setting `remask`."""
-    if not isinstance(rule, Remasking):
-        raise SettingsError(
-            f"register_remasking({name!r}, …) got a {type(rule).__name__}; give a s3dlm.Remasking"
-        )
-    if not isinstance(name, str) or not name.isidentifier():
-        raise SettingsError(f"remask name {name!r} is not allowed; use letters, digits and _")
-    if name in REMASKINGS and not replace:
-        raise SettingsError(
-            f"the rule remask={name!r} exists; choose another name, or give replace=True"
-        )
+    check_registration("remasking", name, rule, Remasking, REMASKINGS, replace)
     REMASKINGS[name] = rule
     return rule
 
