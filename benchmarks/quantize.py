@@ -50,6 +50,7 @@ def full_size() -> None:
     whole = whole.bfloat16()
     small = {k: quantize_weights(copy.deepcopy(whole), k, torch.device("cpu")) for k in KINDS}
     networks = {"bfloat16": whole, **small}
+    sizes = {name: size(network) / 2**20 for name, network in networks.items()}
     with torch.inference_mode():
         for rows in (1, 8):
             tokens = torch.randint(1, LAYERS.vocabulary, (rows, 96))
@@ -64,7 +65,7 @@ def full_size() -> None:
                 error = (logits(network, tokens) - expected).norm() / expected.norm()
                 ratios = [a / b for a, b in zip(times[name], times["bfloat16"], strict=True)]
                 print(
-                    f"{rows} × 96 tokens, {name:8}: layers {size(network) / 2**20:.0f} MiB, error "
+                    f"{rows} × 96 tokens, {name:8}: layers {sizes[name]:.0f} MiB, error "
                     f"{error:.4f}, time / bfloat16 {statistics.median(ratios):.2f} "
                     f"({min(ratios):.2f}–{max(ratios):.2f})",
                     flush=True,

@@ -63,6 +63,7 @@ def eval_command(
     data: Data = None,
     device: options.Device = None,
     load: options.Load = None,
+    fast: options.Fast = False,
     run: Running = None,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
@@ -86,6 +87,8 @@ def eval_command(
             axes = ", ".join(plans.AXES)
             raise SettingsError(f"{name} cannot be swept; give one value, or sweep one of: {axes}")
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
+    if fast:
+        load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
     methods = options.split(method) or plans.ABLATION
     how = {"traces": 0, "row_cache": 0.0, **options.typed("--run", run, RUNNING)}
     traces, row_cache = how.pop("traces"), how.pop("row_cache")
@@ -177,7 +180,7 @@ def _run(
     if dry_run:
         _print_cost(model, plan, which["limit"], gpu, folder, as_json)
         return False
-    loading = options.typed("--load", load, options.LOADING)
+    loading = options.loading(load)
     style = defaults_of(model).prompt_style
     problems, runner = load_problems(names, style, **which), None
     if ray is None:

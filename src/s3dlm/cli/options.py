@@ -55,6 +55,8 @@ Tasks = Annotated[
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
 _LOAD = "How to load: dtype, quantize, adapter, compile, prefix_cache, mask_id, …"
 Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
+_FAST = "Adaptive reveal, and an approximate cache where the model's own is not exact."
+Fast = Annotated[bool, Option("--fast", help=_FAST)]
 _VERIFIER = "paper, plus, FILE.toml, your FILE.py:NAME, …"
 VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
@@ -117,8 +119,8 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 
 LOADING = {
     "dtype": str, "attention": str, "adapter": str, "revision": str, "mask_id": int, "block": int,
-    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str, "quantize": str,
-    "tensor_parallel": bool,
+    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str,
+    "quantize": str, "dual_cache": int, "fast": bool, "tensor_parallel": bool,
 }  # fmt: skip
 
 
@@ -140,6 +142,11 @@ def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
             wrong = f"{flag} {name}={short_repr(text)} is not allowed; give {words[kind]}"
             raise SettingsError(wrong) from error
     return found
+
+
+def loading(texts: Texts, *, fast: bool = False) -> dict[str, Any]:
+    """What `--load` and `--fast` say of how to load."""
+    return typed("--load", [*(texts or ()), *(["fast=true"] if fast else ())], LOADING)
 
 
 def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:

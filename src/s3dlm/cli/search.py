@@ -53,6 +53,7 @@ def generate(
     more: More = None,
     device: options.Device = None,
     load: options.Load = None,
+    fast: options.Fast = False,
     trace: Annotated[Path | None, Option(help="Write every step as JSON lines.")] = None,
     timings: Annotated[bool, Option("--timings", help="Print where the time went.")] = False,
     as_json: options.AsJson = False,
@@ -79,7 +80,7 @@ def generate(
     # What can be checked is checked before a long load.
     asked = Settings.recommended(defaults_of(model), method_name, task_name, **overrides)
     _check(asked, prompt, task_name, infill)
-    how = options.typed("--load", load, options.LOADING)
+    how = options.loading(load, fast=fast)
     if given_task is task_name is infill is None:
         _check_known(model, prompt)
     loaded = options.load_model(model, quiet=quiet, device=device, **how)

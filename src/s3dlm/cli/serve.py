@@ -45,6 +45,7 @@ def serve(
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write prompts to the log.")] = False,
     device: options.Device = None,
     load: options.Load = None,
+    fast: options.Fast = False,
     replicas: Annotated[str | None, Option(help=_REPLICAS)] = None,
     ray: Annotated[str | None, Option(metavar="ADDRESS", help=_RAY)] = None,
 ) -> None:
@@ -74,7 +75,7 @@ def serve(
     check_exposure(host, key, insecure=insecure)
     kinds = {field.name: type(field.default) for field in dataclasses.fields(Limits)}
     limits = Limits(**options.typed("--max", limit, kinds))
-    how = options.typed("--load", load, options.LOADING)
+    how = options.loading(load, fast=fast)
     aliases = dict(_alias(text) for text in alias or ())
     judges = {name: options.own_verifier(name) for name in verifier or ()}
     # Mistakes are reported before a long load; the model's own values are not known yet.

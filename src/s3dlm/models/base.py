@@ -32,6 +32,7 @@ class Past:
     layers: Tensor  # (layers, 2, rows, heads, padded length, head)
     lengths: Tensor  # (rows,) without padding
     padded: bool = True  # whether any length is below the padded one
+    starts: Tensor | None = None  # (rows,) where the rows continue, if not behind all of it
 
 
 class Denoiser:
@@ -48,6 +49,7 @@ class Denoiser:
     shift: bool = False  # a position is predicted by the features of the one before it
     text_vocabulary: int | None = None  # ids from here on are never predicted
     prefix_cache: bool | None = None  # whether prefixes are cached; None: `encode_after` is missing
+    dual_cache: int | None = None  # run open blocks alone, and every so many passes the whole row
     whole: bool = False  # whether every row has as many tokens as the context
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:

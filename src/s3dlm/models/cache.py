@@ -222,7 +222,7 @@ def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]
 
 COPIED = (
     "mask_id", "vocabulary", "context", "device", "tokens_at_once", "takes_padding",
-    "causal_block", "shift", "text_vocabulary", "whole",
+    "causal_block", "shift", "text_vocabulary", "whole", "dual_cache",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.inputs import find_entry_points, load_entry_point
 from s3dlm.models.base import Model
-from s3dlm.models.defaults import BUNDLED, defaults_in
+from s3dlm.models.defaults import BUNDLED, EVERY_METHOD, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
 from s3dlm.models.folder import cached_folder, find_folder, read_json, revision_of
 from s3dlm.verifier.calibration import calibrations_in
@@ -149,6 +149,8 @@ def load(
     block: int | None = None,
     adapter: str | Adapter | None = None,
     quantize: str | None = None,
+    dual_cache: int | None = None,
+    fast: bool = False,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
@@ -163,6 +165,8 @@ def load(
     checkpoints of A2D do not state theirs); 0 makes it bidirectional. `adapter` is a LoRA adapter, a
     folder or a hub id, that is merged into the weights. `quantize`, int8 or int4, keeps the weights of
     a native network in so many bits (`pip install s3dlm[quantize]`); int4 computes in bfloat16.
+    `dual_cache`, an approximation for models that read both ways, runs open blocks alone, and the whole
+    row when a block opens and every so many passes (0: never). `fast`: that, and reveal="threshold".
     """
     options: dict[str, Any] = {**locals()}
     if tensor_parallel:
@@ -217,6 +221,20 @@ def load(
             calibrations=calibrations_in(folder, name.partition("@")[0], kind),
         )
     network: Any = model.denoiser
+    both_ways = network.prefix_cache is not None and network.causal_block is None
+    if dual_cache is not None and (compile or prefix_cache or not both_ways):
+        raise SettingsError(
+            f"dual_cache={dual_cache} is for native models that read both ways, without compile and "
+            f"prefix_cache; {name!r} with compile={compile}, prefix_cache={prefix_cache} is not such"
+        )
+    if fast:
+        if both_ways and not compile and prefix_cache is None:
+            dual_cache = dual_cache or 0
+        asked = {**model.defaults.settings.get(EVERY_METHOD, {}), "reveal": "threshold"}
+        settings = {**model.defaults.settings, EVERY_METHOD: asked}
+        model = replace(model, defaults=replace(model.defaults, settings=settings))
+    if dual_cache is not None:
+        network.dual_cache = dual_cache
     if prefix_cache and (compile or network.prefix_cache is None):
         raise SettingsError(
             f"prefix_cache=True is not supported for {name!r} with compile={compile}; it works "
