@@ -3,7 +3,8 @@
 What holds, with one thread or two, as measured on an AVX-512 CPU with MKL: with widths (and inner
 widths) up to 768 and a padded length up to 384, a row's features have the same bits whatever rows
 share its batch and however far it is padded. Beyond 384 positions the bits still do not depend on
-the other rows, but may depend on the length the batch is padded to. Matrix products with an inner
+the other rows, but may depend on the length the batch is padded to; on an AMD EPYC that begins beyond
+192 (208 to 320 differ, 384 does not), so rows of other lengths can change a result's last digits. Matrix products with an inner
 width of 832 and more were seen to depend on the number of rows (with two threads). The limits
 probably come from how the libraries split long sums; another CPU may draw them elsewhere.
 """
