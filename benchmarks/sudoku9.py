@@ -5,6 +5,7 @@
     python -m benchmarks.sudoku9 test runs/sudoku9 --rows pieces --kinds "open 60,open 70"
     python -m benchmarks.sudoku9 test runs/sudoku9 --rows methods --kinds "open 60,open 70" --limit 50
     python -m benchmarks.sudoku9 show runs/sudoku9
+    python -m benchmarks.sudoku9 show runs/sudoku9 --rows pieces --control best
 
 Tuned rows are `best` with the same verifier, memo, look-aheads, greedy first text and stopping rule; they
 differ in how a later round begins and in whether children are screened. Each has its own reveal threshold
@@ -82,7 +83,6 @@ GROUPS = {
     "pieces": [*PIECES],
     "methods": [*OTHERS],
 }
-ROWS = [row for group in GROUPS.values() for row in group]
 # λ is that of screening and of Metropolis' rule; look-aheads are not tilted.
 BEST = replace(METHODS["best"], weight="none", beside=UNTILTED)
 # The model's own settings for `best` re-mask and screen: no tuned row may inherit them.
@@ -198,36 +198,45 @@ def test_trials(
             yield Trial("test", kind, row, threshold, temperature, seed)
 
 
-def chosen(folder: Path, kind: str, row: str, column: int) -> pd.DataFrame:
-    """A row's test records with what was chosen for a column, by puzzle, the mean over its seeds."""
+def chosen(
+    folder: Path, kind: str, row: str, column: int, beside: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """A row's test records with what was chosen for a column, by puzzle, the mean over its seeds, or
+    over as many as the row beside it has."""
     frame, pairs = read(folder / Trial("test", kind, row).file), choose(folder, kind, row)
     if frame.empty or column not in pairs:
         return pd.DataFrame()
     threshold, temperature = pairs[column]
     frame = frame[(frame.threshold == threshold) & (frame.temperature == temperature)]
+    if beside is not None and not beside.empty:
+        frame = frame[frame.seed < beside.seeds.max()]
     frame = frame.assign(within=solved(frame, column).astype(float))
     means = frame.groupby("puzzle")[["within", "nfe", "solved"]].mean()
     return means.assign(seeds=frame.groupby("puzzle").seed.nunique())
 
 
-def show(folder: Path) -> list[list[str]]:
-    """Solved within each column, the difference from restarts, and passes until it ends."""
+def show(folder: Path, names: Sequence[str], control: str) -> list[list[str]]:
+    """Solved within each column, passes until it ends, and the differences from a control on the same
+    puzzles and seeds."""
     rows = []
-    for kind, row in itertools.product(KINDS, ROWS):
-        cells = []
+    for kind, row in itertools.product(KINDS, names):
+        cells, sizes = [], ""
         for column in COLUMNS:
-            own, control = (chosen(folder, kind, name, column) for name in (row, CONTROL))
-            if own.empty or control.empty:
+            own = chosen(folder, kind, row, column)
+            other = chosen(folder, kind, control, column, own)
+            if own.empty or other.empty:
                 break
-            gaps = (100 * (own.within - control.within)).dropna()
-            gap, _ = bootstrap([gaps.tolist()])
-            lead = "" if row == CONTROL else f" {gap.value:+.0f} [{gap.low:.0f}, {gap.high:.0f}]"
-            cells.append(f"{100 * own.within.mean():.1f}{lead}")
+            cells.append(_beside(100 * own.within, 100 * other.within, row == control))
+            sizes = f"{len(own)} × {own.seeds.min()}"
         else:
-            last = chosen(folder, kind, row, BUDGET)
-            sizes = f"{len(last)} × {last.seeds.min()}"
-            rows.append([kind, row, *cells, f"{last.nfe.mean():.1f}", sizes])
+            rows.append([kind, row, *cells, _beside(own.nfe, other.nfe, row == control), sizes])
     return rows
+
+
+def _beside(own: pd.Series, other: pd.Series, same: bool) -> str:
+    gap, _ = bootstrap([(own - other).dropna().tolist()])
+    lead = "" if same else f" {gap.value:+.0f} [{gap.low:.0f}, {gap.high:.0f}]"
+    return f"{own.mean():.1f}{lead}"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -239,16 +248,19 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("action", choices=["tune", "test", "show"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kinds", default=",".join(KINDS), help="of puzzles, separated by commas")
-    parser.add_argument("--rows", default="tuned;best", help=f"rows, or {', '.join(GROUPS)}; by ;")
+    parser.add_argument("--rows", help=f"rows, or {', '.join(GROUPS)}; by ;")
+    parser.add_argument("--control", default=CONTROL, help="the row to compare with")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--limit", type=int, help="puzzles of each kind")
     options = parser.parse_args(arguments)
+    names = options.rows or (";".join(GROUPS) if options.action == "show" else "tuned;best")
+    rows = [row for name in names.split(";") for row in GROUPS.get(name, [name])]
     if options.action == "show":
         header = ("puzzles", "row", *(f"≤ {column}" for column in COLUMNS), "mean NFE", "× seeds")
-        print_table(header, show(options.folder), "Solved (%), and differences from restarts")
+        title = f"Solved (%), and differences from {options.control}"
+        print_table(header, show(options.folder, rows, options.control), title)
         return
     kinds = study.names(options.kinds)
-    rows = [row for name in options.rows.split(";") for row in GROUPS.get(name, [name])]
     options.folder.mkdir(parents=True, exist_ok=True)
     plain = s3dlm.load("sudoku9")
     model = replace(plain, denoiser=RowCache(plain.denoiser, 1 << 29))
