@@ -2,7 +2,7 @@
 
 Machines are noisy, so nothing here is a number of seconds: two ways of doing the same thing take
 turns, and what is reported is the median of their ratios with its spread. Writes
-`benchmarks/results.json` and the table in `docs/performance.md`.
+`benchmarks/results.json` and the table in `docs/appendix/performance.md`.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ def write(figures: list[Figure]) -> None:
     }
     data = {"machine": machine, "figures": [asdict(one) for one in figures]}
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    page = ROOT / "docs" / "performance.md"
+    page = ROOT / "docs" / "appendix" / "performance.md"
     before, _, rest = page.read_text().partition(MARK)
     after = rest.partition(MARK)[2]
     page.write_text(f"{before}{MARK}\n{table(figures)}\n{MARK}{after}")
