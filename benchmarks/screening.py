@@ -107,38 +107,59 @@ def choose(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def show(folder: Path) -> None:
-    """Accuracy @ NFE of every row: the mean of the tasks, its lead over restarts, and each task."""
-    print_table(
-        ("row", *GRID),
-        [(row, *map(str, at.values())) for row, at in choose(folder).items()],
-        "Chosen",
-    )
+    """What was chosen, then the test split: the mean of the tasks at each budget, and long chains."""
     frame = read(folder)
+    if (frame.split == "validation").any():
+        rows = [(row, *map(str, at.values())) for row, at in choose(folder).items()]
+        print_table(("row", *GRID), rows, "Chosen on validation")
     frame = frame[frame.split == "test"]
-    scopes = ([name for name in frame.task.unique() if name != LONG], [LONG])
-    for names in scopes:
-        some, lines = frame[frame.task.isin(names)], []
-        for budget, row in itertools.product(sorted(some.budget.unique()), ROWS):
-            grades = [
-                some[(some.budget == budget) & (some.task == name)].pivot_table(
-                    index="sample", columns="row", values="right"
-                )
-                for name in names
-            ]
-            if not all({row, CONTROL} <= set(grade.columns) for grade in grades):
-                continue
-            gaps = [list((grade[row] - grade[CONTROL]).dropna()) for grade in grades]
-            ours = some[(some.budget == budget) & (some.row == row)].groupby("task", sort=False)
-            each = ours[["right", "nfe"]].mean().reindex(names)
-            total, _ = bootstrap([list(grade[row].dropna()) for grade in grades])
-            mean = f"{percent(total)} @ {each.nfe.mean():.1f}"
-            gap = "–" if row == CONTROL else points(*bootstrap(gaps))
-            cells = [
-                f"{100 * right:.1f} @ {nfe:.1f}" for right, nfe in each.itertuples(index=False)
-            ]
-            lines.append((str(budget), row, mean, gap, *(cells if len(names) > 1 else ())))
-        columns = ("budget", "row", "mean", f"Δ vs {CONTROL}", *(names if len(names) > 1 else ()))
-        print_table(columns, lines, " + ".join(names))
+    names = [name for name in frame.task.unique() if name != LONG]
+    lines = []
+    for budget, row in itertools.product(sorted(frame.budget[frame.task != LONG].unique()), ROWS):
+        some = frame[(frame.budget == budget) & (frame.task != LONG)]
+        grades = [_by_row(some[some.task == name], "right") for name in names]
+        if not all({row, CONTROL} <= set(each.columns) for each in grades):
+            continue
+        grades = [each[list({CONTROL: 0, row: 0})].dropna() for each in grades]
+        nfe = [_by_row(some[some.task == name], "nfe")[row].mean() for name in names]
+        gap = points(*bootstrap([list(each[row] - each[CONTROL]) for each in grades]))
+        mean, _ = bootstrap([list(each[row]) for each in grades])
+        cells = [
+            f"{100 * each[row].mean():.1f} @ {n:.1f}" for each, n in zip(grades, nfe, strict=True)
+        ]
+        total = f"{percent(mean)} @ {sum(nfe) / len(nfe):.1f}"
+        lines.append((str(budget), row, total, gap if row != CONTROL else "–", *cells))
+    print_table(("budget", "row", "mean", f"Δ vs {CONTROL}", *names), lines, "Accuracy @ NFE")
+    _show_long(frame[frame.task == LONG])
+
+
+def _by_row(frame: pd.DataFrame, values: str) -> pd.DataFrame:
+    """A line per problem and a column per row."""
+    wide: pd.DataFrame = frame.astype({values: float}).pivot(
+        index="sample", columns="row", values=values
+    )
+    return wide
+
+
+def _show_long(frame: pd.DataFrame) -> None:
+    """Long chains: the share that is right within so many passes, of one run with the largest budget."""
+    if frame.empty:
+        return
+    most = int(frame.budget.max())
+    frame = frame[frame.budget == most]
+    right, nfe = _by_row(frame, "right").dropna(), _by_row(frame, "nfe").dropna()
+    within = sorted({most // 4, most // 2, 3 * most // 4, most})
+    lines = []
+    for row in (row for row in ROWS if row in right):
+        cells = []
+        for passes in within:
+            solved = right * (nfe <= passes)
+            gap = points(*bootstrap([list(solved[row] - solved[CONTROL])]))
+            share = f"{100 * solved[row].mean():.0f} @ {nfe[row].clip(upper=passes).mean():.1f}"
+            cells.append(share if row == CONTROL else f"{share}, {gap}")
+        lines.append((row, *cells))
+    columns = ("row", *(f"≤ {passes}" for passes in within))
+    print_table(columns, lines, f"{len(right)} chains of 8 to 10 steps: right @ NFE")
 
 
 def main() -> None:
@@ -151,6 +172,11 @@ def main() -> None:
     parser.add_argument("--task", default=TASKS, help="separated by commas")
     parser.add_argument("--rows", default=";".join(ROWS), help="separated by semicolons")
     parser.add_argument("--budgets", default="16,32")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        help="of all rows, one particle each, instead of what was chosen",
+    )
     parser.add_argument("--limit", type=int, default=60, help="problems per task")
     given = parser.parse_args()
     if given.action == "show":
@@ -162,7 +188,9 @@ def main() -> None:
     tuning = given.action == "tune"
     split = "validation" if tuning else "test"
     every = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
-    chosen = {} if tuning else choose(given.folder)
+    chosen = {row: {"temperature": given.temperature, "particles": 1} for row in ROWS}
+    if not tuning and given.temperature is None:
+        chosen = choose(given.folder)
     budgets = (
         [max(map(int, given.budgets.split(",")))] if tuning else map(int, given.budgets.split(","))
     )

@@ -11,6 +11,7 @@ does a part. `judge` needs `gguf` and `accelerate` and a causal model that reads
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ import torch
 import s3dlm
 from examples.antibody.compare import append, read, resume
 from examples.korean import model as albert
-from examples.korean.rules import Rules, Sentence, sentences
+from examples.korean.rules import Rules, Sentence, sentences, violations
 from s3dlm.cli.options import print_table
 from s3dlm.evaluation.statistics import bootstrap
 from s3dlm.models.cache import RowCache
 
 BUDGET = 32
+OWN = {"required word", "acrostic"}  # a sentence has one of them
 SIZE = {"gen_length": 8, "block_length": 8, "steps": 8}  # one token per step, one block
 SAMPLED = {"temperature": 1.0, "budget": BUDGET}
 ONE_BY_ONE = {"method": "verified_best_of_k", "particles": 1, "branching": 1, **SAMPLED}
@@ -90,21 +92,36 @@ def judge(folder: Path, methods: list[str], gguf: Path) -> None:
 
 
 def report(folder: Path, methods: list[str]) -> None:
-    """Share of sentences that keep all rules, forward passes, and the judge's opinion."""
+    """Share of sentences that keep all rules, and all but their own one; passes; the judge's opinion."""
     logp = {record["text"]: record["logp"] for record in read(folder / "judged.jsonl")}
-    rows = []
+    asked, rows = {sentence.name: sentence for sentence in sentences()}, []
     for method in methods:
         records = read(folder / f"{method}.jsonl")
         if not records:
             continue
-        kept, _ = bootstrap([[float(record["score"] == 1.0) for record in records]])
+        broken = [
+            {
+                rule
+                for rule, (misses, _) in violations(asked[record["name"]], record["text"])
+                if misses
+            }
+            for record in records
+        ]
         fluent = [logp[record["text"]] for record in records if record["text"] in logp]
-        share = f"{100 * kept.value:.0f} % ({100 * kept.low:.0f}–{100 * kept.high:.0f})"
         nfe = f"{np.mean([record['nfe'] for record in records]):.1f}"
-        rows.append(
-            (method, str(len(records)), share, nfe, f"{np.mean(fluent):.2f}" if fluent else "–")
-        )
-    print_table(("method", "sentences", "all rules", "NFE", "log p per token"), rows, "Korean")
+        cells = (_share(not each for each in broken), _share(not each - OWN for each in broken))
+        judged = "–"
+        if fluent:
+            opinion, _ = bootstrap([fluent])
+            judged = f"{opinion.value:.2f} ({opinion.low:.2f} to {opinion.high:.2f})"
+        rows.append((method, str(len(records)), *cells, nfe, judged))
+    columns = ("method", "sentences", "all rules", "all but its own", "NFE", "log p per token")
+    print_table(columns, rows, "Korean")
+
+
+def _share(kept: Iterable[bool]) -> str:
+    value, _ = bootstrap([[float(each) for each in kept]])
+    return f"{100 * value.value:.0f} % ({100 * value.low:.0f}–{100 * value.high:.0f})"
 
 
 def main() -> None:
