@@ -32,7 +32,7 @@ from tools import settings_page
 ROOT = Path(__file__).parents[1]
 # These pages run in test_documented_answers.py, where their answers are graded as well.
 ANSWERED = ("README.md", "quickstart.md", "howto.md")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(s3dlm [^`]+)`")
 

@@ -2,5 +2,5 @@
 
 `exact.py` measures distances from the exact target on a model small enough to enumerate, `steps.py`
 watches searches step by step, `grids.py` varies settings; `__main__.py` runs them and draws the figures
-of docs/behaviour.md.
+of docs/appendix/behaviour.md.
 """

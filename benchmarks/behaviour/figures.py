@@ -1,4 +1,4 @@
-"""The figures of docs/behaviour.md."""
+"""The figures of docs/appendix/behaviour.md."""
 
 from __future__ import annotations
 
