@@ -2,7 +2,7 @@
 
 They speak the language of a search (requests out, replies in, steps, an outcome), so budgets, rounds,
 batching and watchers work on them as on any other. `Crew` keeps what they share: the population, what it
-has spent, and how it tells of a step. docs/method.md says what differs from the authors' code.
+has spent, and how it tells of a step. docs/appendix/methods.md says what differs from the authors' code.
 """
 
 from __future__ import annotations

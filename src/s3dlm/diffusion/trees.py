@@ -1,7 +1,7 @@
 """UnMaskFork, a tree whose branches are ways to decode, each without chance; and MDM-VGB, walks that
 reveal tokens and mask them again, by what the verifier says of partial texts.
 
-docs/method.md says what differs from their papers and code.
+docs/appendix/methods.md says what differs from their papers and code.
 """
 
 from __future__ import annotations

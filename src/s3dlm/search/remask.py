@@ -2,7 +2,7 @@
 
 What is masked is a row of `REMASKINGS`, to which `register_remasking` and the entry-point group
 `s3dlm.remaskings` add; which texts go on is a name in `ACCEPT_RULES`. With positions chosen without
-looking at the text, and `metropolis`, the moves leave p·exp(λ·score) invariant (docs/method.md); the
+looking at the text, and `metropolis`, the moves leave p·exp(λ·score) invariant (docs/appendix/methods.md); the
 other choices give that up to find good texts sooner.
 """
 
