@@ -178,7 +178,7 @@ def test_the_command_of_the_page(
 ) -> None:
     provide(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^python -m s3dlm\.integrations\.lm_eval (.*)$", page, re.MULTILINE)
     run_here(monkeypatch, shlex.split(line))
     printed = capsys.readouterr().out
