@@ -174,7 +174,9 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
         chance += "no step to check; " if result.checkable is False else ""
         typer.echo(result.text)
         others = [
-            f"{one or 'no answer'} {n}" for one, n in result.vote.items() if one != result.answer
+            f"{one or 'no answer'} has {n}"
+            for one, n in result.vote.items()
+            if one != result.answer
         ]
         split = f", {', '.join(others[:3])}" if others else ""
         typer.echo(
