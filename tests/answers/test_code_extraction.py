@@ -1,4 +1,4 @@
-"""From text to program: every step that docs/code.md states, and texts that are not code at all."""
+"""From text to program: every step of docs/appendix/code.md, and texts that are not code at all."""
 
 from __future__ import annotations
 
