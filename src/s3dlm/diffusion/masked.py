@@ -194,15 +194,15 @@ class MaskedDiffusion:
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""
-        first = (tokens == self.mask_id).argmax(axis=1)
-        return self.blocks.bounds(first, tokens.shape[1])
+        return self.blocks.bounds((tokens == self.mask_id).argmax(axis=1), tokens.shape[1])
 
     def _open_places(self, tokens: Ints, width: int) -> tuple[Ints, Bools]:
         """The places from the start of each open block, and which of them it has masked."""
         start, stop = self._open_block(tokens)
         place = start[:, None] + np.arange(width)
         inside = place < stop[:, None]
-        return place, inside & (np.take_along_axis(tokens, place * inside, axis=1) == self.mask_id)
+        each = np.arange(len(tokens))[:, None]
+        return place, inside & (tokens[each, place * inside] == self.mask_id)
 
     def _finish(self, tokens: Ints) -> None:
         """Fill what follows a known end whose past is known too, or an answer as long as was asked."""

@@ -84,7 +84,7 @@ def choose(eagerness: Floats, count: int | Ints, masked: Bools) -> Bools:
     ranked = np.where(masked, -eagerness, np.inf).argsort(axis=1, kind="stable")
     chosen = np.zeros(masked.shape, dtype=np.bool_)
     first = np.arange(masked.shape[1]) < np.maximum(np.atleast_1d(count), 1)[:, None]
-    np.put_along_axis(chosen, ranked, np.broadcast_to(first, ranked.shape), axis=1)
+    chosen[np.arange(len(ranked))[:, None], ranked] = first
     return chosen & masked
 
 

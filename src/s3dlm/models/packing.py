@@ -70,11 +70,10 @@ class Rows:
         return np.broadcast_to(np.asarray(self.start), len(self.canvas))
 
     def is_in_block(self) -> NDArray[np.bool_]:
-        """(rows, length) which positions belong to the open block of their row."""
+        """(rows or 1, length) which positions belong to the open block of their row."""
         place = np.arange(self.canvas.shape[1])
-        stops = np.broadcast_to(np.asarray(self.stop), len(self.canvas))
-        inside: NDArray[np.bool_] = (place >= self.starts[:, None]) & (place < stops[:, None])
-        return inside
+        start, stop = np.reshape(self.start, (-1, 1)), np.reshape(self.stop, (-1, 1))
+        return np.asarray((place >= start) & (place < stop))
 
     @property
     def length(self) -> int:

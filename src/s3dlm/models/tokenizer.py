@@ -7,6 +7,7 @@ since what `apply_chat_template` returns otherwise changed between transformers 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import sys
@@ -123,13 +124,18 @@ class GridTokenizer(Tokenizer):
         return frozenset()
 
 
-def _bounded(template: object, render: Callable[..., str]) -> Callable[..., str]:
-    """`render`, which raises if the template loops for long or computes with huge numbers."""
+@functools.lru_cache(8)  # every prompt of a model is written by the same template
+def _check_numbers(template: str) -> None:
     from jinja2 import Environment
 
-    for _, kind, value in Environment().lex(str(template)):
+    for _, kind, value in Environment().lex(template):
         if value == "**" or (kind in ("integer", "string") and re.search(r"\d{7}", value)):
             raise ValueError("it computes with huge numbers")
+
+
+def _bounded(template: object, render: Callable[..., str]) -> Callable[..., str]:
+    """`render`, which raises if the template loops for long or computes with huge numbers."""
+    _check_numbers(str(template))
     steps = itertools.count()
 
     def count(*_: object) -> Any:

@@ -41,25 +41,20 @@ def _independent(
 ) -> tuple[Ints, Canvas]:
     """Every child from a draw of its own."""
     parent = np.repeat(np.arange(len(particles)), branching)
-    canvas, open_ = (
-        particles.canvas.take(parent),
-        np.flatnonzero(particles.prediction.row[parent] >= 0),
-    )
+    canvas, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
+    open_ = np.flatnonzero(prediction.row >= 0)
     if open_.size:
-        prediction = particles.prediction.take(parent[open_])
-        draw = occurrence(prediction.row)
-        grown = setup.process.expand(canvas.take(open_), prediction, draw, step, setup.rng)
-        canvas.put(open_, grown)
+        some = prediction.take(open_)
+        draw = occurrence(some.row)
+        canvas.put(open_, setup.process.expand(canvas.take(open_), some, draw, step, setup.rng))
     return parent, canvas
 
 
 def _distinct(setup: Setup, particles: Particles, branching: int, step: int) -> tuple[Ints, Canvas]:
     """Children of equal parents differ from each other while their draws allow it."""
     parent = np.repeat(np.arange(len(particles)), branching)
-    canvas, open_ = (
-        particles.canvas.take(parent),
-        np.flatnonzero(particles.prediction.row[parent] >= 0),
-    )
+    canvas = particles.canvas.take(parent)
+    open_ = np.flatnonzero(particles.prediction.row[parent] >= 0)
     if not open_.size:
         return parent, canvas
     row = particles.prediction.row[parent[open_]]

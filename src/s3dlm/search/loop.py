@@ -178,6 +178,8 @@ def _look_ahead(
         where = f"step {step + 1} of {setup.process.steps}"
         judged.append((yield from setup.scorer.score(made[-1], where)))
     texts, scores = CleanText.join(made), Scores.join(judged)
+    if scores.total.size == len(children):  # one each
+        return texts, scores
     rank = scores.total + setup.scorer.satisfied(scores.total, scores.spans)
     best = rank.reshape(-1, len(children)).argmax(axis=0)  # the likeliest if it is as good
     index = best * len(children) + np.arange(len(children))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
@@ -38,20 +38,24 @@ shall stop. None refuses a prediction, and the search stops with what it has."""
 class Columns:
     """Arrays that all have one entry per canvas."""
 
-    def take(self, rows: Ints) -> Self:
-        return replace(self, **{x.name: getattr(self, x.name)[rows] for x in fields(self)})
+    def take(self, rows: Ints | slice) -> Self:
+        return type(self)(*[getattr(self, name)[rows] for name in self.names()])
+
+    @classmethod
+    def names(cls) -> Sequence[str]:
+        return cls.__slots__
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """The rows of all, one part after the other."""
-        names = [column.name for column in fields(cls)]
-        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return replace(parts[0], **joined)
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*[np.concatenate([getattr(x, name) for x in parts]) for name in cls.names()])
 
     def put(self, rows: Ints, others: Self) -> None:
         """Other rows in the place of these."""
-        for column in fields(self):
-            getattr(self, column.name)[rows] = getattr(others, column.name)
+        for name in self.names():
+            getattr(self, name)[rows] = getattr(others, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,7 @@ class Lineage(Columns):
 
     def after(self, score: Floats) -> Lineage:
         highest, total = np.fmax(self.max_score, score), self.sum_score + score
-        return replace(self, max_score=highest, sum_score=total)
+        return Lineage(highest, total, self.applied, self.partial)
 
     def apply(self, log_potential: Floats) -> Lineage:
         return replace(self, applied=self.applied + log_potential)
@@ -263,8 +267,9 @@ class Survivors:
 def distinct(tokens: Ints) -> tuple[Ints, Ints]:
     """Index of the first of each kind of row, and for every row its kind."""
     kinds: dict[bytes, int] = {}
-    kind = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in tokens], np.int64)
-    return np.unique(kind, return_index=True)[1], kind
+    first_like = [kinds.setdefault(row.tobytes(), place) for place, row in enumerate(tokens)]
+    first = np.fromiter(kinds.values(), np.int64)
+    return first, first.searchsorted(first_like)
 
 
 def occurrence(row: Ints) -> Ints:

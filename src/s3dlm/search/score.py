@@ -8,7 +8,6 @@ step, the prompt and the verifier.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeGuard
@@ -114,18 +113,18 @@ class Scorer:
 
     def satisfied(self, total: Floats, spans: Sequence[Spans]) -> Bools:
         """Which texts end the search: the score is enough, and no part looks wrong."""
-        least = math.inf if self.satisfied_at is None else self.satisfied_at
+        if (least := self.satisfied_at) is None:
+            return np.zeros(total.size, np.bool_)
         enough = [score >= least and not len(s) for score, s in zip(total, spans, strict=True)]
         return np.array(enough, dtype=np.bool_)
 
     def score(self, clean: CleanText, where: str) -> Generator[Verify, Reply, Scores]:
         """Scores of clean texts; `where` names the step in an error. Between two portions, whoever
         drives the search may do something else or end it."""
-        rows = np.arange(len(clean.tokens))
-        size = rows.size if self.verifier.batched else PORTION
-        portions = []
-        for start in range(0, rows.size, size):
-            portion = clean.take(rows[start : start + size])
+        rows, portions = len(clean.tokens), []
+        size = rows if self.verifier.batched else PORTION
+        for start in range(0, rows, size):
+            portion = clean.take(slice(start, start + size))
             portions.append((yield from self._portion(portion, where)))
         return Scores.join(portions)
 
@@ -133,7 +132,8 @@ class Scorer:
         self._forget(clean.tokens.shape[1])
         texts = map(self.text, clean.tokens)
         keys = list(zip(texts, clean.confidence.tolist(), strict=True))
-        self.looks |= {key[0]: clean.take(np.array([row])) for row, key in enumerate(keys)}
+        last = {text: row for row, (text, _) in enumerate(keys)}
+        self.looks |= {text: clean.take(np.array([row])) for text, row in last.items()}
         new = [key for key in dict.fromkeys(keys) if key not in self.scores]
         unread = new
         if self.verifier.rescores:  # of a text at several confidences one is enough
