@@ -21,8 +21,8 @@ from s3dlm.evaluation.plan import Condition, title_of
 # Name in the table, entry, its point, and what validation chose for it.
 ROWS: tuple[tuple[str, str, int, dict[str, float]], ...] = (
     ("LLaDA's greedy loop", "plain", 3, {}),
-    ("`best`, budget 8", "best", 1, {"temperature": 2.0}),
-    ("`best`, budget 64", "best", 4, {"temperature": 2.0}),
+    ("`revise`, budget 8", "revise", 1, {"temperature": 2.0}),
+    ("`revise`, budget 64", "revise", 4, {"temperature": 2.0}),
     ("`restarts`, budget 64", "restarts", 4, {"temperature": 2.0}),
     ("`verified_best_of_k`, budget 64", "verified_best_of_k", 4, {"temperature": 1.5}),
     ("`s3`, N = 8, b = 2, λ = 10", "s3", 3, {"temperature": 2.0, "lam": 10.0}),

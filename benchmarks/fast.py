@@ -80,7 +80,7 @@ def on_tiny(count: int) -> None:
         return [float(grade(task, t, s.gold, question=s.question) == 1.0) for s, t in pairs]
 
     print("method | row | accuracy | against exact, adaptive | NFE | tokens a problem | time")
-    for method in ("greedy", "s3", "best"):
+    for method in ("greedy", "s3", "revise"):
         base: list[list[float]] = []
         lines = []
         for name, (how, settings) in ROWS.items():

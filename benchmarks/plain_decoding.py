@@ -18,21 +18,21 @@ CANVAS: Any = {"gen_length": 64, "steps": 32, "block_length": 64}
 
 
 def plain_decoding(tiny: Model, wide: Model, repeats: int) -> Iterable[Figure]:
-    """Greedy and `best` on the bundled model; `best` on random weights with LLaDA's vocabulary.
+    """Greedy and `revise` on the bundled model; `revise` on random weights with LLaDA's vocabulary.
 
-    Random weights satisfy no verifier and are never sure: there `best` spends its whole budget.
+    Random weights satisfy no verifier and are never sure: there `revise` spends its whole budget.
     """
     loop, few = _loop(tiny), max(3, repeats // 4)
     for shown, method, target, given in (
         ("greedy with adaptive reveal", "baseline", "≤ 0.3", GREEDY),
-        ("best", "best", "≤ 1.0", {}),
+        ("revise", "revise", "≤ 1.0", {}),
     ):
         name = f"{shown} / LLaDA's own loop decoding once, tiny, seconds"
         yield ratio(name, target, _answers(tiny, method, given), loop, few)
     once = Settings("baseline", temperature=0.0, **CANVAS)
-    budgeted = Settings("best", budget=24, **CANVAS)
+    budgeted = Settings("revise", budget=24, **CANVAS)
     yield ratio(
-        "best with a budget of 24 / LLaDA's own loop decoding once, wide, seconds",
+        "revise with a budget of 24 / LLaDA's own loop decoding once, wide, seconds",
         "≤ 1.0",
         lambda index: s3dlm.generate(wide, "question", settings=budgeted.replace(seed=index)),
         lambda index: Loop(wide, "question", once).decode(),

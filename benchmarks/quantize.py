@@ -2,7 +2,7 @@
 
 First a stack of two layers of LLaDA-8B's size with random weights, in bfloat16: bytes of the layers,
 error of the logits, processor time of a forward pass, whole and small weights taking turns. Then `tiny`:
-test problems of four tasks, greedy and `best`, against float32 on the same problems.
+test problems of four tasks, greedy and `revise`, against float32 on the same problems.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def full_size() -> None:
 def accuracy(count: int) -> None:
     loads: dict[str, dict[str, str]] = {"float32": {}, "bfloat16": {"dtype": "bfloat16"}}
     loads |= {kind: {"quantize": kind} for kind in KINDS}
-    for method in ("greedy", "best"):
+    for method in ("greedy", "revise"):
         base: list[list[bool]] = []
         for name, how in loads.items():
             model = s3dlm.load("tiny", **how)  # type: ignore[arg-type]

@@ -1,11 +1,11 @@
-"""What `screen=K` is worth: restarts and `best`, with and without it, at equal budgets.
+"""What `screen=K` is worth: restarts and `revise`, with and without it, at equal budgets.
 
     python -m benchmarks.screening tune runs/screening
     python -m benchmarks.screening test runs/screening
     python -m benchmarks.screening test runs/screening --task long_chains --budgets 16,32,64
     python -m benchmarks.screening show runs/screening
 
-Every row is `best` with the same verifier, look-aheads, greedy first text, stopping rule and memo. Rows
+Every row is `revise` with the same verifier, look-aheads, greedy first text, stopping rule and memo. Rows
 differ in how a later round begins and in whether the children of a pass are screened on their partial
 texts; λ is for screening and for Metropolis' rule alone. `tune` chooses temperature and particles of each
 row from one grid, on the mean of the tasks of the validation split; `test` runs what was chosen.
@@ -39,7 +39,7 @@ from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
 from s3dlm.tasks.data import load as load_samples
 
-BEST = replace(METHODS["best"], weight="none", beside=UNTILTED)
+BEST = replace(METHODS["revise"], weight="none", beside=UNTILTED)
 MEND = {"remask": "rest", "accept": "metropolis", "patience": 6, "restart_fraction": 0.0}
 SCREEN = {"screen": 16}
 ROWS: dict[str, dict[str, Any]] = {
@@ -47,7 +47,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "restarts, screening": {"remask": "all", "lam": 30.0, **SCREEN},
     "mending": {"lam": 30.0, **MEND},
     "mending, screening": {"lam": 30.0, **MEND, **SCREEN},
-    "best": {},
+    "revise": {},
 }
 GRID = {"temperature": (1.0, 2.0), "particles": (1, 4)}
 LONG, CHAIN, LONGEST = "long_chains", "chain", ("n=8", "n=9", "n=10")

@@ -42,7 +42,7 @@ class Seen:
 def searches(model: s3dlm.Model, task: str, samples: tuple[Sample, ...]) -> list[list[Seen]]:
     """For every problem the best text of each step, and last the one that is answered."""
     verifier = replace(for_task(tasks.get(task).verifier, "plus"), satisfied_at=NEVER)  # type: ignore[type-var]
-    settings = Settings.for_model(model, "best", task)
+    settings = Settings.for_model(model, "revise", task)
     jobs = [Job(one.question, task, settings, one.id, verifier) for one in samples]
     found: list[list[Seen]] = [[] for _ in samples]
     nfe = [1] * len(samples)  # the first look-ahead comes before the first step

@@ -5,12 +5,12 @@
     python -m benchmarks.sudoku9 test runs/sudoku9 --rows pieces --kinds "open 60,open 70"
     python -m benchmarks.sudoku9 test runs/sudoku9 --rows methods --kinds "open 60,open 70" --limit 50
     python -m benchmarks.sudoku9 show runs/sudoku9
-    python -m benchmarks.sudoku9 show runs/sudoku9 --rows pieces --control best
+    python -m benchmarks.sudoku9 show runs/sudoku9 --rows pieces --control revise
 
-Tuned rows are `best` with the same verifier, memo, look-aheads, greedy first text and stopping rule; they
+Tuned rows are `revise` with the same verifier, memo, look-aheads, greedy first text and stopping rule; they
 differ in how a later round begins and in whether children are screened. Each has its own reveal threshold
 and temperature from one grid, for each kind of puzzle and each column, chosen on validation puzzles. The
-row `best` is what the model recommends, one setting for every kind of puzzle; `pieces` are the same with
+row `revise` is what the model recommends, one setting for every kind of puzzle; `pieces` are the same with
 one piece left out, `methods` others with the model's settings. A search stops at a valid grid, so one run
 tells the share solved within any number of passes up to its budget. Every record is written when it is
 known, and a second call does what is missing.
@@ -65,11 +65,11 @@ TUNED: dict[str, dict[str, Any]] = {
     "both": {**MOVES, "remask_floor": 0.1, **SCREEN, "verifier": "plus_solver"},
 }
 UNTUNED = {"restarts, untuned": (0.98, 1.0)}  # the model's own threshold and temperature
-PIECES: dict[str, dict[str, Any]] = {  # what is changed in `best` as it is shipped
-    "best without re-masking": {"remask": "all"},
-    "best without screening": {"screen": 0},
-    "best without the rule": {"remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3},
-    "best without the memo": {"memo": 0},
+PIECES: dict[str, dict[str, Any]] = {  # what is changed in `revise` as it is shipped
+    "revise without re-masking": {"remask": "all"},
+    "revise without screening": {"screen": 0},
+    "revise without the rule": {"remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3},
+    "revise without the memo": {"memo": 0},
 }
 OTHERS: dict[str, dict[str, Any]] = {  # methods, and what they are given
     "s3": {"lam": 100.0},
@@ -79,13 +79,13 @@ OTHERS: dict[str, dict[str, Any]] = {  # methods, and what they are given
 GROUPS = {
     "tuned": [*TUNED],
     "untuned": [*UNTUNED],
-    "best": ["best"],
+    "revise": ["revise"],
     "pieces": [*PIECES],
     "methods": [*OTHERS],
 }
 # λ is that of screening and of Metropolis' rule; look-aheads are not tilted.
-BEST = replace(METHODS["best"], weight="none", beside=UNTILTED)
-# The model's own settings for `best` re-mask and screen: no tuned row may inherit them.
+BEST = replace(METHODS["revise"], weight="none", beside=UNTILTED)
+# The model's own settings for `revise` re-mask and screen: no tuned row may inherit them.
 SHARED: dict[str, Any] = {"particles": 1, "rounds": 0, "screen": 0, "verifier": "plus"}
 TEMPERATURES = (0.5, 1.0)
 # As many for each; a fresh start has no use for a careless pass, which re-masking mends.
@@ -116,7 +116,7 @@ class Trial:
             given |= {"reveal_threshold": self.threshold, "temperature": self.temperature}
             given = {**SHARED, **TUNED.get(self.row, TUNED[CONTROL]), **given}
             return Settings.for_model(model, BEST, "sudoku9_open", **given)
-        method, own = ("best", PIECES.get(self.row, {}))
+        method, own = ("revise", PIECES.get(self.row, {}))
         if self.row in OTHERS:
             method, own = self.row, OTHERS[self.row]
         return Settings.for_model(model, method, "sudoku9_open", **given, **own)
@@ -253,7 +253,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--limit", type=int, help="puzzles of each kind")
     options = parser.parse_args(arguments)
-    names = options.rows or (";".join(GROUPS) if options.action == "show" else "tuned;best")
+    names = options.rows or (";".join(GROUPS) if options.action == "show" else "tuned;revise")
     rows = [row for name in names.split(";") for row in GROUPS.get(name, [name])]
     if options.action == "show":
         header = ("puzzles", "row", *(f"≤ {column}" for column in COLUMNS), "mean NFE", "× seeds")

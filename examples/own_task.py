@@ -27,7 +27,7 @@ results = s3dlm.generate_batch(
     model,
     [sample.question for sample in samples],
     task=name,
-    method="best",
+    method="revise",
     sample_ids=[sample.id for sample in samples],
 )
 right = [

@@ -22,7 +22,7 @@ result = s3dlm.generate(
     "tiny",
     "Target: 15 Numbers: 10, 1, 6",
     task="countdown",
-    method="best",
+    method="revise",
     verifier=reaches_the_target,
 )
 for survivor in result.survivors:

@@ -24,7 +24,7 @@ body = {
     "model": "tiny",
     "messages": [{"role": "user", "content": "Target: 15 Numbers: 10, 1, 6"}],
     "task": "countdown",  # beyond OpenAI's own fields: the task and every setting of the search
-    "method": "best",
+    "method": "revise",
     "seed": 1,
 }
 request = urllib.request.Request(

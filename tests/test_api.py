@@ -68,7 +68,7 @@ def test_a_verifier_by_name_is_a_setting() -> None:
 
 def test_keywords_override_what_the_model_recommends() -> None:
     model = s3dlm.load("tiny")
-    settings = s3dlm.Settings.for_model(model, "best", particles=8)
+    settings = s3dlm.Settings.for_model(model, "revise", particles=8)
     assert (settings.particles, settings.look_aheads) == (8, 16)
     assert settings.gen_length == 64
     assert s3dlm.Settings.for_model(model, "baseline").active >= {"budget", "temperature"}
@@ -105,7 +105,7 @@ def test_a_result_draws_who_descends_from_whom() -> None:
 def test_a_fresh_particle_has_no_parent() -> None:
     assert genealogy([(-1, -1)]) == ""
     assert genealogy([(0, -1)]).count("<line") == 1
-    options = {**SMALL, "method": "best", "rounds": 1, "remask": "all"}
+    options = {**SMALL, "method": "revise", "rounds": 1, "remask": "all"}
     *steps, _ = events_of(fake_model(), QUESTION, task="countdown", **options)
     fresh = next(step for step in steps if (step.parent < 0).any())
     assert "<td>new</td>" in fresh._repr_html_()

@@ -58,7 +58,7 @@ def test_an_answer_without_a_step_to_check_says_so(
     for text, checkable in (("We add. \\boxed{5}", False), ("2 + 3 = 5. \\boxed{5}", True)):
         model = fake_model((text,) * 2, noise=0.0)
         monkeypatch.setattr(registry, "load", lambda name, model=model, **_: model)
-        for method in ("best", "s3"):
+        for method in ("revise", "s3"):
             words = [*asked.split(), "--method", method]
             assert ("no step to check" in run(*words)[2]) is not checkable
             assert json.loads(run(*words, "--json")[1])["checkable"] is checkable
@@ -162,10 +162,10 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("generate x --set top_k=2 --set top_k=3", ["top_k=…", "twice"]),
         ("generate x --steps 8 --set steps=4", ["both given"]),
         ("generate x --set top_k=2,3", ["one value"]),
-        ("generate x --set method=best", ["--method chooses the method"]),
+        ("generate x --set method=revise", ["--method chooses the method"]),
         ("eval --set particles= --out x", ["'particles=' is not allowed"]),
         ("eval --model tinny --dry-run --out x", ["model='tinny' is unknown"]),
-        ("generate x --method s3 --method best", ["generate takes one"]),
+        ("generate x --method s3 --method revise", ["generate takes one"]),
         ("generate x --task chain --task countdown", ["generate takes one"]),
         ("generate x --method best_of_k --lam 3", ["lam=3.0 changes nothing"]),
         ("generate x --load dtyp=float32", ["did you mean 'dtype'"]),

@@ -181,7 +181,7 @@ def call(small: None, capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
-SMALL = ["--task", "countdown", "--entries", "best,restarts,no_plus_verifier,s3,greedy"]
+SMALL = ["--task", "countdown", "--entries", "revise,restarts,no_plus_verifier,s3,greedy"]
 
 
 def test_both_stages_as_a_user_types_them(
@@ -210,7 +210,7 @@ def test_both_stages_as_a_user_types_them(
         "Settings and cost",
     ]
     values = {row[0]: row[1] for row in made["tables"][-1]["rows"]}
-    assert values["`no_plus_verifier`"] == values["`best`"] != "–"
+    assert values["`no_plus_verifier`"] == values["`revise`"] != "–"
     found = records.read(out / "test" / "s3")
     assert len(found) == 5 * 2  # one seed of two
     assert not any("-validation-" in r.sample for r in found)
@@ -262,17 +262,17 @@ def test_a_page_keeps_its_own_words_around_the_tables(call: Call, tmp_path: Path
 @pytest.mark.usefixtures("undrawn")
 def test_chains_are_split_by_their_length(call: Call, tmp_path: Path) -> None:
     words = ["--limit", "3", "--seeds", "1", "--task", "countdown,chain"]
-    made = json.loads(call(str(tmp_path), *words, "--entries", "best,restarts,greedy", "--json"))
+    made = json.loads(call(str(tmp_path), *words, "--entries", "revise,restarts,greedy", "--json"))
     found = {table["title"]: table for table in made["tables"]}
     by_length = found["Chains over their number of steps"]
     lengths = [int(name.removeprefix("n = ")) for name in by_length["columns"][1:]]
     assert lengths == sorted(lengths)
-    assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`best`"]
+    assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`revise`"]
     reach = found["NFE for the same accuracy on chains"]
     assert sum(int(row[1]) for row in reach["rows"]) == 3
     mean = found["Every task, at the point where each entry was tuned"]
     assert mean["columns"][1] == "mean of tasks"
-    best = next(row for row in mean["rows"] if row[0] == "`best`")
+    best = next(row for row in mean["rows"] if row[0] == "`revise`")
     assert best[1] == best[2]  # the mean leaves the chains out; countdown is the only other task
 
 

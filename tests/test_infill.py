@@ -285,7 +285,7 @@ def wants(length: int) -> Any:
 
 
 @pytest.mark.parametrize("length", [2, 3, 5])
-@pytest.mark.parametrize("method", ["s3", "best", "verified_best_of_k"])
+@pytest.mark.parametrize("method", ["s3", "revise", "verified_best_of_k"])
 def test_the_score_chooses_the_length(length: int, method: str) -> None:
     result = fill("a[[2-5]]b", method, verifier=wants(length))
     assert len(result.holes[0]) == length
@@ -337,7 +337,7 @@ def test_steps_of_another_length_descend_from_none_before() -> None:
     assert (begins[0].parent == -1).all()
 
 
-@pytest.mark.parametrize("method", ["temporal_vote", "best", "hex", "particle_gibbs"])
+@pytest.mark.parametrize("method", ["temporal_vote", "revise", "hex", "particle_gibbs"])
 def test_methods_that_choose_elsewhere_tell_their_holes_too(method: str) -> None:
     result = fill("12 - 6[[4-9]]4</answer>", method)
     assert rebuilt("12 - 6[[4-9]]4</answer>", result.holes) == result.text
@@ -377,7 +377,7 @@ def test_the_board_shows_known_text_from_the_first_step() -> None:
 # The bundled model
 
 
-@pytest.mark.parametrize("method", ["baseline", "s3", "best"])
+@pytest.mark.parametrize("method", ["baseline", "s3", "revise"])
 def test_the_bundled_model_completes_a_partly_known_answer(method: str) -> None:
     result = s3dlm.infill(
         s3dlm.load("tiny"),

@@ -23,7 +23,7 @@ from tests.server.live import Live, serving
 
 pytest.importorskip("lm_eval")
 
-QUESTION, TASK, METHOD = "Target: 15 Numbers: 10, 1, 6", "countdown", "best"
+QUESTION, TASK, METHOD = "Target: 15 Numbers: 10, 1, 6", "countdown", "revise"
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,16 @@ def test_the_defaults_are_the_papers() -> None:
     assert settings.temperature > 0
 
 
+def test_a_former_name_of_a_method_is_understood_everywhere() -> None:
+    assert Settings("best", budget=24) == Settings("revise", budget=24)
+    assert Settings("s3").replace(method="best").method == "revise"
+    older = Defaults(settings={"best": {"budget": 9}, "best task:chain": {"budget": 99}})
+    assert Settings.recommended(older, "revise").budget == 9
+    assert Settings.recommended(older, "best", "chain").budget == 99
+    newer = Defaults(settings={**older.settings, "revise": {"budget": 8}})
+    assert Settings.recommended(newer, "best").budget == 8
+
+
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -82,12 +92,12 @@ def test_every_method_goes_to_json_and_back(method: str) -> None:
 
 def test_a_change_drops_what_it_makes_useless() -> None:
     """Without moves a share to hide has no meaning; only a share that the user gives is refused."""
-    moved = Settings("best", remask="unsure", remask_fraction=0.3)
+    moved = Settings("revise", remask="unsure", remask_fraction=0.3)
     assert moved.replace(remask="all").remask == "all"
     with pytest.raises(SettingsError, match=r"remask_fraction=0\.4 changes nothing"):
         moved.replace(remask="all", remask_fraction=0.4)
     defaults = Defaults(settings={"*": {"remask_fraction": 0.3}})
-    assert Settings.recommended(defaults, "best", remask="all").remask == "all"
+    assert Settings.recommended(defaults, "revise", remask="all").remask == "all"
     assert Settings("hex").replace(method="s3").block_length == Settings("s3").block_length
 
 
@@ -122,8 +132,8 @@ def test_what_cannot_run_is_refused(make: Callable[[], object], words: str) -> N
 
 
 def test_names_of_older_records_are_read() -> None:
-    old = {"method": "best", "rounds": 1, "hiding": "random", "hidden": 0.25, "fresh": 0.5}
-    new = Settings("best", rounds=1, remask="random", remask_fraction=0.25, restart_fraction=0.5)
+    old = {"method": "revise", "rounds": 1, "hiding": "random", "hidden": 0.25, "fresh": 0.5}
+    new = Settings("revise", rounds=1, remask="random", remask_fraction=0.25, restart_fraction=0.5)
     assert Settings.from_json({**old, "keep": "replace"}) == new
 
 

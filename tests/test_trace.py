@@ -137,7 +137,9 @@ def test_a_file_that_is_not_a_trace_is_refused(tmp_path: Path, text: str) -> Non
         s3dlm.read_trace(tmp_path / "t.jsonl")
 
 
-@pytest.mark.parametrize("method", ["baseline", "best_of_k", "s3", "best", "hex", "particle_gibbs"])
+@pytest.mark.parametrize(
+    "method", ["baseline", "best_of_k", "s3", "revise", "hex", "particle_gibbs"]
+)
 def test_a_result_has_the_tokens_of_its_text_and_their_probabilities(method: str) -> None:
     model = fake_model()
     length = {} if method == "hex" else {"block_length": 16}

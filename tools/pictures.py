@@ -37,7 +37,7 @@ CURVES = {
     "plain": "LLaDA's greedy loop, fewer or more steps",
     "best_of_k": "majority vote of K samples",
     "s3": "S³",
-    "best": "best: draft, verify, mend or restart",
+    "revise": "revise: draft, verify, mask again or restart",
 }
 
 

@@ -18,7 +18,7 @@ WEIGHTS = {
     "int8": 1.0,
     "int4": 0.53,
 }  # bytes per parameter; int4 has scales per group
-METHODS = ("baseline", "best", "s3")
+METHODS = ("baseline", "revise", "s3")
 MODELS = ("GSAI-ML/LLaDA-8B-Instruct", "Dream-org/Dream-v0-Instruct-7B")
 SPARE = 1.15
 

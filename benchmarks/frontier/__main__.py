@@ -2,7 +2,7 @@
 
 python -m benchmarks.frontier runs/frontier --tune --workers 2
 python -m benchmarks.frontier runs/frontier --workers 2 --page docs/frontier.md
-python -m benchmarks.frontier runs/look --quick --entries best,restarts,greedy
+python -m benchmarks.frontier runs/look --quick --entries revise,restarts,greedy
 """
 
 from __future__ import annotations

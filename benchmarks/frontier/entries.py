@@ -1,8 +1,8 @@
 """What the frontier compares: a row per curve, each with the settings of its points.
 
-Everybody has the same adaptive reveal. The controls are `best` with its rounds begun in another way: all
+Everybody has the same adaptive reveal. The controls are `revise` with its rounds begun in another way: all
 afresh (`restarts`, `verified_best_of_k`), none of them (`moves`), or with the search of s3 inside
-(`with_search`); all else is the same. A leave-one-out row is `best` without one piece.
+(`with_search`); all else is the same. A leave-one-out row is `revise` without one piece.
 Temperature and λ of a row are tuned unless the row fixes them or leaves one piece out.
 """
 
@@ -17,7 +17,7 @@ from s3dlm.errors import SettingsError, unknown_name
 Kind = Literal["ours", "control", "other", "leave-one-out"]
 Given = Mapping[str, Any]
 
-OURS = "best"
+OURS = "revise"
 CONTROLS = ("restarts", "verified_best_of_k", "moves", "with_search")  # compared with at equal NFE
 REVEAL: Given = {"reveal": "threshold"}
 
@@ -56,7 +56,7 @@ TRAJECTORIES = _over("particles", (2, 4, 8, 16, 32), branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
 NARROWING = _over("particles", (2, 4, 8, 16, 32))  # N, of which a quarter is left
 THRESHOLDS = _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999))
-# Until the verifier is satisfied or all is spent; λ = 0 belongs to `best` and is not tuned.
+# Until the verifier is satisfied or all is spent; λ = 0 belongs to `revise` and is not tuned.
 ON: Given = {**REVEAL, "rounds": 0, "lam": 0.0}
 
 
@@ -90,9 +90,9 @@ _ENTRIES = (
         "verified_best_of_k", "as many samples at once as the budget pays for, the best by score",
         particles=64, rounds=1, remask="all",
     ),
-    _control("moves", "`best` without fresh starts", restart_fraction=0.0),
+    _control("moves", "`revise` without fresh starts", restart_fraction=0.0),
     _control(
-        "with_search", "`best` that also branches, tilts and resamples in every round",
+        "with_search", "`revise` that also branches, tilts and resamples in every round",
         branching=2, accept="resample", lam=None,
     ),
     _without("adaptive reveal", reveal="schedule"),

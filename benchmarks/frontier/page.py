@@ -27,7 +27,7 @@ BEGIN, END = "<!-- frontier: begin -->", "<!-- frontier: end -->"
 
 # Okabe and Ito's colours; ours and the controls first, others share the quieter ones.
 STRONG = {
-    "best": ("#D55E00", "o", "-"),
+    "revise": ("#D55E00", "o", "-"),
     "restarts": ("#0072B2", "s", "--"),
     "verified_best_of_k": ("#009E73", "^", "--"),
     "moves": ("#56B4E9", "P", "--"),
@@ -56,9 +56,9 @@ def look(label: str) -> dict[str, Any]:
     quiet = (QUIET[at % len(QUIET)], MARKERS[at % len(MARKERS)], ":")
     style = zip(("color", "marker", "linestyle"), STRONG.get(label, quiet), strict=True)
     strong = label in STRONG
-    width = 2.0 if label == "best" else 1.3 if strong else 0.9
+    width = 2.0 if label == "revise" else 1.3 if strong else 0.9
     more = {"linewidth": width, "markersize": 5 if strong else 4, "alpha": 1.0 if strong else 0.75}
-    return {**dict(style), **more, "elinewidth": 0.6, "zorder": 1 + strong + (label == "best")}
+    return {**dict(style), **more, "elinewidth": 0.6, "zorder": 1 + strong + (label == "revise")}
 
 
 def _curves(axis: Any, frame: pd.DataFrame, scope: str, quiet: bool) -> None:
@@ -121,7 +121,7 @@ PICTURES: Mapping[str, tuple[Callable[[pd.DataFrame], Figure], str]] = {
     "frontier_tasks": (task_curves, "The same on every task, for the main entries."),
     "frontier_length": (
         length_curves,
-        "Accuracy on `chain` over its number of steps, every entry at the NFE that `best` spends there.",
+        "Accuracy on `chain` over its number of steps, every entry at the NFE that `revise` spends there.",
     ),
 }
 

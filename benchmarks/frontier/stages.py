@@ -2,8 +2,8 @@
 
 Every entry has a run folder of its own, with records and manifest like any evaluation, so entries can
 be run in any order, in several processes, and resumed. All entries are tuned alike: the same grid, on
-the mean of the tasks, at one point of the curve (`Entry.tuned_at`). Only `best` without one piece keeps the
-values of `best`.
+the mean of the tasks, at one point of the curve (`Entry.tuned_at`). Only `revise` without one piece keeps the
+values of `revise`.
 """
 
 from __future__ import annotations

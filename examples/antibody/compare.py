@@ -40,8 +40,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "verified": ONE_BY_ONE,
     "verified_batch": {"method": "verified_best_of_k", "branching": 1, "temperature": 1.0},
     "s3": {"method": "s3", "lam": 10.0, "selection": "best_seen", **SAMPLED},
-    "best": {"method": "best", "rounds": 0, **SAMPLED},  # as many rounds as the budget pays for
-    "restarts": {"method": "best", "rounds": 0, "remask": "all", **SAMPLED},
+    "revise": {"method": "revise", "rounds": 0, **SAMPLED},  # as many rounds as the budget pays for
+    "restarts": {"method": "revise", "rounds": 0, "remask": "all", **SAMPLED},
     "moves_random": {**ONE_BY_ONE, **MOVES, "remask": "random"},
     "moves": {**ONE_BY_ONE, **MOVES, "remask": "doubted"},
     # Faster paces: more samples for the same NFE, which ignore more of how residues depend on each other.

@@ -22,8 +22,8 @@ TITLES = {
     "verified": "verified best-of-K, until satisfied",
     "verified_batch": "verified best-of-K, one batch",
     "s3": "`s3`",
-    "best": "`best`",
-    "restarts": "`best` with fresh samples alone",
+    "revise": "`revise`",
+    "restarts": "`revise` with fresh samples alone",
     "moves_random": "re-masking, random residues",
     "moves": "re-masking, doubted residues",
     "verified_four": "verified best-of-K, until satisfied, four residues per step",
@@ -109,7 +109,7 @@ def draw(parts: Mapping[str, tuple[dict[str, Results], list[str]]], path: Path) 
     figure, panels = pyplot.subplots(1, len(parts), figsize=(4.6 * len(parts), 3.4), squeeze=False)
     nfe = np.arange(BUDGET + 1)
     for panel, (model, (found, loops)) in zip(panels[0], parts.items(), strict=True):
-        for method in ("verified", "s3", "best", "restarts", "moves_random", "moves"):
+        for method in ("verified", "s3", "revise", "restarts", "moves_random", "moves"):
             if method in found:
                 share = [100 * kept_within(found[method], loops, int(n)).mean() for n in nfe]
                 panel.step(nfe, share, where="post", label=TITLES[method].replace("`", ""))

@@ -38,8 +38,8 @@ METHODS: dict[str, dict[str, Any]] = {
                        "temperature": 1.0},
     "s3": {"method": "s3", "lam": 10.0, "selection": "best_seen", **SAMPLED},
     "verified": ONE_BY_ONE,
-    "restarts": {"method": "best", "rounds": 0, "remask": "all", **SAMPLED},
-    "best": {"method": "best", "rounds": 0, **SAMPLED},
+    "restarts": {"method": "revise", "rounds": 0, "remask": "all", **SAMPLED},
+    "revise": {"method": "revise", "rounds": 0, **SAMPLED},
     "moves": {**ONE_BY_ONE, "remask": "doubted", "accept": "metropolis", "lam": 1000.0,
               "remask_fraction": 0.2},
 }  # fmt: skip

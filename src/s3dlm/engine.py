@@ -307,7 +307,7 @@ def _resolve(
     if not isinstance(settings, Settings):
         raise SettingsError(
             f"settings={short_repr(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "
-            "generate(model, prompt, method='best', particles=8), or build s3dlm.Settings(…)"
+            "generate(model, prompt, method='revise', particles=8), or build s3dlm.Settings(…)"
         )
     if method is not None or overrides:
         given = ", ".join(["method"] * (method is not None) + list(overrides))

@@ -284,7 +284,7 @@ def _fit(model: Model, job: Job) -> Fit | None:
         return None
     settings = job.settings
     scores = settings.verifier if "verifier" in settings.active else None
-    return model.calibrations.find(job.task, settings.row.kin, scores)
+    return model.calibrations.find(job.task, settings.row.names, scores)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:

@@ -137,7 +137,7 @@ class Settings(Decoding, SearchOptions):
     ) -> Settings:  # fmt: skip
         """As `for_model`, for a model that is not loaded; what the method does not use is left out."""
         row = find_method(method)
-        return cls.over(row, defaults.layers(row.kin, task), {**overrides})
+        return cls.over(row, defaults.layers(row.names, task), {**overrides})
 
     @classmethod
     def over(

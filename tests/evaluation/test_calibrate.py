@@ -40,9 +40,9 @@ def calibrated(*fits: Fit):
     return dataclasses.replace(small_model(), calibrations=Calibrations(fits))
 
 
-@pytest.mark.parametrize("method", ["baseline", "s3", "best"])
+@pytest.mark.parametrize("method", ["baseline", "s3", "revise"])
 def test_the_probability_is_the_curve_at_what_the_search_knows(method: str) -> None:
-    verifier = "plus" if method == "best" else "paper"
+    verifier = "plus" if method == "revise" else "paper"
     fit = Fit("countdown", method, verifier, WEIGHTS)
     result = generate(calibrated(fit), QUESTION, task="countdown", method=method)
     plain = generate(small_model(), QUESTION, task="countdown", method=method)

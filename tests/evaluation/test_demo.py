@@ -76,7 +76,7 @@ def _points(*rows: tuple[str, float, float]) -> dict[str, tuple[float, Interval]
 
 
 def test_the_chart_puts_better_above_and_dearer_to_the_right() -> None:
-    drawn = chart(_points(("greedy", 4.0, 0.6), ("s3", 20.0, 0.7), ("best", 30.0, 0.9)))
+    drawn = chart(_points(("greedy", 4.0, 0.6), ("s3", 20.0, 0.7), ("revise", 30.0, 0.9)))
     plot, legend = drawn.rsplit("\n\n", 1)
     marks = dict(part.split(" ") for part in legend.split("   "))
     at = {
@@ -85,8 +85,8 @@ def test_the_chart_puts_better_above_and_dearer_to_the_right() -> None:
         )
         for mark, name in marks.items()
     }
-    assert at["best"][0] < at["s3"][0] < at["greedy"][0]
-    assert at["greedy"][1] < at["s3"][1] < at["best"][1]
+    assert at["revise"][0] < at["s3"][0] < at["greedy"][0]
+    assert at["greedy"][1] < at["s3"][1] < at["revise"][1]
     assert max(map(len, drawn.splitlines())) <= 80
 
 

@@ -175,7 +175,7 @@ def test_labels_name_what_was_compared(folder: Path, run: Run, tmp_path: Path) -
         SettingsError,
         match=r"is unknown; did you mean 'best_of_k'\? Choose one of: base",
     ):
-        report.write(folder, reference="best", out=tmp_path)
+        report.write(folder, reference="revise", out=tmp_path)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -503,12 +503,14 @@ def test_the_tables_know_a_method_by_its_settings(run: Run) -> None:
 def test_problems_on_which_the_verifier_was_fitted_are_flagged(tmp_path: Path) -> None:
     rows = [{"question": f"What is {n} + 4?", "gold": n + 4} for n in range(12)]
     (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = small_plan(f"{tmp_path / 'sums.jsonl'}:gsm8k", ("best_of_k", "s3", "best"), seeds=(0,))
+    asked = small_plan(
+        f"{tmp_path / 'sums.jsonl'}:gsm8k", ("best_of_k", "s3", "revise"), seeds=(0,)
+    )
     evaluate(small_model(), asked, tmp_path / "run", batch_size=32)
     made = report.write(tmp_path / "run")
     ((_, label, count, *_),) = probability.in_fit(made.run).rows
     seen = sum(in_fit_half(str(row["question"])) for row in rows)
-    assert (label, count) == ("best", f"{seen} of 12")
+    assert (label, count) == ("revise", f"{seen} of 12")
     assert 0 < seen < 12
     words = f"{count} problems were used to fit its verifier"
     assert any(words in line for line in made.verdict)

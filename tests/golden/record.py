@@ -22,18 +22,18 @@ METHODS: dict[str, dict[str, Any]] = {
     "s3": {"particles": 3, "branching": 2},
     "fk_difference": {"particles": 2, "branching": 2},
     "particle_gibbs": {"particles": 3, "branching": 2},
-    "best": {"budget": 24},
+    "revise": {"budget": 24},
 }
 TASKS = ("arithmetic", "countdown", "sudoku", "choice", "chain")
 PROBLEMS = 20
-SCHEDULED = ("baseline", "best")  # by the schedule, and as the model recommends
+SCHEDULED = ("baseline", "revise")  # by the schedule, and as the model recommends
 ADAPTIVE = {"reveal": "threshold"}  # few steps: the fixture is checked by every run of the tests
 HOLES = "Start with 4.\nStep 1: 4 + [[2-3]] = 9\nThe answer is [[2]]."
 CHAT = {
     "model": "tiny",
     "messages": [{"role": "user", "content": "Target: 15 Numbers: 10, 1, 6"}],
     "task": "countdown",
-    "method": "best",
+    "method": "revise",
     "budget": 24,
 }
 COMPLETION = {
@@ -84,7 +84,7 @@ def searches(method: str, task: str, problems: int = PROBLEMS) -> list[dict[str,
 
 def infilling() -> dict[str, Any]:
     """One text with two holes, one of them of several lengths."""
-    result = s3dlm.infill("tiny", HOLES, method="best", budget=24)
+    result = s3dlm.infill("tiny", HOLES, method="revise", budget=24)
     return {**plain(result), "holes": list(result.holes)}
 
 

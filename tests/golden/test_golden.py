@@ -28,7 +28,7 @@ def cases() -> Iterator[Any]:
             chain = task == "chain"
             if not chain:
                 yield method, task, FEW
-            slow = not chain or method not in ("s3", "best")
+            slow = not chain or method not in ("s3", "revise")
             yield pytest.param(method, task, record.PROBLEMS, marks=[pytest.mark.slow] * slow)
 
 

@@ -214,8 +214,8 @@ def test_hex_is_a_mixture_over_block_lengths() -> None:
 def test_distinct_children_differ_while_they_can() -> None:
     from tests.laws.toy import sample
 
-    _, steps = sample("best", 0, particles=4, branching=2, child_sampling="distinct")
+    _, steps = sample("revise", 0, particles=4, branching=2, child_sampling="distinct")
     first = {row.tobytes() for row in steps[0].tokens}
-    _, independent = sample("best", 0, particles=4, branching=2, child_sampling="independent")
+    _, independent = sample("revise", 0, particles=4, branching=2, child_sampling="independent")
     assert len(first) > len({row.tobytes() for row in independent[0].tokens})
     assert len(first) == 8

@@ -147,7 +147,7 @@ def use(folder: Path) -> str | None:
         model = load(str(folder), progress=False)
         for method, task in (("s3", None), ("greedy", "gsm8k")):
             Settings.recommended(model.defaults, method, task)
-        fit = model.calibrations.find("general", "s3", None)
+        fit = model.calibrations.find("general", ["s3"], None)
         if fit is not None:
             fit.weights.p_correct(0.5, 1.0)
         ids = model.tokenizer.chat("2 + 2?", "<reasoning>")

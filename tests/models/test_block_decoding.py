@@ -298,7 +298,7 @@ CASES = ["sdar", "sdar, 16", "fast-dllm v2, 8"]
     ("method", "case", "reveal"),
     [
         *((method, "sdar, 16", "schedule") for method in METHODS),
-        *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "best", "hex", "prism")),
+        *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "revise", "hex", "prism")),
     ],
 )
 def test_every_method_fills_blocks_and_batched_is_unbatched(
@@ -319,7 +319,7 @@ def test_every_method_fills_blocks_and_batched_is_unbatched(
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     ("method", "reveal"),
-    [("s3", "schedule"), ("best", "threshold"), ("hex", "dream"), ("particle_gibbs", "schedule")],
+    [("s3", "schedule"), ("revise", "threshold"), ("hex", "dream"), ("particle_gibbs", "schedule")],
 )
 def test_the_cache_changes_nothing(case: str, method: str, reveal: str) -> None:
     model, settings = searched(case, method, reveal=reveal, reveal_threshold=0.1)
@@ -383,7 +383,7 @@ def test_an_answer_never_exceeds_the_context_or_the_length_asked_for() -> None:
 
 
 def test_a_text_that_is_not_whole_is_never_the_answer() -> None:
-    """A look-ahead ends with the open block; `best` chooses among all that it saw."""
+    """A look-ahead ends with the open block; `revise` chooses among all that it saw."""
     text = "The quick brown fox jumps over the lazy dog, runs home and sleeps for a week."
 
     class SureOfTheBeginning(FakeDenoiser):
@@ -396,7 +396,7 @@ def test_a_text_that_is_not_whole_is_never_the_answer() -> None:
 
     fake = fake_model()
     model = dataclasses.replace(fake, denoiser=SureOfTheBeginning([text], noise=3.0, push=6.0))
-    for method in ("best", "temporal_vote"):
+    for method in ("revise", "temporal_vote"):
         settings = Settings(method, gen_length=80, steps=40, block_length=16, temperature=0.7)
         assert len(s3dlm.generate(model, "q", settings=settings).text) >= 70
 

@@ -218,7 +218,7 @@ def test_results_are_the_same_to_the_bit_whatever_is_forgotten(capacity: int) ->
     model = s3dlm.load("tiny")
     memory = RowCache(model.denoiser, capacity)
     remembering = dataclasses.replace(model, denoiser=memory)
-    for method in ("s3", "best"):
+    for method in ("s3", "revise"):
         settings = Settings(method=method, **SMALL)
         assert answers(remembering, settings) == without_memory(method)
     assert memory.bytes <= capacity

@@ -60,7 +60,7 @@ def test_the_score_is_yes_against_no() -> None:
         assert one.parts == {"self": one.score}
 
 
-@pytest.mark.parametrize("method", ["tilting", "s3", "best", "fk_max", "particle_gibbs"])
+@pytest.mark.parametrize("method", ["tilting", "s3", "revise", "fk_max", "particle_gibbs"])
 def test_every_text_it_reads_is_a_pass_that_counts(method: str) -> None:
     model, given = opinionated(), settings(method, rounds=0, look_aheads=2)
     *steps, result = events_of(model, QUESTION, task="countdown", settings=given)
@@ -72,7 +72,7 @@ def test_every_text_it_reads_is_a_pass_that_counts(method: str) -> None:
     assert given.most_nfe > given.replace(verifier="paper").most_nfe
 
 
-@pytest.mark.parametrize("method", ["s3", "verified_best_of_k", "best"])
+@pytest.mark.parametrize("method", ["s3", "verified_best_of_k", "revise"])
 @pytest.mark.parametrize("budget", [9, 30, 61])
 def test_a_budget_counts_what_the_judge_takes(method: str, budget: int) -> None:
     model, given = opinionated(), settings(method, budget=budget, look_aheads=1)

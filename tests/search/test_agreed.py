@@ -70,7 +70,7 @@ def test_a_vote_ends_when_it_is_decided_and_not_before(method: str, seed: int) -
 @pytest.mark.parametrize("budget", [2, 40, 150])
 @pytest.mark.parametrize("method", VOTING)
 def test_every_method_can_vote_within_a_budget(method: str, budget: int) -> None:
-    own = {"rounds": 0, "remask": "all"} if method == "best" else {}
+    own = {"rounds": 0, "remask": "all"} if method == "revise" else {}
     result = run(method, budget=budget, selection="majority", **own)
     assert result.nfe <= budget
     assert result.stopped in ("agreed", "budget")

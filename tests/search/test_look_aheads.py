@@ -29,7 +29,7 @@ class Notes:
 
 def run(verifier: object, **options: object) -> tuple[list[Step], s3dlm.Result, int]:
     model = fake_model()
-    settings = Settings("best", **{**SMALL, **options})  # type: ignore[arg-type]
+    settings = Settings("revise", **{**SMALL, **options})  # type: ignore[arg-type]
     *steps, result = events_of(
         model, QUESTION, task="countdown", settings=settings, verifier=verifier
     )

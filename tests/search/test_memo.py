@@ -57,7 +57,7 @@ def test_a_memo_saves_passes_and_changes_nothing_else(method: str, how: dict[str
         ("hex", {}),
         ("particle_gibbs", {}),
         ("s3", {"rounds": 2, "guidance": 1.0}),
-        ("best", {"rounds": 4, "remask": "weighted", "patience": 1}),
+        ("revise", {"rounds": 4, "remask": "weighted", "patience": 1}),
     ],
     ids=str,
 )
@@ -117,7 +117,7 @@ def test_a_search_that_outgrows_its_memo_is_the_same() -> None:
 
 
 def test_a_batch_does_not_change_a_search_with_a_memo() -> None:
-    settings = Settings("best", **only_used("best", {**SMALL, **ROUNDS, "remask": "earlier"}))
+    settings = Settings("revise", **only_used("revise", {**SMALL, **ROUNDS, "remask": "earlier"}))
     prompts = [f"Target: {n} Numbers: 6, 4, 12" for n in range(20, 26)]
     model = s3dlm.load("tiny")
     together = s3dlm.generate_batch(model, prompts, task="countdown", settings=settings)

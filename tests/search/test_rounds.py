@@ -22,7 +22,7 @@ from tests.fakes import END, MASK, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.0, "lam": 8.0}
-HALF = Settings("best", remask="random")
+HALF = Settings("revise", remask="random")
 ADAPTIVE = {"reveal": "threshold", "reveal_threshold": 0.6}
 
 
@@ -76,7 +76,7 @@ def test_a_budget_is_a_hard_limit_and_there_is_always_an_answer(
         before = step.survivor.size
 
 
-@pytest.mark.parametrize("method", ["s3", "best", "verified_best_of_k", "fk_max", "prism"])
+@pytest.mark.parametrize("method", ["s3", "revise", "verified_best_of_k", "fk_max", "prism"])
 def test_a_satisfied_verifier_ends_the_search_at_once(method: str) -> None:
     _, result, forwarded = run(small(method, budget=150), Wants("24"))
     assert result.stopped == "satisfied"
@@ -97,20 +97,20 @@ class Doubts(Wants):
 
 
 def test_a_text_that_is_doubted_does_not_satisfy() -> None:
-    _, result, _ = run(small("best", budget=60, rounds=0), Doubts("24"))
+    _, result, _ = run(small("revise", budget=60, rounds=0), Doubts("24"))
     assert result.stopped == "budget"
     assert "24" in result.text
 
 
 def test_a_greedy_answer_that_satisfies_is_all_that_is_paid_for() -> None:
     greedy = run(small("baseline", temperature=0.0))[1]
-    _, result, forwarded = run(small("best", budget=400), Wants(greedy.text))
+    _, result, forwarded = run(small("revise", budget=400), Wants(greedy.text))
     assert (result.stopped, result.text) == ("satisfied", greedy.text)
     assert forwarded <= greedy.nfe
 
 
 def test_a_verifier_that_names_no_threshold_never_stops_early() -> None:
-    settings = small("best", budget=120, rounds=0)
+    settings = small("revise", budget=120, rounds=0)
     _, result, _ = run(settings, Wants("24", satisfied_at=None))
     assert result.stopped == "budget"
     assert result.nfe > 100
@@ -123,12 +123,12 @@ def test_with_a_budget_votes_of_all_rounds_count() -> None:
 
 
 def test_more_budget_finds_no_worse_text() -> None:
-    """The verifier's best over three seeds, which is what `best` returns."""
+    """The verifier's best over three seeds, which is what `revise` returns."""
     verifier = replace(for_task("countdown", "plus"), satisfied_at=None)  # type: ignore[type-var]
     totals = []
     for budget in (10, 25, 60):
         given = {"budget": budget, "rounds": 0, "remask": "all"}
-        texts = [run(small("best", seed=seed, **given), verifier)[1].text for seed in range(3)]
+        texts = [run(small("revise", seed=seed, **given), verifier)[1].text for seed in range(3)]
         totals.append(sum(verifier.score(QUESTION, text, 0.9).total for text in texts))
     assert totals[0] <= totals[1] + 0.05
     assert totals[1] <= totals[2] + 0.05
@@ -203,7 +203,7 @@ def test_doubted_hides_no_more_than_the_share_allows() -> None:
     doubted = np.isin(np.arange(20), (2, 3, 9, 15))
     text = Text(np.zeros(20), np.ones(20, np.bool_), doubted * 1.0, np.zeros(20, np.int64))
     for _ in range(200):
-        little = Settings("best", remask="doubted", remask_fraction=0.05)
+        little = Settings("revise", remask="doubted", remask_fraction=0.05)
         hidden = REMASKINGS["doubted"].hide(text, little, rng).nonzero()[0].tolist()
         assert 1 <= len(hidden) <= 2
         assert set(hidden) <= {2, 3, 9, 15}
@@ -259,7 +259,7 @@ def test_a_share_of_the_particles_of_a_later_round_begins_afresh(
     restart_fraction: float, expected: set[bool]
 ) -> None:
     settings = small(
-        "best",
+        "revise",
         budget=150,
         particles=8,
         restart_fraction=restart_fraction,
@@ -273,7 +273,7 @@ def test_a_share_of_the_particles_of_a_later_round_begins_afresh(
 
 def test_fresh_starts_need_moves_beside_them() -> None:
     with pytest.raises(SettingsError, match="counts only beside remask"):
-        Settings("best", remask="all", restart_fraction=0.5)
+        Settings("revise", remask="all", restart_fraction=0.5)
 
 
 @pytest.mark.parametrize("budget", [3, 5, 8])
@@ -284,7 +284,7 @@ def test_a_budget_holds_with_guidance_too(method: str, budget: int) -> None:
 
 
 def test_rounds_that_end_before_the_budget_are_finished() -> None:
-    _, result, _ = run(small("best", budget=10_000, rounds=1, stop_when="never"))
+    _, result, _ = run(small("revise", budget=10_000, rounds=1, stop_when="never"))
     assert result.stopped == "finished"
     assert result.nfe < 5_000
 
@@ -333,7 +333,7 @@ def _third(text: Text, settings: Settings, rng: np.random.Generator) -> np.ndarr
 
 def test_a_registered_rule_is_a_rule_like_any_other(table: None) -> None:
     with pytest.raises(SettingsError, match="remask='third'"):
-        small("best", rounds=1, remask="third")
+        small("revise", rounds=1, remask="third")
     s3dlm.register_remasking("third", Remasking(_third))
     assert "third" in schema()["remask"]["enum"]
     settings = small("best_of_k", rounds=1, remask="third", restart_fraction=0.5)
@@ -359,7 +359,7 @@ def test_packages_offer_rules_through_entry_points(
 ) -> None:
     entry = EntryPoint("third", f"{__name__}:PACKAGED", "s3dlm.remaskings")
     monkeypatch.setattr("s3dlm.search.remask.find_entry_points", lambda group: {"third": entry})
-    settings = Settings("best", rounds=1, remask="third", remask_fraction=0.25)
+    settings = Settings("revise", rounds=1, remask="third", remask_fraction=0.25)
     assert settings.remask_fraction == 0.25
 
 
@@ -377,7 +377,7 @@ class Grades:
 @pytest.mark.parametrize("accept", ACCEPT_RULES)
 def test_a_particle_without_gain_begins_afresh_after_so_many_rounds(accept: str) -> None:
     moves = {"remask": "random", "remask_fraction": 0.25, "restart_fraction": 0.0, "rounds": 30}
-    settings = small("best", particles=1, accept=accept, lam=1000.0, patience=3, **moves)
+    settings = small("revise", particles=1, accept=accept, lam=1000.0, patience=3, **moves)
     steps, result, _ = run(settings, Grades())
     rounds: dict[int, list[Step]] = {}
     for step in steps:
@@ -404,7 +404,7 @@ def _fresh(step: Step) -> bool:
 def test_patience_asks_the_verifier_and_needs_a_move() -> None:
     assert "verifier" in Settings("best_of_k", rounds=2, remask="random", patience=2).active
     with pytest.raises(SettingsError, match=r"patience=2 changes nothing .* beside remask"):
-        Settings("best", remask="all", patience=2)
+        Settings("revise", remask="all", patience=2)
 
 
 MOVES = {"remask": "random", "remask_fraction": 0.25, "restart_fraction": 0.0, **ADAPTIVE}
@@ -416,7 +416,7 @@ MOVES = {"remask": "random", "remask_fraction": 0.25, "restart_fraction": 0.0, *
 def test_rounds_re_mask_only_where_the_first_look_ahead_is_unsure(
     given: dict[str, int], memo: int, below: float, afresh: bool
 ) -> None:
-    settings = small("best", particles=1, remask_below=below, memo=memo, **MOVES, **given)
+    settings = small("revise", particles=1, remask_below=below, memo=memo, **MOVES, **given)
     steps, result, forwarded = run(settings, Grades())
     later = [step for step in steps if step.round > 0 and step.index == 0]
     assert later
@@ -438,7 +438,7 @@ def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
         return changed(process, least)
 
     monkeypatch.setattr(MaskedDiffusion, "with_threshold", spy)
-    settings = small("best", particles=1, budget=60, rounds=0, careless=1.0, **MOVES)
+    settings = small("revise", particles=1, budget=60, rounds=0, careless=1.0, **MOVES)
     steps, _, _ = run(settings, Grades())
     (sure,) = thresholds
     assert 0 < sure < 1
@@ -456,9 +456,9 @@ def test_a_careless_search_needs_a_threshold() -> None:
     with pytest.raises(
         SettingsError, match=r"careless=1\.25 changes nothing with reveal='schedule'"
     ):
-        Settings("best", careless=1.25)
+        Settings("revise", careless=1.25)
     with pytest.raises(SettingsError, match=r"careless=1.25 changes nothing .* beside remask"):
-        Settings("best", remask="all", careless=1.25, reveal="threshold")
+        Settings("revise", remask="all", careless=1.25, reveal="threshold")
 
 
 def test_the_order_of_a_canvas_is_that_of_its_steps() -> None:

@@ -100,13 +100,13 @@ def test_those_that_differ_still_differ() -> None:
 
 def test_budget_rounds_and_moves_go_on() -> None:
     for options in ({"budget": 40}, {"rounds": 2, "remask": "random"}):
-        steps, result = run(Vowels(), "best", screen=8, **options)
+        steps, result = run(Vowels(), "revise", screen=8, **options)
         assert result.nfe <= options.get("budget", 10**6)
         assert steps[-1].round > 0
 
 
 def test_batched_is_unbatched() -> None:
-    settings = Settings("best", **SMALL, screen=8, verifier="plus")
+    settings = Settings("revise", **SMALL, screen=8, verifier="plus")
     questions = [f"Target: {n} Numbers: 6, 4, 12" for n in (24, 22, 8)]
     alone = [
         s3dlm.generate(fake_model(), q, task="countdown", settings=settings) for q in questions
@@ -204,15 +204,15 @@ def test_python_command_line_and_server_give_the_same_answer(
 ) -> None:
     model, question = s3dlm.load("tiny"), "Target: 15 Numbers: 10, 1, 6"
     options = {"screen": 8, "lam": 10.0, "budget": 24}
-    expected = s3dlm.generate(model, question, task="countdown", method="best", **options)  # type: ignore[arg-type]
+    expected = s3dlm.generate(model, question, task="countdown", method="revise", **options)  # type: ignore[arg-type]
     monkeypatch.setattr(registry, "load", lambda name, **_: model)
-    words = ["generate", question, "--task", "countdown", "--method", "best", "--json"]
+    words = ["generate", question, "--task", "countdown", "--method", "revise", "--json"]
     words += ["--set", "screen=8", "--lam", "10", "--budget", "24"]
     monkeypatch.setattr("sys.argv", ["s3dlm", *words])
     cli.main()
     told = json.loads(capsys.readouterr().out)
     with serving(model, defaults={}) as live:
-        same: dict[str, Any] = {"model": "tiny", "task": "countdown", "method": "best", **options}
+        same: dict[str, Any] = {"model": "tiny", "task": "countdown", "method": "revise", **options}
         reply = live.ask(question, **same)
         wide = live.ask(question, **{**same, "screen": 1000})
     assert told["text"] == expected.text

@@ -98,7 +98,7 @@ def has_an_effect(method: str, setting: str) -> bool:
     beside = {**COMPANIONS.get(setting, {}), **(JUDGED if setting in row.beside else {})}
     if setting == "screen" and "verifier" not in row.beside:
         beside = {"verifier": "plus"}
-    if (method, setting) == ("best", "ess_threshold"):
+    if (method, setting) == ("revise", "ess_threshold"):
         beside = {"child_sampling": "distinct"}
     without_chance = method == "greedy" or (method, setting) in WITHOUT_CHANCE
     if (method, setting) == ("vgb", "verifier"):

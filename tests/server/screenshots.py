@@ -64,7 +64,7 @@ def take_grids(browser: Any) -> None:
     task = tasks.load(tasks.get("sudoku9_open"), prompt_style="tiny", split="validation", limit=1)
     question = task.samples[0].question
     settings = s3dlm.Settings.for_model(
-        model, "best", "sudoku9_open", remask="weighted", patience=6, careless=1.0
+        model, "revise", "sudoku9_open", remask="weighted", patience=6, careless=1.0
     )
     settings = settings.replace(particles=4, budget=96)
     with TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     model = s3dlm.load("tiny", progress=False)
     with (
-        serving(model, defaults={"method": "best"}) as live,
+        serving(model, defaults={"method": "revise"}) as live,
         sync_playwright() as play,
     ):
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
@@ -101,7 +101,7 @@ def main() -> None:
             live,
             "viewer-compare",
             "light",
-            method="best",
+            method="revise",
             against="best_of_k",
             back=0,
             height=1095,

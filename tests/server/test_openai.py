@@ -200,7 +200,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"budget": 10, "n": 8}, "budget"),
         ({"budget": 10, "reasoning_effort": "low"}, "leave one out"),
         ({"reasoning_effort": "extreme"}, "'low', 'medium' or 'high'"),
-        ({"method": "best", "ess_threshold": 0.5}, "ess_threshold"),
+        ({"method": "revise", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
         ({"look_aheads": 1000}, "children × look_aheads=4000 is more than this server's limit"),
         ({"top_p": 1.5}, "top_p"),

@@ -29,7 +29,7 @@ def writer() -> Iterator[Live]:
         yield server
 
 
-@pytest.mark.parametrize("method", ["s3", "best", "baseline"])
+@pytest.mark.parametrize("method", ["s3", "revise", "baseline"])
 def test_logprobs_are_the_results_own(live: Live, method: str) -> None:
     choice = live.chat(logprobs=True, seed=3, method=method).choices[0]
     expected, content = alone(QUESTION, method=method, seed=3), choice.logprobs.content
@@ -178,13 +178,13 @@ def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
 
 
 def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:
-    """With a budget `best` can stop; `baseline` has nobody to say when."""
+    """With a budget `revise` can stop; `baseline` has nobody to say when."""
     made = service.build(fake_model(), defaults={**SMALL, "budget": 64, "stop_when": "never"})
     try:
-        assert made.settings("best").stop_when == "never"
+        assert made.settings("revise").stop_when == "never"
         assert "stop_when" not in made.settings("baseline").to_json()
         used = made.options()["settings_of"]
-        assert "particles" in used["best"]
+        assert "particles" in used["revise"]
         assert "particles" not in used["baseline"]
     finally:
         made.scheduler.stop()

@@ -73,7 +73,7 @@ def test_a_bad_request_beside_a_running_one_harms_nobody() -> None:
     with serving(model) as live:
         good = live.later("question 0")
         gate.wait_until_reached()
-        assert live.ask("x", method="best", ess_threshold=0.5).status_code == 400
+        assert live.ask("x", method="revise", ess_threshold=0.5).status_code == 400
         gate.set()
         assert good.result().status_code == 200
         assert live.ask("question 1").status_code == 200

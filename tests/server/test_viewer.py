@@ -493,7 +493,7 @@ def test_a_recorded_search_plays_before_the_first_question(page: Any, server: Li
 def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> None:
     page.goto(server.url)
     page.fill("#prompt", QUESTION)
-    choose(page, "Method", "best")
+    choose(page, "Method", "revise")
     choose(page, "Compare with", "best_of_k")
     unfold(page, "Settings")
     page.locator("input[name=lam]").fill("3")
@@ -503,7 +503,7 @@ def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> 
     search(page, 2)
     bodies = [request.post_data_json for request in asked if request.url.endswith("/v1/search")]
     assert sorted(bodies, key=lambda body: len(body["method"])) == [
-        {"prompt": QUESTION, "method": "best", "lam": 3, "seed": 1},
+        {"prompt": QUESTION, "method": "revise", "lam": 3, "seed": 1},
         {"prompt": QUESTION, "method": "best_of_k", "seed": 1},
     ]
     assert page.locator(".failure:visible").count() == 0
@@ -514,9 +514,9 @@ def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> 
 def test_the_form_gets_the_same_answer_as_python(page: Any) -> None:
     """The other ways in are compared in tests/test_same_answer.py."""
     question, model = "Target: 15 Numbers: 10, 1, 6", s3dlm.load("tiny")
-    expected = s3dlm.generate(model, question, task="countdown", method="best")
+    expected = s3dlm.generate(model, question, task="countdown", method="revise")
     with serving(model, defaults={}) as live:
-        run(page, live, question, Method="best")
+        run(page, live, question, Method="revise")
         assert expected.text in page.locator(".panel").first.inner_text()
 
 

@@ -26,8 +26,8 @@ from s3dlm.verifier.calibration import FILE, bundled, read_calibrations
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "appendix" / "calibration.md"
-METHODS = ("baseline", "best_of_k", "s3", "best")
-MORE = 5  # times as many problems for `best`, which is cheap and seldom wrong
+METHODS = ("baseline", "best_of_k", "s3", "revise")
+MORE = 5  # times as many problems for `revise`, which is cheap and seldom wrong
 LLADA = "GSAI-ML/LLaDA-8B-Instruct"
 LLADA_TASKS = "gsm8k,math500,countdown"
 
@@ -39,7 +39,7 @@ def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
     style = model.defaults.prompt_style
     problems = plans.load_problems(names, style, split=split, limit=limit * MORE)
     conditions = [
-        replace(one, problems=limit * MORE if one.label == "best" else limit, timed=0)
+        replace(one, problems=limit * MORE if one.label == "revise" else limit, timed=0)
         for one in plans.grid(names, METHODS, plans.defaults_of(model))
     ]
     plan = plans.Plan(conditions, problems, range(1), split, row_cache=row_cache)

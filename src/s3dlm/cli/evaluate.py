@@ -78,6 +78,7 @@ def eval_command(
     s3dlm eval --model GSAI-ML/LLaDA-8B-Instruct --task gsm8k --out runs/llada --dry-run
     """
     from s3dlm.evaluation import plan as plans
+    from s3dlm.search.methods import find_method
 
     named = [] if verifier is None else [f"verifier={verifier}"]
     chosen = options.setting_values([*(more or ()), *named])
@@ -89,7 +90,7 @@ def eval_command(
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
     if fast:
         load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
-    methods = options.split(method) or plans.ABLATION
+    methods = [find_method(name).name for name in options.split(method)] or plans.ABLATION
     how = {"traces": 0, "row_cache": 0.0, **options.typed("--run", run, RUNNING)}
     traces, row_cache = how.pop("traces"), how.pop("row_cache")
 
@@ -297,7 +298,7 @@ def calibrate(
     """Fit the probability that an answer is right, `p_correct`, on graded answers.
 
     \b
-    s3dlm eval --split validation --method baseline,best_of_k,s3,best --limit 300 --out runs/fit
+    s3dlm eval --split validation --method baseline,best_of_k,s3,revise --limit 300 --out runs/fit
     s3dlm calibrate runs/fit
     """
     from s3dlm.evaluation import calibrate as fits

@@ -62,7 +62,7 @@ def generate(
     """Answer a prompt and watch the search. Settings left out are the model's.
 
     \b
-    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --method best
+    s3dlm generate "Target: 15 Numbers: 10, 1, 6" --method revise
     s3dlm generate "Start with 7. Step 1: Add 5." --infill "Step 1: 7 + 5 =[[2]]"
     A hole is [[16]] for 16 tokens, [[4-32]] for 4 to 32.
     """

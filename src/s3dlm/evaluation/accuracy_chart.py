@@ -24,7 +24,7 @@ LOOKS = {  # colour, marker, line style
     "look_ahead": ("#56B4E9", "D", "-"),
     "s3": ("#D55E00", "o", "-"),
     "twisted": ("#E69F00", "P", "-"),
-    "best": ("#5B4FC9", "*", "-"),
+    "revise": ("#5B4FC9", "*", "-"),
     "s3_paper": ("#B8A600", "p", "-"),
     "verified_best_of_k": ("#8C564B", "h", "-"),
 }

@@ -21,7 +21,7 @@ from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Display, Runner, evaluate
 from s3dlm.models.base import Model
 
-METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "best")
+METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "revise")
 REFERENCE = "greedy"  # what a user has without the package
 OVERRIDES = {"reveal": "threshold"}  # several times fewer forward passes, for every method alike
 LIVE = ("chain", 9)  # the search that is shown: a problem of `tiny` that takes several rounds
@@ -34,9 +34,9 @@ def show(model: Model, defaults: SettingsOf) -> Result:
     tasks = model.defaults.tasks
     task, number = LIVE if LIVE[0] in tasks else (tasks[0], 0)
     problem = load_problems([task], model.defaults.prompt_style, limit=number + 1)[task].samples[-1]
-    settings = plans.settings_for("best", defaults, task=task)
+    settings = plans.settings_for("revise", defaults, task=task)
     search = engine.stream(model, problem.question, task=task, settings=settings)
-    title = f"best on {model.name}: {problem.question}"
+    title = f"revise on {model.name}: {problem.question}"
     for _ in board.show(search.events, board.pieces_of(model), model.end_ids, title=title):
         pass
     return search.result

@@ -27,6 +27,7 @@ ENSEMBLES = {  # what makes a population otherwise than by one search; imported 
     "vgb": "s3dlm.diffusion.trees:vgb",
 }
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
+FORMER = {"revise": "best"}  # names before; still understood, and older runs are hashed by them
 
 Beside = Mapping[str, Mapping[str, Collection[Any]]]
 """A setting → the other settings of which one must have one of these values (or, of none, any value
@@ -122,6 +123,11 @@ class Method:
     def kin(self) -> str:
         """The name under which models recommend settings for it, and calibrations are kept."""
         return self.like or self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name under which a model's file may recommend settings for it, the latest last."""
+        return tuple(name for name in (FORMER.get(self.kin), self.kin) if name)
 
     def to_json(self) -> dict[str, Any]:
         """What makes the row, as plain data; `Method(**data)` is equal to it."""
@@ -276,9 +282,9 @@ _row(
 # It can branch, tilt and resample as s3 does; that showed no gain
 # (docs/frontier.md), so by default every particle has one child and all weigh the same.
 _row(
-    "best", _S3,
-    "different samples, several look-aheads per forward pass, the plus verifier, a second "
-    "round that denoises again what it doubts or begins afresh, and the best text seen",
+    "revise", _S3,
+    "drafts that differ, several look-aheads per forward pass, the plus verifier, rounds that mask "
+    "again what it doubts or begin afresh, and the best text seen",
     "ours",
     defaults={
         "branching": 1, "lam": 0.0, "resampling": "ssp", "child_sampling": "filled",
@@ -305,5 +311,7 @@ def find_method(method: str | Method) -> Method:
             f"method={method!r} is not allowed; give a name such as 's3', or a s3dlm.Method"
         )
     if method not in METHODS and method not in all_methods():
+        method = next((name for name, former in FORMER.items() if former == method), method)
+    if method not in METHODS:
         raise SettingsError(unknown_name("method", method, METHODS))
     return METHODS[method]

@@ -147,7 +147,7 @@ class Service:
         """The settings of a request: the model's and the operator's as far as they count beside its
         own."""
         row = find_method(method)
-        layers = [*self.model.defaults.layers(row.kin, task), self.operator]
+        layers = [*self.model.defaults.layers(row.names, task), self.operator]
         return Settings.over(row, layers, changes)
 
     def options(self) -> dict[str, Any]:

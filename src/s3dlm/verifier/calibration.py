@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,10 +101,10 @@ class Calibrations:
     fingerprint: str | None = None  # of the weights, as an evaluation computes it
     signature: str | None = None  # of the weight files, cheap enough for every load
 
-    def find(self, task: str | None, method: str, verifier: str | None) -> Fit | None:
-        """The fit for a task and method whose scores are this verifier's; None: a bundled one's."""
+    def find(self, task: str | None, methods: Collection[str], verifier: str | None) -> Fit | None:
+        """The fit for a task and a method of these names whose scores are this verifier's; None: a bundled one's."""
         allowed = FROM_FILES if verifier is None else (verifier,)
-        fits = (fit for fit in self.fits if (fit.task, fit.method) == (task, method))
+        fits = (fit for fit in self.fits if fit.task == task and fit.method in methods)
         return next((fit for fit in fits if fit.verifier in allowed), None)
 
 
