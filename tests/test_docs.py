@@ -1,8 +1,9 @@
 """What the pages say works: Python is run, marked commands are run, all other commands parse.
 
 A fence may carry a word after its language. Python blocks run, in order, in one namespace a page,
-unless they are a `sketch`; `console run` blocks run in a folder of the page's own, and where a command
-begins with `$` its output must be what the page shows; every other `s3dlm` command must parse.
+unless they are a `sketch`, and what stands behind a `print` as a comment must be what it prints; `console run`
+blocks run in a folder of the page's own, and where a command begins with `$` its output must be what the page shows.
+A quotation after such a block must be in what it printed. Every other `s3dlm` command must parse.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 ANSWERED = ("README.md", "quickstart.md", "howto.md")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"\A[^`>]*?((?:^> .*\n)+)", re.MULTILINE)  # in the text that follows a fence
 INLINE = re.compile(r"`(s3dlm [^`]+)`")
 
 
@@ -44,6 +46,7 @@ class Block:
     language: str
     mark: str
     text: str
+    quoted: str = ""  # of its output, in the text below it
 
     def commands(self) -> Iterator[tuple[str, str | None]]:
         """Commands with the output the page shows; None where it shows none."""
@@ -57,7 +60,13 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    return [Block(*found) for found in FENCE.findall(page.read_text(encoding="utf-8"))]
+    text = page.read_text(encoding="utf-8")
+    made = []
+    for fence in FENCE.finditer(text):
+        quotation = QUOTED.match(text[fence.end() :])
+        quoted = re.sub(r"^> ", "", quotation[1], flags=re.MULTILINE) if quotation else ""
+        made.append(Block(*fence.groups(), quoted))
+    return made
 
 
 def commands() -> list[Any]:
@@ -109,11 +118,26 @@ def run_page(page: Path) -> None:
     names: dict[str, Any] = {}
     for block in blocks(page):
         if block.language == "python" and block.mark != "sketch":
+            names["print"] = print_as_shown(block)
             exec(compile(block.text, f"{page.name}", "exec"), names)
         elif block.language == "console" and block.mark == "run":
+            printed = ""
             for command, output in block.commands():
                 said = run(command)
                 assert output is None or said.strip() == output, command
+                printed += said
+            assert " ".join(block.quoted.split()) in " ".join(printed.split())
+
+
+def print_as_shown(block: Block) -> Callable[..., None]:
+    """`print` that compares with the comment on its line; after a colon the comment explains."""
+
+    def checked(*values: object) -> None:
+        line = block.text.splitlines()[sys._getframe(1).f_lineno - 1]
+        shown, printed = line.partition("  # ")[2], " ".join(map(str, values))
+        assert not shown or shown == printed or shown.startswith(f"{printed}: "), (shown, printed)
+
+    return checked
 
 
 def run(command: str) -> str:

@@ -175,7 +175,7 @@ def test_labels_name_what_was_compared(folder: Path, run: Run, tmp_path: Path) -
         SettingsError,
         match=r"is unknown; did you mean 'best_of_k'\? Choose one of: base",
     ):
-        report.write(folder, reference="revise", out=tmp_path)
+        report.write(folder, reference="best", out=tmp_path)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -24,6 +24,11 @@ _METHOD = "See `s3dlm list methods`."
 Method = Annotated[options.Texts, Option(help=_METHOD, autocompletion=options.method_names)]
 _SET = "Any setting: docs/settings.md."
 More = Annotated[options.Texts, Option("--set", metavar="NAME=VALUE", help=_SET)]
+STOPPED = {  # why a search ended early
+    "satisfied": "the verifier is satisfied",
+    "budget": "the budget is spent",
+    "agreed": "the vote is decided",
+}
 
 
 def generate(
@@ -167,21 +172,30 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
         whole = result.answer is None or bool(result.holes)
         typer.echo(result.text if whole else result.answer)
     else:
-        answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
-        chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}; "
-        reasons = {"satisfied": "; the verifier is satisfied", "budget": "; the budget is spent"}
-        reasons["agreed"] = "; the vote is decided"
-        chance += "no step to check; " if result.checkable is False else ""
         typer.echo(result.text)
-        others = [
-            f"{one or 'no answer'} has {n}"
-            for one, n in result.vote.items()
-            if one != result.answer
-        ]
-        split = f", {', '.join(others[:3])}" if others else ""
-        typer.echo(
-            f"\n{answer}  ({chance}{result.votes} of {len(result.survivors)} survivors{split}; NFE "
-            f"{result.nfe}, {result.nfe_logical} without sharing; {result.seconds:.2f} s"
-            f"{reasons.get(result.stopped, '')})",
-            err=True,
-        )
+        typer.echo(_summary(result), err=True)
+
+
+def _summary(result: Result) -> str:
+    """The answer with its votes, and what the search took, in two lines."""
+    others = [
+        f"{answer or 'no answer'} has {votes}"
+        for answer, votes in result.vote.items()
+        if answer != result.answer
+    ]
+    notes, cost = list[str](), [f"NFE {result.nfe}"]
+    if len(result.survivors) > 1:
+        votes = f"{result.votes} of {len(result.survivors)} survivors"
+        notes.append(", ".join([votes, *others[:3]]))
+    if result.p_correct is not None:
+        notes.append(f"p_correct {result.p_correct:.2f}")
+    if result.checkable is False:
+        notes.append("no step to check")
+    if result.nfe_logical != result.nfe:
+        cost[0] += f", {result.nfe_logical} without sharing"
+    cost.append(f"{result.seconds:.2f} s")
+    if result.stopped in STOPPED:
+        cost.append(STOPPED[result.stopped])
+    answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
+    remarks = f"  ({'; '.join(notes)})" if notes else ""
+    return f"\n{answer}{remarks}\n{'; '.join(cost)}"

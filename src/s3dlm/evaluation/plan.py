@@ -32,6 +32,7 @@ AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what 
 ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five methods
 TIMED = 40  # problems, enough to rank methods by their times
 ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
+SHARED = 2  # canvases per forward pass beyond the first, roughly: equal ones are forwarded once
 
 SettingsOf = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
 Overrides = Mapping[str, Any]  # settings by name
@@ -78,11 +79,11 @@ class Condition:
 
     @property
     def cost(self) -> int:
-        """The likely NFE of a sample: all its canvases, or the half of its budget."""
+        """The likely NFE of a sample: its canvases that differ, or half of its budget."""
         steps, budget = self.settings.steps, self.value("budget")
         if self.settings.reveal != SCHEDULE:
             steps = steps // ADAPTIVE_SAVES + 1
-        cost = self.children * steps
+        cost = steps + steps * (self.children - 1) // SHARED
         return cost if budget is None else max(1, min(cost, budget // 2))
 
     @property

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation import manifest as manifests
@@ -29,6 +29,7 @@ from s3dlm.tasks import Sample
 HOPELESS = 10  # failures before the first success after which a run stops
 SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
 LINE_EVERY = 10.0  # seconds between lines of progress if there is no terminal
+EARLY = 0.02  # share of a run before which no time is told: searches side by side end together
 TRIED = 10  # questions that a batch size may be measured on, should the first ones not work
 
 
@@ -174,12 +175,17 @@ TOLD = {"temperature": "T", "lam": "λ"}
 class Display(Observer):
     """One bar with a text, or a line now and then."""
 
-    def __init__(self, total: float, *times: TimeElapsedColumn | TimeRemainingColumn) -> None:
-        self.console, self.last_line = Console(stderr=True), time.monotonic()
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), *times)
+    def __init__(self, total: float = 0.0) -> None:
+        self.console, self.started = Console(stderr=True), time.monotonic()
+        self.last_line, self.left = self.started, ""  # the time that is left, in words
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(24),
+            TextColumn("{task.fields[left]}"),
+        )
         hidden = not self.console.is_terminal
         self.progress = Progress(*columns, console=self.console, transient=True, disable=hidden)
-        self.bar = self.progress.add_task("", total=total)
+        self.bar = self.progress.add_task("", total=total, left="")
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -188,13 +194,12 @@ class Display(Observer):
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def show(self, text: str, *, always: bool = False, advance: float | None = None) -> None:
+    def show(self, text: str, *, always: bool = False) -> None:
         """Put a text beside the bar; `always` leaves a line behind, too."""
-        self.progress.update(self.bar, description=text, advance=advance)
+        self.progress.update(self.bar, description=text, left=self.left)
         overdue = time.monotonic() - self.last_line > LINE_EVERY
         if always or (overdue and not self.console.is_terminal):
-            left = None if always else self.progress.tasks[0].time_remaining
-            rest = f", {timedelta(seconds=round(left))} left" if left else ""
+            rest = "" if always or not self.left else f", {self.left}"
             self.console.print(f"{text}{rest}", highlight=False)
             self.last_line = time.monotonic()
 
@@ -203,10 +208,16 @@ class Bars(Display):
     """The observer that the command line passes to `evaluate`; the bar is that of all conditions."""
 
     def __init__(self, *plans: Plan) -> None:
-        self.total: float = sum(plan.cost for plan in plans)
-        super().__init__(self.total, TimeElapsedColumn(), TimeRemainingColumn())
+        super().__init__()
         conditions = [condition for plan in plans for condition in plan.conditions]
         self.conditions, self.number = len(conditions), 0
+        self.costs = [(condition.label, condition.cost) for condition in conditions]
+        self.todo = [
+            c.count(len(plan.problems[c.task].samples), len(plan.seeds))
+            for plan in plans
+            for c in plan.conditions
+        ]
+        self.expected, self.made = Counter[str](), Counter[str]()  # NFE of each method
         # What a tuning run varies tells its lines apart.
         by_label = {(c.task, c.label, name, c.value(name)) for c in conditions for name in TOLD}
         counts = Counter((task, label, name) for task, label, name, _ in by_label)
@@ -218,8 +229,8 @@ class Bars(Display):
         self.size, self.number, self.failed = total, self.number + 1, 0
         self.right = [record.correct for record in done]
         # What an earlier session did says nothing of speed.
-        self.total -= condition.cost * len(done)
-        self.progress.update(self.bar, total=self.total)
+        self.todo[self.number - 1] = total - len(done)
+        self.measure()
         self.show(self._line(condition), always=0 < total == len(done))
 
     def record(self, condition: Condition, record: Record | Failure) -> None:
@@ -229,8 +240,25 @@ class Bars(Display):
             self.console.print(failure, highlight=False, markup=False)
         else:
             self.right.append(record.correct)
+            self.expected[condition.label] += condition.cost
+            self.made[condition.label] += record.nfe
+        self.todo[self.number - 1] -= 1
+        self.measure()
         complete = len(self.right) + self.failed == self.size
-        self.show(self._line(condition), always=complete, advance=condition.cost)
+        self.show(self._line(condition), always=complete)
+
+    def measure(self) -> None:
+        """Set the bar by NFE: a method needs as many of those expected as it has needed so far, one
+        that has not begun as many as the others."""
+        shares = {label: self.made[label] / count for label, count in self.expected.items()}
+        usual = sum(shares.values()) / len(shares) if shares else 1.0
+        made = sum(self.made.values())
+        work = zip(self.costs, self.todo, strict=True)
+        rest = sum(count * cost * shares.get(label, usual) for (label, cost), count in work)
+        self.progress.update(self.bar, completed=made, total=made + rest)
+        if made > EARLY * (made + rest):
+            left = (time.monotonic() - self.started) * rest / made
+            self.left = f"{timedelta(seconds=round(left))} left"
 
     def _line(self, condition: Condition) -> str:
         particles, branching = condition.budget

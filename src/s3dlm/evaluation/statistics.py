@@ -36,6 +36,9 @@ class Interval:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
