@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.main import get_command
 
 import s3dlm
-from s3dlm import board
+from s3dlm import board, tasks
 from s3dlm.cli import main as cli
 from s3dlm.models import registry
 from s3dlm.sandbox import configure, shared
@@ -184,7 +184,12 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --task nowhere.csv:gsm8k --out x", ["nowhere.csv does not exist"]),
         ("eval --task nowhere.txt:gsm8k --out x", ["looks like a file", "FILE.jsonl"]),
         ("serve --max lenght=3", ["did you mean 'length'"]),
-        ("genrate", ["No such command"]),
+        ("genrate", ["No such command", "lists the commands"]),
+        ("hello", ["No such command", "s3dlm generate QUESTION"]),
+        ("list", ["Choose from: methods, models, tasks, verifiers"]),
+        ("list foo", ["'foo' is not one of"]),
+        ("generate x --particles two", ["--particles': give a whole number"]),
+        ("eval --particles 8 --out x", ["here it is `--set particles=VALUE`"]),
         ("score nowhere.jsonl --task gsm8k", ["nowhere.jsonl"]),
         (
             f"generate {QUESTION!r} --trace no/such/folder --gen-length 8 --steps 8 --block-length 8",
@@ -198,6 +203,47 @@ def test_a_mistake_is_one_clear_line(run: Run, arguments: str, words: list[str])
     (line,) = [one for one in err.splitlines() if not one.startswith("loading model")]
     assert line.startswith("s3dlm: ")
     assert all(word in line for word in words), err
+
+
+def test_the_help_has_a_whole_sentence_for_every_command(run: Run) -> None:
+    commands = run("-h")[1].partition("Commands:")[2].strip().splitlines()
+    assert len(commands) == 10
+    assert all(line.endswith(".") and not line.endswith("...") for line in commands)
+
+
+def test_a_question_that_no_task_has_is_answered_with_some_that_can_be_asked(run: Run) -> None:
+    code, _, err = run("generate", "hello")
+    assert (code, err.count("\n  s3dlm generate ")) == (2, 5)
+    *_, last = run("generate", "." * 81)
+    assert last.endswith("--model sudoku9 knows it\n")
+    puzzles = run("generate", "1234", "--model", "sudoku9")[2].splitlines()[1:-1]
+    assert puzzles
+    assert all(line.endswith(" --model sudoku9") for line in puzzles)
+
+
+@pytest.mark.parametrize(
+    ("question", "task"),
+    [
+        ("Eva has 5 boxes of 6 pens. She loses 8. How many pens does she have in the end?", "arithmetic"),
+        ("Ann has 3 apples and buys 4 more. How many has she?", None),
+        ("Tom has 500 coins. He loses 3. How many coins does Tom have now?", None),
+    ],
+)  # fmt: skip
+def test_a_story_is_recognised_as_far_as_tiny_knows_it(question: str, task: str | None) -> None:
+    assert tasks.of_question(None, question, ["arithmetic"]) == task
+
+
+def test_messages_in_a_terminal_break_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cli._tell("a message of some words\n  s3dlm generate 'a long question'")
+    assert capsys.readouterr().err.splitlines() == [
+        "a message of some",
+        "words",
+        "  s3dlm generate 'a long question'",
+    ]
 
 
 def test_what_is_here_is_listed(run: Run) -> None:
@@ -307,7 +353,7 @@ def test_the_command_line_stays_small(run: Run) -> None:
 
 @pytest.mark.filterwarnings("always")
 def test_a_warning_is_one_line_and_said_once(run: Run) -> None:
-    cli._say_once.cache_clear()
+    cli._tell_once.cache_clear()
     _, _, err = run("generate", QUESTION, "--temperature", "0", *SMALL)
     assert err.count("temperature=0") == 1
     assert err.startswith("s3dlm: warning: temperature=0 with method='s3'")

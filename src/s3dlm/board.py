@@ -22,6 +22,7 @@ from s3dlm.result import Result
 from s3dlm.search.step import Step
 
 HIDDEN = "░"
+LEGEND = "░ masked  ■ end  ← parent  NFE forward passes  ESS effective sample size"
 MOST_ROWS = 12
 
 Piece = Callable[[int], str | None]  # None: not yet known
@@ -132,14 +133,16 @@ def _grid(tokens: np.ndarray, piece: Piece, columns: int) -> Text:
 
 def _board(step: Step, body: RenderableType, title: str, width: int) -> RenderableType:
     foot = Table.grid(padding=(0, 2))
+    rounds = f"round {step.round + 1}, " if step.round else ""
     foot.add_row(
-        ProgressBar(total=step.total, completed=step.index + 1, width=min(30, width // 3)),
-        f"step {step.index + 1}/{step.total}",
+        ProgressBar(total=step.total, completed=step.index + 1, width=min(24, width // 4)),
+        f"{rounds}step {step.index + 1}/{step.total}",
         f"NFE +{step.nfe}",
         f"ESS {step.ess:.1f} of {step.weight.size}",
         f"ancestors {step.unique_ancestors}",
     )
-    return Panel(Group(body, Text(), foot), title=title or None, border_style="cyan")
+    legend = Text(LEGEND, "dim", overflow="ellipsis", no_wrap=True)
+    return Panel(Group(body, Text(), foot, legend), title=title or None, border_style="cyan")
 
 
 def _canvas(tokens: np.ndarray, piece: Piece, end_ids: frozenset[int]) -> Text:

@@ -123,7 +123,7 @@ def reproduce(
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run the paper's protocol on one model, from evaluation to report.
+    """Run the paper's protocol on one model, and report.
 
     \b
     s3dlm reproduce --model tiny
@@ -258,7 +258,7 @@ def report(
     out: Annotated[Path | None, Option(help="Default: the run's; needed for several.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write the report of one run or several: Markdown, an HTML page, figures. Needs no model.
+    """Write the report of runs: Markdown, HTML, figures. Needs no model.
 
     \b
     s3dlm report runs/first
@@ -295,7 +295,7 @@ def calibrate(
     model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit the probability that an answer is right, `p_correct`, on graded answers.
+    """Fit `p_correct`, the probability that an answer is right.
 
     \b
     s3dlm eval --split validation --method baseline,best_of_k,s3,revise --limit 300 --out runs/fit

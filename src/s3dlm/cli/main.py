@@ -10,7 +10,10 @@ import dataclasses
 import functools
 import json
 import os
+import re
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +78,7 @@ def list_command(
     what: Annotated[Literal["methods", "models", "tasks", "verifiers"], Argument(help="What.")],
     as_json: AsJson = False,
 ) -> None:
-    """List what is here: methods and what each does, models and how each is supported, and so on.
+    """List methods, models, tasks or verifiers, with what each is.
 
     \b
     s3dlm list methods
@@ -88,6 +91,8 @@ def list_command(
         return
     for columns, rows in tables:
         print_table(columns, rows, left=True)
+    if what == "methods":
+        typer.echo("N particles, b children of each, T steps, B blocks, L tokens; K = N·b samples.")
 
 
 def _methods() -> Listed:
@@ -141,9 +146,23 @@ def _verifiers() -> Listed:
     from s3dlm.inputs import find_entry_points
     from s3dlm.verifier import GROUP, SELF, SPELLINGS, VERIFIERS
 
-    kinds = [*VERIFIERS, SELF, *find_entry_points(GROUP), *SPELLINGS]
-    names = [*kinds, "FILE.toml", "FILE.py:NAME"]
-    return names, [(["verifier"], [[name] for name in names])]
+    names = [*VERIFIERS, SELF, *find_entry_points(GROUP), *SPELLINGS, "FILE.toml", "FILE.py:NAME"]
+    return names, [(["verifier", "how it judges"], [[n, JUDGES.get(n, "")] for n in names])]
+
+
+JUDGES = {
+    "paper": "the paper's components and weights for the task",
+    "plus": "checks every equation, grid and expression it can read; finds doubtful spans",
+    "plus_solver": "as plus; of partial grids it also takes a solver's step",
+    "self": "the searching model's own P(Yes) on the draft",
+    "reward:MODEL": "a reward model of the whole text",
+    "prm:MODEL": "a process reward model, step by step",
+    "likelihood:MODEL": "how likely another language model finds the text",
+    "orm:ADAPTER": "a diffusion model with a LoRA adapter and a reward head",
+    "judge:URL#MODEL": "a chat model behind an OpenAI-compatible API",
+    "FILE.toml": "your own weights of the paper's components",
+    "FILE.py:NAME": "your own function (question, text, confidence) → 0 to 1",
+}
 
 
 @app.command()
@@ -159,7 +178,7 @@ def score(
     explain: Annotated[bool, Option("--explain", help="List where gradings disagree.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how well a verifier tells right outputs from wrong ones. Any model's outputs will do.
+    """Measure how well a verifier tells right from wrong. Any model's outputs will do.
 
     \b
     s3dlm score outputs.jsonl --task gsm8k --explain
@@ -185,15 +204,42 @@ def score(
 
 
 _python_warns = warnings.showwarning
-_say_once = functools.cache(functools.partial(typer.echo, err=True))
+UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def _warn(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
     """A warning of this package as one line, once, without a place in its source."""
     if category.__module__.partition(".")[0] == "s3dlm":
-        _say_once(f"s3dlm: warning: {message}")
+        _tell_once(f"s3dlm: warning: {message}")
     else:
         _python_warns(message, category, *place, **named)
+
+
+def _mistake(error: Any) -> str:
+    """A wrong command or flag in one line, with what would have been right."""
+    line = " ".join(error.format_message().split()).rstrip(".?").replace("Value error, ", "")
+    line = re.sub("Input should be a valid integer.*", "give a whole number", line)
+    line = re.sub("Input should be a valid number.*", "give a number", line)
+    place = getattr(getattr(error, "ctx", None), "command_path", "s3dlm")
+    flag = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    if place == "s3dlm" and line.startswith("No such command"):
+        return f"{line}; `s3dlm generate QUESTION` asks a model, `s3dlm -h` lists the commands"
+    from s3dlm.settings import schema
+
+    if flag in schema():
+        return f"{line}; here it is `--set {flag}=VALUE`"
+    return f"{line}; `{place} -h` lists what there is"
+
+
+def _tell(text: str) -> None:
+    """A message on standard error; in a terminal no word is broken, and commands are left alone."""
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+    for line in text.splitlines():
+        indented = line.startswith(" ") or not width
+        typer.echo(line if indented else textwrap.fill(line, width, **UNBROKEN), err=True)
+
+
+_tell_once = functools.cache(_tell)
 
 
 def main() -> None:
@@ -203,22 +249,20 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except S3dlmError as error:
-        typer.echo(f"s3dlm: {error}", err=True)
+        _tell(f"s3dlm: {error}")
     except OSError as error:
         if error.filename is None:
             raise
-        typer.echo(f"s3dlm: {error.filename}: {error.strerror}; give another path", err=True)
+        _tell(f"s3dlm: {error.filename}: {error.strerror}; give another path")
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     except Exception as error:  # a wrong flag, as click words it; anything else is a defect
         if not hasattr(error, "show"):
             raise
-        line = error.format_message().rstrip(".?")  # type: ignore[attr-defined]
-        place = getattr(getattr(error, "ctx", None), "command_path", "s3dlm")
-        if "\n" in line:  # the help, where nothing was asked for
+        if type(error).__name__ == "NoArgsIsHelpError":  # nothing was asked for
             error.show()
         else:
-            typer.echo(f"s3dlm: {line}; `{place} -h` lists what there is", err=True)
+            _tell(f"s3dlm: {_mistake(error)}")
         code = int(getattr(error, "exit_code", 2))
     if code == 130:
         typer.echo("stopped", err=True)

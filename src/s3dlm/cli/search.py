@@ -26,7 +26,7 @@ _SET = "Any setting: docs/settings.md."
 More = Annotated[options.Texts, Option("--set", metavar="NAME=VALUE", help=_SET)]
 STOPPED = {  # why a search ended early
     "satisfied": "the verifier is satisfied",
-    "budget": "the budget is spent",
+    "budget": "the budget is spent before the verifier is satisfied; --budget gives it more",
     "agreed": "the vote is decided",
 }
 
@@ -142,18 +142,21 @@ def _check(asked: Settings, prompt: str, task: str | None, infill: str | None) -
 def _check_known(model: str, question: str) -> None:
     """A small model that knows a few tasks is not asked anything else by mistake."""
     from s3dlm import tasks
-    from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.defaults import BUNDLED, defaults_of
 
     known = defaults_of(model)
     if not tasks.can_all_be_recognised(known.tasks):
         return
     loaded = (tasks.load(tasks.get(name), prompt_style="tiny", limit=20) for name in known.tasks)
     examples = [min((s.question for s in each.samples), key=len) for each in loaded]
-    asked = "\n".join(f"  s3dlm generate {'$' * (chr(10) in e)}{e!r}" for e in examples)
+    named = "" if model == "tiny" else f" --model {model}"
+    asked = "\n".join(f"  s3dlm generate {'$' * (chr(10) in e)}{e!r}{named}" for e in examples)
+    others = [n for n in BUNDLED if tasks.of_question(None, question, defaults_of(n).tasks)]
+    better = f"{others[0]} knows it" if others else "names a model that knows more"
     raise SettingsError(
-        f"{model} knows {len(known.tasks)} kinds of question, and {short_repr(question)} is none of them. "
-        f"Ask for example\n{asked}\n--task none shows what it writes all the same; "
-        "--model names a model that knows more"
+        f"{model} knows {len(known.tasks)} kinds of question, and {short_repr(question)} is none of "
+        f"them. Ask, for example:\n{asked}\n--task none shows what it writes all the same; "
+        f"--model {better}"
     )
 
 
@@ -184,7 +187,7 @@ def _summary(result: Result) -> str:
         if answer != result.answer
     ]
     notes, cost = list[str](), [f"NFE {result.nfe}"]
-    if len(result.survivors) > 1:
+    if result.votes and len(result.survivors) > 1:
         votes = f"{result.votes} of {len(result.survivors)} survivors"
         notes.append(", ".join([votes, *others[:3]]))
     if result.p_correct is not None:
@@ -197,5 +200,6 @@ def _summary(result: Result) -> str:
     if result.stopped in STOPPED:
         cost.append(STOPPED[result.stopped])
     answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
+    answer = "the text is the answer" if result.text == result.answer else answer
     remarks = f"  ({'; '.join(notes)})" if notes else ""
     return f"\n{answer}{remarks}\n{'; '.join(cost)}"

@@ -49,7 +49,7 @@ def serve(
     replicas: Annotated[str | None, Option(help=_REPLICAS)] = None,
     ray: Annotated[str | None, Option(metavar="ADDRESS", help=_RAY)] = None,
 ) -> None:
-    """Serve a model behind an OpenAI-compatible API, with a page at / that shows its searches.
+    """Serve a model with OpenAI's API; its page at / shows searches.
 
     \b
     s3dlm serve --model tiny --port 8000
@@ -141,7 +141,7 @@ def view(
     out: Annotated[Path | None, Option(help="HTML file to write.")] = None,
     open_: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Write one self-contained HTML page that shows a recorded search, or compares two.
+    """Write a recorded search, or two to compare, as one HTML page.
 
     s3dlm view trace.jsonl --out trace.html --open
     """
@@ -166,7 +166,7 @@ def demo(
     workers: Annotated[int | None, Option(min=1, help="Processes. Default: one per core.")] = None,
     out: Annotated[Path, Option(help="Folder of the comparison.")] = Path("runs/demo"),
 ) -> None:
-    """Show one search live, then compare methods: two minutes on two cores.
+    """Show one search live, then compare methods, in two minutes.
 
     s3dlm demo
     """
@@ -182,10 +182,14 @@ def demo(
     defaults = plans.defaults_of(loaded)
     size = plans.settings_for("best_of_k", defaults).size
     with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
-        typer.echo("\n1. One search, step by step\n")
-        result = demos.show(loaded, defaults)
+        task, question = demos.live_problem(loaded)
+        typer.echo(f"\n1. One search, step by step\n\n{textwrap.fill(question, 79)}\n")
+        result = demos.show(loaded, defaults, task, question)
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
-        typer.echo(f"2. {', '.join(demos.METHODS)} (K = {size}): {seconds:.0f} s at most\n")
+        typer.echo(
+            f"2. {', '.join(demos.METHODS)}: {seconds:.0f} s at most\n"
+            f"   All reveal adaptively (reveal=threshold); K = {size}.\n"
+        )
         demos.clear(out)
         runner.wait()
         asked = demos.compare(runner, demos.rounds(loaded, defaults), out, seconds)

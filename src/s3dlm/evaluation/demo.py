@@ -29,14 +29,19 @@ ROUNDS = (5, *range(10, 201, 10))  # problems per task
 ROW_CACHE = 1.0  # GiB; methods share what they compute, and nothing is timed here
 
 
-def show(model: Model, defaults: SettingsOf) -> Result:
-    """One search with the live board, on a problem of the test split that has something to show."""
+def live_problem(model: Model) -> tuple[str, str]:
+    """Task and question of a test problem that has something to show."""
     tasks = model.defaults.tasks
     task, number = LIVE if LIVE[0] in tasks else (tasks[0], 0)
-    problem = load_problems([task], model.defaults.prompt_style, limit=number + 1)[task].samples[-1]
+    problems = load_problems([task], model.defaults.prompt_style, limit=number + 1)
+    return task, problems[task].samples[-1].question
+
+
+def show(model: Model, defaults: SettingsOf, task: str, question: str) -> Result:
+    """One search with the live board."""
     settings = plans.settings_for("revise", defaults, task=task)
-    search = engine.stream(model, problem.question, task=task, settings=settings)
-    title = f"revise on {model.name}: {problem.question}"
+    search = engine.stream(model, question, task=task, settings=settings)
+    title = f"revise on {model.name}"
     for _ in board.show(search.events, board.pieces_of(model), model.end_ids, title=title):
         pass
     return search.result

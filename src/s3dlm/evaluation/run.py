@@ -231,7 +231,7 @@ class Bars(Display):
         # What an earlier session did says nothing of speed.
         self.todo[self.number - 1] = total - len(done)
         self.measure()
-        self.show(self._line(condition), always=0 < total == len(done))
+        self._show(condition, complete=0 < total == len(done))
 
     def record(self, condition: Condition, record: Record | Failure) -> None:
         if isinstance(record, Failure):
@@ -244,8 +244,7 @@ class Bars(Display):
             self.made[condition.label] += record.nfe
         self.todo[self.number - 1] -= 1
         self.measure()
-        complete = len(self.right) + self.failed == self.size
-        self.show(self._line(condition), always=complete)
+        self._show(condition, complete=len(self.right) + self.failed == self.size)
 
     def measure(self) -> None:
         """Set the bar by NFE: a method needs as many of those expected as it has needed so far, one
@@ -260,13 +259,16 @@ class Bars(Display):
             left = (time.monotonic() - self.started) * rest / made
             self.left = f"{timedelta(seconds=round(left))} left"
 
-    def _line(self, condition: Condition) -> str:
-        particles, branching = condition.budget
-        size = f"N={particles} b={branching} block={condition.settings.block_length}"
-        if condition.value("budget") is not None:
-            size += f" budget={condition.value('budget')}"
-        size += "".join(f" {TOLD[name]}={condition.value(name)}" for name in self.varied)
-        line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label} ({size})"
+    def _show(self, condition: Condition, *, complete: bool) -> None:
+        """The condition with its settings, for which there is no room beside a bar, and its counts."""
+        line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label}"
+        if complete or not self.console.is_terminal:
+            particles, branching = condition.budget
+            line += f" (N={particles} b={branching} block={condition.settings.block_length}"
+            if condition.value("budget") is not None:
+                line += f" budget={condition.value('budget')}"
+            line += "".join(f" {TOLD[name]}={condition.value(name)}" for name in self.varied) + ")"
         line += f" {len(self.right) + self.failed}/{self.size}"
         line += f" {100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
-        return f"{line} {self.failed} failed" if self.failed else line
+        line += f" {self.failed} failed" if self.failed else ""
+        self.show(line, always=complete)

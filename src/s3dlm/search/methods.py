@@ -184,6 +184,19 @@ _row(
 _row(
     "s3", _S3, "the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling", _PAPER
 )
+# It can branch, tilt and resample as s3 does; that showed no gain
+# (docs/frontier.md), so by default every particle has one child and all weigh the same.
+_row(
+    "revise", _S3,
+    "drafts that differ, several look-aheads per forward pass, the plus verifier, rounds that mask "
+    "again what it doubts or begin afresh, and the best text seen",
+    "ours",
+    defaults={
+        "branching": 1, "lam": 0.0, "resampling": "ssp", "child_sampling": "filled",
+        "look_aheads": 16, "selection": "best_seen", "verifier": "plus", "rounds": 1,
+        "remask": "earlier", "restart_fraction": 0.25,
+    },
+)  # fmt: skip
 _row(
     "s3_paper", _S3, "s3 with the paper's λ = 1, whatever the model recommends", _PAPER,
     like="s3", uses=SEARCH - {"lam"},
@@ -278,19 +291,6 @@ _row(
     fixed=SCHEDULED | {"steps", "block_length", "policy", "position_temperature"},
     uses=frozenset({"particles", "verifier", "selection", "budget", "stop_when", "decided_at"}),
     defaults={"particles": 1, "verifier": "plus", "selection": "verified"},
-)  # fmt: skip
-# It can branch, tilt and resample as s3 does; that showed no gain
-# (docs/frontier.md), so by default every particle has one child and all weigh the same.
-_row(
-    "revise", _S3,
-    "drafts that differ, several look-aheads per forward pass, the plus verifier, rounds that mask "
-    "again what it doubts or begin afresh, and the best text seen",
-    "ours",
-    defaults={
-        "branching": 1, "lam": 0.0, "resampling": "ssp", "child_sampling": "filled",
-        "look_aheads": 16, "selection": "best_seen", "verifier": "plus", "rounds": 1,
-        "remask": "earlier", "restart_fraction": 0.25,
-    },
 )  # fmt: skip
 
 

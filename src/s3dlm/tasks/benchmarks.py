@@ -119,7 +119,10 @@ _SUDOKU = (
 )
 
 _GRID = re.compile("[0-9.]{81}")
-_STORY = re.compile(r"[A-Z][a-z]{1,20} (?:has|buys) \d[^\n?]{1,1000}\?")
+_STORY = re.compile(  # as tiny was taught: numbers below 100, and one of these questions at the end
+    r"[A-Z][a-z]{1,20} (?:has|buys) (?:[^\n?\d]|\d{1,2}(?!\d)){2,500}\. How many (?:[a-z]{1,20} )?"
+    r"does [A-Za-z ]{1,20} (?:have now|have in the end|get)\?"
+)
 _CHAIN = re.compile(r"Start with \d+\.(?: Step \d+: (?:Add|Subtract|Multiply by|Divide by) \d+\.)+")
 
 # name, title, verifier, kind of answer, instruction, source
