@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anthropic
@@ -11,9 +12,11 @@ import openai
 import pytest
 
 import s3dlm
-from tests.server.live import QUESTION, Live, changed_model, code, serving
+from tests import test_docs
+from tests.server.live import QUESTION, Live, PlainClient, changed_model, code, serving
 from tests.server.test_door import KEY
 
+PAGE = test_docs.ROOT / "docs" / "server.md"
 TASK = {"task": "countdown"}
 TURNS: list[Any] = [
     {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
@@ -48,6 +51,17 @@ def expected() -> s3dlm.Result:
     """What the library answers with `tiny`, for up to 100 tokens."""
     sizes = {"gen_length": 100, "steps": 50, "block_length": 64}
     return s3dlm.generate("tiny", QUESTION, task="countdown", **sizes)  # type: ignore[arg-type]
+
+
+def test_the_example_of_the_page(tiny: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs as it stands but for the port, and prints what it shows."""
+    monkeypatch.setattr(openai, "OpenAI", partial(openai.OpenAI, http_client=PlainClient()))
+    plain = partial(anthropic.Anthropic, http_client=PlainAnthropic())
+    monkeypatch.setattr(anthropic, "Anthropic", plain)
+    block = next(b for b in test_docs.blocks(PAGE) if b.language == "python")
+    names: dict[str, Any] = {"print": test_docs.print_as_shown(block)}
+    exec(block.text.replace("http://127.0.0.1:8000", tiny.url), names)
+    assert names["message"].usage.nfe == 5
 
 
 def test_responses_of_tiny(tiny: Live, expected: s3dlm.Result) -> None:

@@ -80,9 +80,10 @@ class Step:
 
     def __repr__(self) -> str:
         best = "" if np.isnan(self.score).all() else f", best score {np.nanmax(self.score):.3f}"
+        rounds = f"round {self.round + 1}, " if self.round else ""
         return (
-            f"Step({self.index + 1} of {self.total}: {len(self.tokens)} children, "
-            f"{self.survivor.size} survivors, ESS {self.ess:.1f}, NFE {self.nfe}{best})"
+            f"Step({rounds}{self.index + 1} of {self.total}: {len(self.tokens)} children, "
+            f"{self.survivor.size} survivors, ESS {self.ess:.1f}, NFE {self.nfe + self.start_nfe}{best})"
         )
 
     def _repr_html_(self) -> str:
