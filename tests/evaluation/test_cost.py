@@ -73,7 +73,7 @@ def test_a_dry_run_names_the_run_it_measured(tmp_path: Path) -> None:
     words = ["eval", "--task", task, "--method", "s3", "--out", str(out), "--dry-run"]
     said = CliRunner().invoke(app, words).output
     assert f"3 samples, about (measured in {out})" in said
-    assert "times are known for" in said
+    assert "times can be estimated for" in said
 
 
 def test_dry_runs_load_nothing() -> None:

@@ -226,14 +226,13 @@ def _print_cost(
     samples = sum(row["samples"] for row in costs["conditions"])
     typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} NFE")
     if "costs" not in costs:
-        typer.echo(f"times are known for: {', '.join(cost.SHAPES)}; else run with --limit 10")
+        typer.echo(f"times can be estimated for: {', '.join(cost.SHAPES)}; else run --limit 10")
         return
     if not costs["fits"]:
         typer.echo(f"the weights of {model} in bfloat16 need more memory than one {gpu} has")
     typer.echo(f"{'GPUs':>6} {'time':>10} {'dollars':>9}   ({costs['gpu']})")
     for line in costs["costs"]:
-        hours = line["seconds"] / 3600
-        time = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
+        time = cost.in_words(line["seconds"])
         typer.echo(f"{line['gpus']:>6} {time:>10} {line['dollars']:>9,.2f}")
 
 

@@ -148,7 +148,12 @@ def parts(conditions: Sequence[Mapping[str, Any]], how: str, most: int = 20) -> 
     for name, rows in groups.items():
         count = sum(row["samples"] for row in rows)
         nfe = sum(row["samples"] * row["nfe"] for row in rows) / count
-        hours = sum(row["seconds"] for row in rows) / 3600
-        took = f", {hours:,.1f} h" if hours else ""
+        seconds = sum(row["seconds"] for row in rows)
+        took = f", {in_words(seconds)}" if seconds else ""
         lines.append(f"{name}: {count:,} samples, {how} {nfe:,.0f} NFE each{took}")
     return lines
+
+
+def in_words(seconds: float) -> str:
+    """Hours, or minutes."""
+    return f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"

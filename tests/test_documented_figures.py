@@ -1,0 +1,75 @@
+"""README's figures are those of the pages and data they come from, and the pages keep to their length."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from s3dlm.models.families import FAMILIES
+from s3dlm.search.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def cells(page: str, *words: str) -> list[str]:
+    """The cells of the only table row of a page that begins with these words."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    rows = [[c.strip() for c in line.strip("|").split("|")] for line in text.splitlines()]
+    (row,) = [row for row in rows if row[: len(words)] == [*words]]
+    return row
+
+
+def test_accuracy_over_forward_passes() -> None:
+    """The data of the chart."""
+    frame = pd.read_csv(ROOT / "docs" / "images" / "frontier.csv")
+    mean = frame[frame.scope == "mean of tasks"].set_index("label")
+    ours, loop = mean.loc["revise"].iloc[3], mean.loc["plain"].iloc[3]
+    told = README.replace(" %", "%")
+    assert f"{ours.accuracy:.1%} of four tasks with {ours.nfe:.1f} forward passes" in told
+    assert f"greedy loop {loop.accuracy:.1%} with {loop.nfe:.0f}" in told
+
+
+def test_grids() -> None:
+    text = (ROOT / "docs" / "when_search_pays.md").read_text(encoding="utf-8")
+    solved = []
+    for blanks in (60, 70):
+        part = text.partition(f"| **{blanks} blanks**: restarts |")[2]
+        restarts = int(part.split("|")[1])
+        ours = int(re.search(r"\| `revise` \| \d+ \| \*\*(\d+),", part)[1])  # type: ignore[index]
+        solved.append((ours, restarts))
+    (ours60, theirs60), (ours70, theirs70) = solved
+    assert (
+        f"Within 32 passes `revise` solves {ours60} % of 9×9 grids with 60 blanks and {ours70} % with 70, "
+        f"restarts {theirs60} % and {theirs70} %"
+    ) in README
+
+
+def test_the_papers_method() -> None:
+    row = {m: cells("appendix/results_summary.md", m) for m in ("s3", "best_of_k")}
+    verified = cells("appendix/results_summary.md", "verified_best_of_k")
+    nfe = {name: round(float(each[-1])) for name, each in row.items()}
+    assert f"({row['s3'][6]} % against {row['best_of_k'][6]} % at {nfe['s3']} passes" in README
+    assert f"verified best-of-K ({verified[6]} % at {verified[-1]})" in README
+
+
+def test_counts() -> None:
+    assert f"runs {len(METHODS)} methods on one loop" in README
+    assert len(FAMILIES) == 12
+    assert "Twelve model families" in README
+
+
+@pytest.mark.parametrize(
+    ("pages", "most"),
+    [
+        (["README.md"], 900),
+        ([f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md") if p.name != "settings.md"], 20_000),
+    ],
+    ids=["readme", "docs"],
+)  # fmt: skip
+def test_pages_stay_short(pages: list[str], most: int) -> None:
+    """The reference of settings is generated, and appendices are for looking things up."""
+    assert sum(len((ROOT / page).read_text(encoding="utf-8").split()) for page in pages) <= most
