@@ -8,21 +8,25 @@ from typing import Any
 import typer
 from mkdocs.structure.files import File, Files
 from typer.cli import get_docs_for_click
+from typer.core import TyperGroup
 
 from s3dlm.cli.main import app
 
 MARKED = re.compile(r"^(```\w+) \w+$", re.MULTILINE)  # the second word is for tests/test_docs.py
-EXAMPLES = re.compile(r"(?:^s3dlm .*\n)+", re.MULTILINE)
+EXAMPLES = re.compile(r"^\x08\n((?:s3dlm .*\n)+)", re.MULTILINE)
+LISTED = re.compile(r"^\* `(\w+)`: .*", re.MULTILINE)
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Every command with its options, as `--help` has them."""
-    command = typer.main.get_command(app)
-    text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="s3dlm")
-    text = EXAMPLES.sub(
-        lambda found: f"```console\n{found[0]}```\n", text.replace("$ s3dlm", "s3dlm")
-    )
-    page = text.replace("# `s3dlm`", "# Commands", 1)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    text = get_docs_for_click(obj=group, ctx=typer.Context(group), name="s3dlm")
+    text = EXAMPLES.sub(r"```bash\n\1```\n\n", text.replace("$ s3dlm", "s3dlm"))
+    top, heading, rest = text.replace("# `s3dlm`", "# Commands", 1).partition("\n## ")
+    summaries = {name: sub.get_short_help_str(limit=200) for name, sub in group.commands.items()}
+    top = LISTED.sub(lambda m: f"* [`{m[1]}`](#s3dlm-{m[1]}): {summaries[m[1]]}", top)
+    page = (top + heading + rest).replace("docs/settings.md", "[settings](settings.md)")
     files.append(File.generated(config, "commands.md", content=page))
     return files
 
