@@ -13,6 +13,8 @@ from typer.core import TyperGroup
 from s3dlm.cli.main import app
 
 MARKED = re.compile(r"^(```\w+) \w+$", re.MULTILINE)  # the second word is for tests/test_docs.py
+# Pygments takes a `console` block without prompts for output, which is grey.
+SHELL = re.compile(r"^```(?:console$|$(?=\n(?:s3dlm|python|pip|curl) ))", re.MULTILINE)
 EXAMPLES = re.compile(r"^\x08\n((?:s3dlm .*\n)+)", re.MULTILINE)
 LISTED = re.compile(r"^\* `(\w+)`: .*", re.MULTILINE)
 
@@ -32,4 +34,4 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return MARKED.sub(r"\1", markdown)
+    return SHELL.sub("```bash", MARKED.sub(r"\1", markdown))
