@@ -17,6 +17,9 @@ MARKED = re.compile(r"^(```\w+) \w+$", re.MULTILINE)  # the second word is for t
 SHELL = re.compile(r"^```(?:console$|$(?=\n(?:s3dlm|python|pip|curl) ))", re.MULTILINE)
 EXAMPLES = re.compile(r"^\x08\n((?:s3dlm .*\n)+)", re.MULTILINE)
 LISTED = re.compile(r"^\* `(\w+)`: .*", re.MULTILINE)
+CODE = re.compile(r"(?<!<span></span>)<code>([^<>\n]+)</code>")
+HYPHENED = re.compile(r"(?<!\S)(?=\S*-)\S{2,23}(?!\S)")
+LONG_CELL = re.compile(r"<td>(?!<code>)(?=(?:[^<]|<(?!/td>)){80})")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -35,3 +38,16 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     return SHELL.sub("```bash", MARKED.sub(r"\1", markdown))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Where code may break: a long name between its parts, an option nowhere (docs/site.css)."""
+    return CODE.sub(_breakable, LONG_CELL.sub('<td class="prose">', html))
+
+
+def _breakable(code: re.Match[str]) -> str:
+    text = code[1]
+    if len(text) > 18:
+        text = re.sub(r"(?<=\w)(::|[_./=,])(?=\w)", r"\1<wbr>", text)
+    text = HYPHENED.sub(r'<span class="whole">\g<0></span>', text)
+    return f"<code>{text}</code>"
