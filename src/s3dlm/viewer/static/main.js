@@ -71,10 +71,19 @@ function stage(runs) {
   redraw();
 }
 
+// Nothing on stage: a new question is being looked at.
+function clear() {
+  transport.pause();
+  view.busy = false;
+  form.busy(false);
+  stage([]);
+  byId("empty").hidden = true;
+}
+
 function askedQuestion() {
   const headers = view.runs.map((run) => run.header).filter(Boolean);
   const different = headers.filter((one, index) => index === 0 || one.question !== headers[0].question);
-  const written = form && different.length === 1 && form.prompt.value === headers[0].question && form.task.input.value === (headers[0].task ?? "");
+  const written = form && different.length === 1 && form.prompt.value === headers[0].question && [headers[0].task ?? "", headers[0].task ?? "none"].includes(form.task.input.value);
   byId("question").hidden = !headers.length || written;
   byId("question").replaceChildren(
     ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), el("q", {}, one.question || one.infill))),
@@ -104,7 +113,7 @@ async function ask() {
   running?.abort();
   const mine = new AbortController();
   running = mine;
-  byId("panels").replaceChildren();
+  clear();
   form.complain(await form.unknown());
   if (!form.problem.hidden || running !== mine) return;
   form.busy(true);
