@@ -74,6 +74,7 @@ function stage(runs) {
 // Nothing on stage: a new question is being looked at.
 function clear() {
   transport.pause();
+  if (view.runs[0]?.label === "example") transport.setPace(8);
   view.busy = false;
   form.busy(false);
   stage([]);
@@ -86,7 +87,7 @@ function askedQuestion() {
   const written = form && different.length === 1 && form.prompt.value === headers[0].question && [headers[0].task ?? "", headers[0].task ?? "none"].includes(form.task.input.value);
   byId("question").hidden = !headers.length || written;
   byId("question").replaceChildren(
-    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), el("q", {}, one.question || one.infill))),
+    ...different.map((one) => el("p", {}, el("span", { class: "chip" }, one.task?.split("/").pop() ?? "no task"), one.columns ? null : el("q", {}, one.question || one.infill))), // a grid shows its clues
   );
 }
 
@@ -267,7 +268,8 @@ function welcome(options) {
   byId("empty").hidden = false;
   byId("empty").replaceChildren(
     el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts go on."),
-    el("p", {}, "Pick an example above, or type a question; below, a recorded search fills a Sudoku and empties what stands twice. At every step each particle — a partly written answer — has children; the verifier scores what each child would become; resampling keeps the promising ones. Add a second method to see both side by side."),
+    el("p", {}, "Pick an example or type a question. A particle is a partly written answer: at every step it has children, the verifier scores what each child would become, and resampling keeps the promising ones."),
+    ...(options ? [el("p", {}, "Below, a recorded search fills a Sudoku and empties again what stands twice.")] : []),
     ...(options ? [] : [el("p", { class: "soft" }, "Open a trace recorded with s3dlm generate … --trace FILE.")]),
   );
 }
@@ -279,6 +281,7 @@ async function playExample() {
   stage([run]);
   byId("empty").hidden = false;
   view.seek(calm ? view.arrived - 1 : 0);
+  transport.setPace(4);
   if (!calm) transport.start();
 }
 

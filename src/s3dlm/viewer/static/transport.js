@@ -20,7 +20,7 @@ export class Transport {
     this.play = button("play", "Play", () => this.toggle());
     this.slider = el("input", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Step", oninput: () => { this.pause(); view.seek(Number(this.slider.value)); } });
     this.label = el("output", { class: "clock" });
-    this.speed = el("select", { "aria-label": "Steps a second", onchange: () => { this.pace = Number(this.speed.value); this.restart(); } },
+    this.speed = el("select", { "aria-label": "Steps a second", onchange: () => this.setPace(Number(this.speed.value)) },
       ...[2, 4, 8, 16, 32].map((pace) => el("option", { value: pace, selected: pace === this.pace }, `${pace}/s`)));
     this.nodes = [
       el("div", { class: "keys" },
@@ -52,6 +52,12 @@ export class Transport {
   restart() {
     clearInterval(this.timer);
     if (this.playing) this.timer = setInterval(() => this.tick(), 1000 / this.pace);
+  }
+
+  setPace(pace) {
+    this.pace = pace;
+    this.speed.value = pace;
+    this.restart();
   }
 
   tick() {
