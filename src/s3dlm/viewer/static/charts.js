@@ -85,7 +85,7 @@ function axis(width, low, high, y, digits, total) {
   return [
     ...marks,
     svg("text", { class: "foot", x: EDGE.left, y: HEIGHT - 3 }, "1"),
-    svg("text", { class: "foot", x: width - EDGE.right, y: HEIGHT - 3, "text-anchor": "end" }, `${total}`),
+    total > 1 ? svg("text", { class: "foot", x: width - EDGE.right, y: HEIGHT - 3, "text-anchor": "end" }, `${total}`) : null,
   ];
 }
 

@@ -192,7 +192,7 @@ function control({ name, type, description, enum: choices, minimum, maximum }, t
   if (choices) {
     const made = select(text, [["", "default"], ...named(choices)], "", description);
     made.input.name = name;
-    const suggest = (value) => { made.input.options[0].textContent = value === null || value === undefined ? "default" : `default: ${value}`; };
+    const suggest = (value) => { made.input.options[0].textContent = value === null || value === undefined ? "default" : `${value} (default)`; };
     return { ...made, name, suggest, read: () => made.input.value };
   }
   const numeric = type === "integer" || type === "number";
