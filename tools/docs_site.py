@@ -19,7 +19,7 @@ EXAMPLES = re.compile(r"^\x08\n((?:s3dlm .*\n)+)", re.MULTILINE)
 LISTED = re.compile(r"^\* `(\w+)`: .*", re.MULTILINE)
 CODE = re.compile(r"(?<!<span></span>)<code>([^<>\n]+)</code>")
 HYPHENED = re.compile(r"(?<!\S)(?=\S*-)\S{2,23}(?!\S)")
-LONG_CELL = re.compile(r"<td>(?!<code>)(?=(?:[^<]|<(?!/td>)){80})")
+LONG_CELL = re.compile(r"<td>(?!(?:<code>[^<]*</code>,? ?)+</td>)(?=(?:[^<]|<(?!/td>)){80})")
 
 
 def on_files(files: Files, config: Any) -> Files:
