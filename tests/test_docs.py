@@ -208,6 +208,10 @@ def test_the_site_builds_and_its_search_finds_a_setting(tmp_path: Path) -> None:
     howto = (tmp_path / "howto" / "index.html").read_text(encoding="utf-8")
     assert "console run" not in howto  # the words for tests are not for readers
     assert "https://fonts." not in howto
+    commands = (tmp_path / "commands" / "index.html").read_text(encoding="utf-8")
+    assert 'id="s3dlm-generate"' in commands
+    assert "```" not in commands
+    assert "**Options**" not in commands
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
     assert pages <= {path.name for path in tmp_path.iterdir()}
 

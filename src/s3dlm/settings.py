@@ -287,7 +287,7 @@ def allowed(name: str) -> str:
         return "one of: " + ", ".join(CHOICES[name])
     one = schema()[name]
     kind = {"integer": "a whole number", "number": "a number", "string": "a name"}[one["type"]]
-    top = f"to {one['maximum']:g}" if "maximum" in one else "up"
+    top = f"to {one['maximum']}" if "maximum" in one else "up"
     return f"{kind} from {one['minimum']:g} {top}" if "minimum" in one else kind
 
 
