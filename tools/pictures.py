@@ -97,7 +97,8 @@ def terminal(page: Any) -> Iterator[tuple[Image.Image, int]]:
 
 def framed(page: Any, console: Console) -> Image.Image:
     drawing = console.export_svg(title="s3dlm generate", clear=False)
-    page.set_content(f"<style>body{{margin:1rem 3.5rem;background:#0d1117}}</style>{drawing}")
+    style = "body{margin:0;height:100vh;display:grid;place-items:center;background:#0d1117}"
+    page.set_content(f"<style>{style} svg{{width:88vw}}</style>{drawing}")
     return shot(page)
 
 
