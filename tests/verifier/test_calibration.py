@@ -5,19 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from s3dlm.errors import MissingExtraError, SettingsError
 from s3dlm.evaluation.statistics import accuracy_at_coverage, brier, reliability
 from s3dlm.verifier.calibration import (
     AnswerCalibration,
     GradedAnswer,
-    Isotonic,
     Logistic,
     cross_fitted,
     fit_answers,
-    fit_isotonic,
     fit_logistic,
     sigmoid,
 )
@@ -71,27 +67,14 @@ def test_a_missing_confidence_counts_as_the_typical_one():
     assert fitted.p_correct(0.9, 0.5) > 0.7 > 0.3 > fitted.p_correct(0.1, 0.5)
 
 
-@pytest.mark.parametrize("fit", [fit_logistic, fit_isotonic])
-def test_more_score_is_never_less_probable(fit):
+def test_more_score_is_never_less_probable():
     rng = np.random.default_rng(1)
     values = rng.normal(size=500)
     right = [bool(b) for b in rng.random(500) < 1 / (1 + np.exp(-2 * values))]
-    fitted = fit(list(values), right)
+    fitted = fit_logistic(list(values), right)
     grid = [fitted(x) for x in np.linspace(-4, 4, 50)]
     assert grid == sorted(grid)
     assert 0 <= grid[0] < 0.2 < 0.8 < grid[-1] <= 1
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=24, max_size=60))
-def test_isotonic_levels_rise_and_keep_the_mean(outputs):
-    values, right = [float(v) for v, _ in outputs], [r for _, r in outputs]
-    if min(sum(right), len(right) - sum(right)) < 2:
-        with pytest.raises(SettingsError, match="too few"):
-            fit_isotonic(values, right)
-        return
-    fitted = fit_isotonic(values, right)
-    assert list(fitted.levels) == sorted(fitted.levels)
-    assert np.mean([fitted(v) for v in values]) == pytest.approx(np.mean(right))
 
 
 def test_few_answers_are_refused_with_the_number_needed():
@@ -116,7 +99,6 @@ def test_definitions():
     assert accuracy_at_coverage([0.5, 0.5], [False, True], (0.5,)) == {0.5: 0.5}
     bins = reliability([0.05, 0.95, 1.0], [False, True, False])
     assert [(b.low, b.count, b.accuracy) for b in bins] == [(0.0, 1, 0.0), (0.9, 2, 0.5)]
-    assert Isotonic((0.0, 1.0), (0.2, 0.7))(-5.0) == 0.2
     assert Logistic(2.0, -1.0)(0.5) == 0.5
     assert (sigmoid(1e6), sigmoid(-1e6)) == (1.0, 0.0)
 

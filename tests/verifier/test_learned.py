@@ -118,8 +118,6 @@ def test_models_that_do_not_fit_are_refused_with_a_reason(tmp_path):
         LearnedVerifier.load("reward", saved(tmp_path / "three", "ForSequenceClassification", 3))
     with pytest.raises(VerifierError, match="cannot be loaded"):
         as_verifier(f"reward:{tmp_path / 'nothing'}")
-    with pytest.raises(SettingsError, match="summary='sum'"):
-        LearnedVerifier("prm", "x", None, None, summary="sum")
     with pytest.raises(SettingsError, match="names no endpoint"):
         as_verifier("judge:localhost")
     with pytest.raises(SettingsError, match="option='scale'"):

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -140,26 +141,28 @@ def score_texts(
     It is given the last `MAX_TEXT` characters of each prompt and text, so that no text can hold it up;
     spans count from the start of the whole text.
     """
-    cut = [(prompt[-MAX_TEXT:], text[-MAX_TEXT:], confidence) for prompt, text, confidence in rows]
-    columns = list(zip(*cut, strict=True))
-    scores: Any = (
-        [verifier.score_partial(*cut[0][:2]) if partial else verifier.score(*cut[0])]
-        if len(cut) == 1
-        else verifier.score_partial_batch(*columns[:2])
+    score, score_batch, columns = (
+        (verifier.score_partial, verifier.score_partial_batch, 2)
         if partial
-        else verifier.score_batch(*columns)
+        else (verifier.score, verifier.score_batch, 3)
     )
+    cut = [
+        (prompt[-MAX_TEXT:], text[-MAX_TEXT:], number)[:columns] for prompt, text, number in rows
+    ]
+    scores: Any = [score(*cut[0])] if len(cut) == 1 else score_batch(*zip(*cut, strict=True))
     starts = [max(len(text) - MAX_TEXT, 0) for _, text, _ in rows]
     if not any(starts) or not isinstance(scores, Sequence) or len(scores) != len(rows):
         return scores  # type: ignore[no-any-return]  # checked by who asked: it may be anything
-    return [_moved(score, start) for score, start in zip(scores, starts, strict=True)]
+    return [
+        replace(score, spans=tuple((a + start, b + start, *rest) for a, b, *rest in score.spans))
+        if start and isinstance(score, Score)
+        else score
+        for score, start in zip(scores, starts, strict=True)
+    ]
 
 
-def _moved(score: Score, start: int) -> Score:
-    if not start or not isinstance(score, Score):
-        return score
-    spans: Any = tuple((a + start, b + start, *weight) for a, b, *weight in score.spans)
-    return replace(score, spans=spans)
+def _of_inner(name: str) -> Any:
+    return property(attrgetter(f"inner.{name}"))
 
 
 class WrappedVerifier(Verifier):
@@ -174,29 +177,12 @@ class WrappedVerifier(Verifier):
     def name(self) -> str:  # type: ignore[override]
         return self.inner.name or type(self.inner).__name__
 
-    @property
-    def satisfied_at(self) -> float | None:  # type: ignore[override]
-        return self.inner.satisfied_at
-
-    @property
-    def batched(self) -> bool:  # type: ignore[override]
-        return self.inner.batched
-
-    @property
-    def compares_texts(self) -> bool:  # type: ignore[override]
-        return self.inner.compares_texts
-
-    @property
-    def rescores(self) -> bool:  # type: ignore[override]
-        return self.inner.rescores
-
-    @property
-    def reads_partial(self) -> bool:  # type: ignore[override]
-        return self.inner.reads_partial
-
-    @property
-    def passes(self) -> int:  # type: ignore[override]
-        return self.inner.passes
+    satisfied_at = _of_inner("satisfied_at")
+    batched = _of_inner("batched")
+    compares_texts = _of_inner("compares_texts")
+    rescores = _of_inner("rescores")
+    reads_partial = _of_inner("reads_partial")
+    passes = _of_inner("passes")
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """As `score_batch`, so that a subclass changes only that."""
@@ -232,39 +218,16 @@ class AdaptedVerifier(Verifier):
         self.name = getattr(judge, "name", "") or getattr(judge, "__name__", type(judge).__name__)
         self.satisfied_at = getattr(judge, "satisfied_at", None)
         self.compares_texts = getattr(judge, "compares_texts", False)
-        self.batched = callable(getattr(judge, "score_batch", None))
-        self.rescores = callable(getattr(judge, "rescore", None))
-        self.reads_partial = callable(getattr(judge, "score_partial", None))
+        for name in ("score", "score_batch", "rescore", "score_partial", "score_partial_batch"):
+            if callable(method := getattr(judge, name, None)):
+                setattr(self, name, method)
+        self.batched, self.rescores = "score_batch" in vars(self), "rescore" in vars(self)
+        self.reads_partial = "score_partial" in vars(self)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The object's own score; a function's value is the total and the only part."""
-        if callable(getattr(self.judge, "score", None)):
-            score: Score = self.judge.score(prompt, text, confidence)
-            return score
+        """A function's value is the total and the only part."""
         value = checked(self.judge(prompt, text, confidence), self.name)
         return Score(value, {"custom": value})
-
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
-        if not self.batched:
-            return super().score_batch(prompts, texts, confidences)
-        scores: list[Score] = self.judge.score_batch(prompts, texts, confidences)
-        return scores
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        rescored: Score = self.judge.rescore(score, confidence)
-        return rescored
-
-    def score_partial(self, prompt: str, text: str) -> Score:
-        score: Score = self.judge.score_partial(prompt, text)
-        return score
-
-    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
-        if not callable(getattr(self.judge, "score_partial_batch", None)):
-            return super().score_partial_batch(prompts, texts)
-        scores: list[Score] = self.judge.score_partial_batch(prompts, texts)
-        return scores
 
 
 # The same object is adapted once as long as somebody uses it: searches that share it share its calls.

@@ -1,9 +1,8 @@
 """From a score to a probability.
 
-A calibration is fitted on answers whose correctness is known. `Logistic` needs few of them and stays
-smooth; `Isotonic` only assumes that a higher score is never worse. `fit_answers` combines what a
-search knows about its chosen answer (score, agreement among survivors, confidence) into one
-probability, `Result.p_correct`. Applying a calibration needs no scipy, fitting one does. How far
+A calibration is fitted on answers whose correctness is known: `fit_logistic` reads a verifier's raw
+score, `fit_answers` combines what a search knows about its chosen answer (score, agreement among
+survivors, confidence) into one probability, `Result.p_correct`. Applying a calibration needs no scipy, fitting one does. How far
 probabilities can be trusted is measured in evaluation/statistics.py.
 
 A model's calibrations are in `calibration.json` beside its weights, where `s3dlm calibrate` writes
@@ -16,11 +15,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,18 +45,6 @@ class Logistic:
     def __call__(self, value: float) -> float:
         """The probability for one raw score."""
         return sigmoid(self.slope * value + self.intercept)
-
-
-@dataclass(frozen=True, slots=True)
-class Isotonic:
-    """A rising staircase: from each threshold on, the probability beside it."""
-
-    thresholds: tuple[float, ...]
-    levels: tuple[float, ...]
-
-    def __call__(self, value: float) -> float:
-        """The probability for one raw score."""
-        return self.levels[max(bisect_right(self.thresholds, value) - 1, 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +167,6 @@ def fit_logistic(values: Sequence[float], right: Sequence[bool]) -> Logistic:
     return Logistic(float(slope), float(intercept))
 
 
-def fit_isotonic(values: Sequence[float], right: Sequence[bool]) -> Isotonic:
-    """The rising staircase nearest to what was right."""
-    _check_enough(right)
-    points, index, counts = np.unique(values, return_inverse=True, return_counts=True)
-    shares = np.bincount(index, weights=np.asarray(right, dtype=np.float64)) / counts
-    fitted = _optimize().isotonic_regression(shares, weights=counts)
-    starts = fitted.blocks[:-1]
-    return Isotonic(tuple(points[starts].tolist()), tuple(fitted.x[starts].tolist()))
-
-
 def fit_answers(answers: Iterable[GradedAnswer]) -> AnswerCalibration:
     """The calibration of chosen answers; texts without an answer are left out. More of a feature is
     never worse: with few answers, a negative weight is chance."""
@@ -223,7 +198,16 @@ def _fit(
     """Logistic regression with a light L2 penalty and a bound on the weights; the last weight is the
     intercept. Features are standardised, so that the penalty means the same for all; one that never
     varies gets the weight 0."""
-    _check_enough(right)
+    try:
+        from scipy import optimize
+    except ImportError as error:
+        raise MissingExtraError("scipy", "report") from error
+    good = sum(map(bool, right))
+    if len(right) < ENOUGH or min(good, len(right) - good) < 2:
+        raise SettingsError(
+            f"{len(right)} answers, {good} of them right, are too few to fit a calibration; give at "
+            f"least {ENOUGH}, with two right and two wrong ones among them"
+        )
     centre, spread = features.mean(axis=0), features.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
     points = np.column_stack([(features - centre) / scale, np.ones(len(features))])
@@ -238,26 +222,9 @@ def _fit(
 
     bounds = [(lowest, None)] * features.shape[1] + [(None, None)]
     options = {"ftol": 0.0, "gtol": 1e-10, "maxiter": 1000}
-    minimum = _optimize().minimize(
-        loss, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    )
-    weights = minimum.x
+    start = np.zeros(points.shape[1])
+    weights = optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    ).x
     slopes = weights[:-1] / scale
     return np.append(slopes, weights[-1] - slopes @ centre)
-
-
-def _optimize() -> Any:
-    try:
-        from scipy import optimize
-    except ImportError as error:
-        raise MissingExtraError("scipy", "report") from error
-    return optimize
-
-
-def _check_enough(right: Sequence[bool]) -> None:
-    good = sum(map(bool, right))
-    if len(right) < ENOUGH or min(good, len(right) - good) < 2:
-        raise SettingsError(
-            f"{len(right)} answers, {good} of them right, are too few to fit a calibration; give at "
-            f"least {ENOUGH}, with two right and two wrong ones among them"
-        )

@@ -11,10 +11,11 @@ import json
 import os
 import re
 import threading
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -34,6 +35,7 @@ QUESTION = (
     "<<<answer begins>>>\n{text}\n<<<answer ends>>>"
 )
 MAX_REPLY = 1 << 20  # bytes
+REMEMBERED = 10_000  # texts
 HOST_VARIABLE = "S3DLM_JUDGE_HOST"  # the only host that the key is sent to
 _NUMBER = re.compile(r"(?<![0-9.])(100|[0-9]{1,2})(?:\.[0-9]+)?(?![0-9])")
 
@@ -75,7 +77,6 @@ class EndpointJudge(Verifier):
         timeout: float = 30.0,
         attempts: int = 4,
         workers: int = 8,
-        remembered: int = 10_000,
     ) -> None:
         if not re.match(r"https?://", url) or not model:
             raise SettingsError(
@@ -84,28 +85,22 @@ class EndpointJudge(Verifier):
             )
         self.name = f"judge:{url}#{model}"
         self.model, self.calibration = model, calibration
-        self.attempts, self.workers, self.remembered = attempts, workers, remembered
-        self.usage = JudgeUsage()
-        self._scores: OrderedDict[tuple[str, str], Score] = OrderedDict()
-        self._lock = threading.Lock()
+        self.attempts, self.workers = attempts, workers
+        self._counts, self._lock = Counter[str](), threading.Lock()
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._ask)
         self._client = _client(url, timeout, lambda: self._count(calls=1))
+
+    @property
+    def usage(self) -> JudgeUsage:
+        """What the judge has cost so far."""
+        texts = self._remembered.cache_info()
+        with self._lock:
+            return JudgeUsage(questions=texts.misses, cached=texts.hits, **self._counts)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The judge's opinion of one text; a text seen before is not asked about again."""
-        key = (prompt, text)
-        with self._lock:
-            if (score := self._scores.get(key)) is not None:
-                self._scores.move_to_end(key)
-        if score is not None:
-            self._count(cached=1)
-            return score
-        value = self._ask(QUESTION.format(prompt=prompt, text=text.replace("<<<", "<")))
-        score = Score(self.calibration(value) if self.calibration else value, {"judge": value})
-        with self._lock:
-            self._scores[key] = score
-            while len(self._scores) > self.remembered:
-                self._scores.popitem(last=False)
-        return score
+        value = self._remembered(QUESTION.format(prompt=prompt, text=text.replace("<<<", "<")))
+        return Score(self.calibration(value) if self.calibration else value, {"judge": value})
 
     def score_batch(
         self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
@@ -123,7 +118,6 @@ class EndpointJudge(Verifier):
         """The reply as a share of 100; errors never quote what was sent."""
         import openai
 
-        self._count(questions=1)
         left, problem = self.attempts, ""
         while left > 0:
             # The client repeats what may pass: lost connections, timeouts, 408, 409, 429, 5xx.
@@ -172,8 +166,7 @@ class EndpointJudge(Verifier):
 
     def _count(self, **more: int) -> None:
         with self._lock:
-            now = {name: getattr(self.usage, name) + value for name, value in more.items()}
-            self.usage = replace(self.usage, **now)
+            self._counts.update(more)
 
 
 def _client(url: str, timeout: float, on_request: Callable[[], None]) -> openai.OpenAI:

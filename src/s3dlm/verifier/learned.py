@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +18,7 @@ from urllib.parse import parse_qsl
 
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
-from s3dlm.inputs import load_entry_point
+from s3dlm.inputs import load_built_in
 from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.calibration import Calibration, Logistic
 
@@ -57,8 +56,7 @@ def split_name(name: str) -> tuple[str, str, Logistic | None]:
 
 def load(name: str) -> LearnedVerifier:
     """The learned verifier of a name."""
-    kind, model, calibration = split_name(name)
-    return LearnedVerifier.load(kind, model, calibration=calibration)
+    return LearnedVerifier.load(*split_name(name))
 
 
 class LearnedVerifier(Verifier):
@@ -80,15 +78,7 @@ class LearnedVerifier(Verifier):
         model: Any,
         tokenizer: Any,
         calibration: Calibration | None = None,
-        *,
-        summary: str = "min",
-        separator: str = "\n",
-        batch_size: int = BATCH,
     ) -> None:
-        if kind not in AUTO_CLASSES:
-            raise SettingsError(unknown_name("kind", kind, AUTO_CLASSES))
-        if summary not in SUMMARIES:
-            raise SettingsError(unknown_name("summary", summary, SUMMARIES))
         if kind != "likelihood" and model.config.num_labels not in (1, 2):
             raise VerifierError(
                 f"the model {name!r} has {model.config.num_labels} labels; {kind}:MODEL needs one "
@@ -96,7 +86,6 @@ class LearnedVerifier(Verifier):
             )
         self.kind, self.name, self.model, self.tokenizer = kind, name, model.eval(), tokenizer
         self.calibration = calibration or (math.exp if kind == "likelihood" else Logistic())
-        self.summary, self.separator, self.batch_size = summary, separator, batch_size
         self._judge = {
             "reward": self._judge_texts,
             "prm": self._judge_steps,
@@ -108,7 +97,7 @@ class LearnedVerifier(Verifier):
             model.config.pad_token_id = tokenizer.pad_token_id
 
     @classmethod
-    def load(cls, kind: str, name: str, **settings: Any) -> LearnedVerifier:
+    def load(cls, kind: str, name: str, calibration: Calibration | None = None) -> LearnedVerifier:
         """A verifier around a model of the hub, a folder, or a GGUF file (`FOLDER/FILE.gguf`).
 
         Code from the hub is never run.
@@ -119,7 +108,8 @@ class LearnedVerifier(Verifier):
         extra: dict[str, Any] = {}
         if name.endswith(".gguf"):
             path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
-        adapter = _adapter(place) if place else None
+        # models/ is reached by name, because a verifier needs none of it otherwise.
+        adapter = load_built_in("lora", "s3dlm.models.lora:read")(place) if place else None
         for head in ("score.weight", "classifier.weight"):
             if adapter is not None and head in adapter.whole:
                 extra["num_labels"] = len(adapter.whole[head])
@@ -149,7 +139,7 @@ class LearnedVerifier(Verifier):
             )
         if adapter is not None:
             adapter.merge(dict(model.named_parameters()))
-        return cls(kind, name, model, tokenizer, **settings)
+        return cls(kind, name, model, tokenizer, calibration)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The score of one text."""
@@ -161,8 +151,8 @@ class LearnedVerifier(Verifier):
         """One score per text, in order."""
         order = sorted(range(len(texts)), key=lambda at: len(prompts[at]) + len(texts[at]))
         scores: dict[int, Score] = {}
-        for start in range(0, len(order), self.batch_size):
-            chosen = order[start : start + self.batch_size]
+        for start in range(0, len(order), BATCH):
+            chosen = order[start : start + BATCH]
             prefixes = [self.prefix(prompts[at]) for at in chosen]
             judged = self._judge(prefixes, [texts[at] for at in chosen])
             scores |= dict(zip(chosen, judged, strict=True))
@@ -175,12 +165,12 @@ class LearnedVerifier(Verifier):
         return [Score(self.calibration(reward), {"reward": reward}) for reward in rewards]
 
     def _judge_steps(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
-        """One summary of the steps, all summaries as parts, and the places of suspicious steps."""
+        """The weakest step, all summaries as parts, and the places of suspicious steps."""
         rows, ends = [], []
         for row, text in zip(prefixes, texts, strict=True):
             places = []
             for step in _STEP.finditer(text):
-                row = row + self.ids(step[0].strip() + self.separator)
+                row = row + self.ids(step[0].strip() + "\n")
                 places.append((len(row) - 1, step.span()))
             rows.append(row)
             ends.append(places)
@@ -193,7 +183,7 @@ class LearnedVerifier(Verifier):
             judged = zip(places, steps, strict=True)
             spans = tuple((*span, round(1.0 - step, 2)) for (_, span), step in judged if step < 0.5)
             parts = {name: float(of(steps)) if steps else 0.0 for name, of in SUMMARIES.items()}
-            scores.append(Score(parts[self.summary], parts, spans))
+            scores.append(Score(parts["min"], parts, spans))
         return scores
 
     def _judge_tokens(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
@@ -233,19 +223,12 @@ class LearnedVerifier(Verifier):
         import torch
 
         rows = [row[-MAX_TOKENS:] or [self.tokenizer.pad_token_id] for row in rows]
-        width = max(map(len, rows))
-        padding = self.tokenizer.pad_token_id
+        width, padding = max(map(len, rows)), self.tokenizer.pad_token_id
         ids = torch.tensor([row + [padding] * (width - len(row)) for row in rows])
         mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
         device = next(self.model.parameters()).device
         with torch.inference_mode():
             return self.model(ids.to(device), attention_mask=mask.to(device)).logits.float().cpu()
-
-
-def _adapter(place: str) -> Any:
-    """A LoRA adapter; models/ is reached by name, because a verifier needs none of it otherwise."""
-    read: Any = load_entry_point(EntryPoint("lora", "s3dlm.models.lora:read", "s3dlm"), object)
-    return read(place)
 
 
 def _margin(labels: list[float]) -> float:
