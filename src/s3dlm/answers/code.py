@@ -76,34 +76,38 @@ def attempt(source: str) -> ast.Module | tuple[int, int]:
 
     A text can also be too deep or too odd for the parser; then there is no place, and it is (0, 0).
     """
-    with _parsing, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(source)
-        except SyntaxError as error:
-            return error.lineno or 0, max((error.offset or 1) - 1, 0)
-        except (ValueError, RecursionError, MemoryError):
-            return 0, 0
+    try:
+        return _tree(source)
+    except SyntaxError as error:
+        return error.lineno or 0, max((error.offset or 1) - 1, 0)
 
 
 def may_go_on(source: str) -> bool:
     """Whether it parses, or would with more lines behind it."""
     goes_on = codeop.PyCF_ALLOW_INCOMPLETE_INPUT | codeop.PyCF_DONT_IMPLY_DEDENT  # type: ignore[attr-defined]
+    try:
+        _tree(source, goes_on)
+    except SyntaxError as error:
+        return "incomplete input" in str(error)
+    return True
+
+
+def _tree(source: str, flags: int = 0) -> ast.Module:
     with _parsing, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            compile(source, "<candidate>", "exec", ast.PyCF_ONLY_AST | goes_on)
-        except SyntaxError as error:
-            return "incomplete input" in str(error)
-        except (ValueError, RecursionError, MemoryError):
-            return False
-    return True
+            tree: ast.Module = compile(source, "<candidate>", "exec", ast.PyCF_ONLY_AST | flags)
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise SyntaxError("too deep or too odd for the parser") from error
+    return tree
 
 
 @lru_cache(maxsize=64)
 def required(question: str) -> Required:
     """A question is code that ends in a function's head, or prose with asserts that call it."""
-    code = _fenced(question) or question
+    pieces = _FENCE.split(question)  # the first fenced one that holds a function's header counts
+    fenced = (piece.strip("\n") for piece in pieces[1::2] if _HEADER.search(piece))
+    code = next(fenced, "") or question
     headers = list(_HEADER.finditer(code))
     if headers:
         last = headers[-1]
@@ -114,12 +118,6 @@ def required(question: str) -> Required:
         if name := called(line.strip()):
             return Required(name)
     return Required()
-
-
-def _fenced(question: str) -> str:
-    """The first fenced block of a question that holds a function's header."""
-    pieces = _FENCE.split(question)
-    return next((piece.strip("\n") for piece in pieces[1::2] if _HEADER.search(piece)), "")
 
 
 def called(code: str) -> str:
@@ -182,6 +180,10 @@ class _Line:
     def indent(self) -> int:
         return len(self.text) - len(self.text.lstrip())
 
+    @property
+    def written(self) -> str:
+        return " " * self.added + self.text if self.added > 0 else self.text[-self.added :]
+
 
 def _segment(text: str, name: str) -> tuple[int, int]:
     """Steps 1 and 2: what stands before an end token, and in it the piece that holds the code."""
@@ -225,17 +227,11 @@ def _from_first_code_line(lines: list[_Line], header: int | None) -> list[_Line]
     last = next((i for i, line in enumerate(lines) if line.start >= (header or 0)), 0)
     first = [i for i, line in enumerate(lines) if _CODE_LINE.match(line.text, -line.added)]
     for index in first[:_TRIES]:
-        before = [*_written(lines[index:last]), "def stub(): pass"]  # a decorator needs one
+        before = [line.written for line in lines[index:last]]
+        before.append("def stub(): pass")  # a decorator needs one
         if index >= last or parse("\n".join(before)) is not None:
             return lines[index:]
     return lines[last:] if header is not None else []
-
-
-def _written(lines: list[_Line]) -> list[str]:
-    return [
-        " " * line.added + line.text if line.added > 0 else line.text[-line.added :]
-        for line in lines
-    ]
 
 
 def _body(lines: list[_Line]) -> list[_Line]:
@@ -258,7 +254,7 @@ def _completed(wanted: Required, lines: list[_Line]) -> Program | None:
     """Steps 5 and 6: the question's code in front, the longest part that parses, its definitions."""
     front = f"{wanted.before}{wanted.head}"
     given = front.rstrip("\n").split("\n") if front else []
-    written = _written(lines)
+    written = [line.written for line in lines]
     tree, kept = _longest(given, written)
     used = [*given, *written[:kept]]
     if tree is not None:

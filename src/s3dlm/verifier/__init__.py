@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.inputs import find_entry_points, load_built_in, load_entry_point
@@ -52,8 +52,8 @@ SOLVER = "plus_solver"  # as plus, but what it says of partial texts takes a ste
 
 VERIFIERS: dict[str, Callable[[str], Composite]] = {
     "paper": lambda task: from_row(PAPER[task]),
-    "plus": lambda task: cast(Composite, load_built_in("plus", PLUS)(task)),
-    SOLVER: lambda task: cast(Composite, load_built_in("plus", PLUS)(task, solver=True)),
+    "plus": lambda task: load_built_in("plus", PLUS)(task),
+    SOLVER: lambda task: load_built_in("plus", PLUS)(task, solver=True),
 }
 LEARNED = {  # what loads `KIND:MODEL`
     "reward": "s3dlm.verifier.learned:load",

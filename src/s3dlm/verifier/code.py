@@ -33,9 +33,8 @@ WEIGHTS: Mapping[str, float] = {
 }
 SECONDS = 1.0  # for all examples and inputs of one program
 MEMORY = 32 << 20  # bytes of what is known of programs
-_BEGUN = re.compile(
-    r"^[ \t]*(?:async )?def |\A[ \t]+\S", re.MULTILINE
-)  # code, not what is said of it
+# Code, not what is said of it.
+_BEGUN = re.compile(r"^[ \t]*(?:async )?def |\A[ \t]+\S", re.MULTILINE)
 _MODULE = {"__name__", "__doc__", "__file__", "__builtins__", "__annotations__"}
 
 Span = tuple[int, int]
@@ -172,10 +171,8 @@ class CodeVerifier(Verifier):
         results: list[CodeResult] | None = next((made for made in known if made is not None), None)
         if results is None:
             check_wanted()
-            calls = [
-                *(example.expression for example in examples(prompt)),
-                *inputs(prompt)[:generated],
-            ]
+            calls = [example.expression for example in examples(prompt)]
+            calls += inputs(prompt)[:generated]
             results = (self.sandbox or shared()).evaluate(source, calls, self.seconds)
             self.executed += 1
             self._memory.keep(results, prompt, source, generated)
@@ -258,7 +255,10 @@ def _signature(written: Program, tree: ast.Module, question: str) -> Finding:
     parameters = [parameter.arg for parameter in function.args.args]
     if stub is not None and parameters == [parameter.arg for parameter in stub.args.args]:
         return Finding(1.0)
-    count = len(stub.args.args) if stub is not None else _arguments(question, wanted.name)
+    shown = (
+        len(example.arguments) for example in examples(question) if example.arguments is not None
+    )
+    count = len(stub.args.args) if stub is not None else next(shown, None)
     if count is None or _takes(function, count):
         return Finding(0.5 if stub is not None else 1.0)
     start = written.place(function)
@@ -280,15 +280,6 @@ def _takes(function: Function, count: int) -> bool:
     if most - len(parameters.defaults) > count or None in parameters.kw_defaults:
         return False
     return count <= most or parameters.vararg is not None
-
-
-def _arguments(question: str, name: str) -> int | None:
-    """How many arguments the question's examples give."""
-    for example in examples(question):
-        for node in ast.walk(ast.parse(example.expression)):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name:
-                return len(node.args)
-    return None
 
 
 def _names(written: Program, tree: ast.Module) -> Finding:

@@ -12,7 +12,8 @@ import hashlib
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
@@ -33,6 +34,7 @@ class Example:
 
     expression: str
     expected: Json
+    arguments: tuple[ast.expr, ...] | None = field(default=None, compare=False)  # of the call
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +103,9 @@ def _example(expression: str, expected: str, name: str) -> Example | None:
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if name not in used or any(other != name and not hasattr(builtins, other) for other in used):
         return None  # it needs something that only the question's author has
-    return Example(ast.unparse(tree), value[0])
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    arguments = (tuple(call.args) for call in calls if getattr(call.func, "id", "") == name)
+    return Example(ast.unparse(tree), value[0], next(arguments, None))
 
 
 def _literal(text: str) -> tuple[Json] | None:
@@ -126,32 +130,23 @@ def _literal(text: str) -> tuple[Json] | None:
 def inputs(question: str) -> tuple[str, ...]:
     """Calls of the required function on new arguments: the examples' own, changed a little."""
     name = required(question).name
-    given = [args for example in examples(question) if (args := _arguments(example, name))]
-    if not given and (made := _from_annotations(question, name)):
-        given = [made]
-    if not given:
+    lists: list[list[object]] = []
+    for example in examples(question):
+        with suppress(ValueError, TypeError):  # no literals
+            lists.append([ast.literal_eval(argument) for argument in example.arguments or ()])
+    lists = [values for values in lists if values] or [_from_annotations(question, name)]
+    if not lists[0]:
         return ()
     seed = hashlib.sha256(question.encode(errors="surrogatepass")).digest()
     rng = random.Random(int.from_bytes(seed[:8], "big"))
     known = {example.expression for example in examples(question)}
     calls: dict[str, None] = {}
     for _ in range(8 * MOST_INPUTS):
-        changed = [_changed(value, rng) for value in rng.choice(given)]
+        changed = [_changed(value, rng) for value in rng.choice(lists)]
         call = f"{name}({', '.join(map(repr, changed))})"
         if call not in known:
             calls[call] = None
     return tuple(calls)[:MOST_INPUTS]
-
-
-def _arguments(example: Example, name: str) -> list[object]:
-    tree = parse(example.expression)
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
-            try:
-                return [ast.literal_eval(argument) for argument in node.args]
-            except (ValueError, TypeError):
-                return []
-    return []
 
 
 _SAMPLES: dict[str, object] = {

@@ -55,18 +55,13 @@ class SuspiciousSpans(Sequence[Span]):
         return repr(self.spans)
 
 
-def false_equalities(prompt: str, text: str) -> list[Span]:
-    """The equalities that do not hold."""
-    return [*wrong_equalities(text)]
-
-
 @dataclass(frozen=True, slots=True)
 class Composite(Verifier):
     """Parts and their weights; every part is reported, also those of weight 0."""
 
     parts: tuple[tuple[str, Part, float], ...]
     satisfied_at: float | None = None  # the total with which a search may stop
-    suspicious_spans: SpanFinder = false_equalities
+    suspicious_spans: SpanFinder = lambda prompt, text: wrong_equalities(text)
     rescores: bool = True  # of bundled parts only that of confidence looks at the confidence
     partial_rule: PartialRule | None = None  # reads partial texts
 
@@ -117,13 +112,13 @@ def compose(
     """
     if constraint not in CONSTRAINTS:
         raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
+    verifiers = {name: adapt(judge) for name, judge in (judges or {}).items()}
     parts = _bundled_parts(form, CONSTRAINTS[constraint])
-    parts |= {name: _judging_part(name, judge) for name, judge in (judges or {}).items()}
+    parts |= {name: _judging_part(name, verifier) for name, verifier in verifiers.items()}
     # A judge may read the confidence itself.
-    made = _weighted(parts, weights, rescores=not judges)
-    named = {name: adapt(judge) for name, judge in (judges or {}).items()}
-    able = [(j, weights[n]) for n, j in named.items() if j.reads_partial and weights.get(n)]
-    return replace(made, partial_rule=_judges_of_partial(able)) if able else made
+    composite = _weighted(parts, weights, rescores=not judges)
+    able = [(v, weights[n]) for n, v in verifiers.items() if v.reads_partial and weights.get(n)]
+    return replace(composite, partial_rule=_judges_of_partial(able)) if able else composite
 
 
 def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
@@ -138,9 +133,8 @@ def _bundled_parts(form: str, constraint: Part) -> dict[str, Part]:
     return {"structure": FORMS[form], **parts, "constraint": constraint}
 
 
-def _judging_part(name: str, judge: ScoreFunction | Verifier) -> Part:
+def _judging_part(name: str, verifier: Verifier) -> Part:
     """A user's judge as a part; its value is clipped, since a sum of parts must stay in [0, 1]."""
-    verifier = adapt(judge)
 
     def part(parsed: ParsedText) -> float:
         value = verifier.score(parsed.prompt, parsed.text, parsed.confidence).total
@@ -190,8 +184,9 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        problem = f"weights file {str(path)!r} cannot be read: {error.strerror}"
-        raise SettingsError(problem) from error
+        raise SettingsError(
+            f"weights file {str(path)!r} cannot be read: {error.strerror}"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"weights file {str(path)!r} is not TOML: {error}") from error
     allowed = {"weights", "form", "constraint"}

@@ -34,14 +34,6 @@ _ENDS = tuple(".!?}>)]")
 _GARBLED = re.compile(r"[a-z][A-Z]|[,.;:][,;:]|\s[,;]|\b([A-Za-z]{2,20}) \1\b")
 
 
-def _answer_fits(parsed: ParsedText, derivation: Derivation) -> float:
-    """A number; better one that is not negative; best one that is whole."""
-    answer = derivation.answer
-    if answer is None or answer < 0:
-        return 0.0
-    return 1.0 if answer == int(answer) else 0.5
-
-
 def _delimiter(parsed: ParsedText) -> str:
     return parsed.answer.delimiter if parsed.answer else ""
 
@@ -92,7 +84,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
         "fluent": lambda p, d: 1 / (1 + len(_GARBLED.findall(p.text))),
     },
     "constraint": {
-        "answer_fits": _answer_fits,
+        # A number that is not negative; better one that is whole.
+        "answer_fits": lambda p, d: (
+            0.0 if d.answer is None or d.answer < 0 else 1.0 if d.answer == int(d.answer) else 0.5
+        ),
         # The share of the question's numbers that the reasoning names.
         "question_numbers_used": lambda p, d: (
             len(set(d.question).intersection(d.numbers)) / len(d.question) if d.question else 1.0
@@ -105,21 +100,19 @@ FEATURES: dict[str, dict[str, Feature]] = {
 def plus(task: str, *, solver: bool = False) -> Composite:
     """The `plus` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
     texts by what is written in them, or with a step of a `solver`, too."""
-    made = (
-        fitted(PLUS[task], task in FREE)
-        if task in PLUS
-        else from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
-    )
-    if task in FROM_MODELS:  # a text without an equation is outside what the weights know
-        told = partial(_mean, task in FREE, [(lambda p, d: d.claims > 0, 1.0)])
-        made = replace(made, parts=(*made.parts, (CHECKABLE, told, 0.0)))
-    maths = "worked_steps" if SUSPICIOUS_SPANS.get(task) is worked_steps else "equations"
-    rule = maths if task in PLUS else PLUS_RULES[task].constraint
-    rules = partial_texts.SOLVER if solver else partial_texts.RULES
     spans = SUSPICIOUS_SPANS.get(task, reasoning)
-    return replace(
-        made, suspicious_spans=spans, partial_rule=rules.get(rule, partial_texts.equations)
-    )
+    if task in PLUS:
+        composite = fitted(PLUS[task], task in FREE)
+        rule = "worked_steps" if spans is worked_steps else "equations"
+    else:
+        composite = from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
+        rule = PLUS_RULES[task].constraint
+    if task in FROM_MODELS:  # a text without an equation is outside what the weights know
+        checkable = partial(_mean, task in FREE, [(lambda p, d: d.claims > 0, 1.0)])
+        composite = replace(composite, parts=(*composite.parts, (CHECKABLE, checkable, 0.0)))
+    rules = partial_texts.SOLVER if solver else partial_texts.RULES
+    partial_rule = rules.get(rule, partial_texts.equations)
+    return replace(composite, suspicious_spans=spans, partial_rule=partial_rule)
 
 
 def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:
@@ -131,9 +124,8 @@ def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:
     for part in PARTS:
         group = [(f, weights[name]) for name, f in FEATURES[part].items() if name in weights]
         total = sum(weight for _, weight in group)
-        parts.append(
-            (part, partial(_mean, free, [(f, weight / total) for f, weight in group]), total)
-        )
+        shares = [(feature, weight / total) for feature, weight in group]
+        parts.append((part, partial(_mean, free, shares), total))
     return Composite(tuple(parts))
 
 
@@ -148,10 +140,7 @@ def _mean(free: bool, shares: list[tuple[Feature, float]], parsed: ParsedText) -
 
 
 # How doubtful they are. What is above a half is where `rest`, `earlier` and the like begin.
-DOUBLED, BESIDE_DOUBLED = (
-    0.9,
-    0.5,
-)  # cells that break a rule, and the others of a unit that is broken
+DOUBLED, BESIDE_DOUBLED = 0.9, 0.5  # cells that break a rule, and the others of their units
 UNKNOWN, DERIVED = 0.6, 0.3  # operands from nowhere, and steps that use a wrong result
 SOMEWHERE = 0.6  # all of a text that looks right and misses the goal
 
