@@ -110,6 +110,11 @@ def test_names_of_a_star_import_are_let_be(verifier: CodeVerifier) -> None:
     assert verifier.score(HEAD, text).total == 1.0
 
 
+def test_a_syntax_error_behind_blank_lines_is_found(verifier: CodeVerifier) -> None:
+    text = "def f(x):\n    a = 1\n\n\n    b = = 2\n    return a\n"
+    assert doubted(verifier.score("def f(x):\n", text), text) == ["= 2"]
+
+
 def test_partial_text_is_scored_by_what_parses(verifier: CodeVerifier) -> None:
     whole = "def double(x):\n    a = x\n    b = a\n    c = b\n    return a + c"
     parts = [

@@ -46,6 +46,7 @@ class Program:
     """A program, and how its lines map to the characters of the text it was written in."""
 
     source: str
+    attempted: str  # the question's lines and all that were written, also those that do not parse
     whole: bool  # whether all of the code could be parsed
     share: float  # of the code's lines that could be parsed
     given: int  # lines in front that come from the question
@@ -265,6 +266,7 @@ def _completed(wanted: Required, lines: list[_Line]) -> Program | None:
     last = max((i + 1 for i, line in enumerate(written) if line.strip()), default=0)
     return Program(
         source="\n".join(used).rstrip() + "\n",
+        attempted="\n".join([*given, *written]) + "\n",
         whole=tree is not None and kept >= last,
         share=kept / last if last and tree is not None else 0.0,
         given=len(given),

@@ -95,7 +95,7 @@ class CodeVerifier(Verifier):
         known, hole, _ = text.partition(HOLE)
         known = known[: known.rfind("\n") + 1] if hole else known
         written = program(known, prompt) if _BEGUN.search(known) else None
-        right = written is None or written.whole or may_go_on(_all_lines(written, known))
+        right = written is None or written.whole or may_go_on(written.attempted)
         return Score(1.0 if right else 0.5, {"parses": 1.0 if right else 0.5})
 
     def rescore(self, score: Score, confidence: float | None) -> Score:
@@ -221,20 +221,11 @@ def _parses(written: Program, text: str) -> Finding:
     if written.whole:
         return Finding(1.0)
     # Where the whole of the written code, not just the part kept, first fails to parse.
-    tree = attempt(_all_lines(written, text))
+    tree = attempt(written.attempted)
     line_number, column = (0, 0) if isinstance(tree, ast.Module) else tree
     place = written.position(line_number, column) if line_number else None
     spans = () if place is None else (_to_line_end(text, place),)
     return Finding(0.5 * written.share, spans)
-
-
-def _all_lines(written: Program, text: str) -> str:
-    """The question's lines and all that were written, also those that do not parse."""
-    lines = written.source.split("\n")[: written.given]
-    for start, added in zip(written.starts, written.added, strict=True):
-        line = text[slice(*_to_line_end(text, start))].rstrip("\r")
-        lines.append(" " * added + line if added > 0 else line[-added:])
-    return "\n".join(lines) + "\n"
 
 
 def _to_line_end(text: str, start: int) -> Span:
