@@ -62,17 +62,12 @@ def boxed_or_everything(text: str) -> str:
     if start < 0:
         return text
     opening = text.find("{", start)
-    close = _matching(text, opening) if opening >= 0 else -1
-    return text[opening + 1 : close] if close >= 0 else _between(text, "<answer>", "</answer>")
-
-
-def _matching(text: str, opening: int) -> int:
     depth = 0
-    for brace in re.finditer(r"[{}]", text[opening:]):
+    for brace in re.finditer(r"[{}]", text[opening:] if opening >= 0 else ""):
         depth += 1 if brace[0] == "{" else -1
         if depth == 0:
-            return opening + brace.start()
-    return -1
+            return text[opening + 1 : opening + brace.start()]
+    return _between(text, "<answer>", "</answer>")
 
 
 def is_equiv(left: str, right: str) -> bool:
@@ -88,7 +83,9 @@ def _clean(text: str) -> str:
     text = text.replace("tfrac", "frac").replace("dfrac", "frac")
     for token in ("\\left", "\\right", "^{\\circ}", "^\\circ", "\\$"):
         text = text.replace(token, "")
-    text = _without_units(text).replace("\\%", "")
+    if "\\text{ " in text:
+        text, _ = text.split("\\text{ ")  # more than one: ValueError, hence plain equality
+    text = text.replace("\\%", "")
     text = text.replace(" .", " 0.").replace("{.", "{0.")
     if not text:
         return text
@@ -97,14 +94,9 @@ def _clean(text: str) -> str:
     if len(sides) == 2 and len(sides[0]) <= 2:
         text = sides[1]
     text = _with_braced_fracs(_with_braced_roots(text).replace(" ", ""))
-    return _with_latex_ratio("\\frac{1}{2}" if text == "0.5" else text)
-
-
-def _without_units(text: str) -> str:
-    if "\\text{ " not in text:
-        return text
-    kept, _ = text.split("\\text{ ")  # more than one: ValueError, hence plain equality
-    return kept
+    if ratio := re.fullmatch(r"(0|-?[1-9][0-9]{0,18})/(0|-?[1-9][0-9]{0,18})", text):
+        return f"\\frac{{{ratio[1]}}}{{{ratio[2]}}}"
+    return "\\frac{1}{2}" if text == "0.5" else text
 
 
 def _with_braced_roots(text: str) -> str:
@@ -127,11 +119,6 @@ def _with_braced_fracs(text: str) -> str:
     return "".join(parts)
 
 
-def _with_latex_ratio(text: str) -> str:
-    match = re.fullmatch(r"(0|-?[1-9][0-9]{0,18})/(0|-?[1-9][0-9]{0,18})", text)
-    return f"\\frac{{{match[1]}}}{{{match[2]}}}" if match else text
-
-
 def countdown_expression(text: str) -> str:
     """Box ≻ whole text, LaTeX operators mapped, `= value` cut off."""
     content = boxed_or_everything(text) or text
@@ -147,9 +134,7 @@ def countdown_right(text: str, numbers: list[int], target: float) -> bool:
     used = re.findall(r"[0-9]+", expression)
     if len(used) != len(numbers) or any(len(numeral) > 18 for numeral in used):
         return False
-    if sorted(map(int, used)) != sorted(numbers):
-        return False
-    if not _ALLOWED.fullmatch(expression):
+    if sorted(map(int, used)) != sorted(numbers) or not _ALLOWED.fullmatch(expression):
         return False
     parsed = expressions.parse(expression)
     value = parsed.value() if parsed else None
@@ -186,15 +171,10 @@ def _sudoku_text(text: str, size: int) -> str:
 
 
 def _until_end(text: str, *, need_end: bool) -> str:
-    ends = (
-        ("<|eot_id|>", "<|endoftext|>", "</answer>")
-        if need_end
-        else ("<|eot_id|>", "<|endoftext|>")
-    )
-    found = [at for at in (text.find(end) for end in ends) if at >= 0]
-    if need_end and not found:
+    end = re.search(r"<\|eot_id\|>|<\|endoftext\|>" + ("|</answer>" if need_end else ""), text)
+    if need_end and not end:
         return ""
-    return text[: min(found)].strip() if found else text.strip()
+    return text[: end.start() if end else None].strip()
 
 
 def sudoku_share(text: str, solution: str, puzzle: str) -> float:

@@ -79,8 +79,7 @@ def _number(text: str, question: str) -> str | None:
 
 
 def _choice(text: str, question: str) -> str | None:
-    found = delimiters.find(text)
-    if found:
+    if found := delimiters.find(text):
         letter = _letter_in(found.content) or _letter_of_option(found.content, question)
         if letter:
             return letter

@@ -96,11 +96,9 @@ def _value(text: str, with_units: Callable[[str], re.Match[str] | None]) -> Frac
         return value
     if mixed := _MIXED.fullmatch(text):
         sign, whole, above, below = mixed.groups()
-        return (
-            int(f"{sign}1") * (int(whole) + Fraction(int(above), int(below)))
-            if int(below)
-            else None
-        )
+        if not int(below):
+            return None
+        return int(f"{sign}1") * (int(whole) + Fraction(int(above), int(below)))
     units = with_units(text)
     return to_fraction(units[1]) if units else None
 

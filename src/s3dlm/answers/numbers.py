@@ -75,12 +75,12 @@ def numbers_in(text: str) -> list[float]:
 
 def last_number_in(text: str) -> str | None:
     """The last number of a running text, with its sign."""
-    for match in reversed(list(_IN_TEXT.finditer(text[-TAIL:]))):
+    tail = text[-TAIL:]
+    for match in reversed(list(_IN_TEXT.finditer(tail))):
         numeral = match[2].rstrip(".,")
         if to_float(numeral) is not None:
-            return (
-                f"-{numeral}" if match[1] and negative_at(text[-TAIL:], match.start(2)) else numeral
-            )
+            negative = match[1] and negative_at(tail, match.start(2))
+            return f"-{numeral}" if negative else numeral
     return None
 
 

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Prediction, Rows
@@ -37,28 +38,46 @@ SEARCH_BYTES = 1 << 30  # one search's entries together; rows beyond are run who
 Key = tuple[int, bytes]  # where the open block begins, and the canvas before it
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """What is known of a prefix."""
+@dataclass(slots=True, eq=False)
+class CacheEntry:
+    """What is known of a row: of a prefix, or of all but an open block (dual_cache.py)."""
 
     layers: Tensor  # (layers, 2, heads, padded length, head)
-    length: int
-    last: Tensor  # (width,) features of its last position, for models that shift
+    length: int  # without padding
+    last: (
+        Tensor  # (width,) features of the position before those that are run, for models that shift
+    )
+    behind: Tensor | None = None  # (any, width) features behind the open block, not shifted
+    used: int = 0  # in how many passes
 
 
 @dataclass(frozen=True, slots=True)
-class _PrefixedRow:
+class CachedRow:
     """One row of a call: what is run of it, and from where."""
 
-    entries: dict[Key, _Entry]  # of its search
+    entries: dict[Key, CacheEntry]  # of its search
     key: Key
     tokens: Ints  # (length,) prompt and canvas
     cut: int  # positions before it are worth keeping
-    entry: _Entry | None  # what it continues from; None: the row is run whole
+    entry: CacheEntry | None  # what it continues from; None: the row is run whole
+    stop: int | None = None  # the end of the open block, if that alone is run
 
     @property
     def known(self) -> int:
-        return 0 if self.entry is None else self.entry.length
+        """Positions before those that are run."""
+        if self.entry is None:
+            return 0
+        return self.entry.length if self.stop is None else self.cut
+
+    @property
+    def run(self) -> Ints:
+        return self.tokens if self.entry is None else self.tokens[self.known : self.stop]
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """Rows that run together have entries of one padded length, and open blocks have one length."""
+        past = 0 if self.entry is None else self.entry.layers.shape[3]
+        return past, 0 if self.stop is None else self.run.size
 
 
 class PrefixCache:
@@ -66,8 +85,8 @@ class PrefixCache:
 
     def __init__(self, network: Denoiser) -> None:
         self.network, self.device = network, torch.device(network.device)
-        self.searches: dict[int, dict[Key, _Entry]] = {}  # by the id of the prompt array
-        self.rows: dict[tuple[int, int], _PrefixedRow] = {}  # by request and row, of this call
+        self.searches: dict[int, dict[Key, CacheEntry]] = {}  # by the id of the prompt array
+        self.rows: dict[tuple[int, int], CachedRow] = {}  # by request and row, of this call
         # On CPU entries are padded, so that bits do not depend on the batch.
         self.multiple = LENGTH_MULTIPLE if self.device.type == "cpu" else 1
 
@@ -88,10 +107,9 @@ class PrefixCache:
             for key in self.searches[search].keys() - keys:
                 del self.searches[search][key]
 
-    def _row(self, entries: dict[Key, _Entry], request: Rows, row: int) -> _PrefixedRow:
+    def _row(self, entries: dict[Key, CacheEntry], request: Rows, row: int) -> CachedRow:
         prompt, canvas, block = request.prompt, request.canvas[row], self.network.causal_block
-        start = int(request.starts[row] if request.fixed is None else request.fixed[row])
-        start = 0 if request.masked[row, :start].any() else start
+        start = fixed_start(request, row)
         cut = prompt.size + start
         (masked,) = np.nonzero(request.masked[row])
         if block is not None and masked.size:  # nothing behind the last block changes anything
@@ -109,21 +127,19 @@ class PrefixCache:
                 if known < start and tokens == canvas[:known].tobytes()
             ]
             entry = max(fitting, key=lambda entry: entry.length, default=None)
-        return _PrefixedRow(entries, key, np.concatenate((prompt, canvas)), cut, entry)
+        return CachedRow(entries, key, np.concatenate((prompt, canvas)), cut, entry)
 
     def run_length(self, request: int, count: int) -> int:
         """The most positions that are run of any of the first `count` rows of a request."""
-        rows = (self.rows[request, row] for row in range(count))
-        return max(row.tokens.size - row.known for row in rows)
+        return max(self.rows[request, row].run.size for row in range(count))
 
     def encode(self, batch: Batch) -> tuple[Tensor, Ints]:
         """Features (rows, width, …) of rows, from the first position that is not known; and how many
         positions are known of each."""
         rows = [self.rows[place] for place in batch]
-        groups: dict[int, list[int]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
         for index, row in enumerate(rows):
-            past = 0 if row.entry is None else row.entry.layers.shape[3]
-            groups.setdefault(past, []).append(index)
+            groups.setdefault(row.group, []).append(index)
         parts = [self._run([rows[index] for index in group]) for group in groups.values()]
         features = parts[0]
         if len(groups) > 1:
@@ -133,48 +149,60 @@ class PrefixCache:
                 features[group, : part.shape[1]] = part
         return features, np.array([row.known for row in rows])
 
-    def _run(self, rows: list[_PrefixedRow]) -> Tensor:
-        """Rows whose entries have one padded length; new prefixes leave their keys and values."""
-        sizes = np.array([row.tokens.size - row.known for row in rows])
+    def _run(self, rows: list[CachedRow]) -> Tensor:
+        """Rows of one group; those that are new leave their keys and values."""
+        sizes = np.array([row.run.size for row in rows])
         tokens = np.zeros((len(rows), int(sizes.max())), dtype=np.int64)
         keys = np.arange(tokens.shape[1]) < sizes[:, None]
-        tokens[keys] = np.concatenate([row.tokens[row.known :] for row in rows])
+        tokens[keys] = np.concatenate([row.run for row in rows])
         unmasked = keys.all() and self.device.type != "cpu"
+        entries = [row.entry for row in rows if row.entry is not None]
         features, layers = self.network.encode_after(
             torch.from_numpy(tokens).to(self.device),
             None if unmasked else torch.from_numpy(keys).to(self.device),
-            self._past(rows),
+            self._past(entries, [row.known for row in rows]) if entries else None,
         )
         for index, row in enumerate(rows):
             if row.cut > row.known and row.key not in row.entries:
-                fresh = row.cut - row.known
-                new = [torch.stack((k[index, :, :fresh], v[index, :, :fresh])) for k, v in layers]
-                self._keep(row, torch.stack(new), features[index, fresh - 1])
+                entry = self._entry(row, features[index], [(k[index], v[index]) for k, v in layers])
+                held = sum(other.layers.nbytes for other in row.entries.values())
+                if held + entry.layers.nbytes <= SEARCH_BYTES:
+                    row.entries[row.key] = entry
+        behind = [entry.behind for entry in entries if entry.behind is not None]
+        if behind:
+            whole = [torch.cat(pair) for pair in zip(features, behind, strict=True)]
+            features = pad_sequence(whole, batch_first=True)
         if not self.network.shift:
             return features
-        before = [row.entry.last for row in rows if row.entry is not None]
-        return shift_right(features, torch.stack(before) if before else None)
+        return shift_right(
+            features, torch.stack([entry.last for entry in entries]) if entries else None
+        )
 
-    def _past(self, rows: list[_PrefixedRow]) -> Past | None:
-        entries = [row.entry for row in rows if row.entry is not None]
-        if not entries:
-            return None
+    def _past(self, entries: list[CacheEntry], starts: list[int]) -> Past:
         if all(entry is entries[0] for entry in entries):  # as with one search's first block
             stacked = entries[0].layers.unsqueeze(2).expand(-1, -1, len(entries), -1, -1, -1)
         else:
             stacked = torch.stack([entry.layers for entry in entries], dim=2)
         lengths = torch.tensor([entry.length for entry in entries], device=self.device)
         padded = any(entry.length < stacked.shape[4] for entry in entries)
-        return Past(stacked, lengths, padded)
+        return Past(stacked, lengths, torch.tensor(starts, device=self.device), padded)
 
-    def _keep(self, row: _PrefixedRow, layers: Tensor, last: Tensor) -> None:
+    def _entry(
+        self, row: CachedRow, features: Tensor, layers: list[tuple[Tensor, Tensor]]
+    ) -> CacheEntry:
         """Keys and values up to the cut: those of the entry, then those that were just computed."""
+        new = row.cut - row.known
+        stacked = torch.stack([torch.stack((k[:, :new], v[:, :new])) for k, v in layers])
         if row.entry is not None:
-            layers = torch.cat((row.entry.layers[:, :, :, : row.known], layers), 3)
-        layers = F.pad(layers, (0, 0, 0, -row.cut % self.multiple))
-        held = sum(entry.layers.nbytes for entry in row.entries.values())
-        if held + layers.nbytes <= SEARCH_BYTES:
-            row.entries[row.key] = _Entry(layers, row.cut, last.clone())
+            stacked = torch.cat((row.entry.layers[:, :, :, : row.known], stacked), 3)
+        stacked = F.pad(stacked, (0, 0, 0, -row.cut % self.multiple))
+        return CacheEntry(stacked, row.cut, features[new - 1].clone())
+
+
+def fixed_start(request: Rows, row: int) -> int:
+    """Where the open block of a row begins, or what may still change; 0 if a mask is before it."""
+    start = int(request.starts[row] if request.fixed is None else request.fixed[row])
+    return 0 if request.masked[row, :start].any() else start
 
 
 @dataclass(frozen=True, slots=True)

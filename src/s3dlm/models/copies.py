@@ -47,7 +47,7 @@ class Copies(Denoiser):
                 past,
                 layers=past.layers[:, :, rows].to(copy.device),
                 lengths=past.lengths[rows].to(copy.device),
-                starts=past.starts if past.starts is None else past.starts[rows].to(copy.device),
+                starts=past.starts[rows].to(copy.device),
             )
             features, layers = copy.encode_after(tokens[rows].to(copy.device), seen, known)
             moved = [[part.to(self.device) for part in layer] for layer in layers]

@@ -180,8 +180,7 @@ class Transformer(nn.Module, Denoiser):
             self._rope = kept
         if past is None:
             return kept[0][:length], kept[1][:length]
-        first = past.lengths if past.starts is None else past.starts
-        places = first[:, None] + torch.arange(length, device=device)
+        places = past.starts[:, None] + torch.arange(length, device=device)
         return kept[0][places], kept[1][places]
 
 

@@ -141,24 +141,26 @@ def score_texts(
     It is given the last `MAX_TEXT` characters of each prompt and text, so that no text can hold it up;
     spans count from the start of the whole text.
     """
-    score, score_batch, columns = (
-        (verifier.score_partial, verifier.score_partial_batch, 2)
+    cut = [(prompt[-MAX_TEXT:], text[-MAX_TEXT:], confidence) for prompt, text, confidence in rows]
+    columns = list(zip(*cut, strict=True))
+    scores: Any = (
+        [verifier.score_partial(*cut[0][:2]) if partial else verifier.score(*cut[0])]
+        if len(cut) == 1
+        else verifier.score_partial_batch(*columns[:2])
         if partial
-        else (verifier.score, verifier.score_batch, 3)
+        else verifier.score_batch(*columns)
     )
-    cut = [
-        (prompt[-MAX_TEXT:], text[-MAX_TEXT:], number)[:columns] for prompt, text, number in rows
-    ]
-    scores: Any = [score(*cut[0])] if len(cut) == 1 else score_batch(*zip(*cut, strict=True))
     starts = [max(len(text) - MAX_TEXT, 0) for _, text, _ in rows]
     if not any(starts) or not isinstance(scores, Sequence) or len(scores) != len(rows):
         return scores  # type: ignore[no-any-return]  # checked by who asked: it may be anything
-    return [
-        replace(score, spans=tuple((a + start, b + start, *rest) for a, b, *rest in score.spans))
-        if start and isinstance(score, Score)
-        else score
-        for score, start in zip(scores, starts, strict=True)
-    ]
+    return [_moved(score, start) for score, start in zip(scores, starts, strict=True)]
+
+
+def _moved(score: Score, start: int) -> Score:
+    if not start or not isinstance(score, Score):
+        return score
+    spans: Any = tuple((a + start, b + start, *weight) for a, b, *weight in score.spans)
+    return replace(score, spans=spans)
 
 
 def _of_inner(name: str) -> Any:
