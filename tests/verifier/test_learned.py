@@ -148,12 +148,7 @@ class Endpoint(BaseHTTPRequestHandler):
         self.server.headers_seen = dict(self.headers)
         reply = self.server.reply(body)
         status, content = (reply, "") if isinstance(reply, int) else (200, reply)
-        data = json.dumps(
-            {
-                "choices": [{"message": {"content": content}}],
-                "usage": {"prompt_tokens": 10, "completion_tokens": 2},
-            }
-        ).encode()
+        data = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
         self.send_response(status)
         if status == 307:
             self.send_header("Location", self.server.elsewhere)
@@ -179,7 +174,7 @@ def endpoint(monkeypatch):
     thread.join()
 
 
-def test_a_judge_is_asked_once_per_text_and_its_cost_is_counted(endpoint, monkeypatch):
+def test_a_judge_is_asked_once_per_text(endpoint, monkeypatch):
     monkeypatch.setenv(judging.KEY_VARIABLE, "secret")
     monkeypatch.setenv(judging.HOST_VARIABLE, "127.0.0.1")
     judge = as_verifier(f"judge:{endpoint.url}#small")
@@ -190,13 +185,6 @@ def test_a_judge_is_asked_once_per_text_and_its_cost_is_counted(endpoint, monkey
     assert len(endpoint.seen) == 2
     path, body, key = endpoint.seen[0]
     assert (path, body["model"], key) == ("/v1/chat/completions", "small", "Bearer secret")
-    usage = judge.usage
-    assert (usage.calls, usage.cached, usage.prompt_tokens, usage.completion_tokens) == (
-        2,
-        1,
-        20,
-        4,
-    )
 
 
 def test_a_judge_is_asked_again_after_a_failure_or_a_useless_reply(endpoint):
@@ -204,7 +192,7 @@ def test_a_judge_is_asked_again_after_a_failure_or_a_useless_reply(endpoint):
     endpoint.reply = lambda body: next(replies)
     judge = EndpointJudge(endpoint.url, "m")
     assert judge.score("q", "text").total == 0.35
-    assert (judge.usage.calls, judge.usage.retries) == (3, 2)
+    assert len(endpoint.seen) == 3
 
 
 @pytest.mark.parametrize(("reply", "calls"), [(401, 1), (500, 3), ("no idea", 3)])

@@ -93,29 +93,27 @@ def _block_layout(config: TransformerConfig, names: TensorNames, index: int) -> 
             slots[f"{name}.bias"] = Slot("qkv.bias", (rows,), start)
         start += rows
 
-    def feed(
-        names: Sequence[str], gate_up: str, down: str, hidden: int, expert: int | None
-    ) -> None:
-        slots[names[0]] = Slot(gate_up, (hidden, width), 0, expert)
-        slots[names[1]] = Slot(gate_up, (hidden, width), hidden, expert)
-        slots[names[2]] = Slot(down, (width, hidden), 0, expert)
+    def feed(stored: Sequence[str], parameter: str, hidden: int, expert: int | None = None) -> None:
+        gate_up, down = parameter.format("gate_up"), parameter.format("down")
+        slots[stored[0]] = Slot(gate_up, (hidden, width), 0, expert)
+        slots[stored[1]] = Slot(gate_up, (hidden, width), hidden, expert)
+        slots[stored[2]] = Slot(down, (width, hidden), 0, expert)
 
     def projections(prefix: str) -> list[str]:
         return [f"{prefix}{name}_proj.weight" for name in ("gate", "up", "down")]
 
     experts = config.experts_of(index)
     if experts is None:
-        feed(names.feed, "gate_up.weight", "down.weight", config.hidden, None)
+        feed(names.feed, "{}.weight", config.hidden)
         return slots
     slots[names.router] = Slot("mixture.router", (experts.count, width))
     if experts.sigmoid:
         slots[names.router_bias] = Slot("mixture.router_bias", (experts.count,))
     for expert in range(experts.count):
         stored = projections(names.expert.format(expert=expert))
-        feed(stored, "mixture.gate_up", "mixture.down", experts.hidden, expert)
+        feed(stored, "mixture.{}", experts.hidden, expert)
     if experts.shared:
-        stored, shared = projections(names.shared), experts.shared
-        feed(stored, "mixture.shared_gate_up", "mixture.shared_down", shared, None)
+        feed(projections(names.shared), "mixture.shared_{}", experts.shared)
     return slots
 
 

@@ -248,43 +248,23 @@ def find_mask_id(
     """
     if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 0):
         raise SettingsError(f"mask_id={given!r} must be a token id, 0 or above")
-    for source, stated in (
-        ("config.json", _mask_of_config(config)),
-        ("the tokenizer", _mask_of_tokenizer(tokenizer, family)),
-    ):
+    in_config: int | None = number(config, "mask_token_id", "mask_id", default=None)
+    in_tokenizer = None if tokenizer is None else tokenizer.mask_token_id
+    if tokenizer is not None and in_tokenizer is None and family is not None:
+        vocabulary = tokenizer.get_vocab()
+        in_tokenizer = next((vocabulary[t] for t in family.mask_tokens if t in vocabulary), None)
+    for source, stated in (("config.json", in_config), ("the tokenizer", in_tokenizer)):
         if stated is not None and given not in (None, stated):
             raise SettingsError(
                 f"mask_id={given} contradicts {source} of {name}, which states {stated}; leave "
                 "mask_id out"
             )
         if stated is not None:
-            return stated
-    in_table = family.mask_id if family else None
-    mask_id = in_table if given is None else given
+            return int(stated)
+    mask_id = family.mask_id if given is None and family else given
     if mask_id is None:
         raise ModelError(
             f"neither config.json nor the tokenizer of {name} states a mask token; if it is a "
             "masked diffusion model, pass mask_id=… (--load mask_id=…)"
         )
     return mask_id
-
-
-def _mask_of_config(config: Config) -> int | None:
-    for field in ("mask_token_id", "mask_id"):
-        value = config.get(field)
-        if isinstance(value, bool) or (value is not None and not isinstance(value, int)):
-            raise ModelError(
-                f"config.json needs a token id as {field!r}; it has {short_repr(value)}"
-            )
-        if value is not None:
-            return value
-    return None
-
-
-def _mask_of_tokenizer(tokenizer: Any, family: Family | None) -> int | None:
-    if tokenizer is None:
-        return None
-    if tokenizer.mask_token_id is not None:
-        return int(tokenizer.mask_token_id)
-    vocabulary, texts = tokenizer.get_vocab(), family.mask_tokens if family else ()
-    return next((vocabulary[text] for text in texts if text in vocabulary), None)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import EntryPoint
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from s3dlm.errors import ModelError
-from s3dlm.inputs import load_entry_point
+from s3dlm.inputs import load_built_in
 from s3dlm.models.base import Denoiser
 from s3dlm.models.cache import PrefixCache, leave, recalled
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
@@ -35,7 +34,7 @@ from s3dlm.models.sampling import Shifted, restrict, shift
 CPU_LOGITS = 1 << 26  # bytes of logits at once
 GPU_LOGITS = 1 << 30
 CACHE_BYTES = 1 << 20  # of logits read together on CPU
-DUAL = EntryPoint("dual", "s3dlm.models.dual_cache:DualCache", "s3dlm.models")
+DUAL = "s3dlm.models.dual_cache:DualCache"
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 
 
@@ -55,9 +54,11 @@ class Forward:
         self.cache_rows = self.positions
         if self.on_cpu:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
-        kept = load_entry_point(DUAL, object) if denoiser.dual_cache is not None else PrefixCache
-        wanted = denoiser.prefix_cache or denoiser.dual_cache is not None
-        self.prefixes: PrefixCache | None = kept(denoiser) if wanted else None  # type: ignore[operator]
+        self.prefixes: PrefixCache | None = None
+        if denoiser.dual_cache is not None:
+            self.prefixes = load_built_in("dual", DUAL)(denoiser)
+        elif denoiser.prefix_cache:
+            self.prefixes = PrefixCache(denoiser)
         # With a cache that pretends, what a pass says of a canvas depends on when it is made.
         self.remembers = self.prefixes is None or denoiser.causal_block is not None
         self.head = denoiser.head_in_place(self.positions)

@@ -42,21 +42,10 @@ class PlainTokenizer:
 
     def __init__(self, inner: Tokenizer, named: Mapping[str, str], template: str | None) -> None:
         self.inner, self.named, self.chat_template = inner, named, template
-
-    @property
-    def eos_token_id(self) -> int | None:
-        return self._id("eos_token")
-
-    @property
-    def sep_token_id(self) -> int | None:
-        return self._id("sep_token")
-
-    @property
-    def mask_token_id(self) -> int | None:
-        return self._id("mask_token")
-
-    def _id(self, name: str) -> int | None:
-        return self.inner.token_to_id(self.named[name]) if name in self.named else None
+        self.eos_token_id, self.sep_token_id, self.mask_token_id = (
+            inner.token_to_id(named[name]) if name in named else None
+            for name in ("eos_token", "sep_token", "mask_token")
+        )
 
     def get_vocab(self) -> dict[str, int]:
         return self.inner.get_vocab()
@@ -94,7 +83,7 @@ def read_plain(folder: Path) -> PlainTokenizer | None:
     named = {name: config[name] for name in NAMED if config.get(name) is not None}
     tokens = [*named.values(), *(token for name in LISTED for token in config.get(name) or ())]
     decoder = config.get("added_tokens_decoder") or {}
-    if not all(token["id"] == int(index) for index, token in _found(decoder, added)):
+    if any(added.get(t["content"], {}).get("id") != int(at) for at, t in decoder.items()):
         return None
     if not all(_is_there(token, added) for token in [*tokens, *decoder.values()]):
         return None
@@ -106,10 +95,6 @@ def read_plain(folder: Path) -> PlainTokenizer | None:
         return None
     texts = {name: t["content"] if isinstance(t, dict) else t for name, t in named.items()}
     return PlainTokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), texts, template)
-
-
-def _found(decoder: Mapping[str, Any], added: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(index, added.get(token["content"], {"id": -1})) for index, token in decoder.items()]
 
 
 def _is_there(token: Any, added: Mapping[str, Any]) -> bool:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError, SettingsError, unknown_name
-from s3dlm.inputs import find_entry_points, load_entry_point
+from s3dlm.inputs import find_entry_points, load_built_in, load_entry_point
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import BUNDLED, EVERY_METHOD, defaults_in
 from s3dlm.models.families import FAMILIES, find_family
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
 # By name, so that what `transformers` runs is imported only where it is needed.
-NOT_NATIVE = EntryPoint("transformers", "s3dlm.models.hf:load_with_transformers", ENTRY_POINTS)
+NOT_NATIVE = "s3dlm.models.hf:load_with_transformers"
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -207,8 +206,7 @@ def load(
         options["adapter"] = adapter
         if family is None:
             _only_native(name, quantize)
-            loader: Any = load_entry_point(NOT_NATIVE, object)
-            model = loader(name, folder, **options)
+            model = load_built_in("transformers", NOT_NATIVE)(name, folder, **options)
         else:
             from s3dlm.models.checkpoint import load_native
 

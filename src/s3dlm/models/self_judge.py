@@ -61,16 +61,14 @@ class SelfJudge(Verifier):
 
     def ask(self, prompt: str, text: str, place: str) -> Rows:
         """The question about a text, and a mask for its answer; what is too long loses its beginning."""
-        denoiser, shown = self.model.denoiser, text[-LONGEST:]
-        ids = self._chat(prompt, shown)
-        while len(ids) >= denoiser.context:
+        denoiser, chat, shown = self.model.denoiser, self.model.tokenizer.chat, text[-LONGEST:]
+        while len(ids := chat(QUESTION.format(prompt=prompt, text=shown))) >= denoiser.context:
             if not shown:
                 raise PromptError(
                     f"verifier='self' has to show the question, which takes {len(ids)} tokens, and "
                     f"{self.model.name} reads {denoiser.context}; shorten it or choose another verifier"
                 )
             shown = shown[(len(shown) + 1) // 2 :]
-            ids = self._chat(prompt, shown)
         return Rows(
             prompt=np.array(ids, dtype=np.int64),
             canvas=np.array([[denoiser.mask_id]]),
@@ -91,6 +89,3 @@ class SelfJudge(Verifier):
         yes, no = logp[: len(self.yes)].max(), logp[len(self.yes) :].max()
         value = 1 / (1 + math.exp(min(float(no - yes), 700.0)))
         return Score(value, {SELF: value})
-
-    def _chat(self, prompt: str, text: str) -> list[int]:
-        return self.model.tokenizer.chat(QUESTION.format(prompt=prompt, text=text))

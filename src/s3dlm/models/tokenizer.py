@@ -165,9 +165,7 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextToke
         inner = _load(folder, trust_remote_code)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except (
-        BaseException
-    ) as error:  # a broken file raises anything, also a panic of the Rust library
+    except BaseException as error:  # a broken file raises anything, even a panic in Rust
         line = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise ModelError(f"the tokenizer in {folder} cannot be read: {line}") from error
     if inner is None:

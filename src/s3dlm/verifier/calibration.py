@@ -43,7 +43,6 @@ class Logistic:
     intercept: float = 0.0
 
     def __call__(self, value: float) -> float:
-        """The probability for one raw score."""
         return sigmoid(self.slope * value + self.intercept)
 
 
@@ -58,7 +57,6 @@ class AnswerCalibration:
     typical_confidence: float = 0.5  # stands in where a model gives none
 
     def p_correct(self, score: float, agreement: float, confidence: float | None = None) -> float:
-        """The probability for one answer."""
         sure = self.typical_confidence if confidence is None else confidence
         logit = self.intercept + self.score * score + self.agreement * agreement
         return sigmoid(logit + self.confidence * sure)

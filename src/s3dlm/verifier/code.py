@@ -99,7 +99,6 @@ class CodeVerifier(Verifier):
         return Score(1.0 if right else 0.5, {"parses": 1.0 if right else 0.5})
 
     def rescore(self, score: Score, confidence: float | None) -> Score:
-        """The score of the same text at another confidence."""
         parts = {name: value for name, value in score.parts.items() if name != "confidence"}
         return _total(parts, confidence, score.spans)
 

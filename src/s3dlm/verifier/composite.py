@@ -39,7 +39,6 @@ class SuspiciousSpans(Sequence[Span]):
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
-        """The spans themselves."""
         return tuple(sorted(set(self.find(self.prompt, self.text))))
 
     def __len__(self) -> int:
@@ -92,7 +91,6 @@ class Composite(Verifier):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each part."""
         return {name: weight for name, _, weight in self.parts}
 
 

@@ -85,7 +85,6 @@ class Equation:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where the equation stands in the text."""
         return self.left.start, self.right.end
 
     @property

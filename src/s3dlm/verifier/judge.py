@@ -1,7 +1,6 @@
 """Another model behind an OpenAI-compatible endpoint as judge of the text: `judge:URL#MODEL`.
 
-Calls cost time and money, so every text is asked about once, and calls and tokens are counted. The text
-is untrusted: it may try to talk the judge round, so the judge is told where it begins and ends, and only
+Calls cost time and money, so every text is asked about once. The text is untrusted: it may try to talk the judge round, so the judge is told where it begins and ends, and only
 a number is read from its reply. The key goes to the endpoint that was named: redirects are refused.
 """
 
@@ -10,11 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -36,24 +32,9 @@ QUESTION = (
 )
 MAX_REPLY = 1 << 20  # bytes
 REMEMBERED = 10_000  # texts
+WORKERS = 8  # texts that are asked about at the same time
 HOST_VARIABLE = "S3DLM_JUDGE_HOST"  # the only host that the key is sent to
 _NUMBER = re.compile(r"(?<![0-9.])(100|[0-9]{1,2})(?:\.[0-9]+)?(?![0-9])")
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeUsage:
-    """What a judge has cost so far."""
-
-    questions: int = 0
-    calls: int = 0  # requests sent, retries included
-    cached: int = 0  # texts that were answered from memory
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    @property
-    def retries(self) -> int:
-        """Calls that repeated a question."""
-        return max(self.calls - self.questions, 0)
 
 
 def load(name: str) -> EndpointJudge:
@@ -76,7 +57,6 @@ class EndpointJudge(Verifier):
         *,
         timeout: float = 30.0,
         attempts: int = 4,
-        workers: int = 8,
     ) -> None:
         if not re.match(r"https?://", url) or not model:
             raise SettingsError(
@@ -84,18 +64,9 @@ class EndpointJudge(Verifier):
                 "example judge:http://127.0.0.1:8000/v1#my-model"
             )
         self.name = f"judge:{url}#{model}"
-        self.model, self.calibration = model, calibration
-        self.attempts, self.workers = attempts, workers
-        self._counts, self._lock = Counter[str](), threading.Lock()
+        self.model, self.calibration, self.attempts = model, calibration, attempts
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._ask)
-        self._client = _client(url, timeout, lambda: self._count(calls=1))
-
-    @property
-    def usage(self) -> JudgeUsage:
-        """What the judge has cost so far."""
-        texts = self._remembered.cache_info()
-        with self._lock:
-            return JudgeUsage(questions=texts.misses, cached=texts.hits, **self._counts)
+        self._client = _client(url, timeout)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The judge's opinion of one text; a text seen before is not asked about again."""
@@ -107,12 +78,9 @@ class EndpointJudge(Verifier):
     ) -> list[Score]:
         """One score per text, in order; distinct texts are asked about at the same time."""
         rows = list(zip(prompts, texts, strict=True))
-        distinct = list(dict.fromkeys(rows))
-        with ThreadPoolExecutor(max_workers=self.workers) as pool:
-            scores = dict(
-                zip(distinct, pool.map(lambda row: self.score(*row), distinct), strict=True)
-            )
-        return [scores[row] for row in rows]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            pending = {row: pool.submit(self.score, *row) for row in dict.fromkeys(rows)}
+        return [pending[row].result() for row in rows]
 
     def _ask(self, content: str) -> float:
         """The reply as a share of 100; errors never quote what was sent."""
@@ -130,7 +98,7 @@ class EndpointJudge(Verifier):
                     max_tokens=16,
                 ) as response:
                     left -= 1 + response.retries_taken
-                    return self._read(response.iter_bytes())
+                    return _read(response.iter_bytes())
             except openai.APIStatusError as error:
                 problem = f"status {error.status_code}"
                 if 300 <= error.status_code < 400:
@@ -147,29 +115,20 @@ class EndpointJudge(Verifier):
             f"the key in {KEY_VARIABLE}"
         )
 
-    def _read(self, chunks: Iterator[bytes]) -> float:
-        body = bytearray()
-        for chunk in chunks:
-            body += chunk
-            if len(body) > MAX_REPLY:
-                raise ValueError(f"a reply of more than {MAX_REPLY} bytes")
-        reply = json.loads(body)
-        tokens = reply.get("usage") or {}
-        self._count(
-            prompt_tokens=int(tokens.get("prompt_tokens") or 0),
-            completion_tokens=int(tokens.get("completion_tokens") or 0),
-        )
-        match = _NUMBER.search(str(reply["choices"][0]["message"]["content"]))
-        if match is None:
-            raise ValueError("a reply without a number from 0 to 100")
-        return min(float(match[0]) / 100, 1.0)
 
-    def _count(self, **more: int) -> None:
-        with self._lock:
-            self._counts.update(more)
+def _read(chunks: Iterator[bytes]) -> float:
+    body = bytearray()
+    for chunk in chunks:
+        body += chunk
+        if len(body) > MAX_REPLY:
+            raise ValueError(f"a reply of more than {MAX_REPLY} bytes")
+    match = _NUMBER.search(str(json.loads(body)["choices"][0]["message"]["content"]))
+    if match is None:
+        raise ValueError("a reply without a number from 0 to 100")
+    return min(float(match[0]) / 100, 1.0)
 
 
-def _client(url: str, timeout: float, on_request: Callable[[], None]) -> openai.OpenAI:
+def _client(url: str, timeout: float) -> openai.OpenAI:
     """A client that sends our key or none, and follows no redirect."""
     try:
         import openai
@@ -186,7 +145,6 @@ def _client(url: str, timeout: float, on_request: Callable[[], None]) -> openai.
         )
 
     def prepare(request: Any) -> None:
-        on_request()
         # What the client reads from the environment variables of OpenAI's own service.
         for name in ("OpenAI-Organization", "OpenAI-Project", *([] if key else ["Authorization"])):
             request.headers.pop(name, None)

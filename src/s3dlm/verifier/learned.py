@@ -142,13 +142,11 @@ class LearnedVerifier(Verifier):
         return cls(kind, name, model, tokenizer, calibration)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The score of one text."""
         return self.score_batch([prompt], [text], [confidence])[0]
 
     def score_batch(
         self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
     ) -> list[Score]:
-        """One score per text, in order."""
         order = sorted(range(len(texts)), key=lambda at: len(prompts[at]) + len(texts[at]))
         scores: dict[int, Score] = {}
         for start in range(0, len(order), BATCH):

@@ -104,7 +104,6 @@ class ParsedText:
 
     @cached_property
     def lower(self) -> str:
-        """The text in lower case."""
         return self.text.lower()
 
     @cached_property

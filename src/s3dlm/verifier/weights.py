@@ -17,7 +17,6 @@ class Row(NamedTuple):
 
     @property
     def by_part(self) -> dict[str, float]:
-        """The weights by the names of their parts."""
         return dict(zip(PARTS, self.weights, strict=True))
 
 
