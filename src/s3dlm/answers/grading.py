@@ -125,12 +125,8 @@ def _fixed_math(text: str, gold: object, question: str) -> bool:
         return False
     if d1.is_equiv(answer, wanted):
         return True
-    left, right = to_fraction(one), to_fraction(other)
-    if (
-        left is not None
-        and right is not None
-        and abs(left - right) > max(abs(left), abs(right)) / 1000
-    ):
+    values = [v for v in (to_fraction(one), to_fraction(other)) if v is not None]
+    if len(values) == 2 and abs(values[0] - values[1]) > max(map(abs, values)) / 1000:
         return False  # two plain numbers that no rounding makes equal: no need to ask
     return mathverify.equal(wanted, answer)
 

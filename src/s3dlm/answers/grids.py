@@ -106,12 +106,10 @@ def broken(cells: str, puzzle: str | None) -> list[int]:
     is right, and its double is not."""
     order = ORDERS[len(cells)]
     clues = puzzle or "0" * len(cells)
-    doubled = {
-        cell
-        for unit in units(order)
-        for cell in unit
-        if sum(cells[other] == cells[cell] for other in unit) > 1
-    }
+    doubled = set[int]()
+    for unit in units(order):
+        marks = [cells[cell] for cell in unit]
+        doubled.update(cell for cell in unit if marks.count(cells[cell]) > 1)
     return [
         cell
         for cell, mark in enumerate(cells)

@@ -44,9 +44,7 @@ class CacheEntry:
 
     layers: Tensor  # (layers, 2, heads, padded length, head)
     length: int  # without padding
-    last: (
-        Tensor  # (width,) features of the position before those that are run, for models that shift
-    )
+    last: Tensor  # (width,) features of the position before what is run, for models that shift
     behind: Tensor | None = None  # (any, width) features behind the open block, not shifted
     used: int = 0  # in how many passes
 
@@ -174,9 +172,8 @@ class PrefixCache:
             features = pad_sequence(whole, batch_first=True)
         if not self.network.shift:
             return features
-        return shift_right(
-            features, torch.stack([entry.last for entry in entries]) if entries else None
-        )
+        last = torch.stack([entry.last for entry in entries]) if entries else None
+        return shift_right(features, last)
 
     def _past(self, entries: list[CacheEntry], starts: list[int]) -> Past:
         if all(entry is entries[0] for entry in entries):  # as with one search's first block
@@ -225,9 +222,8 @@ def leave(
     for place, (index, row) in enumerate(batch):
         request, results_kept = requests[index], results[index].kept
         if request.keep:
-            begin = (
-                place * width - (0 if known is None else int(known[place])) + request.prompt.size
-            )
+            begin = place * width + request.prompt.size
+            begin -= 0 if known is None else int(known[place])
             at = torch.from_numpy(begin + request.masked[row].nonzero()[0]).to(features.device)
             rest = None if plain is None else plain.index_select(0, at)
             results_kept[row] = KeptRow(features.index_select(0, at), rest)  # type: ignore[index]
@@ -266,37 +262,28 @@ class RowCache(Denoiser):
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         """Features of the masked positions, which are all that is ever read; 0 elsewhere."""
+        masked = tokens == self.mask_id if keys is None else (tokens == self.mask_id) & keys
         rows = tokens.cpu().numpy()
         lengths = [len(row) for row in rows] if keys is None else keys.sum(dim=1).tolist()
         names = [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]
         new = {name: index for index, name in enumerate(names) if name not in self._kept}
-        found = {name: self._kept[name] for name in names if name not in new}
+        known = {name: self._kept[name] for name in names if name not in new}
         if new:
-            found |= self._encode_new(list(new), list(new.values()), tokens, keys)
+            index = list(new.values())
+            encoded = self.denoiser.encode(tokens[index], None if keys is None else keys[index])
+            parts = torch.split(encoded[masked[index]], masked[index].sum(dim=1).tolist())
+            added = {name: part.clone() for name, part in zip(new, parts, strict=True)}
+            known |= added
+            self._kept |= added
+            self.bytes += sum(part.nbytes for part in added.values())
+            while self.bytes > self.capacity:
+                self.bytes -= self._kept.pop(next(iter(self._kept))).nbytes
         self.asked += len(names)
         self.encoded += len(new)
-        kept = torch.cat([found[name] for name in names])
+        kept = torch.cat([known[name] for name in names])
         features = kept.new_zeros((*tokens.shape, kept.shape[1]))
-        features[self._wanted(tokens, keys)] = kept
+        features[masked] = kept
         return features
 
     def head(self, features: Tensor) -> Tensor:
         return self.denoiser.head(features)
-
-    def _wanted(self, tokens: Tensor, keys: Tensor | None) -> Tensor:
-        masked = tokens == self.mask_id
-        return masked if keys is None else masked & keys
-
-    def _encode_new(
-        self, names: list[bytes], index: list[int], tokens: Tensor, keys: Tensor | None
-    ) -> dict[bytes, Tensor]:
-        tokens, keys = tokens[index], None if keys is None else keys[index]
-        features = self.denoiser.encode(tokens, keys)
-        wanted = self._wanted(tokens, keys)
-        parts = torch.split(features[wanted], wanted.sum(dim=1).tolist())
-        found = {name: part.clone() for name, part in zip(names, parts, strict=True)}
-        self._kept |= found
-        self.bytes += sum(part.nbytes for part in found.values())
-        while self.bytes > self.capacity:
-            self.bytes -= self._kept.pop(next(iter(self._kept))).nbytes
-        return found

@@ -168,10 +168,8 @@ def _rope(config: Config, family: Family) -> tuple[float, int | None]:
         raise ModelError(f"config.json: partial_rotary_factor={part} must be above 0, at most 1")
     if part == 1:
         return theta, None
-    heads = number(config, "num_attention_heads")
-    size = number(config, "head_dim", default=None) or number(config, "hidden_size") // max(
-        heads, 1
-    )
+    width, heads = number(config, "hidden_size"), number(config, "num_attention_heads")
+    size = number(config, "head_dim", default=None) or width // max(heads, 1)
     return theta, int(size * part)
 
 

@@ -174,9 +174,8 @@ class Forward:
         self, places: list[Place], features: Tensor, plain: Tensor | None, sampled: bool
     ) -> list[Tensor]:
         """Reduce the features of all places of a group; the largest logit comes first."""
-        index = torch.from_numpy(np.concatenate([place.feature for place in places])).to(
-            self.device
-        )
+        wanted = np.concatenate([place.feature for place in places])
+        index = torch.from_numpy(wanted).to(self.device)
         uniforms = asked = None
         if sampled:
             drawn = np.concatenate([place.uniforms() for place in places]).astype(np.float32)

@@ -35,9 +35,8 @@ class Grid(nn.Module):
         """(padded length, width) what is added to each cell's embedding; padding gets nothing."""
         side = self.order**2
         first = torch.arange(3, device=self.places.device)[:, None] * side
-        return F.pad(
-            F.embedding(self.units() + first, self.places).sum(0), (0, 0, 0, padded - self.cells)
-        )
+        places = F.embedding(self.units() + first, self.places).sum(0)
+        return F.pad(places, (0, 0, 0, padded - self.cells))
 
     def attention(self, padded: int) -> Tensor:
         """(layers, 1, heads, padded length, padded length) added to the logits of attention."""

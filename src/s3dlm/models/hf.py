@@ -141,10 +141,9 @@ def _find_loader(name: str, config: dict[str, Any], trusted: bool) -> Any:
     if trusted:
         return transformers.AutoModelForCausalLM
     native = ", ".join(kind for family in FAMILIES for kind in family.model_types)
-    causal = kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    reason = (
-        "a plain causal model and not a diffusion model" if causal else "which is not supported"
-    )
+    reason = "which is not supported"
+    if kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        reason = "a plain causal model and not a diffusion model"
     raise ModelError(
         f"{name} is of model_type {kind!r}, {reason}; supported are {native}, and masked language "
         "models of transformers (bert, roberta, modernbert, …); trust_remote_code=True runs the "

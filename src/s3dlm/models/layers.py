@@ -21,22 +21,21 @@ class Block(nn.Module):
 
     def __init__(self, config: TransformerConfig, index: int = 0) -> None:
         super().__init__()
-        size = config.head_size
+        size, width = config.head_size, config.width
         self.heads, self.kv_heads, self.size = config.heads, config.kv_heads, size
         self.epsilon = config.norm_epsilon
-        self.attention_norm = nn.Parameter(torch.ones(config.width))
-        self.qkv = nn.Linear(
-            config.width, (config.heads + 2 * config.kv_heads) * size, bias=config.qkv_bias
-        )
+        self.attention_norm = nn.Parameter(torch.ones(width))
+        stacked = (config.heads + 2 * config.kv_heads) * size
+        self.qkv = nn.Linear(width, stacked, bias=config.qkv_bias)
         self.query_norm = nn.Parameter(torch.ones(size)) if config.qk_norm else None
         self.key_norm = nn.Parameter(torch.ones(size)) if config.qk_norm else None
-        self.out = nn.Linear(config.heads * size, config.width, bias=False)
-        self.feed_norm = nn.Parameter(torch.ones(config.width))
+        self.out = nn.Linear(config.heads * size, width, bias=False)
+        self.feed_norm = nn.Parameter(torch.ones(width))
         experts = config.experts_of(index)
-        self.mixture = None if experts is None else Mixture(experts, config.width)
+        self.mixture = None if experts is None else Mixture(experts, width)
         if experts is None:
-            self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
-            self.down = nn.Linear(config.hidden, config.width, bias=False)
+            self.gate_up = nn.Linear(width, 2 * config.hidden, bias=False)
+            self.down = nn.Linear(config.hidden, width, bias=False)
 
     def forward(
         self,
@@ -49,19 +48,15 @@ class Block(nn.Module):
     ) -> Tensor:
         """`x` is (rows × length, width): matrices stay flat, only attention sees the rows."""
         heads, rotating = self.heads, self.heads + self.kv_heads  # values are not rotated
-        normal = rms_norm(x, self.attention_norm, self.epsilon)
-        qkv = self.qkv(normal)
+        qkv = self.qkv(rms_norm(x, self.attention_norm, self.epsilon))
         qkv = qkv.view(*shape, rotating + self.kv_heads, self.size)
         qk = qkv[:, :, :rotating]
         if self.query_norm is not None and self.key_norm is not None:
             query = rms_norm(qk[:, :, :heads], self.query_norm, self.epsilon)
             qk = torch.cat((query, rms_norm(qk[:, :, heads:], self.key_norm, self.epsilon)), 2)
         rotated = (qk if rope is None else rotate(qk, rope)).transpose(1, 2)
-        query, key, value = (
-            rotated[:, :heads],
-            rotated[:, heads:],
-            qkv[:, :, rotating:].transpose(1, 2),
-        )
+        query, key = rotated[:, :heads], rotated[:, heads:]
+        value = qkv[:, :, rotating:].transpose(1, 2)
         if keep is not None:
             keep.append((key, value))
         if past is not None:

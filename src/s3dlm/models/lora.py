@@ -70,9 +70,8 @@ def read(name: str) -> Adapter:
     path = next((folder / file for file in FILES if (folder / file).is_file()), None)
     if path is None:
         raise ModelError(f"the adapter {name} has no {' or '.join(FILES)}; pickles are not opened")
-    config = read_json(
-        next((folder / n for n in CONFIGS if (folder / n).is_file()), folder / CONFIGS[0])
-    )
+    configs = [folder / file for file in CONFIGS if (folder / file).is_file()]
+    config = read_json(configs[0] if configs else folder / CONFIGS[0])
     settings = {**config, **(config["lora"] if isinstance(config.get("lora"), dict) else {})}
     if used := [key for key in UNSUPPORTED if settings.get(key)]:
         raise ModelError(

@@ -162,9 +162,8 @@ def deal(network: Transformer, device: torch.device) -> None:
 
 def _order(sections: Sequence[int], parts: int) -> Tensor:
     """An order of stacked rows in which each of the equal parts has its share of every section."""
-    shares = [
-        section.chunk(parts) for section in torch.split(torch.arange(sum(sections)), [*sections])
-    ]
+    rows = torch.split(torch.arange(sum(sections)), [*sections])
+    shares = [section.chunk(parts) for section in rows]
     return torch.cat([share for part in zip(*shares, strict=True) for share in part])
 
 

@@ -55,9 +55,8 @@ class Transformer(nn.Module, Denoiser):
         self.embedding: nn.Embedding = embedding
         self.blocks = nn.ModuleList(Block(config, index) for index in range(config.layers))
         self.norm = nn.Parameter(torch.ones(config.width))
-        self.output = (
-            None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
-        )
+        head = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.output = head
         shape = (config.width, config.layers, config.heads)
         self.grid = None if config.grid is None else Grid(config.grid, *shape)
         self.whole = config.grid is not None
@@ -149,9 +148,9 @@ class Transformer(nn.Module, Denoiser):
             features = F.pad(features, (0, 0, 0, LENGTH_MULTIPLE - few))
         if out is not None:
             return torch.mm(features, self.head_weight.t(), out=out[: features.shape[0]])[:few]
-        logits: Tensor = (
-            F.linear(features, self.head_weight) if self.output is None else self.output(features)
-        )
+        if self.output is None:
+            return F.linear(features, self.embedding.weight)[:few]
+        logits: Tensor = self.output(features)
         return logits[:few]
 
     def head_in_place(self, positions: int) -> Callable[[Tensor], Tensor]:

@@ -49,9 +49,7 @@ def load(
     if split != "test":
         raise SettingsError(f"task={task.name!r} has no split {split!r}; only 'test' is published")
     if task.source is None:
-        raise SettingsError(
-            f"task={task.name!r} has no problems: it has neither a file nor a data set"
-        )
+        raise SettingsError(f"task={task.name!r} has no problems, neither in a file nor on the hub")
     return _load_published(task, task.source, data, limit)
 
 

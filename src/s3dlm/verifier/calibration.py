@@ -31,6 +31,7 @@ ENOUGH = 20  # a fit on fewer answers, or on fewer than two right and two wrong 
 FOLDS = 5
 _READ = 2**20  # bytes of each end of a weight file; training changes all of them
 
+Floats = NDArray[np.float64]
 Calibration = Callable[[float], float]
 """Maps a raw score to a probability."""
 
@@ -169,11 +170,10 @@ def fit_answers(answers: Iterable[GradedAnswer]) -> AnswerCalibration:
     """The calibration of chosen answers; texts without an answer are left out. More of a feature is
     never worse: with few answers, a negative weight is chance."""
     answered = [answer for answer in answers if answer.answered]
-    given = [answer.confidence for answer in answered if answer.confidence is not None]
-    typical = float(np.mean(given)) if given else 0.5
-    features = [
-        (a.score, a.agreement, typical if a.confidence is None else a.confidence) for a in answered
-    ]
+    stated = [answer.confidence for answer in answered if answer.confidence is not None]
+    typical = float(np.mean(stated)) if stated else 0.5
+    sure = [typical if answer.confidence is None else answer.confidence for answer in answered]
+    features = [(a.score, a.agreement, value) for a, value in zip(answered, sure, strict=True)]
     weights = _fit(np.array(features), [answer.right for answer in answered], lowest=0.0)
     score, agreement, confidence, intercept = map(float, weights)
     return AnswerCalibration(intercept, score, agreement, confidence, typical)
@@ -190,9 +190,7 @@ def cross_fitted(answers: Sequence[GradedAnswer]) -> list[float]:
     ]
 
 
-def _fit(
-    features: NDArray[np.float64], right: Sequence[bool], lowest: float | None
-) -> NDArray[np.float64]:
+def _fit(features: Floats, right: Sequence[bool], lowest: float | None) -> Floats:
     """Logistic regression with a light L2 penalty and a bound on the weights; the last weight is the
     intercept. Features are standardised, so that the penalty means the same for all; one that never
     varies gets the weight 0."""
@@ -212,7 +210,7 @@ def _fit(
     truth = np.asarray(right, dtype=np.float64)
     ridge = np.append(np.full(features.shape[1], 1e-2), 1e-9)
 
-    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(weights: Floats) -> tuple[float, Floats]:
         logits = points @ weights
         residual = (1 + np.tanh(logits / 2)) / 2 - truth
         value = np.mean(np.logaddexp(0, logits) - truth * logits) + ridge @ weights**2 / 2

@@ -245,10 +245,9 @@ def _signature(written: Program, tree: ast.Module, question: str) -> Finding:
     parameters = [parameter.arg for parameter in function.args.args]
     if stub is not None and parameters == [parameter.arg for parameter in stub.args.args]:
         return Finding(1.0)
-    shown = (
-        len(example.arguments) for example in examples(question) if example.arguments is not None
-    )
-    count = len(stub.args.args) if stub is not None else next(shown, None)
+    calls = [example.arguments for example in examples(question)]
+    shown = next((len(arguments) for arguments in calls if arguments is not None), None)
+    count = len(stub.args.args) if stub is not None else shown
     if count is None or _takes(function, count):
         return Finding(0.5 if stub is not None else 1.0)
     start = written.place(function)

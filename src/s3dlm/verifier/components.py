@@ -133,10 +133,8 @@ def _holds(operator: str, *numerals: str) -> bool | None:
     numbers = [value for value in values if value is not None]
     if len(numbers) < 3:
         return False if has_percent else None
-    shares = [
-        value / 100 if numeral[-1] == "%" else value
-        for value, numeral in zip(numbers, numerals, strict=True)
-    ]
+    units = [100 if numeral[-1] == "%" else 1 for numeral in numerals]
+    shares = [value / unit for value, unit in zip(numbers, units, strict=True)]
     return _is_true(operator, *numbers) or (has_percent and _is_true(operator, *shares))
 
 

@@ -123,10 +123,7 @@ def choice(parsed: ParsedText) -> float:
 def plus_choice(parsed: ParsedText) -> float:
     """The paper's share, and more for a letter whose option the reasoning speaks of last."""
     letter = extract("choice", parsed.text, parsed.prompt)
-    last = {
-        letter: parsed.lower.rfind(text.lower())
-        for letter, text in dict(options(parsed.prompt)).items()
-    }
+    last = {name: parsed.lower.rfind(text.lower()) for name, text in options(parsed.prompt)}
     spoken = max(last.values(), default=-1)
     if letter not in last or spoken < 0:
         return 0.5 * choice(parsed)

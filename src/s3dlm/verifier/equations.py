@@ -138,12 +138,10 @@ def _token(match: re.Match[str]) -> Token:
         kind, value = "number", _SPOKEN[text]
     elif text in SPOKEN_SIGNS:
         kind, text = "operator", SPOKEN_SIGNS[text]
-    elif (
-        kind == "bullet"
-        or text in _FUNCTIONS
-        or (kind == "word" and text.isalpha() and len(text) == 1)
-    ):
-        kind = "stop"  # a function or a variable
+    elif kind == "bullet" or text in _FUNCTIONS:
+        kind = "stop"
+    elif kind == "word" and text.isalpha() and len(text) == 1:
+        kind = "stop"  # a variable
     return Token(kind if value is not None else "stop", text, value or 0.0, *match.span())
 
 

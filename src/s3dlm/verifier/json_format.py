@@ -87,10 +87,9 @@ class JsonFormat:
         known, hole, _ = text.partition(HOLE)
         if not hole:
             return self.fits(text)
-        known, kinds = known.lstrip(), self.schema.get("type", TYPES)
-        if known and OPENINGS.get(known[0], "number") not in str(kinds).replace(
-            "integer", "number"
-        ):
+        known, kinds = known.lstrip(), str(self.schema.get("type", TYPES))
+        kinds = kinds.replace("integer", "number")
+        if known and OPENINGS.get(known[0], "number") not in kinds:
             return False
         try:
             json.loads(known, parse_constant=_refuse)

@@ -149,9 +149,6 @@ def _client(url: str, timeout: float) -> openai.OpenAI:
         for name in ("OpenAI-Organization", "OpenAI-Project", *([] if key else ["Authorization"])):
             request.headers.pop(name, None)
 
-    http_client = openai.DefaultHttpxClient(
-        follow_redirects=False, event_hooks={"request": [prepare]}
-    )
-    return openai.OpenAI(
-        base_url=url, api_key=key or "none", timeout=timeout, http_client=http_client
-    )
+    hooks = {"request": [prepare]}
+    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks)
+    return openai.OpenAI(base_url=url, api_key=key or "none", timeout=timeout, http_client=http)

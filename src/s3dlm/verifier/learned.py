@@ -86,11 +86,8 @@ class LearnedVerifier(Verifier):
             )
         self.kind, self.name, self.model, self.tokenizer = kind, name, model.eval(), tokenizer
         self.calibration = calibration or (math.exp if kind == "likelihood" else Logistic())
-        self._judge = {
-            "reward": self._judge_texts,
-            "prm": self._judge_steps,
-            "likelihood": self._judge_tokens,
-        }[kind]
+        judges = {"reward": self._judge_texts, "prm": self._judge_steps}
+        self._judge = judges.get(kind, self._judge_tokens)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         if getattr(model.config, "pad_token_id", None) is None:
@@ -175,9 +172,8 @@ class LearnedVerifier(Verifier):
         scores = []
         for row, places, logits in zip(rows, ends, self.logits(rows), strict=True):
             cut = max(len(row) - len(logits), 0)  # tokens cut off at the front
-            steps = [
-                self.calibration(_margin(logits[max(at - cut, 0)].tolist())) for at, _ in places
-            ]
+            ends_of_steps = [logits[max(at - cut, 0)].tolist() for at, _ in places]
+            steps = [self.calibration(_margin(labels)) for labels in ends_of_steps]
             judged = zip(places, steps, strict=True)
             spans = tuple((*span, round(1.0 - step, 2)) for (_, span), step in judged if step < 0.5)
             parts = {name: float(of(steps)) if steps else 0.0 for name, of in SUMMARIES.items()}
@@ -204,13 +200,11 @@ class LearnedVerifier(Verifier):
 
     def prefix(self, prompt: str) -> list[int]:
         """The tokens of a prompt up to where the text begins, by the chat template if there is one."""
-        if getattr(self.tokenizer, "chat_template", None):
-            turns = [{"role": "user", "content": prompt}]
-            rendered = self.tokenizer.apply_chat_template(
-                turns, add_generation_prompt=True, tokenize=False
-            )
-            return self.ids(rendered)
-        return self.ids(prompt + "\n")
+        if not getattr(self.tokenizer, "chat_template", None):
+            return self.ids(prompt + "\n")
+        render = self.tokenizer.apply_chat_template
+        turns = [{"role": "user", "content": prompt}]
+        return self.ids(render(turns, add_generation_prompt=True, tokenize=False))
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text, without any that a tokenizer would add."""

@@ -77,9 +77,8 @@ class Derivation(NamedTuple):
     @property
     def traced(self) -> float:
         """The share of the question's numbers that the answer can be traced back to."""
-        return (
-            len(self.source.numbers) / len(self.question) if self.source and self.question else 0.0
-        )
+        traced = len(self.source.numbers) if self.source else 0
+        return traced / len(self.question) if self.question else 0.0
 
     @property
     def results_used(self) -> float:
@@ -137,7 +136,8 @@ class ParsedText:
         steps = equations_in(before)[-MAX_EQUATIONS:]
         question = question_numbers(self.prompt)
         garbled = len(garbled_spans(self.prompt, before, GARBLED[:1], self.text))
-        source, claims = _trace(answer, steps, question), len(steps) + garbled + wrong
+        source = None if answer is None else _trace(answer, steps, question)
+        claims = len(steps) + garbled + wrong
         wrong += sum(not step.holds for step in steps) + garbled
         return Derivation(answer, steps, numbers, question, source, claims, wrong)
 
@@ -175,9 +175,8 @@ class FreeText(ParsedText):
         wrong = sum(not all(step.holds for step in equations_in(mark)) for mark in marked)
         before = _MARK.sub("", before)
         numbers = numbers_in(before)
-        return self._derived(
-            answer, before, numbers if found and found.delimiter else numbers[:-1], wrong
-        )
+        numbers = numbers if found and found.delimiter else numbers[:-1]
+        return self._derived(answer, before, numbers, wrong)
 
 
 def garbled_spans(
@@ -222,12 +221,8 @@ def _gives(left: float, right: float, answer: float) -> bool:
     return any(same(value, answer) for value in quotients)
 
 
-def _trace(
-    answer: float | None, steps: list[Equation], question: tuple[float, ...]
-) -> Origin | None:
+def _trace(answer: float, steps: list[Equation], question: tuple[float, ...]) -> Origin | None:
     """Where the answer comes from; None when no equation, and no single step from one, gives it."""
-    if answer is None:
-        return None
     known: dict[float, Origin] = {}
 
     def origin_of(values: Iterable[float]) -> Origin:

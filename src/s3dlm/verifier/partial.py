@@ -94,9 +94,8 @@ def worked_steps(prompt: str, text: str) -> Score:
     if answer and HOLE not in text[found[-1].span[1] : answer.start()]:
         carried += not same(found[-1].right.value, float(answer[1]))
     if start := _START.search(prompt):
-        results = {int(step): int(value) for step, value in _RESULT.findall(text)} | {
-            0: int(start[1])
-        }
+        results = {int(step): int(value) for step, value in _RESULT.findall(text)}
+        results[0] = int(start[1])
         for step, operand in _STEP.findall(text):
             carried += results.get(int(step) - 1, int(operand)) != int(operand)
     return counted(equations=wrong, carried=carried)
