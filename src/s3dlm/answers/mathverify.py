@@ -112,6 +112,8 @@ def installed() -> bool:
 
 
 _shared = MathVerify()
+# Samples of one question repeat each other's answers.
+_remembered = lru_cache(maxsize=4096)(_shared.equal)
 atexit.register(_shared.close)
 # A fork may happen while another thread holds the lock; the copy gets a fresh one.
 if hasattr(os, "register_at_fork"):
@@ -121,9 +123,3 @@ if hasattr(os, "register_at_fork"):
 def equal(gold: str, answer: str) -> bool:
     """Whether the shared child shows two formulas to be equal; False when it is not installed."""
     return installed() and _remembered(gold, answer)
-
-
-@lru_cache(maxsize=4096)
-def _remembered(gold: str, answer: str) -> bool:
-    """Samples of one question repeat each other's answers."""
-    return _shared.equal(gold, answer)

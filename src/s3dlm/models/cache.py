@@ -206,12 +206,11 @@ def fixed_start(request: Rows, row: int) -> int:
 class KeptRow:
     """What is left of a row's forward pass: features of the positions that were asked for."""
 
-    features: Tensor  # (positions, width)
-    plain: Tensor | None  # the same without the prompt, with guidance
+    features: tuple[Tensor, ...]  # (positions, width), with guidance also those without the prompt
 
     @property
     def nbytes(self) -> int:
-        return self.features.nbytes + (0 if self.plain is None else self.plain.nbytes)
+        return sum(tensor.nbytes for tensor in self.features)
 
 
 def leave(
@@ -220,13 +219,14 @@ def leave(
 ) -> None:  # fmt: skip
     """Note in the results what may be kept of the rows of a batch, whose features these are."""
     for place, (index, row) in enumerate(batch):
-        request, results_kept = requests[index], results[index].kept
+        request = requests[index]
         if request.keep:
             begin = place * width + request.prompt.size
             begin -= 0 if known is None else int(known[place])
             at = torch.from_numpy(begin + request.masked[row].nonzero()[0]).to(features.device)
-            rest = None if plain is None else plain.index_select(0, at)
-            results_kept[row] = KeptRow(features.index_select(0, at), rest)  # type: ignore[index]
+            both = (features,) if plain is None else (features, plain)
+            kept = KeptRow(tuple(tensor.index_select(0, at) for tensor in both))
+            results[index].kept[row] = kept  # type: ignore[index]
 
 
 def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
@@ -234,13 +234,10 @@ def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]
     guidance those without the prompt, too, but flat."""
     wanted = torch.from_numpy(request.masked[list(rows)])
     dense = []
-    for name in ("features", "plain"):
-        parts = [getattr(request.kept[row], name) for row in rows]
-        if parts[0] is not None:
-            found = torch.cat(parts)
-            made = found.new_zeros((*wanted.shape, found.shape[1]))
-            made[wanted.to(found.device)] = found
-            dense.append(made)
+    for parts in zip(*(request.kept[row].features for row in rows), strict=True):
+        features = torch.cat(parts)
+        dense.append(features.new_zeros((*wanted.shape, features.shape[1])))
+        dense[-1][wanted.to(features.device)] = features
     return dense[0], dense[1].flatten(0, 1) if len(dense) > 1 else None
 
 

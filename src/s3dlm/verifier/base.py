@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from s3dlm.answers.delimiters import MAX_TEXT
@@ -25,6 +25,8 @@ SELF = "self"  # the model that searches, as judge of its own texts (models/self
 PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degeneracy", "constraint")
 CHECKABLE = "checkable"  # a part of weight 0: whether the text has a step to check
 
+Texts: TypeAlias = Sequence[str]
+Confidences: TypeAlias = Sequence[float | None]  # the model's own, one per text, where it has one
 ScoreFunction = Callable[[str, str, float | None], float]
 """A plain function as a verifier: (prompt, text, confidence) -> score."""
 
@@ -102,9 +104,7 @@ class Verifier(ABC):
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """How good the text looks, from 0 to 1; `confidence` is the model's own, where it has one."""
 
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
+    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """One score per text, in order."""
         rows = zip(prompts, texts, confidences, strict=True)
         return [self.score(prompt, text, confidence) for prompt, text, confidence in rows]
@@ -119,7 +119,7 @@ class Verifier(ABC):
         a word or half a number. It is read for every candidate of a step, so it must be cheap."""
         raise NotImplementedError(f"{type(self).__name__} reads no partial texts")
 
-    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
         """One score per partial text, in order; called where `batched` says so."""
         return [self.score_partial(*row) for row in zip(prompts, texts, strict=True)]
 
@@ -190,9 +190,7 @@ class WrappedVerifier(Verifier):
         """As `score_batch`, so that a subclass changes only that."""
         return self.score_batch([prompt], [text], [confidence])[0]
 
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
+    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         return self.inner.score_batch(prompts, texts, confidences)
 
     def rescore(self, score: Score, confidence: float | None) -> Score:
@@ -202,7 +200,7 @@ class WrappedVerifier(Verifier):
         """As `score_partial_batch`, so that a subclass changes only that."""
         return self.score_partial_batch([prompt], [text])[0]
 
-    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
         return self.inner.score_partial_batch(prompts, texts)
 
     def ask(self, prompt: str, text: str, place: str) -> Any:

@@ -13,14 +13,14 @@ import symtable
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from s3dlm.answers.code import Program, attempt, may_go_on, parse, program, required
 from s3dlm.sandbox import CodeResult, Sandbox, shared
 from s3dlm.sandbox.values import same
-from s3dlm.verifier.base import HOLE, Score, Spans, Verifier, check_wanted
+from s3dlm.verifier.base import HOLE, Confidences, Score, Spans, Texts, Verifier, check_wanted
 from s3dlm.verifier.code_examples import examples, inputs
 
 WEIGHTS: Mapping[str, float] = {
@@ -102,9 +102,7 @@ class CodeVerifier(Verifier):
         parts = {name: value for name, value in score.parts.items() if name != "confidence"}
         return _total(parts, confidence, score.spans)
 
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
+    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """Many texts; those of one prompt are also compared with each other on generated inputs."""
         rows = list(zip(prompts, texts, confidences, strict=True))
         agreement = {

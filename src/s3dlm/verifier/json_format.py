@@ -9,12 +9,12 @@ that is not yet JSON gets credit for how far it can be read, so that a search ha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from s3dlm.errors import SettingsError, short_repr
-from s3dlm.verifier.base import HOLE, Score, Verifier, WrappedVerifier
+from s3dlm.verifier.base import HOLE, Confidences, Score, Texts, Verifier, WrappedVerifier
 
 FORM = 0.7  # the weight of the form; the rest is the other verifier's
 UNFINISHED = 0.5  # the most that a text can earn for its form without having it
@@ -117,9 +117,7 @@ class JsonVerifier(WrappedVerifier):
         content = self.inner.satisfied_at
         return None if content is None else FORM + (1 - FORM) * content
 
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
+    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """The form and the other verifier's scores, joined."""
         contents = self.inner.score_batch(prompts, texts, confidences)
         forms = map(self.form.progress, texts)
@@ -127,7 +125,7 @@ class JsonVerifier(WrappedVerifier):
 
     reads_partial = True  # at least the form  # type: ignore[assignment]
 
-    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
+    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
         """The form, and what the other verifier says if it reads partial texts."""
         contents = [Score(1.0)] * len(texts)
         if self.inner.reads_partial:

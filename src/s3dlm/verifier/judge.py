@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from s3dlm.errors import SettingsError, VerifierError
-from s3dlm.verifier.base import Score, Verifier
+from s3dlm.verifier.base import Confidences, Score, Texts, Verifier
 from s3dlm.verifier.calibration import Calibration
 from s3dlm.verifier.learned import split_name
 
@@ -73,9 +73,7 @@ class EndpointJudge(Verifier):
         value = self._remembered(QUESTION.format(prompt=prompt, text=text.replace("<<<", "<")))
         return Score(self.calibration(value) if self.calibration else value, {"judge": value})
 
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
+    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """One score per text, in order; distinct texts are asked about at the same time."""
         rows = list(zip(prompts, texts, strict=True))
         with ThreadPoolExecutor(WORKERS) as pool:

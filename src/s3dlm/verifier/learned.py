@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
 from s3dlm.inputs import load_built_in
-from s3dlm.verifier.base import Score, Verifier
+from s3dlm.verifier.base import Confidences, Score, Texts, Verifier
 from s3dlm.verifier.calibration import Calibration, Logistic
 
 BATCH = 8
@@ -141,9 +141,7 @@ class LearnedVerifier(Verifier):
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return self.score_batch([prompt], [text], [confidence])[0]
 
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
+    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         order = sorted(range(len(texts)), key=lambda at: len(prompts[at]) + len(texts[at]))
         scores: dict[int, Score] = {}
         for start in range(0, len(order), BATCH):
