@@ -72,12 +72,7 @@ class LearnedVerifier(Verifier):
     batched = True
 
     def __init__(
-        self,
-        kind: str,
-        name: str,
-        model: Any,
-        tokenizer: Any,
-        calibration: Calibration | None = None,
+        self, kind: str, name: str, model: Any, tokenizer: Any, calibration: Calibration | None
     ) -> None:
         if kind != "likelihood" and model.config.num_labels not in (1, 2):
             raise VerifierError(
