@@ -46,13 +46,6 @@ COMMON = frozenset(
 )
 
 
-class Origin(NamedTuple):
-    """Which of the question's numbers a value comes from, and how many numbers from nowhere."""
-
-    numbers: frozenset[int]
-    invented: int
-
-
 class Derivation(NamedTuple):
     """The answer's value and all that speaks for it."""
 
@@ -60,7 +53,9 @@ class Derivation(NamedTuple):
     equations: list[Equation]
     numbers: list[float]
     question: tuple[float, ...]
-    source: Origin | None  # None when no equation, and no single step from one, gives the answer
+    # The places of the question's numbers that the answer comes from; None when no equation, and no
+    # single step from one, gives the answer.
+    source: frozenset[int] | None
     claims: int  # equations, and formulas in which a word stands for a number
     wrong: int  # equations that do not hold, and such formulas
 
@@ -77,8 +72,7 @@ class Derivation(NamedTuple):
     @property
     def traced(self) -> float:
         """The share of the question's numbers that the answer can be traced back to."""
-        traced = len(self.source.numbers) if self.source else 0
-        return traced / len(self.question) if self.question else 0.0
+        return len(self.source or ()) / len(self.question) if self.question else 0.0
 
     @property
     def results_used(self) -> float:
@@ -221,26 +215,25 @@ def _gives(left: float, right: float, answer: float) -> bool:
     return any(same(value, answer) for value in quotients)
 
 
-def _trace(answer: float, steps: list[Equation], question: tuple[float, ...]) -> Origin | None:
+def _trace(
+    answer: float, steps: list[Equation], question: tuple[float, ...]
+) -> frozenset[int] | None:
     """Where the answer comes from; None when no equation, and no single step from one, gives it."""
-    known: dict[float, Origin] = {}
+    known: dict[float, frozenset[int]] = {}
 
-    def origin_of(values: Iterable[float]) -> Origin:
+    def origin_of(values: Iterable[float]) -> frozenset[int]:
         """Results have a source of their own; a number of the question may be a share there."""
-        numbers, invented = frozenset[int](), 0
+        numbers = frozenset[int]()
         for value in values:
             key = round(value, 6)
             if key in known:
-                numbers, invented = numbers | known[key].numbers, invented + known[key].invented
+                numbers |= known[key]
             elif (index := _forms(question).get(key)) is not None:
                 numbers |= {index}
-            else:
-                invented += value not in COMMON
-        return Origin(numbers, invented)
+        return numbers
 
     for step in steps:
-        numbers, invented = origin_of(step.left.operands)
-        known[round(step.right.value, 6)] = Origin(numbers, invented + (not step.holds))
+        known[round(step.right.value, 6)] = origin_of(step.left.operands)
     if (origin := known.get(round(answer, 6))) is not None:
         return origin
     # A model often leaves the last step out and boxes its outcome.
