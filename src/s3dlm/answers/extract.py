@@ -80,28 +80,20 @@ def _number(text: str, question: str) -> str | None:
 
 def _choice(text: str, question: str) -> str | None:
     if found := delimiters.find(text):
-        letter = _letter_in(found.content) or _letter_of_option(found.content, question)
-        if letter:
-            return letter
+        content = found.content
+        if len(content) < 40 and (lone := _LONE_LETTER.fullmatch(content)):
+            return lone[1].upper()
+        if letter := _LETTER.search(content):
+            return letter[1]
+        # The letter whose text was given instead of it, when just one option reads so.
+        wanted = _bare(content)
+        letters = [letter for letter, option in options(question) if _bare(option) == wanted]
+        if wanted and len(letters) == 1:
+            return letters[0]
     if named := _NAMED_LETTER.findall(text[-delimiters.MAX_ANSWER :]):
         return str(named[-1])
     lone = _LONE_LETTER.fullmatch(text[-40:].rpartition("\n")[2])  # the last line
     return lone[1] if lone and lone[1].isupper() else None
-
-
-def _letter_in(content: str) -> str | None:
-    lone = _LONE_LETTER.fullmatch(content) if len(content) < 40 else None
-    if lone:
-        return lone[1].upper()
-    letter = _LETTER.search(content)
-    return letter[1] if letter else None
-
-
-def _letter_of_option(content: str, question: str) -> str | None:
-    """The letter whose text was given instead of it, when just one option reads so."""
-    wanted = _bare(content)
-    letters = [letter for letter, option in options(question) if _bare(option) == wanted]
-    return letters[0] if wanted and len(letters) == 1 else None
 
 
 def options(question: str) -> list[tuple[str, str]]:
