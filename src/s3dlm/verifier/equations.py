@@ -149,8 +149,8 @@ def _equations(tokens: list[Token]) -> list[Equation]:
     """Every equation whose sides both have a value, in order."""
     found = []
     for at, token in enumerate(tokens):
-        left = _left_side(tokens, at) if token.kind == "equals" else None
-        right = _right_side(tokens, at) if left else None
+        left = _walk(tokens, at, -1) if token.kind == "equals" else None
+        right = _walk(tokens, at, 1) if left else None
         if left and right and _is_claim(tokens, at, left, right):
             found.append(Equation(left, right))
     return found
@@ -171,64 +171,49 @@ def _is_claim(tokens: list[Token], equals: int, left: Side, right: Side) -> bool
     return before is None or before.kind in ("equals", "stop") or before.text in _LEAD_IN
 
 
-def _left_side(tokens: list[Token], equals: int) -> Side | None:
-    """Walk left from an `=`, taking operands and operators in turn; a dangling operator is no side."""
-    taken: list[Token] = []
-    depth = words = 0
-    want = True  # an operand must come next
-    for at in range(equals - 1, max(equals - MAX_TERMS * 2, -1), -1):
-        token = tokens[at]
-        kind = token.kind
-        if kind == "number" and want:
-            want, words = False, 0
-        elif kind == "operator" and not want:
-            want = True
-        elif kind == "close" and want:
-            depth += 1
-        elif kind == "open" and depth and not want:
-            depth -= 1
-        elif kind == "word" and want and words < MAX_WORDS and token.text != "of":
-            words += 1
-            continue
-        elif kind == "word" and token.text == "of" and not want and _is_share(tokens, at - 1):
-            want = True
-            token = token._replace(kind="operator", text="*")
-        else:
-            if taken and ((want and kind == "stop") or _binds(token, taken[-1].start - token.end)):
-                return None  # the tail of something symbolic
-            break
-        taken.append(token)
-    return None if not taken or want or depth else _side(taken[::-1])
+def _walk(tokens: list[Token], equals: int, step: int) -> Side | None:
+    """Walk left (−1) or right (1) from an `=`, taking operands and operators in turn.
 
-
-def _right_side(tokens: list[Token], equals: int) -> Side | None:
-    """Walk right from an `=`; what follows the last whole operand is not part of it."""
+    Leftwards, brackets close before they open, units come before their number, and a dangling operator
+    is no side. Rightwards, what follows the last whole operand is not part of the side.
+    """
+    left = step < 0
+    opening, closing = ("close", "open") if left else ("open", "close")
+    end = max(equals - MAX_TERMS * 2, -1) if left else min(equals + 1 + MAX_TERMS, len(tokens))
     taken: list[Token] = []
     whole = depth = words = 0
-    want = True
-    for token in tokens[equals + 1 : equals + 1 + MAX_TERMS]:
-        kind = token.kind
+    want = True  # an operand must come next
+    for at in range(equals + step, end, step):
+        token, kind = tokens[at], tokens[at].kind
+        multiplies = left and kind == "word" and token.text == "of"
         if kind == "number" and want:
             want, words = False, 0
         elif kind == "operator" and not want:
             want = True
-        elif kind == "operator" and want and token.text == "-" and not taken:
+        elif kind == "operator" and not left and token.text == "-" and not taken:
             pass  # a negative result
-        elif kind == "open" and want:
+        elif kind == opening and want:
             depth += 1
-        elif kind == "close" and depth and not want:
+        elif kind == closing and depth and not want:
             depth -= 1
-        elif kind == "word" and not want and words < MAX_WORDS:
+        elif multiplies and not want and _is_share(tokens, at - 1):
+            want = True
+            token = token._replace(kind="operator", text="*")
+        elif kind == "word" and want == left and words < MAX_WORDS and not multiplies:
             words += 1
             continue
         else:
-            if taken and ((want and kind == "stop") or _binds(token, token.start - taken[-1].end)):
-                return None  # the head of something symbolic
+            if taken:
+                gap = taken[-1].start - token.end if left else token.start - taken[-1].end
+                if (want and kind == "stop") or _binds(token, gap):
+                    return None  # a piece of something symbolic
             break
         taken.append(token)
         if not want and not depth:
             whole = len(taken)
-    return _side(taken[:whole]) if whole else None
+    if not whole or (left and whole < len(taken)):
+        return None
+    return _side(taken[::-1] if left else taken[:whole])
 
 
 def _binds(beside: Token, gap: int) -> bool:
