@@ -46,11 +46,7 @@ def countdown(parsed: ParsedText) -> float:
     A text without any expression gets 0: there is nothing to match. The same when the question
     cannot be read; any expression gets 0.7 there.
     """
-
-    def target_score(distance: float) -> float:
-        return 0.1 if distance > 1 else 0.6 if distance <= 1e-6 else 0.3
-
-    return _countdown(parsed, target_score, partial_use=0.4)
+    return _countdown(parsed, sharp=False)
 
 
 def plus_countdown(parsed: ParsedText) -> float:
@@ -58,16 +54,10 @@ def plus_countdown(parsed: ParsedText) -> float:
 
     What cannot be read from the question counts as missed; if nothing can be read, it is 0.7.
     """
-
-    def target_score(distance: float) -> float:
-        return 0.6 if distance <= 1e-6 else 0.1 + 0.2 / (1 + distance)
-
-    return _countdown(parsed, target_score, partial_use=0.25)
+    return _countdown(parsed, sharp=True)
 
 
-def _countdown(
-    parsed: ParsedText, target_score: Callable[[float], float], partial_use: float
-) -> float:
+def _countdown(parsed: ParsedText, *, sharp: bool) -> float:
     # A text that has not come to its answer yet may show an expression already.
     answer = parsed.answer
     written = expression_in(answer.content) if answer else last_expression(parsed.text)
@@ -79,8 +69,13 @@ def _countdown(
         return 0.7
     used, numbers = Counter(written[1].operands), 0.1
     if pool is not None and used <= pool:
-        numbers = 0.4 if used == pool else partial_use
-    return numbers + target_score(math.inf if target is None else abs(value - target))
+        numbers = 0.25 if sharp and used != pool else 0.4
+    distance = math.inf if target is None else abs(value - target)
+    if distance <= 1e-6:
+        return numbers + 0.6
+    if sharp:
+        return numbers + (0.1 + 0.2 / (1 + distance))
+    return numbers + (0.1 if distance > 1 else 0.3)
 
 
 def sudoku(parsed: ParsedText) -> float:
