@@ -48,6 +48,10 @@ class CacheEntry:
     behind: Tensor | None = None  # (any, width) features behind the open block, not shifted
     used: int = 0  # in how many passes
 
+    @property
+    def nbytes(self) -> int:
+        return self.layers.nbytes + (0 if self.behind is None else self.behind.nbytes)
+
 
 @dataclass(frozen=True, slots=True)
 class CachedRow:
@@ -163,8 +167,8 @@ class PrefixCache:
         for index, row in enumerate(rows):
             if row.cut > row.known and row.key not in row.entries:
                 entry = self._entry(row, features[index], [(k[index], v[index]) for k, v in layers])
-                held = sum(other.layers.nbytes for other in row.entries.values())
-                if held + entry.layers.nbytes <= SEARCH_BYTES:
+                held = sum(other.nbytes for other in row.entries.values())
+                if held + entry.nbytes <= SEARCH_BYTES:
                     row.entries[row.key] = entry
         behind = [entry.behind for entry in entries if entry.behind is not None]
         if behind:
