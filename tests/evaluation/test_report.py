@@ -292,8 +292,9 @@ def test_the_page_escapes_labels_and_titles(run: Run) -> None:
     svg = figures.panel(frame, {frame.task[0]: "<i>&"}, frame.task[0])
     assert "<b>" not in svg
     assert "<i>" not in svg
-    facts = {"<u>": "<u>"}
-    html = report.render(other, "<i>", ["<i>"], facts, [tables.brief(other)], {}, "", Path())
+    facts, page = {"<u>": "<u>"}, Path("report.html")
+    made = report.Report(other, "", "<i>", ["<i>"], facts, [tables.brief(other)], {}, page, page)
+    html = report.render(made)
     assert not re.search("<[biu]>", html)
 
 

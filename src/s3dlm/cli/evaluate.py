@@ -168,10 +168,6 @@ def _run(
     from s3dlm.verifier import check_name as check_verifier
 
     ray, workers, gpu = how.pop("ray", None), how.pop("workers", None), how.pop("gpu", "H100")
-    if workers is not None and workers < 1:
-        raise SettingsError(
-            f"--run workers={workers} is not allowed; give a whole number from 1 up"
-        )
     names = options.split(task) or list(defaults_of(model).tasks)
     plan = planned(model, dict.fromkeys(names))
     check_name(model)
@@ -270,9 +266,8 @@ def report(
 
 def _show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
     from s3dlm.evaluation.report import write
-    from s3dlm.viewer.page import standalone
 
-    made = write(*folders, show=lambda trace: standalone([trace]), **how)
+    made = write(*folders, **how)
     if as_json:
         tables = [table.to_json() for table in made.tables]
         plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}

@@ -200,7 +200,7 @@ def score(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
     else:
-        render(scored, Console(), explain=explain)
+        render(scored, explain=explain)
 
 
 _python_warns = warnings.showwarning

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -159,7 +159,12 @@ def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", *, left: bool = False
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str = "",
+    note: str = "",
+    *,
+    left: bool = False,
 ) -> None:
     """A table in the terminal; a cell that begins with `*` is bold."""
     from rich.console import Console
@@ -169,10 +174,10 @@ def print_table(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(columns[0], no_wrap=True)
     for column in columns[1:]:
-        table.add_column(column, justify="left" if left else "right")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     for row in rows:
         table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
     if title:
         Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
     Console().print(table)
-    typer.echo()
+    typer.echo(f"{note}\n" if note else "")

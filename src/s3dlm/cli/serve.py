@@ -177,7 +177,6 @@ def demo(
     from s3dlm.evaluation import processes
     from s3dlm.evaluation.accuracy_chart import chart
     from s3dlm.evaluation.report import write
-    from s3dlm.viewer.page import standalone
 
     defaults = plans.defaults_of(loaded)
     size = plans.settings_for("best_of_k", defaults).size
@@ -194,7 +193,7 @@ def demo(
         runner.wait()
         asked = demos.compare(runner, demos.rounds(loaded, defaults), out, seconds)
     typer.echo(f"3. Results on {asked} problems per task\n")
-    made = write(out, reference=demos.REFERENCE, show=lambda trace: standalone([trace]))
+    made = write(out, reference=demos.REFERENCE)
     for grid in made.short:
         options.print_table(grid.columns, grid.rows, grid.title)
     points = {n: (made.run.mean_nfe(n), made.run.mean_accuracy(n)) for n in made.run.labels()}

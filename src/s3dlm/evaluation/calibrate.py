@@ -25,9 +25,10 @@ from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.folder import HUB_ID, cached_folder
 from s3dlm.verifier import calibration, for_task
 from s3dlm.verifier.base import score_texts
-from s3dlm.verifier.calibration import Calibrations, Fit, GradedAnswer
+from s3dlm.verifier.calibration import Fit, GradedAnswer
 
 Group = tuple[str, str, str]  # task, method, verifier
+Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +64,29 @@ def read(
         if task is None or model is None:
             raise SettingsError(f"{source} does not say what it holds; give --task and --model")
         for name in task.split(","):
-            groups[name, "baseline", verifier] = _outputs(source, name, verifier)
+            judge = for_task(name, verifier)
+            # Each output is an answer of its own that nobody else agrees or disagrees with.
+            groups[name, "baseline", verifier] = [
+                GradedAnswer(
+                    score=score_texts(judge, [(row.question, row.output, row.confidence)])[0].total,
+                    agreement=1.0,
+                    confidence=row.confidence,
+                    right=grade(name, row.output, row.gold, "fixed", row.question) == 1.0,
+                    question=row.question,
+                    answered=extract(name, row.output, row.question) is not None,
+                )
+                for row in read_rows(source, name)[0]
+            ]
         return GradedAnswers(model, None, groups)
     run = frames.read(source)
     for name in run.tasks:
         for condition in run.main(name).values():
-            judge = probability.verifier_of(condition, verifier)
-            if judge is not None:
-                key = (name, condition.settings.row.kin, judge)
+            scored_by = probability.verifier_of(condition, verifier)
+            if scored_by is not None:
+                key = (name, condition.settings.row.kin, scored_by)
                 answers = probability.answers(run, condition, verifier)
                 groups.setdefault(key, []).extend(answers)
     return GradedAnswers(run.manifest.model, run.manifest.fingerprint, groups)
-
-
-def _outputs(path: Path, task: str, verifier: str) -> list[GradedAnswer]:
-    """Outputs in a file, each an answer of its own that nobody else agrees or disagrees with."""
-    judge = for_task(task, verifier)
-    return [
-        GradedAnswer(
-            score=score_texts(judge, [(row.question, row.output, row.confidence)])[0].total,
-            agreement=1.0,
-            confidence=row.confidence,
-            right=grade(task, row.output, row.gold, "fixed", row.question) == 1.0,
-            question=row.question,
-            answered=extract(task, row.output, row.question) is not None,
-        )
-        for row in read_rows(path, task)[0]
-    ]
 
 
 def calibrate(
@@ -115,11 +112,9 @@ def calibrate(
 def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = None) -> Path:
     """Add the fits to a calibration file, by default the one beside the weights; fits of other
     weights are dropped from it."""
-    name, folder = source.model, None
-    if name in BUNDLED or Path(name).is_dir():
-        folder = BUNDLED.get(name, Path(name))
-    elif HUB_ID.fullmatch(name):
-        folder = cached_folder(name)
+    local = BUNDLED.get(source.model, Path(source.model))
+    cached = cached_folder(source.model) if HUB_ID.fullmatch(source.model) else None
+    folder = local if local.is_dir() else cached
     path = out or (folder and folder / calibration.FILE)
     if path is None:
         raise SettingsError(f"the weights of {source.model!r} are not on this disk; give --out")
@@ -130,32 +125,22 @@ def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = 
         (fit.task, fit.method, fit.verifier): fit
         for fit in (*(old.fits if same else ()), *(calibrated.fit for calibrated in made))
     }
-    new = Calibrations(tuple(fits[key] for key in sorted(fits)), source.fingerprint, signature)
-    write_atomic(path, to_text(new))
+    rows = [json.dumps(rounded(dataclasses.asdict(fits[key]))) for key in sorted(fits)]
+    head = json.dumps({"fingerprint": source.fingerprint, "signature": signature})
+    write_atomic(path, f'{head[:-1]}, "fits": [\n ' + ",\n ".join(rows) + "\n]}\n")
     return path
 
 
-def to_text(calibrations: Calibrations) -> str:
-    """The text of a calibration file, one fit per line."""
-    rows = [json.dumps(rounded(dataclasses.asdict(fit))) for fit in calibrations.fits]
-    head = {"fingerprint": calibrations.fingerprint, "signature": calibrations.signature}
-    return f'{json.dumps(head)[:-1]}, "fits": [\n ' + ",\n ".join(rows) + "\n]}\n"
-
-
-def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Sequence[str], list[list[str]], str]]:
+def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Sequence[str], list[Row], str]]:
     """Columns, rows and title: what each fit is worth, and the reliability of all together."""
-    rows = []
-    for calibrated in made:
-        fit, report = calibrated.fit, calibrated.report
-        row = [fit.task, fit.method, fit.verifier, str(fit.questions), f"{100 * fit.accuracy:.1f}"]
-        row += [f"{report.brier:.3f}", f"{report.brier_of_mean:.3f}"]
-        rows.append([*row, f"{100 * report.coverage['50%']:.1f}"])
+    rows: list[Row] = [
+        (fit.task, fit.method, fit.verifier, str(fit.questions), f"{100 * fit.accuracy:.1f}",
+         f"{report.brier:.3f}", f"{report.brier_of_mean:.3f}", f"{100 * report.coverage['50%']:.1f}")
+        for fit, report in ((calibrated.fit, calibrated.report) for calibrated in made)
+    ]  # fmt: skip
     columns = ("task", "method", "verifier", "questions", "accuracy (%)", "Brier", "of the mean", "surest half (%)")  # fmt: skip
     yield columns, rows, "p_correct, cross-fitted over questions"
     values = [value for calibrated in made for value in calibrated.probabilities]
     bins = statistics.reliability(values, [right for row in made for right in row.right])
-    rows = [
-        [f"{b.low:.1f}–{b.high:.1f}", str(b.count), f"{b.mean:.3f}", f"{100 * b.accuracy:.1f}"]
-        for b in bins
-    ]
+    rows = [each.to_row() for each in bins]
     yield ("p_correct", "answers", "mean", "accuracy (%)"), rows, "Reliability of all together"

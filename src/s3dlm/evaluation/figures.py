@@ -60,9 +60,9 @@ def _figure(title: str, caption: str, axes: str, **shared: Any) -> Callable[[Pai
     return add
 
 
-def draw(name: str, frame: pd.DataFrame, titles: Mapping[str, str], folder: Path) -> str | None:
-    """Draw one figure of a report and save it; None if there is no data, as in a run without a sweep."""
-    return None if frame.empty else save(lambda: paint(name, frame, titles), name, frame, folder)
+def draw(name: str, frame: pd.DataFrame, titles: Mapping[str, str], folder: Path) -> str:
+    """Draw one figure of a report and save it."""
+    return save(lambda: paint(name, frame, titles), name, frame, folder)
 
 
 def save(make: Callable[[], Canvas], name: str, frame: pd.DataFrame, folder: Path) -> str:

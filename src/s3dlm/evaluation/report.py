@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -39,6 +39,7 @@ from s3dlm.evaluation.records import Record, write_atomic
 from s3dlm.evaluation.tables import Table
 from s3dlm.search.step import Step
 from s3dlm.trace import read_trace
+from s3dlm.viewer.page import standalone
 
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
@@ -55,15 +56,23 @@ FULL_SEEDS = 3  # of the project's own comparison
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where a report is, and its first statements."""
+    """What a report says, and where it is."""
 
+    run: Run
+    reference: str  # the method that all others are compared with
+    title: str
+    verdict: Sequence[str]
+    facts: Mapping[str, str]  # model, problems, settings, machine
+    tables: Sequence[Table]
+    drawn: Mapping[str, str]  # the figures as SVG, by name
     markdown: Path
     html: Path
-    verdict: Sequence[str]
-    tables: Sequence[Table]
-    short: Sequence[Table]  # what fits a terminal
-    facts: Mapping[str, str]  # model, problems, settings, machine
-    run: Run
+
+    @property
+    def short(self) -> list[Table]:
+        """What fits a terminal."""
+        both = tables.brief(self.run), comparisons.short_comparisons(self.run, self.reference)
+        return [table for table in both if table.rows]
 
 
 def write(
@@ -71,45 +80,45 @@ def write(
     grading: str | None = None,
     reference: str | None = None,
     out: Path | None = None,
-    show: Callable[[Path], str] | None = None,
 ) -> Report:
-    """Read one run or several, grade them again if asked, and write report.md, report.html, figures/.
-
-    All methods are compared with `reference`.
-    `show` renders a trace as an HTML page, which the list of problems then links to.
-    """
+    """Read one run or several, grade them again if asked, and write report.md, report.html, figures/,
+    and a page for every trace, which the list of problems links to."""
     run = frames.read(*folders, grading=grading)
-    target, against = out or folders[0], comparisons.reference_of(run, reference)
+    target, reference = out or folders[0], comparisons.reference_of(run, reference)
     for trace in (path for folder in folders for path in (folder / "traces").glob("*.jsonl")):
-        if show is not None and not trace.with_suffix(".html").exists():
-            write_atomic(trace.with_suffix(".html"), show(trace))
+        if not trace.with_suffix(".html").exists():
+            write_atomic(trace.with_suffix(".html"), standalone([trace]))
     reliabilities = probability.reliabilities(run)
-    theirs = frames.read(*folders, grading=paper.GRADING) if paper.in_papers_setting(run) else run
-    every, verdict = all_tables(run, theirs, against, reliabilities), _verdict(run, against)
-    facts = _facts(run, grading or "fixed")
+    regraded = frames.read(*folders, grading=paper.GRADING) if paper.in_papers_setting(run) else run
     titles = {task: title_of(task) for task in run.tasks}
-    title = f"s3dlm: {run.manifest.model} on {', '.join(titles.values())}"
     data = series.series(run, grading or "fixed")
     data["reliability"] = probability.reliability_bins(reliabilities)
-    drawn = {
-        name: svg
-        for name, frame in data.items()
-        if (svg := figures.draw(name, frame, titles, target / "figures")) is not None
-    }
+    made = Report(
+        run=run,
+        reference=reference,
+        title=f"s3dlm: {run.manifest.model} on {', '.join(titles.values())}",
+        verdict=_verdict(run, reference),
+        facts=_facts(run, grading or "fixed"),
+        tables=all_tables(run, regraded, reference, reliabilities),
+        drawn={
+            name: figures.draw(name, frame, titles, target / "figures")
+            for name, frame in data.items()
+            if not frame.empty  # as in a run without a sweep
+        },
+        markdown=target / "report.md",
+        html=target / "report.html",
+    )
     text = [
-        f"# {title}",
-        *verdict,
-        *(table.to_markdown() for table in every if not table.late),
-        *(FIGURES[name].to_markdown(f"figures/{name}.png") for name in drawn),
-        *(table.to_markdown() for table in every if table.late),
-        _settings(facts),
+        f"# {made.title}",
+        *made.verdict,
+        *(table.to_markdown() for table in made.tables if not table.late),
+        *(FIGURES[name].to_markdown(f"figures/{name}.png") for name in made.drawn),
+        *(table.to_markdown() for table in made.tables if table.late),
+        _settings(made.facts),
     ]
-    write_atomic(target / "report.md", "\n\n".join(text) + "\n")
-    html = render(run, title, verdict, facts, every, drawn, against, target)
-    write_atomic(target / "report.html", html)
-    short = [tables.brief(run), comparisons.short_comparisons(run, against)]
-    short = [table for table in short if table.rows]
-    return Report(target / "report.md", target / "report.html", verdict, every, short, facts, run)
+    write_atomic(made.markdown, "\n\n".join(text) + "\n")
+    write_atomic(made.html, render(made))
+    return made
 
 
 def all_tables(
@@ -215,23 +224,15 @@ def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
     write_atomic(path, "\n\n".join(parts) + "\n")
 
 
-def render(
-    run: Run,
-    title: str,
-    verdict: Sequence[str],
-    facts: Mapping[str, str],
-    tables: Sequence[Table],
-    drawn: Mapping[str, str],
-    reference: str,
-    target: Path,
-) -> str:
-    """The whole page, to be written to the folder `target`; `drawn` are the figures as SVG by name."""
+def render(made: Report) -> str:
+    """The whole page."""
 
     def encoded(svg: str) -> str:
         return base64.b64encode(svg.encode()).decode()
 
-    panels, frame = [], series.accuracy_nfe(run)  # a picture per task, its points in words
-    for task, rows in frame.groupby("task", sort=False) if "accuracy_nfe" in drawn else ():
+    run, panels = made.run, []
+    frame = series.accuracy_nfe(run)  # a picture per task, its points in words
+    for task, rows in frame.groupby("task", sort=False) if "accuracy_nfe" in made.drawn else ():
         words = "; ".join(
             f"{row.label}, N = {row.particles}, b = {row.branching}: {100 * row.accuracy:.1f} % "
             f"[{100 * row.low:.1f}, {100 * row.high:.1f}] at NFE {row.nfe:.0f}"
@@ -242,18 +243,18 @@ def render(
     loader, labels = jinja2.PackageLoader("s3dlm.evaluation", "assets"), run.labels()
     jinja = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     return jinja.get_template("report.html.j2").render(
-        title=title,
-        verdict=verdict,
-        facts=facts,
-        tables=tables,
+        title=made.title,
+        verdict=made.verdict,
+        facts=made.facts,
+        tables=made.tables,
         panels=panels,
-        figures={key: encoded(svg) for key, svg in drawn.items() if key != "accuracy_nfe"},
+        figures={key: encoded(svg) for key, svg in made.drawn.items() if key != "accuracy_nfe"},
         about=FIGURES,
         labels=labels,
-        first=next((label for label in reversed(labels) if label != reference), ""),
-        reference=reference,
+        first=next((label for label in reversed(labels) if label != made.reference), ""),
+        reference=made.reference,
         count=len(run.frame),
-        data=problems(run, target),
+        data=problems(run, made.html.parent),
     )
 
 
@@ -265,12 +266,12 @@ def problems(run: Run, target: Path) -> dict[str, Any]:
         with_texts = list(rows)[:SURVIVORS_OF]
         for label, condition in run.main(task).items():
             for record in sorted(run.records[condition], key=lambda record: record.seed):
-                known = rows[record.sample]
-                if label in known:  # another seed
-                    known[label]["grades"].append(record.correct)
-                else:
+                methods = rows[record.sample]
+                if label not in methods:  # later seeds add their grades
                     texts = record.sample in with_texts
-                    known[label] = {"label": label, **_row(run, condition, record, texts, target)}
+                    row = _row(run, condition, record, texts, target)
+                    methods[label] = {"label": label, "grades": [], **row}
+                methods[label]["grades"].append(record.correct)
         listed += [
             {"task": task, "id": sample.id, "question": sample.question,
              "gold": gold_in_words(sample.gold), "rows": list(rows[sample.id].values())}
@@ -284,22 +285,20 @@ def problems(run: Run, target: Path) -> dict[str, Any]:
 def _row(
     run: Run, condition: Condition, record: Record, with_texts: bool, target: Path
 ) -> dict[str, Any]:
-    """One method's answer to one problem; its trace is linked as an HTML page if there is one."""
-    stem = run.folders[condition] / "traces" / f"{condition.spec}-{record.sample}"
-    paths = [stem.with_name(stem.name + suffix) for suffix in (".html", ".jsonl")]
-    trace = next((path for path in paths if path.is_file()), None)
+    """One method's answer to one problem, with a link to the page of its trace if there is one."""
+    trace = run.folders[condition] / "traces" / f"{condition.spec}-{record.sample}.jsonl"
+    page = Path(os.path.relpath(trace.with_suffix(".html"), target)).as_posix()
     kinds: dict[tuple[str | None, str], list[Any]] = {}  # [number, answer, score, text]
     for survivor in record.survivors:
         key = (survivor.answer, survivor.text if with_texts else "")
         kinds.setdefault(key, [0, survivor.answer, survivor.score, key[1]])[0] += 1
     return {
-        "grades": [record.correct],
         "answer": record.answer,
         "text": record.text,
         "survivors": sorted(kinds.values(), key=lambda kind: -kind[0]),
         "p_correct": record.p_correct,
-        "trace": None if trace is None else Path(os.path.relpath(trace, target)).as_posix(),
-        "story": _story(paths[1]) if paths[1].is_file() else [],
+        "trace": page if trace.is_file() else None,
+        "story": _story(trace) if trace.is_file() else [],
     }
 
 

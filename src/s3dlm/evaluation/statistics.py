@@ -195,6 +195,11 @@ class ReliabilityBin:
     mean: float
     accuracy: float
 
+    def to_row(self) -> tuple[str, ...]:
+        """Bounds, count, mean and accuracy in per cent, as a table shows them."""
+        bounds = f"{self.low:.1f}–{self.high:.1f}"
+        return bounds, str(self.count), f"{self.mean:.3f}", f"{100 * self.accuracy:.1f}"
+
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
