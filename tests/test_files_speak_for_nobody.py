@@ -69,8 +69,7 @@ def test_a_report_builds_no_verifier_that_a_run_names(
         for condition, records in run.records.items()
     }
     manifest = dataclasses.replace(run.manifest, conditions=tuple(unscored))
-    frame = frames.frame_of(manifest.conditions, unscored)
-    foreign = dataclasses.replace(run, manifest=manifest, frame=frame)
+    foreign = dataclasses.replace(run, manifest=manifest, records=unscored)
     assert any(condition.settings.verifier == JUDGE for condition in unscored)
     for condition in unscored:
         if condition.settings.verifier == JUDGE:

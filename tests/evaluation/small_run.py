@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from s3dlm import tasks
 from s3dlm.errors import ModelError
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.plan import Plan
+from s3dlm.evaluation.records import Record, to_line
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import Defaults
@@ -51,6 +53,12 @@ def write_task(folder: Path, problems: int = 12) -> str:
     path = folder / "problems.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return f"{path}:countdown"
+
+
+def canonical(records: Iterable[Record]) -> list[bytes]:
+    """Lines without times, sorted by key: equal for equal runs, however they were made."""
+    rows = [record.to_json() for record in sorted(records, key=lambda record: record.key)]
+    return [to_line({name: row[name] for name in row if name != "time"}) for row in rows]
 
 
 def small_model() -> Model:

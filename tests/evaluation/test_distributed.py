@@ -17,10 +17,11 @@ from s3dlm.errors import ModelError, S3dlmError, SettingsError
 from s3dlm.evaluation import distributed, records
 from s3dlm.evaluation.distributed import RayRunner
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Failure, Record, canonical
+from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Observer, evaluate
 from s3dlm.models.base import Model
 from tests.evaluation.small_run import (
+    canonical,
     deadly,
     defective,
     refused,

@@ -114,7 +114,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_processes_only_where_they_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_cores", lambda: 3)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
     model, plan = small_model(), small_plan(write_task(tmp_path, 3))
     assert workers_for(model) == 3
     assert workers_for(model, plan) == 1  # a short run

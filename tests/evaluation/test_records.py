@@ -20,11 +20,11 @@ from s3dlm.evaluation.records import (
     Record,
     RecordedSurvivor,
     Store,
-    canonical,
     read,
     read_all,
     write_atomic,
 )
+from tests.evaluation.small_run import canonical
 
 RUN = "abcdef012345"
 

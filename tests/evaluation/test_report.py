@@ -73,10 +73,8 @@ def run(folder: Path) -> Run:
 def told(run: Run, records: Mapping[plan.Condition, Sequence[Record]], **changes: Any) -> Run:
     """The run as if these were its conditions and records."""
     manifest = dataclasses.replace(run.manifest, conditions=tuple(records), **changes)
-    frame = frames.frame_of(manifest.conditions, records)
-    return dataclasses.replace(
-        run, manifest=manifest, frame=frame, folders=dict.fromkeys(records, Path())
-    )
+    folders = dict.fromkeys(records, Path())
+    return dataclasses.replace(run, manifest=manifest, records=records, folders=folders)
 
 
 def embedded(page: Path) -> dict[str, Any]:

@@ -20,12 +20,19 @@ from s3dlm.errors import RecordError, S3dlmError
 from s3dlm.evaluation import calibrate, frames, local, manifest, records, report, tables
 from s3dlm.evaluation.local import wrong_gold
 from s3dlm.evaluation.plan import Plan
-from s3dlm.evaluation.records import canonical
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.tasks import Sample
 from s3dlm.trace import read_trace
-from tests.evaluation.small_run import BASE, LABELS, ROOT, small_model, small_plan, write_task
+from tests.evaluation.small_run import (
+    BASE,
+    LABELS,
+    ROOT,
+    canonical,
+    small_model,
+    small_plan,
+    write_task,
+)
 
 
 def rows(folder: Path) -> list[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -33,19 +33,14 @@ for _package in ("pandas", "scipy", "matplotlib", "jinja2"):
 
 import pandas as pd  # noqa: E402
 
-COLUMNS = ("condition", "task", "label", "main", "sample", "seed", "correct", "nfe", "record")
-
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a report is made of.
-
-    `frame` has a row per record: `condition` is its place in the manifest, `record` the whole record.
-    """
+    """Everything a report is made of."""
 
     manifest: Manifest
     samples: Mapping[str, Sequence[Sample]]
-    frame: pd.DataFrame
+    records: Mapping[Condition, Sequence[Record]]  # in the order they were finished
     folders: Mapping[Condition, Path] = dataclasses.field(default_factory=dict)  # with the traces
     failures: Sequence[Failure] = ()
 
@@ -62,10 +57,15 @@ class Run:
         return list(dict.fromkeys(label for task in self.tasks for label in self.main(task)))
 
     @cached_property
-    def records(self) -> dict[Condition, list[Record]]:
-        """The records of every condition, in the order they were finished."""
-        groups = dict(list(self.frame.groupby("condition")["record"]))
-        return {c: list(groups.get(i, ())) for i, c in enumerate(self.manifest.conditions)}
+    def frame(self) -> pd.DataFrame:
+        """A row per record; `condition` is its place in the manifest."""
+        columns = ("condition", "task", "label", "main", "sample", "seed", "correct", "nfe")
+        rows = [
+            (number, c.task, c.label, c.main, r.sample, r.seed, r.correct, r.nfe)
+            for number, c in enumerate(self.manifest.conditions)
+            for r in self.records[c]
+        ]
+        return pd.DataFrame(rows, columns=columns)
 
     @cached_property
     def cells(self) -> dict[Condition, Cell]:
@@ -122,40 +122,29 @@ class Run:
         rows = self.main_cells().values()
         return statistics.mean_of(row[label].accuracy for row in rows if label in row)
 
-    def sweep(self, *free: str) -> list[Cell]:
-        """The figures of `swept`."""
-        return [summarise(condition, some) for condition, some in self.swept(*free).items()]
-
     def swept(self, *free: str) -> dict[Condition, list[Record]]:
         """Conditions that differ from their label's main one in the free settings alone; on the
         problems and seeds that all of a task have, so that the points of one curve are comparable."""
-        found: dict[Condition, list[Record]] = {}
+
+        def fixed(condition: Condition) -> ItemsView[str, Any]:
+            values = condition.settings.to_json()
+            return {name: values[name] for name in values if name not in free}.items()
+
+        swept: dict[Condition, list[Record]] = {}
         for task in self.tasks:
-            swept, main = [], self.main(task)
-            for condition in (c for c in self.manifest.conditions if c.task == task):
-                if condition.label in main and self.records[condition]:
-                    ours = condition.settings.to_json()
-                    theirs = main[condition.label].settings.to_json()
-                    if all(ours.get(name) == theirs[name] for name in theirs if name not in free):
-                        swept.append(condition)
-            asked = [{(r.sample, r.seed) for r in self.records[c]} for c in swept]
+            main = self.main(task)
+            points = [
+                c
+                for c in self.manifest.conditions
+                if c.task == task and self.records[c]
+                if c.label in main and fixed(main[c.label]) <= fixed(c)
+            ]
+            asked = [{(r.sample, r.seed) for r in self.records[c]} for c in points]
             common = set.intersection(*asked) if asked else set()
-            for condition in swept if common else ():
-                records = [r for r in self.records[condition] if (r.sample, r.seed) in common]
-                found[condition] = records
-        return found
-
-
-def frame_of(
-    conditions: Sequence[Condition], records: Mapping[Condition, Sequence[Record]]
-) -> pd.DataFrame:
-    """A row per record."""
-    rows = [
-        (i, c.task, c.label, c.main, r.sample, r.seed, r.correct, r.nfe, r)
-        for i, c in enumerate(conditions)
-        for r in records.get(c, ())
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+            for condition in points if common else ():
+                records = self.records[condition]
+                swept[condition] = [r for r in records if (r.sample, r.seed) in common]
+        return swept
 
 
 def read(*folders: Path, grading: str | None = None) -> Run:
@@ -184,9 +173,9 @@ def _read(folder: Path, grading: str | None) -> Run:
             correct = grade(kind, record.text, sample.gold, grading, sample.question)
             record = dataclasses.replace(record, correct=correct)
         by_spec[record.spec].append(record)
-    frame = frame_of(plan.conditions, {c: by_spec[c.spec] for c in plan.conditions})
+    records = {condition: by_spec[condition.spec] for condition in plan.conditions}
     folders = dict.fromkeys(plan.conditions, folder)
-    return Run(plan, samples, frame, folders, list(stored.failures.values()))
+    return Run(plan, samples, records, folders, list(stored.failures.values()))
 
 
 def _merged(runs: Mapping[str, Run]) -> Run:
@@ -228,4 +217,4 @@ def _merged(runs: Mapping[str, Run]) -> Run:
     )
     samples = {task: list(many.values()) for task, many in merged.items()}
     failures = [failure for run in runs.values() for failure in run.failures]
-    return Run(manifest, samples, frame_of(manifest.conditions, records), folders, failures)
+    return Run(manifest, samples, records, folders, failures)

@@ -135,27 +135,24 @@ class _Watch:
         position = np.arange(masked.shape[1])
         first = np.where(masked.any(axis=1), masked.argmax(axis=1), len(position))
         ends = np.isin(step.clean, list(self.model.end_ids))
-        counted = (np.cumsum(ends, axis=1) - ends == 0) & (
-            position < (first // size + 1)[:, None] * size
-        )
+        counted = np.cumsum(ends, axis=1) - ends == 0
+        counted &= position < (first // size + 1)[:, None] * size
         counted &= step.clean != self.model.denoiser.mask_id
-        shares = (np.exp(step.clean_logp) * counted).sum(axis=1) / np.maximum(
-            counted.sum(axis=1), 1
-        )
-        return float(np.mean(shares))
+        total = (np.exp(step.clean_logp) * counted).sum(axis=1)
+        return float(np.mean(total / np.maximum(counted.sum(axis=1), 1)))
 
     def finish(
         self, condition: Condition, result: Result, count_tokens: Callable[[str], int]
     ) -> Record:
         sample, kind = self.item.sample, tasks.get(condition.task).answer
         names = RecordedSurvivor.__slots__
-        survivors = [{name: getattr(row, name) for name in names} for row in result.survivors]
+        survivors = [[getattr(row, name) for name in names] for row in result.survivors]
         record = Record(
             spec=condition.spec,
             sample=sample.id,
             seed=self.item.seed,
             correct=grade(kind, result.text, sample.gold, "fixed", sample.question),
-            survivors=tuple(RecordedSurvivor(**survivor) for survivor in survivors),
+            survivors=tuple(RecordedSurvivor(*survivor) for survivor in survivors),
             steps=len(self.curve),
             tokens=count_tokens(result.text) if result.text else 0,
             answer_tokens=count_tokens(result.answer) if result.answer else 0,
@@ -227,11 +224,9 @@ def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int,
         except (SettingsError, MissingExtraError):
             raise
         except Exception as error:
-            if len(index_of) == 1:
-                yield from ((index, error) for index in index_of.values())
-            else:
-                for index in index_of.values():
-                    yield from ((index, event) for _, event in _events(model, [jobs[index]], 1))
+            for index in index_of.values():
+                alone = _events(model, [jobs[index]], 1) if len(index_of) > 1 else [(0, error)]
+                yield from ((index, event) for _, event in alone)
             batcher, index_of = Batcher(model), {}
             continue
         for key, event in events:

@@ -7,6 +7,7 @@ to one question are several rows.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,7 +107,11 @@ def _first(data: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file with their numbers; those of d1 share what stands beside them."""
-    if path.suffix == ".json" and isinstance(whole := _whole(path), dict | list):
+    whole: object = None
+    if path.suffix == ".json":
+        with contextlib.suppress(OSError, ValueError, RecursionError):  # JSON lines, or nothing
+            whole = json.loads(path.read_bytes())
+    if isinstance(whole, dict | list):
         shared = whole if isinstance(whole, dict) else {}
         rows = shared.get("generations", [shared]) if shared else whole
         for number, row in enumerate(rows if isinstance(rows, list) else [], 1):
@@ -115,16 +120,6 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, {**{key: shared[key] for key in SPLITS if key in shared}, **row}
     else:
         yield from read_json_lines(path)
-
-
-def _whole(path: Path) -> object:
-    """A file that is one JSON value; None if it is none, such as JSON lines under another name."""
-    try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror}; give another file") from error
-    except (ValueError, RecursionError):
-        return None
 
 
 def _from_lm_eval(data: Mapping[str, Any], kind: Kind) -> dict[str, Any]:

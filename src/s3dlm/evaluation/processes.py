@@ -53,11 +53,7 @@ def workers_for(model: Model, plan: Plan | None = None) -> int:
         pickle.dumps(model)
     except Exception:  # a model of another package may hold anything
         return 1
-    return _cores()
-
-
-def _cores() -> int:
-    allowed = getattr(os, "sched_getaffinity", None)
+    allowed = getattr(os, "sched_getaffinity", None)  # not on a Mac
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 

@@ -15,7 +15,7 @@ import fcntl
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -199,12 +199,6 @@ def read_all(folder: Path) -> Contents:
 def read(folder: Path) -> list[Record]:
     """The records of a run, in the order they were finished."""
     return list(read_all(folder).records.values())
-
-
-def canonical(records: Iterable[Record]) -> list[bytes]:
-    """Lines without times, sorted by key: equal for equal runs, however they were made."""
-    rows = [record.to_json() for record in sorted(records, key=lambda record: record.key)]
-    return [to_line({name: row[name] for name in row if name != "time"}) for row in rows]
 
 
 class Store(contextlib.AbstractContextManager["Store"]):

@@ -88,13 +88,16 @@ def reproduction(
     particles, branching and block length, which would cost far more, on fewer problems. What cannot
     differ from seed to seed runs once, and `s3_paper` only if it is not `s3` itself."""
     names, given = list(loaded), overrides or {}
-    every = _main_comparison(names, defaults, size, given)
-    main = [c if c.sampled else replace(c, seeds=1) for c in every]
-    main.sort(key=lambda condition: names.index(condition.task))
+    s3, paper = (settings_for(label, defaults, given) for label in ("s3", "s3_paper"))
+    same = s3.to_json() == {**paper.to_json(), "method": "s3", "lam": paper.lam}
+    once = [label for label in size.once if not (same and label == "s3_paper")]
+    main = [
+        c if c.sampled and c.label not in once else replace(c, seeds=1)
+        for c in grid(names, [*size.methods, *once], defaults, given)
+    ]
     sweeps: list[Condition] = []
     fewer = size.sweep_problems if sweep_problems is None else sweep_problems
     if fewer:
-        s3 = settings_for("s3", defaults, given)
         least = -(-s3.gen_length // s3.steps)  # every block needs a step
         lengths = [length for length in BLOCK_LENGTHS if least <= length <= s3.gen_length]
         axes = {"particles": PARTICLES, "branching": BRANCHING}
@@ -105,16 +108,3 @@ def reproduction(
         sweeps += grid(names, BLOCK_SWEPT, defaults, over, {"block_length": lengths})
     conditions = unique([*main, *as_sweep(sweeps, fewer)])
     return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)
-
-
-def _main_comparison(
-    names: Sequence[str], defaults: SettingsOf, size: Size, given: Overrides
-) -> list[Condition]:
-    s3, paper = (settings_for(label, defaults, given) for label in ("s3", "s3_paper"))
-    same = s3.to_json() == {**paper.to_json(), "method": "s3", "lam": paper.lam}
-    once = [label for label in size.once if not (same and label == "s3_paper")]
-    labels = [*size.methods, *once]
-    return [
-        replace(c, seeds=1 if c.label in once else None)
-        for c in grid(names, labels, defaults, given)
-    ]

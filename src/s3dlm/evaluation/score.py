@@ -29,6 +29,7 @@ from s3dlm.verifier.calibration import GradedAnswer
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
 
 CHUNK = 64  # outputs that a verifier takes at once, and after which progress is told
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def score_file(
     by: str | None = None,
     draws: int = 1000,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> ScoreReport:
     """Score every output of a task in a file and judge the verifier by it.
 
@@ -121,8 +122,7 @@ def score_file(
         raise SettingsError(unknown_name("task", task, known))
     rows, skipped = read_rows(path, task, by)
     judge = as_verifier(verifier, task if task in TASK_KINDS else tasks.get(task).verifier)
-    outputs = _JudgedOutputs(rows, kind_of_task(task), grading)
-    outputs.judge(judge, progress)
+    outputs = _JudgedOutputs(rows, kind_of_task(task), grading, judge, progress)
     sections = outputs.sections(statistics.resamples(len(outputs.numbers), draws, seed))
     unread = [row for row, answer in zip(rows, outputs.answers, strict=True) if answer is None]
     warnings = _warnings(sections[0])
@@ -131,8 +131,8 @@ def score_file(
         warnings.append(f"{most} have no readable answer; line {unread[0].line} ends in {end}")
     told = outputs.parts.get(CHECKABLE, [1.0])
     if 3 * told.count(0.0) > len(told):
-        some = f"{told.count(0.0)} of {len(told)} outputs"
-        warnings.append(f"{some} have no step to check: the verifier can say little about them")
+        most = f"{told.count(0.0)} of {len(told)} outputs"
+        warnings.append(f"{most} have no step to check: the verifier can say little about them")
     right, grades, totals = outputs.right, outputs.grades, outputs.parts["total"]
     pairs = zip(rows, right, strict=False)
     same = [row.verdict == good for row, good in pairs if row.verdict is not None]
@@ -147,7 +147,7 @@ def score_file(
         agreement=sum(same) / len(same) if same else None,
         sections=sections,
         calibration=statistics.reliability(totals, right) if grades else [],
-        reliability=_reliability(rows, outputs.answers, totals, right) if grades else None,
+        reliability=outputs.reliability() if grades else None,
         changes=outputs.changes() if "d1" in grades else [],
         warnings=warnings,
         notes=notes_on_math() if outputs.kind == "math" else [],
@@ -157,32 +157,36 @@ def score_file(
 class _JudgedOutputs:
     """The outputs of a file with what the verifier and the gradings make of each."""
 
-    def __init__(self, rows: Sequence[OutputRow], kind: Kind, grading: str) -> None:
-        self.rows, self.kind, self.grading = rows, kind, grading
+    def __init__(
+        self,
+        rows: Sequence[OutputRow],
+        kind: Kind,
+        grading: str,
+        judge: Verifier,
+        progress: Progress,
+    ) -> None:
+        self.rows, self.kind = rows, kind
         used: Sequence[str] = GRADINGS if any(row.gold is not None for row in rows) else ()
         used = used[:1] if kind == "code" else used  # equal there, and tests take time
         self.grades: dict[str, list[float]] = {name: [] for name in used}
         self.answers: list[str | None] = []
         questions = dict.fromkeys(row.question for row in rows)
         self.numbers = {text: number for number, text in enumerate(questions)}
-
-    def judge(self, judge: Verifier, progress: Callable[[int, int], None]) -> None:
-        scores, kind = list[Score](), self.kind
-        for start in range(0, len(self.rows), CHUNK):
-            some = self.rows[start : start + CHUNK]
-            asked = [(row.question, row.output, row.confidence) for row in some]
-            scores += score_texts(judge, asked)
-            for row in some:
+        scores = list[Score]()
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            scores += score_texts(judge, [(r.question, r.output, r.confidence) for r in chunk])
+            for row in chunk:
                 written = extract(kind, row.output, row.question)
                 self.answers.append(None if written is None else normalise(kind, written))
                 for name, values in self.grades.items():
                     values.append(grade(kind, row.output, row.gold, name, row.question))
-            progress(len(scores), len(self.rows))
+            progress(len(scores), len(rows))
         shared = [n for n in scores[0].parts if all(n in score.parts for score in scores)]
         parts = {name: [score.parts[name] for score in scores] for name in shared}
         self.parts = {"total": [score.total for score in scores], **parts}
         self.weights = {**getattr(judge, "weights", {}), "total": 1.0}
-        self.right = [x == 1.0 for x in self.grades.get(self.grading, self.grades.get("fixed", ()))]
+        self.right = [x == 1.0 for x in self.grades.get(grading, self.grades.get("fixed", ()))]
 
     def sections(self, counts: Any) -> list[Section]:
         """All outputs, then those of each group if there are several."""
@@ -206,11 +210,8 @@ class _JudgedOutputs:
             if self.grades:
                 ranked = statistics.auc(values, truth, question, counts)
                 paired, pairs = statistics.pair_accuracy(values, truth, question, counts)
-            weight, mean, constant = (
-                self.weights.get(part),
-                sum(values) / len(at),
-                len({*values}) == 1,
-            )
+            weight, constant = self.weights.get(part), len({*values}) == 1
+            mean = sum(values) / len(at)
             components.append(ComponentReport(part, weight, mean, constant, ranked, paired))
         if self.grades and len(at) > len(set(question)):
             totals = self.parts["total"]
@@ -233,23 +234,18 @@ class _JudgedOutputs:
             for row, d1, fixed in graded if d1 != fixed
         ]  # fmt: skip
 
-
-def _reliability(
-    rows: Sequence[OutputRow],
-    answers: Sequence[str | None],
-    totals: Sequence[float],
-    right: Sequence[bool],
-) -> CalibrationReport | None:
-    """Of cross-fitted probabilities; an answer's agreement is its share of the question's outputs."""
-    votes = Counter((row.question, answer) for row, answer in zip(rows, answers, strict=True))
-    outputs = Counter(row.question for row in rows)
-    graded = []
-    for row, total, good, answer in zip(rows, totals, right, answers, strict=True):
-        share = votes[row.question, answer] / outputs[row.question] if answer is not None else 0.0
-        graded.append(
-            GradedAnswer(total, share, row.confidence, good, row.question, answer is not None)
-        )
-    return CalibrationReport.cross_fitted(graded)
+    def reliability(self) -> CalibrationReport | None:
+        """Of cross-fitted probabilities; an answer's agreement is its share of the question's outputs."""
+        pairs = [(r.question, answer) for r, answer in zip(self.rows, self.answers, strict=True)]
+        votes, outputs = Counter(pairs), Counter(question for question, _ in pairs)
+        graded = []
+        for row, pair, total, right in zip(
+            self.rows, pairs, self.parts["total"], self.right, strict=True
+        ):
+            answered = pair[1] is not None
+            share = votes[pair] / outputs[row.question] if answered else 0.0
+            graded.append(GradedAnswer(total, share, row.confidence, right, row.question, answered))
+        return CalibrationReport.cross_fitted(graded)
 
 
 def _warnings(section: Section) -> list[str]:

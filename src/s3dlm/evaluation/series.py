@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import astuple
+from itertools import product, starmap
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from s3dlm import tasks, verifier
 from s3dlm.answers.grading import grade
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.records import Record
-from s3dlm.evaluation.statistics import Cell, best_of_k_bound, expected_maximum
+from s3dlm.evaluation.statistics import Cell, best_of_k_bound, expected_maximum, summarise
 from s3dlm.verifier import Verifier
 from s3dlm.verifier.base import FROM_FILES, score_texts
 
@@ -46,7 +45,7 @@ def accuracy_nfe(run: Run) -> pd.DataFrame:
     rows = [
         (cell.condition.task, cell.condition.label, *cell.condition.budget, cell.nfe,
          cell.nfe_logical, *astuple(cell.accuracy), cell.distinct)
-        for cell in run.sweep("particles", "branching")
+        for cell in starmap(summarise, run.swept("particles", "branching").items())
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
@@ -59,7 +58,7 @@ def block_cells(run: Run) -> list[Cell]:
         task, label = cell.condition.task, cell.condition.label
         return order.index(task), cell.condition.settings.block_length, order.index(label)
 
-    cells = sorted(run.sweep("block_length"), key=place)
+    cells = sorted(starmap(summarise, run.swept("block_length").items()), key=place)
     points = {(c.condition.label, c.condition.settings.block_length) for c in cells}
     lengths = Counter(label for label, _ in points)
     return [cell for cell in cells if lengths[cell.condition.label] > 1]
@@ -78,9 +77,7 @@ def confidence(run: Run) -> pd.DataFrame:
     for task in run.tasks:
         for label, condition in run.main(task).items():
             curves = [record.curve for record in run.records[condition] if record.curve]
-            means = pd.DataFrame(list(itertools.zip_longest(*curves))).mean(
-                axis=1
-            )  # as far as each goes
+            means = pd.DataFrame(curves).mean()  # as far as each goes
             rows += [(task, label, (step + 1) / len(means), v) for step, v in enumerate(means)]
     return pd.DataFrame(rows, columns=("task", "label", "progress", "confidence"))
 
@@ -92,6 +89,8 @@ def _scored(run: Run, task: str) -> list[Record]:
 
 def score_density(run: Run, texts: pd.DataFrame) -> pd.DataFrame:
     """Densities of the children's scores along the search, and of direct samples' scores."""
+    from scipy.stats import norm
+
     grid = np.linspace(0.0, 1.0, 101)
     rows: list[tuple[object, ...]] = []
     for task in run.tasks:
@@ -102,19 +101,12 @@ def score_density(run: Run, texts: pd.DataFrame) -> pd.DataFrame:
         }
         curves["direct"] = list(texts.score[(texts.task == task) & (texts.how == "direct")])
         for name, values in curves.items() if records else ():
-            density = kernel_density(values, grid)
+            points = np.array(values)
+            mirrored = np.concatenate([points, -points, 2 - points])  # so that no mass is lost
+            kernels = norm.pdf(grid[:, None], mirrored, BANDWIDTH)
+            density = kernels.sum(axis=1) / max(points.size, 1)
             rows += [(task, name, x, y) for x, y in zip(grid, density, strict=True)]
     return pd.DataFrame(rows, columns=("task", "progress", "score", "density"))
-
-
-def kernel_density(values: Sequence[float], grid: np.ndarray) -> np.ndarray:
-    """Gaussian kernel density on [0, 1], reflected at both ends so that no mass is lost."""
-    from scipy.stats import norm
-
-    points = np.asarray(values, dtype=np.float64)
-    mirrored = np.concatenate([points, -points, 2 - points])
-    kernel = norm.pdf(grid[:, None], mirrored[None, :], BANDWIDTH)
-    return np.asarray(kernel.sum(axis=1) / max(points.size, 1))
 
 
 def score_heat(run: Run) -> pd.DataFrame:
@@ -149,7 +141,7 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
 
     problems = {(task, s.id): s for task, samples in run.samples.items() for s in samples}
     rows = []
-    for task, how in itertools.product(run.tasks, SHOWN):
+    for task, how in product(run.tasks, SHOWN):
         main = run.main(task)
         label = next((label for label in SHOWN[how] if label in main), None)
         for record in run.records[main[label]] if label else ():

@@ -201,7 +201,7 @@ def search(run: Run) -> Table:
         "NFE": lambda cell: number(cell.nfe),
         "NFE by Algorithm 1": lambda cell: number(cell.nfe_logical, 0),
         "Saved": lambda cell: f"{100 * cell.deduplicated:.0f} %",
-        "ESS share": lambda cell: _ess(cell),
+        "ESS share": _ess,
         "Distinct texts": lambda cell: number(cell.distinct),
         "Mean confidence": lambda cell: number(cell.confidence, 3),
         "Unanswered": lambda cell: f"{100 * cell.unanswered:.1f} %",
