@@ -2,7 +2,7 @@
 
 A curve is a data frame with a row per record (`point`, `task`, `sample`, `seed`, `correct`, `nfe`); a
 point is the part of it with one number of `point`. How curves are compared at equal NFE, and what the
-bootstrap draws, is in evaluation/equal_cost.py.
+bootstrap draws, is in evaluation/comparisons.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from s3dlm.evaluation.equal_cost import lead
+from s3dlm.evaluation.comparisons import lead
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.statistics import Floats, Interval, bootstrap, mean
 

@@ -90,13 +90,11 @@ def test_separable_answers_give_finite_weights():
 
 def test_definitions():
     assert brier([1.0, 0.5], [True, False]) == pytest.approx(0.125)
-    assert accuracy_at_coverage([0.9, 0.8, 0.2, 0.1], [True, True, True, False], (0.5, 1.0)) == {
-        0.5: 1.0,
-        1.0: 0.75,
-    }
+    coverage = accuracy_at_coverage([0.9, 0.8, 0.2, 0.1], [True, True, True, False])
+    assert (coverage["50%"], coverage["100%"]) == (1.0, 0.75)
     # equal probabilities cannot be told apart, whatever their order
-    assert accuracy_at_coverage([0.5, 0.5], [True, False], (0.5,)) == {0.5: 0.5}
-    assert accuracy_at_coverage([0.5, 0.5], [False, True], (0.5,)) == {0.5: 0.5}
+    assert accuracy_at_coverage([0.5, 0.5], [True, False])["50%"] == 0.5
+    assert accuracy_at_coverage([0.5, 0.5], [False, True])["50%"] == 0.5
     bins = reliability([0.05, 0.95, 1.0], [False, True, False])
     assert [(b.low, b.count, b.accuracy) for b in bins] == [(0.0, 1, 0.0), (0.9, 2, 0.5)]
     assert Logistic(2.0, -1.0)(0.5) == 0.5

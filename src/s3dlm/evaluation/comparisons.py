@@ -1,17 +1,40 @@
-"""Every method against one reference: the paired comparisons of a report, as tables and sentences."""
+"""Methods against each other: paired comparisons with one reference, and differences at equal cost.
+
+At equal cost, a point of one curve is compared with another curve. Between two of its points a curve is
+interpolated linearly over log cost. A bootstrap draw takes problems with all their seeds, and with them
+what each method spent on them: in every draw both curves have another cost, too, so that a difference is
+not taken for certain because of where a point happens to lie. Nothing is extrapolated: outside the other
+curve's range there is no comparison.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
 
 from s3dlm.errors import RecordError, SettingsError, unknown_name
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
-from s3dlm.evaluation.statistics import Comparison
-from s3dlm.evaluation.tables import LEVEL, Table, p_value, points
+from s3dlm.evaluation.statistics import (
+    Comparison,
+    Floats,
+    Interval,
+    mean,
+    percentiles,
+    summarise,
+)
+from s3dlm.evaluation.tables import LEVEL, Table, number, p_value, points
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
 HEADLINE = ("revise", "s3")  # methods that the verdict speaks of, if they were run
 MEAN = "mean of tasks"
 UNCLEAR = "not significantly different from"
+OURS, OTHER = "s3", "best_of_k"  # the curves that are compared at equal cost
+DRAWS, AT_ONCE = 10_000, 500
 
 
 def reference_of(run: Run, requested: str | None = None) -> str:
@@ -133,3 +156,82 @@ def _sentence(run: Run, label: str, reference: str) -> str:
         gap = in_words(top, ahead.get(MEAN, next(iter(ahead.values()))))
         parts.append(f"compared with {top}, the most accurate other method, {gap}")
     return f"{'; '.join(parts)}."
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A point's lead over another curve at equal cost."""
+
+    cost: float
+    difference: Interval
+    p: float
+
+
+def lead(tasks: Sequence[tuple[Floats, Floats]]) -> Lead | None:
+    """Per task, grades and costs of shape (1 + points, problems), the first row ours; None outside
+    the other curve's range. The figure is the mean of the tasks."""
+    grades, costs = (np.mean([part[i].mean(axis=1) for part in tasks], axis=0) for i in (0, 1))
+    low, high = costs[1:].min() * (1 - 1e-9), costs[1:].max() * (1 + 1e-9)
+    if not low <= costs[0] <= high:
+        return None
+    rng, drawn = np.random.default_rng(0), []  # the same records give the same interval
+    for _ in range(DRAWS // AT_ONCE):
+        both = np.zeros((2, AT_ONCE, len(grades)))
+        for task in tasks:
+            size = task[0].shape[1]
+            counts = rng.multinomial(size, np.full(size, 1 / size), size=AT_ONCE) / size
+            both += np.stack([counts @ values.T for values in task]) / len(tasks)
+        drawn += [_difference(*pair) for pair in zip(*both, strict=True)]
+    return Lead(float(costs[0]), *percentiles(_difference(grades, costs), np.array(drawn)))
+
+
+def _difference(grades: Floats, costs: Floats) -> float:
+    order = 1 + np.argsort(costs[1:], kind="stable")
+    there = np.interp(np.log(costs[0]), np.log(costs[order]), grades[order])
+    return float(grades[0] - there)
+
+
+def at_equal_cost(run: Run) -> Table:
+    """s3 over N and b against best_of_k at as many forward passes, and in as many seconds."""
+    swept, name = run.swept("particles", "branching"), attrgetter("sample")
+    # A point has, for every task, an array of grades, NFE and seconds by problem.
+    curves: dict[str, dict[tuple[int, int], list[Floats]]] = {OURS: {}, OTHER: {}}
+    for condition, records in swept.items():
+        if condition.label in curves:
+            timed = summarise(condition, records).seconds
+            by_problem = [list(same) for _, same in groupby(sorted(records, key=name), key=name)]
+            grades = [mean(record.correct for record in same) for same in by_problem]
+            spent = [mean(record.nfe for record in same) for same in by_problem]
+            arrays = np.array([grades, spent, [timed] * len(spent)])
+            curves[condition.label].setdefault(condition.budget, []).append(arrays)
+    ours, others = (
+        {budget: point for budget, point in sorted(curve.items()) if len(point) == len(run.tasks)}
+        for curve in curves.values()
+    )
+    rows = []
+    for budget, point in ours.items() if len(others) > 1 else ():
+        accuracy, nfe, seconds = (mean(arrays[i].mean() for arrays in point) for i in range(3))
+        at_nfe, at_seconds = (_lead_in_words([point, *others.values()], row) for row in (1, 2))
+        rows.append((
+            *map(str, budget), number(100 * accuracy), number(nfe), *at_nfe, number(seconds, 3),
+            *at_seconds,
+        ))  # fmt: skip
+    problems = sorted({len({r.sample for r in records}) for records in swept.values()})
+    columns = ("N", "b", "Accuracy", "NFE", "Δ at equal NFE", "p",
+               "s per sample", "Δ at equal seconds", "p")  # fmt: skip
+    note = (
+        f"{MEAN.capitalize()}, {'–'.join(map(str, problems))} problems each. Δ: accuracy of {OURS} minus "
+        f"that of {OTHER}, whose curve over K is interpolated over log NFE or log seconds; 95 % bootstrap "
+        "interval over problems, their NFE included; seconds are those of the timed samples and not "
+        f"resampled. –: {OTHER} never spends as much, or as little."
+    )
+    title = f"{OURS} against {OTHER} at equal cost"
+    return Table("equal_cost", title, columns, rows, note, late=True)
+
+
+def _lead_in_words(curve: Sequence[Sequence[Floats]], row: int) -> tuple[str, str]:
+    """The lead of the first point over the others; `row` of the arrays is the cost."""
+    by_task = [np.array(arrays) for arrays in zip(*curve, strict=True)]
+    tasks = [(arrays[:, 0], arrays[:, row]) for arrays in by_task]
+    ahead = lead(tasks) if all((costs > 0).all() for _, costs in tasks) else None
+    return ("–", "–") if ahead is None else (points(ahead.difference, ahead.p), p_value(ahead.p))

@@ -135,7 +135,7 @@ class _Watch:
         position = np.arange(masked.shape[1])
         first = np.where(masked.any(axis=1), masked.argmax(axis=1), len(position))
         ends = np.isin(step.clean, list(self.model.end_ids))
-        counted = np.cumsum(ends, axis=1) - ends == 0
+        counted: np.ndarray = np.cumsum(ends, axis=1) - ends == 0
         counted &= position < (first // size + 1)[:, None] * size
         counted &= step.clean != self.model.denoiser.mask_id
         total = (np.exp(step.clean_logp) * counted).sum(axis=1)

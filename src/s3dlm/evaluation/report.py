@@ -23,7 +23,6 @@ from s3dlm.answers.grading import gold_in_words
 from s3dlm.evaluation import (
     comparisons,
     cost,
-    equal_cost,
     figures,
     frames,
     paper,
@@ -131,7 +130,7 @@ def all_tables(
         tables.ablation(run),
         comparisons.endings(run),
         *paper.beside(run, regraded),
-        equal_cost.table(run),
+        comparisons.at_equal_cost(run),
         tables.cost(run),
         paper.block_cost(run),
         tables.search(run),

@@ -147,10 +147,9 @@ def bootstrap(tasks: Sequence[Sequence[float]], draws: int = 10_000) -> tuple[In
     rng = np.random.default_rng(0)  # the same records give the same interval
     means = np.zeros(draws)
     for values in groups:
-        for start in range(0, draws, 500):  # in slices, so that memory stays small
-            count = min(500, draws - start)
-            index = rng.integers(0, values.size, size=(count, values.size))
-            means[start : start + count] += values[index].mean(axis=1) / len(groups)
+        for part in np.split(means, range(500, draws, 500)):  # so that memory stays small
+            index = rng.integers(0, values.size, size=(part.size, values.size))
+            part += values[index].mean(axis=1) / len(groups)
     return percentiles(float(np.mean([values.mean() for values in groups])), means)
 
 
@@ -215,7 +214,7 @@ class CalibrationReport:
         return cls(
             brier=brier(probabilities, right),
             brier_of_mean=brier([sum(right) / len(right)] * len(right), right),
-            coverage={f"{k:.0%}": v for k, v in accuracy_at_coverage(probabilities, right).items()},
+            coverage=accuracy_at_coverage(probabilities, right),
             bins=reliability(probabilities, right),
         )
 
@@ -238,25 +237,22 @@ def reliability(
 ) -> list[ReliabilityBin]:
     """The reliability diagram as a table; empty bins are left out."""
     values, truth = np.asarray(probabilities), np.asarray(right, dtype=np.float64)
-    inside, found = np.clip((np.clip(values, 0, 1) * bins).astype(int), 0, bins - 1), []
-    for number in np.unique(inside).tolist():
-        low, high, ours = number / bins, (number + 1) / bins, inside == number
-        means = float(values[ours].mean()), float(truth[ours].mean())
-        found.append(ReliabilityBin(low, high, int(ours.sum()), *means))
-    return found
+    numbers, diagram = np.clip((np.clip(values, 0, 1) * bins).astype(int), 0, bins - 1), []
+    for number in np.unique(numbers).tolist():
+        low, high, inside = number / bins, (number + 1) / bins, numbers == number
+        means = float(values[inside].mean()), float(truth[inside].mean())
+        diagram.append(ReliabilityBin(low, high, int(inside.sum()), *means))
+    return diagram
 
 
-def accuracy_at_coverage(
-    probabilities: Sequence[float], right: Sequence[bool], coverages: Sequence[float] = COVERAGES
-) -> dict[float, float]:
+def accuracy_at_coverage(probabilities: Sequence[float], right: Sequence[bool]) -> dict[str, float]:
     """The accuracy on the surest share of answers, for each share; ties share their accuracy."""
-    values, index = np.unique(-np.asarray(probabilities, dtype=np.float64), return_inverse=True)
-    if not len(values):
-        return {}
+    _, index = np.unique(-np.asarray(probabilities, dtype=np.float64), return_inverse=True)
     counts = np.bincount(index)
     rights = np.bincount(index, weights=np.asarray(right, dtype=np.float64))
     truth = np.repeat(rights / counts, counts)  # from the surest answer down
-    return {share: float(truth[: max(1, round(share * len(truth)))].mean()) for share in coverages}
+    surest = {f"{share:.0%}": truth[: max(1, round(share * len(truth)))] for share in COVERAGES}
+    return {share: float(answers.mean()) for share, answers in surest.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,16 +279,14 @@ def auc(
     if not 0 < truth.sum() < len(truth):
         return Estimate()
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])  # of groups of equal score
-
-    def of(weights: Floats) -> Floats:
-        good = np.add.reduceat(weights * truth, starts, axis=1)
-        bad = np.add.reduceat(weights * (1 - truth), starts, axis=1)
-        wins = (good * (np.cumsum(bad, axis=1) - bad / 2)).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(wins / (good.sum(axis=1) * bad.sum(axis=1)))
-
-    whole = of(np.ones((1, len(values))))[0]
-    return _interval(float(whole), of(counts[:, np.asarray(question)[order]]))
+    drawn = counts[:, np.asarray(question)[order]]
+    weights = np.vstack([np.ones(len(values)), drawn])  # first each output once
+    good = np.add.reduceat(weights * truth, starts, axis=1)
+    bad = np.add.reduceat(weights * (1 - truth), starts, axis=1)
+    wins = (good * (np.cumsum(bad, axis=1) - bad / 2)).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = wins / (good.sum(axis=1) * bad.sum(axis=1))
+    return _interval(float(shares[0]), shares[1:])
 
 
 def pair_accuracy(
