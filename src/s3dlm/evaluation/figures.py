@@ -1,13 +1,15 @@
 """The figures of a report, drawn from data frames; the only file that imports matplotlib.
 
-A figure is a function that paints a task's column of axes; `_figure` registers it with its words.
+A figure is a function that paints a task's column of axes; `_figure` registers it with its words, which
+are in assets/figures.toml.
 """
 
 from __future__ import annotations
 
 import io
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +39,9 @@ class Figure:
     title: str
     caption: str
     x: str
-    y: tuple[str, ...]  # of each row of axes
-    shared: Mapping[str, Any]
+    y: Sequence[str]  # of each row of axes
     paint: Paint
+    shared: Mapping[str, Any] = field(default_factory=dict)
 
     def to_markdown(self, path: str) -> str:
         """Title, picture and caption."""
@@ -47,17 +49,13 @@ class Figure:
 
 
 FIGURES: dict[str, Figure] = {}  # in the order of a report; `_figure` adds them
+_WORDS = tomllib.loads((Path(__file__).parent / "assets" / "figures.toml").read_text("utf-8"))
 
 
-def _figure(title: str, caption: str, axes: str, **shared: Any) -> Callable[[Paint], Paint]:
-    """`axes` are the labels: of x, then of y in each row of axes."""
-    x, *y = axes.split(" | ")
-
-    def add(paint: Paint) -> Paint:
-        FIGURES[paint.__name__.lstrip("_")] = Figure(title, caption, x, tuple(y), shared, paint)
-        return paint
-
-    return add
+def _figure(paint: Paint) -> Paint:
+    name = paint.__name__.lstrip("_")
+    FIGURES[name] = Figure(**_WORDS[name], paint=paint)
+    return paint
 
 
 def draw(name: str, frame: pd.DataFrame, titles: Mapping[str, str], folder: Path) -> str:
@@ -115,24 +113,12 @@ def legend(figure: Canvas, axes: Any, columns: int, **where: Any) -> None:
         figure.legend(handles.values(), handles.keys(), **where)
 
 
-@_figure(
-    "Accuracy against compute",
-    "Accuracy with 95 % intervals over NFE, the forward passes per problem, for every (N, b) of "
-    "the run, on the problems that all of them share. N grows along a line; up and to the left is "
-    "better.",
-    "NFE per problem | accuracy (%)",
-)
+@_figure
 def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     accuracy_over_nfe(axes[0], rows, styles_of(whole.label))
 
 
-@_figure(
-    "Confidence over denoising",
-    "Mean probability of the answer's tokens at every step: for revealed tokens at the step "
-    "that revealed them, for masked ones in the current block that of the best token.",
-    "denoising progress (%) | mean top-1 confidence",
-    sharey=True,
-)
+@_figure
 def _confidence(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     styles = styles_of(whole.label)
     for label, line in rows.groupby("label", sort=False):
@@ -141,11 +127,7 @@ def _confidence(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) ->
         axes[0].plot(100 * line.progress, line.confidence, label=label, **how)
 
 
-@_figure(
-    "Accuracy over block length",
-    "Accuracy with 95 % intervals at the main budget for every block length of the run.",
-    "block length | accuracy (%)",
-)
+@_figure
 def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     styles, lengths = styles_of(whole.label), sorted(rows.block_length.unique())
     labels = list(styles)
@@ -163,12 +145,7 @@ def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) 
     axes[0].grid(axis="x", visible=False)
 
 
-@_figure(
-    "Verifier scores along the search",
-    "Kernel density of the children's scores at five points of the search; dashed: finished "
-    "samples without search (best_of_k).",
-    "verifier score | density",
-)
+@_figure
 def _score_density(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     names = list(whole.progress.unique())
     shades = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 0.95, max(len(names) - 1, 1)))
@@ -180,12 +157,7 @@ def _score_density(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame)
     axes[0].set_xlim(0, 1)
 
 
-@_figure(
-    "Verifier scores at every step",
-    "Share of s3's children in each band of verifier scores, step by step.",
-    "denoising step | verifier score",
-    sharey=True,
-)
+@_figure
 def _score_heat(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> Any:
     share = rows.pivot(index="score", columns="step", values="share").to_numpy()
     axes[0].grid(visible=False)
@@ -196,14 +168,7 @@ def _score_heat(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) ->
     )  # fmt: skip
 
 
-@_figure(
-    "Density and quality",
-    "Samples without search, ordered by the model's log-density. Top: where the model puts its "
-    "mass. Middle: mean verifier score and accuracy there. Bottom: the target tilted by "
-    "exp(λ·score) within each problem, and the base (dashed).",
-    "log-density per token | base p₀: share | score / accuracy | tilted: share",
-    sharex="col",
-)
+@_figure
 def _density_quality(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
     """Rows: the base p₀, the landscape (verifier and truth), the tilted target."""
     low, high = np.quantile(rows.log_density, [0.01, 1.0])
@@ -227,15 +192,7 @@ def _density_quality(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
     axes[1].set_ylim(0, 1.03)
 
 
-@_figure(
-    "Sampling without search and with s3",
-    "Figure 1(d) and 1(e): each point is a finished text, at its log-density per token and its "
-    "verifier score; filled points are right. Top: samples without search. Bottom: survivors of s3. "
-    "The cross is the mean.",
-    "log-density per token | without search: score | s3: score",
-    sharex="col",
-    sharey="col",
-)
+@_figure
 def _sampling_search(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
     """Rows: samples without search, survivors of s3; the same axes, so that the shift is seen."""
     for axis, how, colour in zip(axes, ("direct", "s3"), (BASE, TILTED), strict=True):
@@ -249,24 +206,13 @@ def _sampling_search(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
         axis.set_ylim(-0.03, 1.03)
 
 
-@_figure(
-    "Best of K against its bound",
-    "Mean over problems of the best verifier score among K samples without search, and of the bound "
-    "mean + σ·√(2 ln K) with each problem's own mean and σ.",
-    "K | verifier score",
-)
+@_figure
 def _best_of_k_bound(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
     axes[0].plot(rows.k, rows.bound, "--", color="#000000", label="bound: mean + σ·√(2 ln K)")
     axes[0].plot(rows.k, rows.best_score, "-^", color="#009E73", label="best of K, measured")
 
 
-@_figure(
-    "Reliability of p_correct",
-    "Answers in bins of p_correct, a tenth wide: how many were right against what was promised. "
-    "On the dotted line both are equal; larger dots are more answers.",
-    "p_correct | accuracy",
-    sharey=True,
-)
+@_figure
 def _reliability(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     styles = styles_of(whole.label)
     axes[0].plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
