@@ -29,7 +29,7 @@ PAGE = ROOT / "docs" / "appendix" / "calibration.md"
 METHODS = ("baseline", "best_of_k", "s3", "revise")
 MORE = 5  # times as many problems for `revise`, which is cheap and seldom wrong
 LLADA = "GSAI-ML/LLaDA-8B-Instruct"
-LLADA_TASKS = "gsm8k,math500,countdown"
+LLADA_TASKS = ("gsm8k", "math500", "countdown")
 
 
 def run(split: str, limit: int, folder: Path, row_cache: float) -> None:

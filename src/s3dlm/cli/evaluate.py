@@ -297,9 +297,7 @@ def calibrate(
     """
     from s3dlm.evaluation import calibrate as fits
 
-    read = fits.read(
-        source, options.own_verifier(verifier), ",".join(options.split(task)) or None, model
-    )
+    read = fits.read(source, options.own_verifier(verifier), options.split(task), model)
     made, skipped = fits.calibrate(read.groups)
     path = fits.write(read, made, out) if made else None
     if as_json:

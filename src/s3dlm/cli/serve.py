@@ -150,11 +150,7 @@ def view(
     if len(traces) > 2:
         raise SettingsError(f"view compares at most two traces; got {len(traces)}")
     path = out or traces[0].with_suffix(".html")
-    page = standalone(traces)
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}; choose --out") from error
+    path.write_text(standalone(traces), encoding="utf-8")
     typer.echo(str(path))
     if open_:
         webbrowser.open(path.resolve().as_uri())

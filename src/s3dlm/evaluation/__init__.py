@@ -51,8 +51,7 @@ def evaluate(
     conditions = plans.grid(names, labels, plans.defaults_of(loaded), chosen)
     run.evaluate(loaded, plans.Plan(conditions, problems, range(seeds), split), Path(out))
     finished = records.read(Path(out))
-    by_spec = {c.spec: [record for record in finished if record.spec == c.spec] for c in conditions}
-    return {
-        task: {c.label: summarise(c, by_spec[c.spec]) for c in conditions if c.task == task}
-        for task in names
-    }
+    cells: dict[str, dict[str, Cell]] = {task: {} for task in names}
+    for c in conditions:
+        cells[c.task][c.label] = summarise(c, [r for r in finished if r.spec == c.spec])
+    return cells

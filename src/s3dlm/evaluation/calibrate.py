@@ -54,16 +54,16 @@ class Calibrated:
 
 
 def read(
-    source: Path, verifier: str, task: str | None = None, model: str | None = None
+    source: Path, verifier: str, tasks: Sequence[str] = (), model: str | None = None
 ) -> GradedAnswers:
-    """The answers of a run's folder, or of a file of outputs, which needs the task and the model.
+    """The answers of a run's folder, or of a file of outputs, which needs the tasks and the model.
 
     `verifier` judges the answers of methods that never score."""
     groups: dict[Group, list[GradedAnswer]] = {}
     if source.is_file():
-        if task is None or model is None:
+        if not tasks or model is None:
             raise SettingsError(f"{source} does not say what it holds; give --task and --model")
-        for name in task.split(","):
+        for name in tasks:
             judge = for_task(name, verifier)
             # Each output is an answer of its own that nobody else agrees or disagrees with.
             groups[name, "baseline", verifier] = [
@@ -131,7 +131,7 @@ def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = 
     return path
 
 
-def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Sequence[str], list[Row], str]]:
+def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Row, list[Row], str]]:
     """Columns, rows and title: what each fit is worth, and the reliability of all together."""
     rows: list[Row] = [
         (fit.task, fit.method, fit.verifier, str(fit.questions), f"{100 * fit.accuracy:.1f}",

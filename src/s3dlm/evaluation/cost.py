@@ -82,9 +82,9 @@ def problems(task: str, prompt_style: str, limit: int | None) -> int:
     return min(count, limit or count)
 
 
-def shares(folder: Path | None) -> dict[str, float]:
+def shares(folder: Path) -> dict[str, float]:
     """Measured NFE divided by Algorithm 1's, by method, in the records of a run that has begun."""
-    if folder is None or not (folder / records.FILE).is_file():
+    if not (folder / records.FILE).is_file():
         return {}
     method_of = {c.spec: c.settings.method for c in manifest.read(folder).conditions}
     nfe, logical = Counter[str](), Counter[str]()
@@ -127,14 +127,14 @@ def estimate(
         rows.append({**row, "main": condition.main, "seconds": samples * each})
         for cards in GPUS:
             seconds[cards] += math.ceil(samples / cards) * each
-    found: dict[str, object] = {"model": model, "gpu": name, "conditions": rows, "nfe": total}
+    costs: dict[str, object] = {"model": model, "gpu": name, "conditions": rows, "nfe": total}
     if shape:
-        found["costs"] = [
+        costs["costs"] = [
             {"gpus": cards, "seconds": time, "dollars": time * cards * dollars / 3600}
             for cards, time in seconds.items()
         ]
-        found["fits"] = 2 * shape.parameters * 1.15 < memory  # activations need a tenth on top
-    return found
+        costs["fits"] = 2 * shape.parameters * 1.15 < memory  # activations need a tenth on top
+    return costs
 
 
 def parts(conditions: Sequence[Mapping[str, Any]], how: str, most: int = 20) -> list[str]:

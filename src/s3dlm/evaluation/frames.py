@@ -203,9 +203,9 @@ def _merged(runs: Mapping[str, Run]) -> Run:
                 )
     plans = [run.manifest for run in runs.values()]
     known = dict.fromkeys(task for plan in plans for task in plan.counts)
-    names = ("model", "fingerprint", "prompt_style", "split", "token_counter")
     joined: dict[str, Any] = {
-        n: ", ".join(dict.fromkeys(str(getattr(plan, n)) for plan in plans)) for n in names
+        name: ", ".join(dict.fromkeys(str(getattr(plan, name)) for plan in plans))
+        for name in manifests.FIXED
     }
     manifest = dataclasses.replace(
         plans[0],

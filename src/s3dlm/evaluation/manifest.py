@@ -6,6 +6,7 @@ higher limit) adds to it; a changed plan is refused, because its records would m
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -32,7 +33,7 @@ from s3dlm.tasks import Sample
 VERSION = 2
 FILE = "manifest.json"
 SAMPLES = "samples.jsonl"
-_FIXED = ("model", "fingerprint", "prompt_style", "split", "token_counter")
+FIXED = ("model", "fingerprint", "prompt_style", "split", "token_counter")
 _PACKAGES = ("torch", "transformers", "numpy", "math-verify", "tiktoken")
 _CL100K = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
 
@@ -56,7 +57,7 @@ class Manifest:
     @property
     def run(self) -> str:
         """A name for the run that does not change when its plan grows; every record carries it."""
-        plain = [getattr(self, name) for name in _FIXED]
+        plain = [getattr(self, name) for name in FIXED]
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:12]
 
 
@@ -154,7 +155,7 @@ def _changes(old: Manifest, new: Manifest) -> list[str]:
     """What differs apart from growth: fixed fields, settings, and what is missing."""
     changes = [
         f"{name} was {getattr(old, name)!r} and is now {getattr(new, name)!r}"
-        for name in _FIXED
+        for name in FIXED
         if getattr(old, name) != getattr(new, name)
     ]
     planned = {condition.spec for condition in new.conditions}
@@ -185,10 +186,9 @@ def describe(model: Model) -> dict[str, Any]:
 
     versions = {"python": platform.python_version(), "s3dlm": s3dlm.__version__}
     for name in _PACKAGES:
-        try:
+        versions[name] = "not installed"
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
     device, sizes = torch.device(model.denoiser.device), Counter[str]()
     for _, tensor in stored(model.denoiser.tensors()):
         sizes[str(tensor.dtype).removeprefix("torch.")] += tensor.numel()
@@ -234,11 +234,9 @@ def token_counter(tokenizer: Tokenizer) -> tuple[str, Callable[[str], int]]:
     folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     path = Path(folder) if folder else Path(tempfile.gettempdir()) / "data-gym-cache"
     if (path / hashlib.sha1(_CL100K.encode()).hexdigest()).is_file():  # tiktoken's name for it
-        try:
+        with contextlib.suppress(ImportError):
             import tiktoken
-        except ImportError:
-            pass
-        else:
+
             encoding = tiktoken.get_encoding("cl100k_base")
             return "cl100k_base", lambda text: len(encoding.encode(text, disallowed_special=()))
     return "the model's tokenizer", lambda text: len(tokenizer.encode(text))

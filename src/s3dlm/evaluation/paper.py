@@ -15,7 +15,6 @@ import pandas as pd
 from s3dlm import tasks
 from s3dlm.evaluation import series
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import title_of
 from s3dlm.evaluation.tables import Table, number, percent
 
@@ -32,16 +31,12 @@ COST = _PRINTED.set_index(_KEYS)[["tokens", "latency", "wall"]].T.to_dict("list"
 ACCURACY = _PRINTED.dropna(subset="accuracy").set_index(["task", "method"]).accuracy.to_dict()
 
 
-def is_papers_model(manifest: Manifest) -> bool:
-    """The paper's model: by name, at any revision, or by its number of parameters in any folder."""
-    name = manifest.model.partition("@")[0].rstrip("/")
-    return name.endswith(MODEL) or manifest.machine.get("parameters") == PARAMETERS
-
-
 def in_papers_setting(run: Run) -> bool:
+    """With the paper's model, by name at any revision, or by its number of parameters in any folder."""
     s3 = [main["s3"].settings.to_json() for main in map(run.main, run.tasks) if "s3" in main]
     same = all(SETTINGS.items() <= settings.items() for settings in s3)
-    return bool(s3) and same and is_papers_model(run.manifest)
+    by_name = run.manifest.model.partition("@")[0].rstrip("/").endswith(MODEL)
+    return bool(s3) and same and (by_name or run.manifest.machine.get("parameters") == PARAMETERS)
 
 
 def _problems(task: str) -> int:

@@ -134,10 +134,8 @@ def rounded(value: Any) -> Any:
 
 def to_line(row: Mapping[str, object]) -> bytes:
     """One line of JSON; text that is not valid Unicode is escaped."""
-    try:
-        return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(row, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace") + b"\n"
 
 
 def _checksum(body: bytes) -> bytes:

@@ -87,11 +87,11 @@ def _best_marked(
     row: Mapping[str, Cell], labels: Sequence[str], write: Callable[[Interval], str] = percent
 ) -> list[str]:
     """Accuracies with the highest emphasised."""
-    values = {row[label].accuracy.value for label in labels if label in row}
+    accuracies = {label: row[label].accuracy for label in labels if label in row}
+    values = {accuracy.value for accuracy in accuracies.values()}
     top = max(values) if len(values) > 1 else math.nan
-    texts = {label: write(row[label].accuracy) for label in labels if label in row}
-    best = {label for label in texts if row[label].accuracy.value == top}
-    return ["*" * (label in best) + texts.get(label, "–") for label in labels]
+    texts = {label: "*" * (a.value == top) + write(a) for label, a in accuracies.items()}
+    return [texts.get(label, "–") for label in labels]
 
 
 def accuracy(run: Run) -> Table:
