@@ -92,6 +92,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def write_data(make: Any, name: str, frame: Any, folder: Path) -> str:
         records.write_atomic(folder / f"{name}.csv", frame.to_csv())
+        (folder / f"{name}.png").touch()
         return "<svg/>"
 
     monkeypatch.setattr(figures, "save", write_data)

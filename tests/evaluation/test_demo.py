@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from s3dlm.cli.main import app
-from s3dlm.evaluation import comparisons, demo, figures, frames, records
+from s3dlm.evaluation import comparisons, demo, frames, records
 from s3dlm.evaluation.accuracy_chart import chart
 from s3dlm.evaluation.statistics import Interval
 from s3dlm.models import registry
@@ -33,11 +33,11 @@ def test_it_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["mine.txt"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_it_ends_with_a_report_that_begins_with_the_same_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
-    monkeypatch.setattr(figures, "draw", lambda *_: None)
     monkeypatch.setattr(demo, "ROUNDS", (3,))
     monkeypatch.setenv("COLUMNS", "80")
     words = ["demo", "--workers", "1", "--out", str(tmp_path)]

@@ -192,14 +192,12 @@ def _settings(facts: Mapping[str, str]) -> str:
 
 def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
     """A report as a documentation page: its tables, copies of its figures, the command that made it."""
-    plan, pictures = made.run.manifest, []
-    for name, about in FIGURES.items():
-        drawn = made.html.parent / "figures" / f"{name}.png"
-        if drawn.is_file():
-            copy = path.parent / "images" / f"{path.stem}-{name}.png"
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(drawn, copy)
-            pictures.append(about.to_markdown(f"images/{copy.name}"))
+    plan, images, pictures = made.run.manifest, path.parent / "images", []
+    images.mkdir(parents=True, exist_ok=True)
+    for name in made.drawn:
+        copy = f"{path.stem}-{name}.png"
+        shutil.copyfile(made.html.parent / "figures" / f"{name}.png", images / copy)
+        pictures.append(FIGURES[name].to_markdown(f"images/{copy}"))
     published = {task: cost.problems(task, plan.prompt_style, None) for task in plan.counts}
     fewer = [
         f"{plan.counts[task]} of {most} problems of {title_of(task)}"
