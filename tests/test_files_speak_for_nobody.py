@@ -12,7 +12,7 @@ import pytest
 import s3dlm
 from s3dlm import verifier
 from s3dlm.errors import ModelError
-from s3dlm.evaluation import frames, probability, series
+from s3dlm.evaluation import calibrate, frames, series
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.defaults import EFFORTS, defaults_in
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
@@ -73,7 +73,7 @@ def test_a_report_builds_no_verifier_that_a_run_names(
     assert any(condition.settings.verifier == JUDGE for condition in unscored)
     for condition in unscored:
         if condition.settings.verifier == JUDGE:
-            assert probability.answers(foreign, condition) == []
+            assert calibrate.answers(foreign, condition) == []
     assert len(series.finished_texts(foreign, "fixed"))
 
 

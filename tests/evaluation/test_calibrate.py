@@ -11,7 +11,7 @@ from s3dlm.answers.grading import grade
 from s3dlm.cli.main import app
 from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.evaluation import calibrate, frames, probability, report
+from s3dlm.evaluation import calibrate, frames, report
 from s3dlm.evaluation.run import evaluate
 from s3dlm.verifier import calibration
 from s3dlm.verifier.calibration import (
@@ -115,8 +115,8 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
         assert all(
             texts[r.key] == r.text and r.p_correct is not None for r in after.records[condition]
         )
-    assert not any(one.by_model for one in probability.reliabilities(before))
-    for one in probability.reliabilities(after):
+    assert not any(one.by_model for one in calibrate.reliabilities(before))
+    for one in calibrate.reliabilities(after):
         records = after.records[one.condition]
         assert one.by_model
         assert one.report.brier == pytest.approx(

@@ -17,12 +17,12 @@ import pytest
 
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import (
+    calibrate,
     comparisons,
     figures,
     frames,
     paper,
     plan,
-    probability,
     records,
     report,
     series,
@@ -507,7 +507,7 @@ def test_problems_on_which_the_verifier_was_fitted_are_flagged(tmp_path: Path) -
     )
     evaluate(small_model(), asked, tmp_path / "run", batch_size=32)
     made = report.write(tmp_path / "run")
-    ((_, label, count, *_),) = probability.in_fit(made.run).rows
+    ((_, label, count, *_),) = calibrate.in_fit(made.run).rows
     seen = sum(in_fit_half(str(row["question"])) for row in rows)
     assert (label, count) == ("revise", f"{seen} of 12")
     assert 0 < seen < 12

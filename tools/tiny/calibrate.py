@@ -16,7 +16,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from s3dlm.evaluation import calibrate, figures, frames, probability
+from s3dlm.evaluation import calibrate, figures, frames, series
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import Bars, evaluate
@@ -78,7 +78,7 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     run("validation", given.limit, given.out / "fit", given.row_cache)
-    source = calibrate.read(given.out / "fit", probability.FOR_UNSCORED)
+    source = calibrate.read(given.out / "fit", calibrate.FOR_UNSCORED)
     made, skipped = calibrate.calibrate(source.groups)
     old = read_calibrations(FOLDERS["tiny"] / FILE)
     print(calibrate.write(source, made), *skipped, sep="\n")
@@ -90,12 +90,10 @@ def main() -> None:
 
     run("test", given.test, given.out / "test", given.row_cache)
     measured = frames.read(given.out / "test")
-    found = probability.reliabilities(measured)
-    page = fill(
-        page, "test", probability.probability_table(found).to_markdown().partition("\n\n")[2]
-    )
+    found = calibrate.reliabilities(measured)
+    page = fill(page, "test", calibrate.probability_table(found).to_markdown().partition("\n\n")[2])
     titles = {task: plans.title_of(task) for task in measured.tasks}
-    bins = probability.reliability_bins(found)
+    bins = series.reliability(found)
     figures.draw("reliability", bins, titles, given.out / "figures")
     shutil.copy(given.out / "figures" / "reliability.png", ROOT / "docs" / "images")
 

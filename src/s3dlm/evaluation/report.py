@@ -21,19 +21,19 @@ import numpy as np
 
 from s3dlm.answers.grading import gold_in_words
 from s3dlm.evaluation import (
+    calibrate,
     comparisons,
     cost,
     figures,
     frames,
     paper,
-    probability,
     series,
     tables,
 )
+from s3dlm.evaluation.calibrate import Reliability
 from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
-from s3dlm.evaluation.probability import Reliability
 from s3dlm.evaluation.records import Record, write_atomic
 from s3dlm.evaluation.tables import Table
 from s3dlm.search.step import Step
@@ -87,11 +87,10 @@ def write(
     for trace in (path for folder in folders for path in (folder / "traces").glob("*.jsonl")):
         if not trace.with_suffix(".html").exists():
             write_atomic(trace.with_suffix(".html"), standalone([trace]))
-    reliabilities = probability.reliabilities(run)
+    reliabilities = calibrate.reliabilities(run)
     regraded = frames.read(*folders, grading=paper.GRADING) if paper.in_papers_setting(run) else run
     titles = {task: title_of(task) for task in run.tasks}
-    data = series.series(run, grading or "fixed")
-    data["reliability"] = probability.reliability_bins(reliabilities)
+    data = series.series(run, reliabilities, grading or "fixed")
     made = Report(
         run=run,
         reference=reference,
@@ -136,8 +135,8 @@ def all_tables(
         tables.search(run),
         tables.sweep(run),
         tables.distinct_texts(run),
-        probability.in_fit(run),
-        probability.probability_table(reliabilities),
+        calibrate.in_fit(run),
+        calibrate.probability_table(reliabilities),
         tables.failures(run),
     ]
     return [table for table in every if table.rows]
@@ -149,7 +148,7 @@ def _verdict(run: Run, against: str) -> list[str]:
     lines += [
         f"{label} on {title}: {count} problems were used to fit its verifier; accuracy on the "
         f"others: {others} %."
-        for title, label, count, _, others in probability.in_fit(run).rows
+        for title, label, count, _, others in calibrate.in_fit(run).rows
     ]
     failed = f"{len(run.failures)} samples failed and are not counted; the report lists them."
     return [*lines, failed] if run.failures else lines

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import astuple
 from itertools import product, starmap
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,14 +20,19 @@ from s3dlm.evaluation.statistics import Cell, best_of_k_bound, expected_maximum,
 from s3dlm.verifier import Verifier
 from s3dlm.verifier.base import FROM_FILES, score_texts
 
+if TYPE_CHECKING:
+    from s3dlm.evaluation.calibrate import Reliability
+
 PROGRESS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the denoising, where score densities are drawn
 SCORE_BINS = 25
 BANDWIDTH = 0.03  # of the score densities; scores lie in [0, 1]
 SHOWN = {"direct": ("best_of_k", "baseline"), "s3": ("s3",)}  # whose texts: the first that was run
 
 
-def series(run: Run, grading: str = "fixed") -> dict[str, pd.DataFrame]:
-    """The data of every figure that shows a run's records."""
+def series(
+    run: Run, reliabilities: Sequence[Reliability], grading: str = "fixed"
+) -> dict[str, pd.DataFrame]:
+    """The data of every figure of a report."""
     texts = finished_texts(run, grading)
     return {
         "accuracy_nfe": accuracy_nfe(run),
@@ -36,6 +43,7 @@ def series(run: Run, grading: str = "fixed") -> dict[str, pd.DataFrame]:
         "density_quality": density_quality(run, texts),
         "sampling_search": sampling_search(texts),
         "best_of_k_bound": best_of_k(texts),
+        "reliability": reliability(reliabilities),
     }
 
 
@@ -183,3 +191,13 @@ def best_of_k(texts: pd.DataFrame) -> pd.DataFrame:
             both = [(expected_maximum(values, k), best_of_k_bound(values, k)) for values in scores]
             rows.append((task, k, *np.mean(both, axis=0)))
     return pd.DataFrame(rows, columns=("task", "k", "best_score", "bound"))
+
+
+def reliability(reliabilities: Sequence[Reliability]) -> pd.DataFrame:
+    """The points of the reliability diagram."""
+    rows = [
+        (each.condition.task, each.condition.label, bin_.mean, bin_.accuracy, bin_.count)
+        for each in reliabilities
+        for bin_ in each.report.bins
+    ]
+    return pd.DataFrame(rows, columns=("task", "label", "p_correct", "accuracy", "count"))
