@@ -19,14 +19,7 @@ import numpy as np
 from s3dlm.errors import RecordError, SettingsError, unknown_name
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
-from s3dlm.evaluation.statistics import (
-    Comparison,
-    Floats,
-    Interval,
-    mean,
-    percentiles,
-    summarise,
-)
+from s3dlm.evaluation.statistics import Comparison, Floats, Interval, mean, percentiles, summarise
 from s3dlm.evaluation.tables import LEVEL, Table, number, p_value, points
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
@@ -143,11 +136,10 @@ def _sentence(run: Run, label: str, reference: str) -> str:
     alone = " by itself" if whole.p < LEVEL else ""
     words = {"better than": "better", "worse than": "worse", UNCLEAR: f"not significant{alone}"}
     for kind, word in words.items() if len(tasks) > 1 else ():
-        shifts = {
-            t: 100 * results[t].difference.value for t in tasks if outcome(results[t]) == kind
-        }
-        if shifts:
-            parts.append(f"{word} on {', '.join(f'{t} ({gap:+.1f})' for t, gap in shifts.items())}")
+        alike = {task: results[task].difference for task in tasks if outcome(results[task]) == kind}
+        if alike:
+            shifts = [f"{task} ({100 * gap.value:+.1f})" for task, gap in alike.items()]
+            parts.append(f"{word} on {', '.join(shifts)}")
     rest = [other for other in run.labels() if other not in (label, reference)]
     rest = [o for o in rest if len(against(run, label, o)) == len(results)]  # on as many tasks
     top = max((reference, *rest), key=lambda other: run.mean_accuracy(other).value)

@@ -113,9 +113,8 @@ class Run:
     def mean_nfe(self, label: str, beside: str | None = None) -> float:
         """Forward passes per problem, the mean of the tasks of the main comparison; on the problems
         and seeds that another label has, too, if one is given."""
-        return statistics.mean(
-            rows["nfe"][label].mean() for rows in self._shared(label, beside or label)
-        )
+        shared = self._shared(label, beside or label)
+        return statistics.mean(rows["nfe"][label].mean() for rows in shared)
 
     def mean_accuracy(self, label: str) -> Interval:
         """The mean of the tasks of the main comparison."""
@@ -133,12 +132,8 @@ class Run:
         swept: dict[Condition, list[Record]] = {}
         for task in self.tasks:
             main = self.main(task)
-            points = [
-                c
-                for c in self.manifest.conditions
-                if c.task == task and self.records[c]
-                if c.label in main and fixed(main[c.label]) <= fixed(c)
-            ]
+            ours = [c for c in self.manifest.conditions if c.task == task and c.label in main]
+            points = [c for c in ours if self.records[c] and fixed(main[c.label]) <= fixed(c)]
             asked = [{(r.sample, r.seed) for r in self.records[c]} for c in points]
             common = set.intersection(*asked) if asked else set()
             for condition in points if common else ():
@@ -180,9 +175,8 @@ def _read(folder: Path, grading: str | None) -> Run:
 
 def _merged(runs: Mapping[str, Run]) -> Run:
     """Several named runs as one; a label that more than one run has gets the run's name."""
-    labels = [
-        label for run in runs.values() for label in {c.label for c in run.manifest.conditions}
-    ]
+    plans = [run.manifest for run in runs.values()]
+    labels = [label for plan in plans for label in {c.label for c in plan.conditions}]
     folders: dict[Condition, Path] = {}
     records: dict[Condition, Sequence[Record]] = {}
     merged: dict[str, dict[str, Sample]] = {}
@@ -201,7 +195,6 @@ def _merged(runs: Mapping[str, Run]) -> Run:
                     f"{sample.id} of task={task!r} is another problem in {name} than in the "
                     "other runs, so they cannot be compared; report on them one by one"
                 )
-    plans = [run.manifest for run in runs.values()]
     known = dict.fromkeys(task for plan in plans for task in plan.counts)
     joined: dict[str, Any] = {
         name: ", ".join(dict.fromkeys(str(getattr(plan, name)) for plan in plans))

@@ -115,9 +115,8 @@ class _Watch:
     def __post_init__(self) -> None:
         if self.item.trace is not None:
             self.encoder, job = TraceEncoder.of(self.model), self.job
-            self.trace.append(
-                self.encoder.header(self.model.name, job.question, job.task, job.settings)
-            )
+            header = self.encoder.header(self.model.name, job.question, job.task, job.settings)
+            self.trace.append(header)
 
     def step(self, step: Step) -> None:
         self.curve.append(self._confidence(step))

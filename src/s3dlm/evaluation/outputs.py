@@ -61,12 +61,10 @@ def kind_of_task(task: str) -> Kind:
 def read_rows(path: str | Path, task: str, by: str | None = None) -> tuple[list[OutputRow], int]:
     """The outputs of a file that belong to a task, and how many belong to others."""
     kind, rows, skipped = kind_of_task(task), list[OutputRow](), 0
-    found, filters = list(_objects(Path(path))), dict[object, object]()
-    if by is None:
-        by = next(
-            (key for key in SPLITS if len({str(d.get(key)) for _, d in found}) > 1), SPLITS[-1]
-        )
-    for number, data in found:
+    objects, filters = list(_objects(Path(path))), dict[object, object]()
+    varied = [key for key in SPLITS if len({str(data.get(key)) for _, data in objects}) > 1]
+    by = by or next(iter(varied), SPLITS[-1])
+    for number, data in objects:
         if str(data.get("task", task)) != task:
             skipped += 1
             continue

@@ -115,9 +115,7 @@ def block_cost(run: Run) -> Table:
         *(("Tokens, paper", "Latency (s), paper", "s per problem, paper") if same else ()),
     )  # fmt: skip
     note = "As Table 3, for every block length of the run, on the problems that all of them share."
-    if same:
-        note += (
-            " In a latency of a few seconds no model of 8 B parameters can have answered them all."
-        )
+    doubt = "In a latency of a few seconds no model of 8 B parameters can have answered them all."
+    note = f"{note} {doubt}" if same else note
     title = "Tokens and latency by block length (Table 4)"
     return Table("block_cost", title, columns, rows, note, late=True)

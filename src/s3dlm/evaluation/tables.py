@@ -145,12 +145,9 @@ def brief(run: Run) -> Table:
 
     columns = {title_of(task): _best_marked(row, labels, write) for task, row in cells.items()}
     if several:
-        columns["Mean [95 %]" if wide else "Mean"] = [
-            write(run.mean_accuracy(label), wide)
-            if all(label in row for row in cells.values())
-            else "–"
-            for label in labels
-        ]
+        on_all = [label for label in labels if all(label in row for row in cells.values())]
+        means = {label: write(run.mean_accuracy(label), wide) for label in on_all}
+        columns["Mean [95 %]" if wide else "Mean"] = [means.get(label, "–") for label in labels]
     title = "Accuracy in per cent" + ("" if several else " [95 % interval]")
     nfe = [number(run.mean_nfe(label)) for label in labels]
     return Table.of("brief", title, pd.DataFrame({"Method": labels, **columns, "NFE": nfe}))
