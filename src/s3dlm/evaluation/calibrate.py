@@ -111,16 +111,16 @@ def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> lis
 
 
 def read(
-    source: Path, verifier: str, names: Sequence[str] = (), model: str | None = None
+    source: Path, verifier: str, task_names: Sequence[str] = (), model: str | None = None
 ) -> GradedAnswers:
     """The answers of a run's folder, or of a file of outputs, which needs the tasks and the model.
 
     `verifier` judges the answers of methods that never score."""
     groups: dict[Group, list[GradedAnswer]] = {}
     if source.is_file():
-        if not names or model is None:
+        if not task_names or model is None:
             raise SettingsError(f"{source} does not say what it holds; give --task and --model")
-        for name in names:
+        for name in task_names:
             judge = for_task(name, verifier)
             # Each output is an answer of its own that nobody else agrees or disagrees with.
             groups[name, "baseline", verifier] = [
@@ -150,17 +150,17 @@ def calibrate(
 ) -> tuple[list[Calibrated], list[str]]:
     """A fit for every group that is large enough, and why there is none for the others."""
     made, skipped = [], []
-    for (task, method, verifier), answers in groups.items():
-        right = [answer.right for answer in answers]
+    for (task, method, verifier), graded in groups.items():
+        right = [answer.right for answer in graded]
         try:
-            weights = calibration.fit_answers(answers)  # first: an error then counts all answers
-            probabilities = calibration.cross_fitted(answers)
+            weights = calibration.fit_answers(graded)  # first: an error then counts all answers
+            probabilities = calibration.cross_fitted(graded)
         except SettingsError as error:
             skipped.append(f"{task}, {method}: {error}")
             continue
-        questions, accuracy = len({answer.question for answer in answers}), sum(right) / len(right)
+        questions, accuracy = len({answer.question for answer in graded}), sum(right) / len(right)
         brier = statistics.brier(probabilities, right)
-        fit = Fit(task, method, verifier, weights, questions, len(answers), accuracy, brier)
+        fit = Fit(task, method, verifier, weights, questions, len(graded), accuracy, brier)
         made.append(Calibrated(fit, probabilities, right))
     return made, skipped
 
