@@ -32,6 +32,8 @@ OTHER = ("#000000", "o", "-")
 DRAWN = {"markersize": 4.5, "linewidth": 1.2, "elinewidth": 0.5, "capsize": 1.5}
 WIDTH, HEIGHT = 66, 13  # of the plot, in characters
 MARGIN = 7  # for the labels of the vertical axis
+FINE = (*(n / 10 for n in range(10, 30)), *(n / 2 for n in range(6, 20)))
+TICKS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), FINE)
 MARKS = "✕■▲▼◆●✚★⬟⬢"
 
 Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
@@ -76,7 +78,7 @@ def in_per_cent(rows: pd.DataFrame) -> tuple[pd.Series, np.ndarray]:
 def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers between two bounds: as few per decade as still give three."""
     ticks: list[float] = []
-    for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)):
+    for steps in TICKS:
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high]
         if len(ticks) >= 3:
