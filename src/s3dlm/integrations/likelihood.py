@@ -11,15 +11,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Generator, Sequence
+from typing import TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.job import Job
 from s3dlm.models.base import Model
+from s3dlm.models.forward import Forward
 from s3dlm.models.packing import Prediction, Rows
 from s3dlm.result import Result
 from s3dlm.search.particles import Predict
@@ -27,12 +27,12 @@ from s3dlm.search.score import PORTION
 from s3dlm.search.select import Survivor
 
 SAMPLES = 128  # LLaDA's number
-MAX_TOKENS = 16384  # per forward pass
 LEAST = -9999.0  # what stands for minus infinity, as in OpenAI's replies
-POSITIONS = 4096  # whose logits are held at once
 
+Ints = NDArray[np.int64]
 Masks = NDArray[np.bool_]
-Comparison = Generator[Predict, Prediction, Result]
+T = TypeVar("T")
+Requests = Generator[Predict, Prediction, T]
 
 
 def stratified_masks(length: int, samples: int, rng: np.random.Generator) -> Masks:
@@ -42,17 +42,6 @@ def stratified_masks(length: int, samples: int, rng: np.random.Generator) -> Mas
     order = rng.random((samples, length)).argsort(axis=1).argsort(axis=1)
     masks: Masks = order < counts[:, None]
     return masks
-
-
-def distinct_masks(
-    prompt: Sequence[int], answer: Sequence[int], samples: int, seed: int
-) -> tuple[Masks, NDArray[np.int64]]:
-    """The masks of an answer, and how often each was drawn."""
-    # A random stream per item, so that a value depends on nothing else.
-    digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
-    rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
-    masks = stratified_masks(len(answer), samples, rng)
-    return np.unique(masks, axis=0, return_counts=True)
 
 
 def log_likelihood(
@@ -68,43 +57,60 @@ def log_likelihood(
         raise SettingsError(f"samples={samples} is not allowed; LLaDA uses {SAMPLES}")
     if not answer:
         return 0.0
-    masks, weights = distinct_masks(prompt, answer, samples, seed)
-    expected = np.asarray(answer, dtype=np.int64)
-    sums = np.zeros(len(masks))  # Σ log p of the masked tokens, each given all that is not masked
-    size = max(1, MAX_TOKENS // (len(prompt) + len(answer)))
-    for first in range(0, len(masks), size):
-        part = masks[first : first + size]
-        tokens = np.where(part, model.denoiser.mask_id, expected)
-        logp = _logp(model, prompt, tokens, part, expected)
-        np.add.at(sums, first + np.nonzero(part)[0], logp.double().cpu().numpy())
-    return float((weights * sums * len(answer) / masks.sum(axis=1)).sum() / samples)
+    bounds = _bounds(model, prompt, [answer], samples, seed, "a likelihood")
+    forward, request = Forward(model.denoiser), next(bounds)
+    while True:
+        try:
+            request = bounds.send(*forward([request.rows]))
+        except StopIteration as end:
+            ((bound,), _) = end.value
+            return float(bound)
 
 
-def compare_labels(model: Model, job: Job, prompt: NDArray[np.int64]) -> Comparison:
+def compare_labels(model: Model, job: Job, prompt: Ints) -> Requests[Result]:
     """The bound of every label of a job as the answer, and the likeliest of them, in the place of a
     search: its rows are forwarded with everybody's and counted. Labels of one token share one pass."""
     ids = [model.tokenizer.encode(label) for label in job.labels]
     longest, budget = model.denoiser.context - prompt.size, job.settings.budget
-    for label, own in zip(job.labels, ids, strict=True):
-        if not 0 < len(own) <= longest or model.denoiser.mask_id in own:
-            size = f"label {label[:40]!r} has {len(own)} tokens"
+    for label, tokens in zip(job.labels, ids, strict=True):
+        if not 0 < len(tokens) <= longest or model.denoiser.mask_id in tokens:
+            size = f"label {label[:40]!r} has {len(tokens)} tokens"
             raise PromptError(f"{size}; give one of 1 to {longest} tokens, without masks")
     samples = min(SAMPLES, (budget or SAMPLES * len(ids)) // len(ids))
     if not samples:
         raise SettingsError(
             f"budget={budget} is too small for {len(ids)} labels; give one pass each"
         )
-    return _compare(model.denoiser.mask_id, job, prompt, ids, samples)
+
+    def compare() -> Requests[Result]:  # apart, so that what is refused is refused at once
+        seed = job.settings.seed
+        bounds, nfe = yield from _bounds(model, prompt.tolist(), ids, samples, seed, job.label)
+        logps = [max(bound, LEAST) for bound in bounds]
+        labels = [
+            Survivor(label, label, len(tokens), None, {}, 0.0, -logp, math.exp(logp), logp)
+            for label, tokens, logp in zip(job.labels, ids, logps, strict=True)
+        ]
+        labels.sort(key=lambda label: label.nll)
+        best, asked = labels[0].text, (job.question, job.task, job.settings)
+        return Result(best, best, tuple(labels), nfe, nfe, 0.0, {}, *asked)
+
+    return compare()
 
 
-def _compare(
-    mask_id: int, job: Job, prompt: NDArray[np.int64], ids: list[list[int]], samples: int
-) -> Comparison:
-    values, nfe = dict[int, float](), 0
-    for length in sorted(set(map(len, ids))):
-        same = [index for index, own in enumerate(ids) if len(own) == length]
-        tokens = np.array([ids[index] for index in same])
-        drawn = [distinct_masks(prompt.tolist(), ids[i], samples, job.settings.seed) for i in same]
+def _bounds(
+    model: Model,
+    prompt: Sequence[int],
+    answers: Sequence[Sequence[int]],
+    samples: int,
+    seed: int,
+    label: str,
+) -> Requests[tuple[list[float], int]]:
+    """The bound of every answer, and the forward passes that they took together."""
+    bounds, nfe, mask_id = [0.0] * len(answers), 0, model.denoiser.mask_id
+    for length in sorted(set(map(len, answers))):
+        same = [index for index, answer in enumerate(answers) if len(answer) == length]
+        tokens = np.array([answers[index] for index in same])
+        drawn = [_distinct_masks(prompt, answers[index], samples, seed) for index in same]
         pairs = zip(drawn, tokens, strict=True)
         canvases = np.concatenate([np.where(masks, mask_id, own) for (masks, _), own in pairs])
         rows, place = np.unique(canvases, axis=0, return_inverse=True)
@@ -112,70 +118,51 @@ def _compare(
         for first in range(0, len(rows), PORTION):  # others take their turns between two
             part = rows[first : first + PORTION]
             asked = np.broadcast_to(tokens.T, (*part.shape, len(same)))
-            uniforms, masked = np.zeros((*part.shape, 1)), part == mask_id
-            block = (0, length, uniforms, 0.0, False, False)  # all of it open, nothing sampled
-            request = Rows(prompt, part, masked, *block, job.label, asked=asked)
-            parts.append((yield Predict(request)).asked_logp)
+            parts.append((yield Predict(_rows(model, prompt, part, label, asked))).asked_logp)
         logp: NDArray[np.float64] = np.concatenate(parts)  # type: ignore[arg-type]
         for column, (index, (masks, weights)) in enumerate(zip(same, drawn, strict=True)):
             first, last = last, last + len(masks)
-            own = logp[place.reshape(-1)[first:last], :, column]
-            sums = np.where(masks, own, 0.0).sum(axis=1)  # each given all that is not masked
-            bound = (weights * sums * length / masks.sum(axis=1)).sum() / samples
-            values[index] = max(float(bound), LEAST)
-    labels = [
-        Survivor(
-            label, label, len(ids[i]), None, {}, 0.0, -values[i], math.exp(values[i]), values[i]
-        )
-        for i, label in enumerate(job.labels)
-    ]
-    labels.sort(key=lambda label: label.nll)
-    best, settings = labels[0].text, job.settings
-    return Result(best, best, tuple(labels), nfe, nfe, 0.0, {}, job.question, job.task, settings)
+            asked_logp = logp[place.reshape(-1)[first:last], :, column]
+            sums = np.where(masks, asked_logp, 0.0).sum(axis=1)  # each given all not masked
+            bounds[index] = (weights * sums * length / masks.sum(axis=1)).sum() / samples
+    return bounds, nfe
+
+
+def _distinct_masks(
+    prompt: Sequence[int], answer: Sequence[int], samples: int, seed: int
+) -> tuple[Masks, Ints]:
+    """The masks of an answer, and how often each was drawn."""
+    # A random stream per item, so that a value depends on nothing else.
+    digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
+    rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
+    masks = stratified_masks(len(answer), samples, rng)
+    return np.unique(masks, axis=0, return_counts=True)
 
 
 def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> bool:
     """Whether greedy decoding, one token per step, gives exactly this answer."""
-    tokens = np.full(len(answer), model.denoiser.mask_id, dtype=np.int64)
+    forward = Forward(model.denoiser)
+    canvas = np.full((1, len(answer)), model.denoiser.mask_id, dtype=np.int64)
     for _ in answer:
-        masked = tokens == model.denoiser.mask_id
-        logp = _logp(model, prompt, tokens[None], masked[None])
-        best, token = (value.cpu().numpy() for value in logp.max(dim=1))
-        surest = int(best.argmax())
-        position = np.flatnonzero(masked)[surest]
-        if token[surest] != answer[position]:
+        request = _rows(model, prompt, canvas, "a greedy answer")
+        (prediction,) = forward([request])
+        surest = int(np.where(request.masked, prediction.top_logp, -np.inf).argmax())
+        if prediction.top[0, surest] != answer[surest]:
             return False
-        tokens[position] = answer[position]
+        canvas[0, surest] = answer[surest]
     return True
 
 
-@torch.inference_mode()
-def _logp(
-    model: Model,
-    prompt: Sequence[int],
-    tokens: NDArray[np.int64],
-    masks: Masks,
-    expected: NDArray[np.int64] | None = None,
-) -> Tensor:
-    """Log-probabilities at the masked positions: of all tokens, or of the expected ones alone."""
-    denoiser, length = model.denoiser, len(prompt) + tokens.shape[1]
+def _rows(
+    model: Model, prompt: Sequence[int], canvas: Ints, label: str, asked: Ints | None = None
+) -> Rows:
+    """A request for predictions at the masked positions of an answer."""
+    denoiser, length = model.denoiser, len(prompt) + canvas.shape[1]
     if length > denoiser.context:
         raise PromptError(
             f"prompt and answer have {length} tokens, but {model.name} reads at most "
             f"{denoiser.context}; shorten the prompt"
         )
-    start = np.tile(np.asarray(prompt, dtype=np.int64), (len(tokens), 1))
-    rows = torch.from_numpy(np.concatenate([start, tokens], axis=1)).to(denoiser.device)
-    features = denoiser.encode(rows)
-    row, column = np.nonzero(masks)
-    pieces = []
-    for first in range(0, row.size, POSITIONS):
-        at = slice(first, first + POSITIONS)
-        logits = denoiser.head(features[row[at], column[at] + len(prompt)]).float()
-        logits[:, denoiser.mask_id] = -torch.inf  # the mask is never an answer
-        logp = logits.log_softmax(dim=1)
-        if expected is not None:
-            chosen = torch.from_numpy(expected[column[at]]).to(logp.device)
-            logp = logp.gather(1, chosen[:, None])[:, 0]
-        pieces.append(logp)
-    return torch.cat(pieces)
+    masked, uniforms = canvas == denoiser.mask_id, np.zeros((*canvas.shape, 1))
+    block = (0, canvas.shape[1], uniforms, 0.0, False, False)  # all of it open, nothing sampled
+    return Rows(np.asarray(prompt, np.int64), canvas, masked, *block, label, asked=asked)
