@@ -25,8 +25,9 @@ import s3dlm
 from s3dlm.models.base import Model
 from s3dlm.search.methods import find_method
 from s3dlm.server.app import create_app
+from s3dlm.server.limits import server_config
 from s3dlm.server.reporting import JsonLines
-from s3dlm.server.run import bind_socket, server_config
+from s3dlm.server.run import bind_socket
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings, only_used
@@ -193,7 +194,7 @@ def serving(
 def serving_on(bound: socket.socket, model: Model, **configuration: Any) -> Iterator[Live]:
     """Serve on a socket that may already have connections in its queue."""
     app = create_app(model, **{"defaults": SMALL, **configuration})
-    server = uvicorn.Server(server_config(app))
+    server = uvicorn.Server(server_config(app, app.state.service.limits))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version as package
-from platform import python_version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -39,14 +37,13 @@ from s3dlm.server.schemas import (
     ErrorResponse,
     ModelCard,
     ModelList,
-    OpenAIRequest,
     SearchRequest,
     Version,
     reference_page,
 )
 from s3dlm.server.service import Service, build
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
-from s3dlm.server.telemetry import Spans, tracing
+from s3dlm.server.telemetry import tracing
 from s3dlm.trace import TraceEncoder
 from s3dlm.viewer.page import CONTENT_POLICY, viewer_files
 
@@ -86,9 +83,7 @@ def create_app(
     app.state.service = service
     app.include_router(router)
     paths = frozenset(str(getattr(route, "path", "")) for route in router.routes)
-    app.add_middleware(Middleware, service=service, endpoints=paths)
-    if (provider := spans or tracing()) is not None:
-        app.add_middleware(Spans, model=service.name, provider=provider)
+    app.add_middleware(Middleware, service=service, endpoints=paths, spans=spans or tracing())
     if cors:
         app.add_middleware(
             CORSMiddleware,
@@ -97,17 +92,15 @@ def create_app(
             allow_headers=["Authorization", "Content-Type", "x-api-key"],
         )
     for kind in (RequestValidationError, HTTPException, S3dlmError):
-        app.add_exception_handler(kind, _error_response)
+        app.add_exception_handler(kind, _refuse)
     return app
 
 
-async def _error_response(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Have the middleware tell the client."""
     if isinstance(error.__cause__, ClientDisconnect):
         raise error.__cause__  # FastAPI takes it for a mistake in the body
-    told = as_api_error(error)
-    request.state.note["error"] = told.body["error"]["code"]
-    body = told.told_at(request.url.path)
-    return JSONResponse(body, told.status_code, headers=told.headers)
+    raise as_api_error(error)
 
 
 def _service(request: Request) -> Service:
@@ -118,63 +111,53 @@ def _service(request: Request) -> Service:
 Shared = Annotated[Service, Depends(_service)]
 
 
-@router.get("/v1/models", response_model=ModelList)
-async def models(service: Shared) -> dict[str, Any]:
+@router.get("/v1/models")
+async def models(service: Shared) -> ModelList:
     """The model that is served, under each of its names."""
-    return {"object": "list", "data": [_card(service, name) for name in service.names]}
+    return ModelList(data=[ModelCard(id=name, created=service.created) for name in service.names])
 
 
-@router.get("/v1/models/{name:path}", response_model=ModelCard)
-async def model_card(name: str, service: Shared) -> dict[str, Any]:
+@router.get("/v1/models/{name:path}")
+async def model_card(name: str, service: Shared) -> ModelCard:
     """The card of the served model."""
-    return _card(service, parse.named(service, name).name)
-
-
-def _card(service: Service, name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": service.created, "owned_by": "s3dlm"}
+    return ModelCard(id=parse.named(service, name).name, created=service.created)
 
 
 @router.post("/v1/chat/completions", response_model=ChatCompletion, responses=STREAMED)
 async def chat(body: ChatRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation."""
-    service = parse.named(service, body.model)
-    return await _reply(request, service, body, parse.chat(service, body))
+    return await _reply(request, service, body)
 
 
 @router.post("/v1/completions", response_model=Completion, responses=STREAMED)
 async def completion(body: CompletionRequest, request: Request, service: Shared) -> Response:
     """Answer one prompt or several, each as a user's message."""
-    service = parse.named(service, body.model)
-    return await _reply(request, service, body, parse.completion(service, body))
+    return await _reply(request, service, body)
 
 
 @router.post("/v1/responses", responses=STREAMED)
 async def responses(body: dialects.ResponsesRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation, in the shape of OpenAI's Responses."""
-    return await _translated(request, service, body.as_chat(), dialects.ResponsesReply)
+    return await _reply(request, service, body.as_chat(), dialects.ResponsesReply)
 
 
 @router.post(MESSAGES, responses=STREAMED)
 async def messages(body: dialects.MessagesRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation, in the shape of Anthropic's Messages."""
-    return await _translated(request, service, body.as_chat(), dialects.MessagesReply)
-
-
-async def _translated(
-    request: Request, service: Service, body: ChatRequest, shape: type[dialects.Translated]
-) -> Response:
-    service = parse.named(service, body.model)
-    return await _reply(request, service, body, parse.chat(service, body), shape)
+    return await _reply(request, service, body.as_chat(), dialects.MessagesReply)
 
 
 async def _reply(
     request: Request,
     service: Service,
-    body: OpenAIRequest,
-    parsed: Parsed,
+    body: ChatRequest | CompletionRequest,
     shape: type[openai.Reply] = openai.Reply,
 ) -> Response:
-    is_chat = isinstance(body, ChatRequest)
+    service, is_chat = parse.named(service, body.model), isinstance(body, ChatRequest)
+    if isinstance(body, ChatRequest):
+        parsed = parse.chat(service, body)
+    else:
+        parsed = parse.completion(service, body)
     reply = shape(service, parsed, is_chat, body.n or 1, request.state.note)
     watch = _watch(request, service, parsed, watched=bool(body.stream))
     if body.stream:
@@ -194,6 +177,7 @@ async def search(body: SearchRequest, request: Request, service: Shared) -> Resp
     parsed = parse.search(service, body)
     watch = _watch(request, service, parsed, watched=True)
     lines = body.format == "jsonl"
+    written = openai.json_line if lines else openai.sse
 
     async def pieces() -> AsyncIterator[str]:
         """What `s3dlm generate --trace` writes, event by event."""
@@ -201,20 +185,11 @@ async def search(body: SearchRequest, request: Request, service: Shared) -> Resp
         told = (service.name, job.question, job.task, job.settings, job.infill)
         async for _, event in watch.events():
             data = encoder.header(*told) if isinstance(event, Started) else encoder.event(event)
-            yield _event(data, lines)
+            yield written(data)
         if not lines:
             yield openai.DONE
 
-    def failure(told: ApiError) -> str:
-        return _event(told.body, lines)
-
-    return await streamed(request, watch, pieces(), failure, lines=lines)
-
-
-def _event(data: dict[str, Any], lines: bool) -> str:
-    if not lines:
-        return openai.sse(data)
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return await streamed(request, watch, pieces(), lambda told: written(told.body), lines=lines)
 
 
 def _watch(request: Request, service: Service, parsed: Parsed, *, watched: bool) -> Watch:
@@ -270,11 +245,10 @@ def trace(name: str, service: Shared) -> Response:
     return Response(content, media_type="application/x-ndjson")
 
 
-@router.get("/version", response_model=Version)
-async def version(service: Shared) -> dict[str, Any]:
+@router.get("/version")
+async def version(service: Shared) -> Version:
     """Versions of the package, Python and torch, and the names of the model."""
-    versions = {"version": __version__, "python": python_version(), "torch": package("torch")}
-    return {**versions, "models": service.names}
+    return Version(torch=package("torch"), models=service.names)
 
 
 @router.get("/docs", include_in_schema=False)

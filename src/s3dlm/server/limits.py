@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from s3dlm.diffusion.infill import Template
@@ -18,6 +22,7 @@ from s3dlm.server.reporting import log
 from s3dlm.settings import Settings
 
 BACKLOG = 64  # connections that are accepted in one go
+SHUTDOWN_SECONDS = 3  # for connections that are still open after the grace period
 RESERVED = BACKLOG + 48  # file descriptors for them, and for the model, the log and libraries
 
 
@@ -192,6 +197,24 @@ def connection_limit(wanted: int) -> int:
     if descriptors == resource.RLIM_INFINITY:
         return wanted
     return max(8, min(wanted, descriptors - RESERVED))
+
+
+def server_config(app: ASGIApp, limits: Limits) -> uvicorn.Config:
+    """uvicorn with these bounds on connections."""
+    limits = replace(limits, connections=connection_limit(limits.connections))
+    return uvicorn.Config(
+        app,
+        http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]
+        ws="none",
+        loop="asyncio",  # whatever else is installed
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=math.ceil(limits.idle_seconds) + 1,  # BoundedProtocol is first
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        lifespan="on",
+    )
 
 
 def quiet_accept_errors(loop: asyncio.AbstractEventLoop) -> None:

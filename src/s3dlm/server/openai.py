@@ -22,9 +22,13 @@ from s3dlm.settings import Settings
 DONE = "data: [DONE]\n\n"
 
 
+def json_line(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
 def sse(data: dict[str, Any]) -> str:
     """A server-sent event."""
-    return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"data: {json_line(data)}\n"
 
 
 def population(settings: Settings) -> dict[str, int]:

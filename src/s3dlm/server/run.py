@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import ipaddress
 import logging
-import math
 import os
 import signal
 import socket
@@ -19,9 +18,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -30,17 +28,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.server.limits import (
-    BACKLOG,
-    BoundedProtocol,
-    Limits,
-    connection_limit,
-    quiet_accept_errors,
-)
+from s3dlm.server.limits import quiet_accept_errors, server_config
 from s3dlm.server.reporting import ApiError, as_api_error, configure_logging, log, shutting_down
 from s3dlm.server.service import Service
+from s3dlm.server.telemetry import record_span
 
-SHUTDOWN_SECONDS = 3  # for connections that are still open after the grace period
 HARD_END_SECONDS = 15.0  # after the grace period
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
@@ -57,8 +49,11 @@ class Middleware:
     Plain ASGI around the whole app, so that it also covers the answers of handlers that fail.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, endpoints: frozenset[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, endpoints: frozenset[str], spans: Any
+    ) -> None:
         self.app, self.service, self.endpoints = app, service, endpoints
+        self.tracer = None if spans is None else spans.get_tracer("s3dlm")
         self.held = 0  # bytes of the bodies of all requests under way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,6 +100,8 @@ class Middleware:
                     "request", id=request_id, method=scope["method"], endpoint=endpoint,
                     status=status, seconds=round(seconds, 4), **request.state.note,
                 )  # fmt: skip
+                if self.tracer is not None:
+                    record_span(self.tracer, request, self.service.name, status, seconds)
 
     def _check(self, request: Request) -> None:
         service, headers, path = self.service, request.headers, request.scope["path"]
@@ -219,7 +216,8 @@ class GracefulServer(uvicorn.Server):
         late = self._until is not None and time.monotonic() > self._until
         if late or self.scheduler.failed:
             self.scheduler.stop(wait=False)
-        if late or self.scheduler.failed or (self._until is not None and self.scheduler.idle):
+            self.should_exit = True
+        elif self._until is not None and self.scheduler.idle:
             self.should_exit = True
         return await super().on_tick(counter)
 
@@ -295,26 +293,7 @@ def serve(
         log("serving", host=host, port=port, model=service.name)
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
-    GracefulServer(server_config(app), service, grace, ready).run(sockets=[bound])
+    GracefulServer(server_config(app, service.limits), service, grace, ready).run(sockets=[bound])
     if service.scheduler.failed:
         raise ModelError("the engine failed, so the server has ended; its log says why")
     log("stopped")
-
-
-def server_config(app: FastAPI) -> uvicorn.Config:
-    """uvicorn with this server's bounds on connections."""
-    limits: Limits = app.state.service.limits
-    limits = replace(limits, connections=connection_limit(limits.connections))
-    return uvicorn.Config(
-        app,
-        http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]
-        ws="none",
-        loop="asyncio",  # whatever else is installed
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=math.ceil(limits.idle_seconds) + 1,  # BoundedProtocol is first
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        lifespan="on",
-    )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from platform import python_version
 from typing import Annotated, Any, Literal
 
 from jinja2 import ChainableUndefined, Environment
 from pydantic import BaseModel, ConfigDict, Field
 
+from s3dlm import __version__
 from s3dlm.search.methods import all_methods
 from s3dlm.settings import schema as settings_schema
 from s3dlm.verifier import SELF, VERIFIERS
@@ -277,21 +279,21 @@ class Completion(Answer):
 class Version(BaseModel):
     """What answers here."""
 
-    version: str
-    python: str
+    version: str = __version__
+    python: str = python_version()
     torch: str
     models: list[str]
 
 
 class ModelCard(BaseModel):
     id: str
-    object: Literal["model"]
+    object: Literal["model"] = "model"
     created: int
-    owned_by: str
+    owned_by: str = "s3dlm"
 
 
 class ModelList(BaseModel):
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[ModelCard]
 
 

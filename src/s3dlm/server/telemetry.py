@@ -6,9 +6,10 @@ As in the log, there are no prompts and no answers.
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import Request
 
 from s3dlm.errors import MissingExtraError, SettingsError
 from s3dlm.inputs import find_entry_points, load_entry_point
@@ -42,34 +43,13 @@ def tracing() -> Any:
     return provider
 
 
-class Spans:
-    """Around everything else, so that refused requests have a span, too."""
+def record_span(tracer: Any, request: Request, model: str, status: int, seconds: float) -> None:
+    """The span of a request that has just been answered or refused."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    def __init__(self, app: ASGIApp, model: str, provider: Any) -> None:
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        self.app, self.model, self.tracer = app, model, provider.get_tracer("s3dlm")
-        self.parent = TraceContextTextMapPropagator()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in ("/health", "/metrics"):
-            return await self.app(scope, receive, send)
-        headers = {
-            name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
-        }
-        name, parent = f"{scope['method']} {scope['path']}"[:80], self.parent.extract(headers)
-        with self.tracer.start_as_current_span(name, context=parent) as span:
-
-            async def answer(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    span.set_attribute("http.response.status_code", message["status"])
-                await send(message)
-
-            try:
-                await self.app(scope, receive, answer)
-            finally:
-                note = scope.get("state", {}).get("note", {})
-                told = {
-                    ATTRIBUTES[key]: note[key] for key in ATTRIBUTES if note.get(key) is not None
-                }
-                span.set_attributes({"gen_ai.request.model": self.model, **told})
+    note, name = request.state.note, f"{request.method} {request.scope['path']}"[:80]
+    parent = TraceContextTextMapPropagator().extract(request.headers)
+    attributes = {"gen_ai.request.model": model, "http.response.status_code": status}
+    attributes |= {ATTRIBUTES[key]: note[key] for key in ATTRIBUTES if note.get(key) is not None}
+    started = time.time_ns() - int(seconds * 1e9)
+    tracer.start_span(name, parent, attributes=attributes, start_time=started).end()
