@@ -58,23 +58,17 @@ class Reply:
 
     async def whole(self, watch: Watch) -> dict[str, Any]:
         """One object when all choices are there."""
-        choices: dict[int, dict[str, Any]] = {}
-        async for index, event in watch.events():
-            if isinstance(event, Started):
-                self._count_prompt(index, event)
-            elif isinstance(event, Result):
-                result = self._formed(event)
-                text, _ = cut(result.text, self.parsed.stops)
-                content: dict[str, Any] = {"text": text}
-                if self.chat:
-                    content = {"message": {"role": "assistant", "content": text, "refusal": None}}
-                choices[index] = {"index": index, **content, **self._end(result)}
-        return {
-            **self.envelope,
-            "object": "chat.completion" if self.chat else "text_completion",
-            "choices": [choices[index] for index in sorted(choices)],
-            "usage": self.usage,
-        }
+        choices: list[dict[str, Any]] = [
+            {"index": i, "text": ""} for i in range(len(self.parsed.jobs))
+        ]
+        async for index, text, end in self.parts(watch):
+            choices[index]["text"] += text or ""
+            choices[index] |= end
+        for choice in choices if self.chat else ():
+            content = choice.pop("text")
+            choice["message"] = {"role": "assistant", "content": content, "refusal": None}
+        kind = "chat.completion" if self.chat else "text_completion"
+        return {**self.envelope, "object": kind, "choices": choices, "usage": self.usage}
 
     async def parts(self, watch: Watch) -> AsyncIterator[tuple[int, str | None, dict[str, Any]]]:
         """(choice, text, end): no text at the start, then certain text as it becomes certain, the rest
@@ -83,7 +77,8 @@ class Reply:
         certain = [CertainText(model, parsed.stops, parsed.streams_text) for _ in parsed.jobs]
         async for index, event in watch.events():
             if isinstance(event, Started):
-                self._count_prompt(index, event)
+                if index % self.per_prompt == 0:  # a prompt counts once for all its choices
+                    self._count(prompt_tokens=event.prompt_tokens)
                 yield index, None, {}
             elif isinstance(event, Step):
                 if new := certain[index].after(event):
@@ -121,10 +116,6 @@ class Reply:
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> str:
         kind = "chat.completion.chunk" if self.chat else "text_completion"
         return sse({**self.envelope, "object": kind, "choices": choices, **more})
-
-    def _count_prompt(self, index: int, started: Started) -> None:
-        if index % self.per_prompt == 0:  # a prompt counts once, however many choices it has
-            self._count(prompt_tokens=started.prompt_tokens)
 
     def _count(self, **counts: int) -> None:
         for name, count in counts.items():
@@ -180,31 +171,29 @@ class Reply:
     def _logprobs(self, result: Result, sent: str) -> dict[str, Any]:
         """The tokens of what is sent, as text with their log-probabilities; of labels, all of them as
         alternatives of one token."""
+        top: dict[str, float] = {}
         if self.parsed.jobs[0].labels:
-            logp = {label.text: round(label.logp, 6) for label in result.survivors}
-            best = result.text
-            if not self.chat:
-                table: dict[str, Any] = {"tokens": [best], "token_logprobs": [logp[best]]}
-                return {**table, "top_logprobs": [logp], "text_offset": [0]}
-            top = [{"token": n, "logprob": p, "bytes": list(n.encode())} for n, p in logp.items()]
-            return {"content": [{**top[0], "top_logprobs": top}], "refusal": None}
-        texts = [self.service.model.tokenizer.decode([token]) for token in result.token_ids]
-        starts = list(itertools.accumulate(map(len, texts), initial=0))[:-1]
-        pieces = [
-            (text, round(logp, 6), start)
-            for text, logp, start in zip(texts, result.token_logprobs, starts, strict=True)
-            if start < len(sent)
-        ]
+            top = {label.text: round(label.logp, 6) for label in result.survivors}
+            tokens = [(result.text, top[result.text], 0)]
+        else:
+            texts = [self.service.model.tokenizer.decode([token]) for token in result.token_ids]
+            starts = itertools.accumulate(map(len, texts), initial=0)
+            tokens = [
+                (text, round(logp, 6), start)
+                for text, logp, start in zip(texts, result.token_logprobs, starts, strict=False)
+                if start < len(sent)
+            ]
         if not self.chat:
-            tokens, logprobs, offsets = (
-                map(list, zip(*pieces, strict=True)) if pieces else ([],) * 3
-            )
             return {
-                "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": None,
-                "text_offset": offsets,
-            }  # fmt: skip
-        content = [
-            {"token": text, "logprob": logp, "bytes": list(text.encode()), "top_logprobs": []}
-            for text, logp, _ in pieces
-        ]
+                "tokens": [text for text, _, _ in tokens],
+                "token_logprobs": [logp for _, logp, _ in tokens],
+                "top_logprobs": [top] if top else None,
+                "text_offset": [start for _, _, start in tokens],
+            }
+
+        def entry(text: str, logp: float) -> dict[str, Any]:
+            return {"token": text, "logprob": logp, "bytes": list(text.encode())}
+
+        alternatives = [entry(*pair) for pair in top.items()]
+        content = [{**entry(text, logp), "top_logprobs": alternatives} for text, logp, _ in tokens]
         return {"content": content, "refusal": None}

@@ -36,7 +36,6 @@ from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 Asked = TypeVar("Asked", bound=Request)
 LONGEST_STOP = 256  # characters
-LONGEST_NAME = 80  # characters of an unknown name that an error quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,7 @@ def _job(
 def _settings(service: Service, body: Request, max_tokens: int | None, count: int = 1) -> Settings:
     """What the request says, over the server's defaults; `count` choices share its budget."""
     if body.task is not None and body.task not in service.task_names:
-        raise SettingsError(_unknown("task", body.task, service.task_names))
+        raise SettingsError(unknown_name("task", body.task, service.task_names))
     overrides = _overrides(service, body)
     chosen = overrides.pop("method", None)
     method = service.method if chosen is None else chosen
@@ -252,7 +251,7 @@ def _overrides(service: Service, body: Request) -> dict[str, Any]:
         overrides["verifier"] = body.verifier
         if body.verifier is not None and body.verifier not in (SELF, *VERIFIERS):
             allowed = {*service.verifiers, *VERIFIERS, SELF}
-            raise SettingsError(_unknown("verifier", body.verifier, allowed))
+            raise SettingsError(unknown_name("verifier", body.verifier, allowed))
     for name, value in (body.__pydantic_extra__ or {}).items():
         if name in SETTINGS:
             overrides[name] = value
@@ -262,10 +261,6 @@ def _overrides(service: Service, body: Request) -> dict[str, Any]:
                 message = f"{name} is not supported by a diffusion search; leave it out"
                 raise ApiError(400, message, param=name, code="unsupported_parameter")
         elif name not in IGNORED:
-            message = _unknown("field", name, {*type(body).model_fields, *SETTINGS})
+            message = unknown_name("field", name, {*type(body).model_fields, *SETTINGS})
             raise ApiError(400, message, param=name, code="unknown_parameter")
     return {name: value for name, value in overrides.items() if value is not None}
-
-
-def _unknown(what: str, name: str, allowed: Any) -> str:
-    return unknown_name(what, name[:LONGEST_NAME], allowed)
