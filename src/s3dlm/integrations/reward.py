@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import VerifierError
@@ -67,18 +68,13 @@ class DiffusionReward(Verifier):
         ]
         for start in range(0, len(both), BATCH):
             rows = both[start : start + BATCH]
-            width = max(len(prefix) + len(body) for prefix, body in rows)
-            tokens = torch.zeros(len(rows), width, dtype=torch.long)
-            keys = torch.zeros(len(rows), width, dtype=torch.bool)
+            ids = [torch.tensor(prefix + body, device=network.device) for prefix, body in rows]
+            tokens = pad_sequence(ids, batch_first=True)
+            keys = pad_sequence([torch.ones_like(row, dtype=torch.bool) for row in ids], True)
+            features = network.body(tokens, keys).float().cpu()
             for row, (prefix, body) in enumerate(rows):
-                tokens[row, : len(prefix) + len(body)] = torch.tensor(prefix + body)
-                keys[row, : len(prefix) + len(body)] = True
-            features = (
-                network.body(tokens.to(network.device), keys.to(network.device)).float().cpu()
-            )
-            for row, (prefix, body) in enumerate(rows):
-                own = features[row, len(prefix) : len(prefix) + len(body)]
-                reward = self._reward(own[-1:] if self.last else own) if body else -100.0
+                answer = features[row, len(prefix) : len(prefix) + len(body)]
+                reward = self._reward(answer[-1:] if self.last else answer) if body else -100.0
                 scores.append(Score(self.calibration(reward), {"reward": reward}))
         return scores
 

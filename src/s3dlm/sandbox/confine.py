@@ -57,7 +57,6 @@ class Confinement:
     limits: SandboxLimits
     off: dict[str, str] = field(default_factory=dict)  # mechanism: why it is off
     rules: int = -1  # the descriptor of the Landlock rules
-    root: bool = False  # whether privileges have to be given up
 
     @classmethod
     def prepare(cls, limits: SandboxLimits, folder: str, without: Collection[str]) -> Confinement:
@@ -65,7 +64,6 @@ class Confinement:
         made = cls(limits, dict.fromkeys(without, "switched off"))
         if sys.platform != "linux":
             made.off = dict.fromkeys(MECHANISMS, f"{sys.platform} does not have it")
-        made.root = hasattr(os, "geteuid") and os.geteuid() == 0
         os.chdir(folder)
         steps: dict[str, Callable[[], None]] = {
             "namespaces": lambda: _new_root(folder),
@@ -101,7 +99,7 @@ class Confinement:
     def enter(self, identity: int) -> None:
         """Lock this process in, for ever; `identity` is a number no other running program has."""
         if sys.platform == "linux":
-            _drop_privileges(self.root, _FIRST_UID + identity)
+            _drop_privileges(_FIRST_UID + identity)
             for option, value in ((_SET_PDEATHSIG, 9), (_SET_DUMPABLE, 0), (_SET_NO_NEW_PRIVS, 1)):
                 _call("prctl", option, value, 0, 0, 0)
         _set_limits(self.limits)
@@ -196,9 +194,9 @@ def _check_seccomp() -> None:
     _call("prctl", _GET_SECCOMP, 0, 0, 0, 0, what="seccomp")
 
 
-def _drop_privileges(root: bool, uid: int) -> None:
+def _drop_privileges(uid: int) -> None:
     """A user that owns nothing, and no capabilities in any namespace."""
-    if root:
+    if os.geteuid() == 0:  # else there is a user namespace, or nothing to give up
         os.setgroups([])
         try:
             os.setresgid(uid, uid, uid)

@@ -65,13 +65,9 @@ def _supervise(role: bytes, fds: list[int], confinement: Confinement, devnull: i
             _run_confined(role, fds, confinement, devnull, identity)
         for fd in fds[1:]:
             os.close(fd)
-        if hasattr(os, "pidfd_open"):
-            select.select([control, os.pidfd_open(child)], [], [])
-        else:
-            ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            while not os.waitid(os.P_PID, child, ended):
-                if select.select([control], [], [], 0.05)[0]:
-                    break
+        # Where the kernel cannot tell that the child has ended, the parent notices and says so.
+        ended = [os.pidfd_open(child)] if hasattr(os, "pidfd_open") else []
+        select.select([control, *ended], [], [])
         for end in (os.killpg, os.kill):
             with contextlib.suppress(OSError):  # already gone, or not yet the leader of a group
                 end(child, signal.SIGKILL)

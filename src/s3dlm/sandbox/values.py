@@ -13,6 +13,10 @@ from collections.abc import Callable
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _SAFE = 2**53  # larger integers travel as hexadecimal, which has no limit on the number of digits
+_KINDS: dict[str, Callable[..., object]] = {
+    "int": lambda digits: int(digits, 16), "bytes": bytes.fromhex, "tuple": tuple, "set": set,
+    "frozenset": frozenset, "dict": dict, "complex": lambda parts: complex(*parts),
+}  # fmt: skip
 
 
 def encode(value: object, refer: Callable[[object], int] | None = None) -> Json:
@@ -53,18 +57,8 @@ def decode(data: Json, resolve: Callable[[int], object]) -> object:
     ((name, content),) = data.items()
     if name == "ref" and isinstance(content, int):
         return resolve(content)
-    if isinstance(content, str):
-        return int(content, 16) if name == "int" else bytes.fromhex(content)
-    assert isinstance(content, list), f"{name!r} is not a known kind of value"
-    items = [decode(item, resolve) for item in content]
-    make: dict[str, Callable[[list[object]], object]] = {
-        "tuple": tuple,
-        "set": set,
-        "frozenset": frozenset,
-        "dict": lambda pairs: {pair[0]: pair[1] for pair in pairs},  # type: ignore[index]
-        "complex": lambda parts: complex(*parts),  # type: ignore[call-overload]
-    }
-    return make[name](items)
+    plain = [decode(item, resolve) for item in content] if isinstance(content, list) else content
+    return _KINDS[name](plain)
 
 
 def same(left: Json, right: Json) -> bool:

@@ -116,7 +116,7 @@ class ServerBatcher(Batcher):
     def __init__(self, model: Model, wake: Callable[[], None], limits: Limits) -> None:
         super().__init__(model)
         self.calls: dict[int, VerifierCall] = {}
-        self.clients: dict[int, str] = {}
+        self.clients: dict[int, str] = {}  # by search, as the scheduler says
         self.limits = limits
         self._wake = wake
         self._returned: deque[tuple[Mapping[int, Verify], Sequence[Scored]]] = deque()
@@ -146,15 +146,6 @@ class ServerBatcher(Batcher):
                 group = id(request.verifier) if request.shares_calls else ("alone", key)
                 groups.setdefault(group, {})[key] = request
         return {group: requests for group, requests in groups.items() if group not in busy}
-
-    def start(self, running: Running, client: str = "") -> int:
-        key = super().start(running)
-        self.clients[key] = client
-        return key
-
-    def sizes(self) -> dict[int, int]:
-        """Canvases of every search that is ready for a forward pass."""
-        return {key: running.rows for key, running in self.running.items() if running.rows}
 
     def collect(self) -> list[tuple[int, Event]]:
         """Events of searches whose verifier has returned; starts the calls that wait."""

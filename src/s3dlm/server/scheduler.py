@@ -219,14 +219,14 @@ class Scheduler:
     def _demands(self) -> list[Demand]:
         """Searches that are ready for a pass and whose reader keeps up."""
         return [
-            Demand(key, ticket.client, ticket.request, size)
-            for key, size in self._batcher.sizes().items()
+            Demand(key, ticket.client, ticket.request, search.rows)
+            for key, search in self._batcher.running.items()
             if (ticket := self._running[key]).told - ticket.read < self.limits.unread
+            and search.rows
         ]
 
     def _forward(self, keys: Sequence[int]) -> None:
-        sizes = self._batcher.sizes()
-        total = sum(sizes[key] for key in keys)
+        total = sum(self._batcher.running[key].rows for key in keys)
         try:
             events = self._batcher.step(keys)
         except Exception as error:
@@ -278,12 +278,12 @@ class Scheduler:
                 ticket.tell(ticket, prepared)
                 continue
             try:
-                key = self._batcher.start(prepared, ticket.client)
+                key = self._batcher.start(prepared)
             except Exception as error:
                 log("start failed", level=logging.ERROR, with_traceback=True)
                 ticket.tell(ticket, error)
                 continue
-            self._running[key] = ticket
+            self._running[key], self._batcher.clients[key] = ticket, ticket.client
             self.metrics.queued.observe(time.monotonic() - ticket.arrived)
             ticket.tell(ticket, Started(int(prepared.process.prompt.size)))
 
