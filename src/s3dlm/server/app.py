@@ -24,23 +24,11 @@ from starlette.responses import (
 from s3dlm import __version__, tasks
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
-from s3dlm.server import dialects, openai, parse
+from s3dlm.server import dialects, openai, parse, schemas
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import MESSAGES, ApiError, as_api_error
 from s3dlm.server.run import Middleware
 from s3dlm.server.scheduler import Started
-from s3dlm.server.schemas import (
-    ChatCompletion,
-    ChatRequest,
-    Completion,
-    CompletionRequest,
-    ErrorResponse,
-    ModelCard,
-    ModelList,
-    SearchRequest,
-    Version,
-    reference_page,
-)
 from s3dlm.server.service import Service, build
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
 from s3dlm.server.telemetry import tracing
@@ -48,7 +36,7 @@ from s3dlm.trace import TraceEncoder
 from s3dlm.viewer.page import CONTENT_POLICY, viewer_files
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorResponse}
+    status: {"model": schemas.ErrorResponse}
     for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 500, 503, 504)
 }
 LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
@@ -112,25 +100,29 @@ Shared = Annotated[Service, Depends(_service)]
 
 
 @router.get("/v1/models")
-async def models(service: Shared) -> ModelList:
+async def models(service: Shared) -> schemas.ModelList:
     """The model that is served, under each of its names."""
-    return ModelList(data=[ModelCard(id=name, created=service.created) for name in service.names])
+    return schemas.ModelList(
+        data=[schemas.ModelCard(id=name, created=service.created) for name in service.names]
+    )
 
 
 @router.get("/v1/models/{name:path}")
-async def model_card(name: str, service: Shared) -> ModelCard:
+async def model_card(name: str, service: Shared) -> schemas.ModelCard:
     """The card of the served model."""
-    return ModelCard(id=parse.named(service, name).name, created=service.created)
+    return schemas.ModelCard(id=parse.named(service, name).name, created=service.created)
 
 
-@router.post("/v1/chat/completions", response_model=ChatCompletion, responses=STREAMED)
-async def chat(body: ChatRequest, request: Request, service: Shared) -> Response:
+@router.post("/v1/chat/completions", response_model=schemas.ChatCompletion, responses=STREAMED)
+async def chat(body: schemas.ChatRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation."""
     return await _reply(request, service, body)
 
 
-@router.post("/v1/completions", response_model=Completion, responses=STREAMED)
-async def completion(body: CompletionRequest, request: Request, service: Shared) -> Response:
+@router.post("/v1/completions", response_model=schemas.Completion, responses=STREAMED)
+async def completion(
+    body: schemas.CompletionRequest, request: Request, service: Shared
+) -> Response:
     """Answer one prompt or several, each as a user's message."""
     return await _reply(request, service, body)
 
@@ -150,11 +142,11 @@ async def messages(body: dialects.MessagesRequest, request: Request, service: Sh
 async def _reply(
     request: Request,
     service: Service,
-    body: ChatRequest | CompletionRequest,
+    body: schemas.ChatRequest | schemas.CompletionRequest,
     shape: type[openai.Reply] = openai.Reply,
 ) -> Response:
-    service, is_chat = parse.named(service, body.model), isinstance(body, ChatRequest)
-    if isinstance(body, ChatRequest):
+    service = parse.named(service, body.model)
+    if is_chat := isinstance(body, schemas.ChatRequest):
         parsed = parse.chat(service, body)
     else:
         parsed = parse.completion(service, body)
@@ -171,7 +163,7 @@ async def _reply(
 
 
 @router.post("/v1/search", response_class=StreamingResponse, responses=TRACED)
-async def search(body: SearchRequest, request: Request, service: Shared) -> Response:
+async def search(body: schemas.SearchRequest, request: Request, service: Shared) -> Response:
     """Stream one search: a header, one event per denoising step, the result."""
     service = parse.named(service, body.model)
     parsed = parse.search(service, body)
@@ -220,7 +212,7 @@ async def options(service: Shared) -> dict[str, Any]:
 
 
 @router.post("/v1/settings")
-async def settings(body: SearchRequest, service: Shared) -> dict[str, Any]:
+async def settings(body: schemas.SearchRequest, service: Shared) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
     service = parse.named(service, body.model)
     (job,) = parse.search(service, body).jobs
@@ -246,9 +238,9 @@ def trace(name: str, service: Shared) -> Response:
 
 
 @router.get("/version")
-async def version(service: Shared) -> Version:
+async def version(service: Shared) -> schemas.Version:
     """Versions of the package, Python and torch, and the names of the model."""
-    return Version(torch=package("torch"), models=service.names)
+    return schemas.Version(torch=package("torch"), models=service.names)
 
 
 @router.get("/docs", include_in_schema=False)
@@ -256,7 +248,7 @@ async def docs(request: Request, service: Shared) -> Response:
     """The API as a page that loads nothing from elsewhere."""
     # Who has no key learns nothing about what is served.
     model = service.name if service.api_key is None else None
-    page = reference_page(request.app.openapi(), str(request.base_url), model)
+    page = schemas.reference_page(request.app.openapi(), str(request.base_url), model)
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}
     return HTMLResponse(page, headers=headers)

@@ -17,24 +17,14 @@ from s3dlm.models.base import Turn
 from s3dlm.models.defaults import EFFORTS
 from s3dlm.search.methods import find_method
 from s3dlm.search.select import SELECTIONS
+from s3dlm.server import schemas
 from s3dlm.server.reporting import ApiError
-from s3dlm.server.schemas import (
-    IGNORED,
-    NEUTRAL,
-    SETTINGS,
-    ChatRequest,
-    CompletionRequest,
-    OpenAIRequest,
-    Request,
-    ResponseFormat,
-    SearchRequest,
-)
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings
-from s3dlm.verifier import SELF, VERIFIERS, as_verifier, for_task
+from s3dlm.verifier import SELF, VERIFIERS, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
-Asked = TypeVar("Asked", bound=Request)
+Asked = TypeVar("Asked", bound=schemas.Request)
 LONGEST_STOP = 256  # characters
 
 
@@ -80,7 +70,7 @@ def named(service: Service, name: str | None) -> Service:
     return service.as_alias(name)
 
 
-def chat(service: Service, body: ChatRequest) -> Parsed:
+def chat(service: Service, body: schemas.ChatRequest) -> Parsed:
     if body.messages[-1].role != "user":
         raise ApiError(400, "the last message must have the role user", param="messages")
     roles = {"developer": "system"}  # OpenAI's newer name
@@ -90,7 +80,7 @@ def chat(service: Service, body: ChatRequest) -> Parsed:
     return _openai(service, body, [question], length, bool(body.logprobs), earlier)
 
 
-def completion(service: Service, body: CompletionRequest) -> Parsed:
+def completion(service: Service, body: schemas.CompletionRequest) -> Parsed:
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     if body.logprobs and not body.labels:
         raise ApiError(
@@ -104,7 +94,7 @@ def completion(service: Service, body: CompletionRequest) -> Parsed:
     return _openai(service, body, prompts, body.max_tokens, logprobs)
 
 
-def search(service: Service, body: SearchRequest) -> Parsed:
+def search(service: Service, body: schemas.SearchRequest) -> Parsed:
     body = _with_task(service, body, [body.prompt])
     return Parsed((_job(service, body, body.prompt, _settings(service, body, body.max_tokens)),))
 
@@ -118,7 +108,7 @@ def _with_task(service: Service, body: Asked, prompts: Sequence[str]) -> Asked:
 
 def _openai(
     service: Service,
-    body: OpenAIRequest,
+    body: schemas.OpenAIRequest,
     prompts: Sequence[str],
     max_tokens: int | None,
     logprobs: bool,
@@ -146,13 +136,17 @@ def _openai(
     if form is not None:
         if logprobs:
             raise ApiError(400, "give either logprobs or a JSON response_format", param="logprobs")
-        jobs = [replace(job, verifier=_with_form(job, form)) for job in jobs]
+        verifier = jobs[0].verifier
+        if verifier is None:
+            weights = tasks.get(body.task).verifier if body.task is not None else "general"
+            verifier = for_task(weights, settings.verifier)
+        jobs = [replace(job, verifier=JsonVerifier(form, verifier)) for job in jobs]
     seeds = range(settings.seed, settings.seed + (body.n or 1))
     choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
     return Parsed(tuple(choices), stops, logprobs or bool(body.labels), form)
 
 
-def _form(requested: ResponseFormat | None, settings: Settings) -> JsonFormat | None:
+def _form(requested: schemas.ResponseFormat | None, settings: Settings) -> JsonFormat | None:
     """The JSON form that a request wants, if its method can be steered towards it."""
     if requested is None or requested.type == "text":
         return None
@@ -171,15 +165,12 @@ def _form(requested: ResponseFormat | None, settings: Settings) -> JsonFormat | 
     return JsonFormat(requested.json_schema.schema_)
 
 
-def _with_form(job: Job, form: JsonFormat) -> JsonVerifier:
-    if job.verifier is not None:
-        return JsonVerifier(form, as_verifier(job.verifier))
-    weights = tasks.get(job.task).verifier if job.task is not None else "general"
-    return JsonVerifier(form, for_task(weights, job.settings.verifier))
-
-
 def _job(
-    service: Service, body: Request, prompt: str, settings: Settings, earlier: tuple[Turn, ...] = ()
+    service: Service,
+    body: schemas.Request,
+    prompt: str,
+    settings: Settings,
+    earlier: tuple[Turn, ...] = (),
 ) -> Job:
     labels = tuple(getattr(body, "labels", None) or ())
     texts = [prompt, *(turn.text for turn in earlier), body.infill or "", *labels]
@@ -194,7 +185,9 @@ def _job(
     return Job(prompt, body.task, settings, None, verifier, earlier, body.infill, labels)
 
 
-def _settings(service: Service, body: Request, max_tokens: int | None, count: int = 1) -> Settings:
+def _settings(
+    service: Service, body: schemas.Request, max_tokens: int | None, count: int = 1
+) -> Settings:
     """What the request says, over the server's defaults; `count` choices share its budget."""
     if body.task is not None and body.task not in service.task_names:
         raise SettingsError(unknown_name("task", body.task, service.task_names))
@@ -244,7 +237,7 @@ def _sizes(
     return {**fitting, "gen_length": length}
 
 
-def _overrides(service: Service, body: Request) -> dict[str, Any]:
+def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
     """The settings that a body contains; null means that one was left out."""
     overrides: dict[str, Any] = {"temperature": body.temperature, "seed": body.seed}
     if body.verifier not in service.verifiers:  # registered ones are not a setting
@@ -253,14 +246,14 @@ def _overrides(service: Service, body: Request) -> dict[str, Any]:
             allowed = {*service.verifiers, *VERIFIERS, SELF}
             raise SettingsError(unknown_name("verifier", body.verifier, allowed))
     for name, value in (body.__pydantic_extra__ or {}).items():
-        if name in SETTINGS:
+        if name in schemas.SETTINGS:
             overrides[name] = value
-        elif name in NEUTRAL:
+        elif name in schemas.NEUTRAL:
             compared = name == "top_logprobs" and getattr(body, "labels", None)
-            if value is not None and value not in NEUTRAL[name] and not compared:
+            if value is not None and value not in schemas.NEUTRAL[name] and not compared:
                 message = f"{name} is not supported by a diffusion search; leave it out"
                 raise ApiError(400, message, param=name, code="unsupported_parameter")
-        elif name not in IGNORED:
-            message = unknown_name("field", name, {*type(body).model_fields, *SETTINGS})
+        elif name not in schemas.IGNORED:
+            message = unknown_name("field", name, {*type(body).model_fields, *schemas.SETTINGS})
             raise ApiError(400, message, param=name, code="unknown_parameter")
     return {name: value for name, value in overrides.items() if value is not None}

@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -208,29 +209,22 @@ class Metrics:
 
     def __init__(self, model: str) -> None:
         self.model, self.registry = model, CollectorRegistry()
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"s3dlm_{name}", text, labels, registry=self.registry)
-
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"s3dlm_{name}", text, registry=self.registry)
-
-        def histogram(name: str, text: str, *labels: str, buckets: Any = SECONDS) -> Histogram:
-            return Histogram(f"s3dlm_{name}", text, labels, buckets=buckets, registry=self.registry)
-
-        self.requests = counter("requests", "Answered requests.", "endpoint", "status")
-        self.latency = histogram("request_seconds", "Arrival to last byte.", "endpoint")
+        shared: dict[str, Any] = {"namespace": "s3dlm", "registry": self.registry}
+        counter, gauge = partial(Counter, **shared), partial(Gauge, **shared)
+        histogram = partial(Histogram, buckets=SECONDS, **shared)
+        self.requests = counter("requests", "Answered requests.", ("endpoint", "status"))
+        self.latency = histogram("request_seconds", "Arrival to last byte.", ("endpoint",))
         self.waiting = gauge("queue_waiting", "Searches in the queue.")
         self.running = gauge("searches_running", "Searches that are running.")
         self.queued = histogram("queue_seconds", "Seconds a search waited.")
-        self.ended = counter("searches", "Searches by how they ended.", "method", "outcome")
+        self.ended = counter("searches", "Searches by how they ended.", ("method", "outcome"))
         self.nfe = counter("nfe", "Canvases forwarded.")
         self.forwards = counter("forwards", "Batched forward passes.")
         self.batch = histogram("batch_size", "Canvases per pass.", buckets=BATCH_SIZES)
         self.forward_seconds = counter("forward_seconds", "Seconds in the model.")
         self.verifier_seconds = counter("verifier_seconds", "Seconds in verifiers.")
         self.stuck = gauge("verifiers_stuck", "Abandoned verifier calls still alive.")
-        self.tokens = counter("tokens", "Tokens of prompts and answers.", "kind")
+        self.tokens = counter("tokens", "Tokens of prompts and answers.", ("kind",))
 
     def collect(self) -> Iterator[Metric]:
         own = {"model": self.model}
