@@ -179,7 +179,7 @@ def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
 
 def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:
     """With a budget `revise` can stop; `baseline` has nobody to say when."""
-    made = service.build(fake_model(), defaults={**SMALL, "budget": 64, "stop_when": "never"})
+    made = service.Service(fake_model(), defaults={**SMALL, "budget": 64, "stop_when": "never"})
     try:
         assert made.settings("revise").stop_when == "never"
         assert "stop_when" not in made.settings("baseline").to_json()

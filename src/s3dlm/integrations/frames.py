@@ -1,4 +1,4 @@
-"""Results, traces and runs as lists of flat dictionaries, ready for `pandas.DataFrame(...)`."""
+"""Survivors, traces and runs as lists of flat dictionaries, ready for `pandas.DataFrame(...)`."""
 
 from __future__ import annotations
 
@@ -22,27 +22,13 @@ def survivors(result: Result) -> list[dict[str, Any]]:
     return rows
 
 
-def results(many: Iterable[Result]) -> list[dict[str, Any]]:
-    """One row per result, with its settings as columns `setting.NAME`."""
-    plain = ("question", "task", "answer", "text", "nfe", "nfe_logical", "seconds")
-    return [
-        {
-            **{name: getattr(result, name) for name in plain},
-            **{f"setting.{name}": value for name, value in result.settings.to_json().items()},
-        }
-        for result in many
-    ]
-
-
 def steps(events: Iterable[Step | Result]) -> list[dict[str, Any]]:
     """One row per denoising step of a stream or a recorded trace."""
+    plain = ("nfe", "ess", "unique_ancestors", "resampled")
     return [
         {
             "step": event.index,
-            **{
-                name: getattr(event, name)
-                for name in ("nfe", "ess", "unique_ancestors", "resampled")
-            },
+            **{name: getattr(event, name) for name in plain},
             "score": float(event.score.mean()),
             "best_score": float(event.score.max()),
             "confidence": float(event.confidence.mean()),

@@ -156,12 +156,6 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     def tok_encode(self, string: str, **_: Any) -> list[int]:
         return self.model.tokenizer.encode(string)
 
-    def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """The template itself, for the harness's records."""
-        if not chat_template or self.tokenizer is None:
-            return ""
-        return str(self.tokenizer.chat_template or "")
-
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:

@@ -29,7 +29,7 @@ from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import MESSAGES, ApiError, as_api_error
 from s3dlm.server.run import Middleware
 from s3dlm.server.scheduler import Started
-from s3dlm.server.service import Service, build
+from s3dlm.server.service import Service
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
 from s3dlm.server.telemetry import tracing
 from s3dlm.trace import TraceEncoder
@@ -50,9 +50,9 @@ router = APIRouter(responses=ERRORS)
 def create_app(
     model: Model, *, cors: Sequence[str] = (), spans: Any = None, **configuration: Any
 ) -> FastAPI:
-    """An ASGI app around a loaded model; see `service.build` for the configuration. `spans` is an
+    """An ASGI app around a loaded model; see `Service` for the configuration. `spans` is an
     OpenTelemetry provider, by default the one that the environment asks for."""
-    service = build(model, **configuration)
+    service = Service(model, **configuration)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

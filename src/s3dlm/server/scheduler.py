@@ -53,7 +53,7 @@ class Ticket:
     """One search of one request, from the queue to its last event."""
 
     job: Job
-    tell: Callable[[Ticket, Event | Started], None]
+    tell: Tell
     watched: bool  # whether steps are reported, or only the end
     client: str
     request: int
@@ -62,6 +62,9 @@ class Ticket:
     cancelled: bool = False
     told: int = 0  # steps, counted by the scheduler
     read: int = 0  # steps, counted by the reader: two counters, since two threads count
+
+
+Tell = Callable[[Ticket, Event | Started], None]
 
 
 class Scheduler:
@@ -98,12 +101,7 @@ class Scheduler:
             threading.Thread(target=self._prepare, name="tokenizer", daemon=True).start()
 
     def submit(
-        self,
-        jobs: Sequence[Job],
-        tell: Callable[[Ticket, Event | Started], None],
-        *,
-        watched: bool,
-        client: str = "",
+        self, jobs: Sequence[Job], tell: Tell, *, watched: bool, client: str = ""
     ) -> list[Ticket]:
         """Queue the searches of a request, all or none."""
         request = next(self._requests)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from s3dlm.server.reporting import Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.schemas import SETTINGS
 from s3dlm.settings import DECODING, Settings, active
-from s3dlm.verifier import GROUP, Verifier, as_verifier
+from s3dlm.verifier import GROUP, as_verifier
 from s3dlm.viewer.page import for_page
 
 EXAMPLES_PER_TASK = 3
@@ -112,25 +113,41 @@ def _conditions(folder: Path) -> dict[str, tuple[float, int, str | None]]:
         return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """One model behind one queue, and the only names that requests may use."""
 
-    model: Model
-    name: str  # what clients call the model
-    method: str  # for requests that name none
-    operator: Mapping[str, Any]  # settings that the operator chose, for what a request leaves out
-    aliases: Mapping[str, Mapping[str, object]]  # other names of the model, each with settings
-    limits: Limits
-    verifiers: Mapping[str, Verifier]
-    task_names: frozenset[str]
-    metrics: Metrics
-    scheduler: Scheduler
-    recorded: Recorded = field(default_factory=Recorded)
-    api_key: str | None = None
-    hosts: frozenset[str] | None = None  # accepted Host headers; None: any
-    log_prompts: bool = False
-    created: int = field(default_factory=lambda: int(time.time()))
+    def __init__(
+        self,
+        model: Model,
+        *,
+        limits: Limits | None = None,
+        defaults: Mapping[str, object] | None = None,
+        verifiers: Mapping[str, Any] | None = None,
+        aliases: Mapping[str, Mapping[str, Any]] | None = None,
+        runs: Sequence[Path] = (),
+        api_key: str | None = None,
+        hosts: frozenset[str] | None = None,
+        log_prompts: bool = False,
+    ) -> None:
+        """`defaults` are settings for what a request leaves out, `aliases` other names of the model,
+        each with settings, `hosts` the accepted Host headers (None: any). Verifiers are loaded here,
+        never during a request."""
+        # Clients need not know the machine's paths.
+        is_folder = Path(model.name).is_dir()
+        self.name = Path(model.name).resolve().name if is_folder else model.name
+        self.model, self.limits, self.aliases = model, limits or Limits(), aliases or {}
+        self.api_key, self.hosts, self.log_prompts = api_key, hosts, log_prompts
+        self.operator: dict[str, Any] = dict(defaults or {})
+        self.method = str(self.operator.pop("method", "s3"))  # for requests that name none
+        self.verifiers = {name: as_verifier(name) for name in find_entry_points(GROUP)}
+        for name, verifier in (verifiers or {}).items():
+            self.verifiers[_public(name)] = as_verifier(verifier)
+        self.task_names, self.recorded = frozenset(tasks.names()), Recorded(tuple(runs))
+        self.created, self.metrics = int(time.time()), Metrics(self.name)
+        self.limits.check(self.settings(self.method), model)  # a mistake is reported at the start
+        for alias in self.aliases.values():
+            self.limits.check(Settings.for_model(model, **{"method": self.method, **alias}), model)
+        self.scheduler = Scheduler(model, self.limits, self.metrics, log_prompts=log_prompts)
 
     @property
     def names(self) -> list[str]:
@@ -139,9 +156,10 @@ class Service:
 
     def as_alias(self, alias: str) -> Service:
         """The same service under another name, with that name's settings."""
-        own = dict(self.aliases[alias])
-        method = str(own.pop("method", self.method))
-        return replace(self, name=alias, method=method, operator={**self.operator, **own})
+        overrides, renamed = dict(self.aliases[alias]), copy.copy(self)
+        renamed.name, renamed.method = alias, str(overrides.pop("method", self.method))
+        renamed.operator = {**self.operator, **overrides}
+        return renamed
 
     def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
         """The settings of a request: the model's and the operator's as far as they count beside its
@@ -184,49 +202,6 @@ def _public(verifier: str) -> str:
     password."""
     kind, _, place = verifier.partition(":")
     return f"{kind}:{place.rpartition('#')[2]}" if "://" in place else verifier
-
-
-def build(
-    model: Model,
-    *,
-    limits: Limits | None = None,
-    defaults: Mapping[str, object] | None = None,
-    verifiers: Mapping[str, object] | None = None,
-    aliases: Mapping[str, Mapping[str, object]] | None = None,
-    runs: Sequence[Path] = (),
-    api_key: str | None = None,
-    hosts: frozenset[str] | None = None,
-    log_prompts: bool = False,
-) -> Service:
-    """A service around a model; registered verifiers are loaded here, never during a request."""
-    # Clients need not know the machine's paths.
-    name = Path(model.name).resolve().name if Path(model.name).is_dir() else model.name
-    limits, metrics = limits or Limits(), Metrics(name)
-    operator = dict(defaults or {})
-    method = str(operator.pop("method", "s3"))
-    own = {_public(name): as_verifier(judge) for name, judge in (verifiers or {}).items()}  # type: ignore[arg-type]
-    installed = {name: as_verifier(name) for name in find_entry_points(GROUP)}
-    made = Service(
-        model=model,
-        name=name,
-        aliases=aliases or {},
-        recorded=Recorded(tuple(runs)),
-        method=method,
-        operator=operator,
-        limits=limits,
-        verifiers={**installed, **own},
-        task_names=frozenset(tasks.names()),
-        metrics=metrics,
-        scheduler=Scheduler(model, limits, metrics, log_prompts=log_prompts),
-        api_key=api_key,
-        hosts=hosts,
-        log_prompts=log_prompts,
-    )
-    limits.check(made.settings(method), model)  # a mistake is reported at the start
-    for alias in made.aliases.values():
-        own_settings: dict[str, Any] = {"method": method, **alias}
-        limits.check(Settings.for_model(model, **own_settings), model)
-    return made
 
 
 @cache
