@@ -1,6 +1,6 @@
 """Confinement of a process: namespaces, a read-only root, Landlock, limits and seccomp, by ctypes.
 
-Two moments. `Confinement.prepare` runs once, in the launcher: it leaves the network, moves into a root
+Two moments. `Confinement` is made once, in the launcher: it leaves the network, moves into a root
 that holds the standard library alone, and reads the Landlock rules. `Confinement.enter` runs in every
 process that will execute untrusted code, and is not reversible. Whatever a kernel does not offer is
 noted in `Confinement.off`; whether that is acceptable is decided by the parent.
@@ -15,8 +15,8 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from math import ceil
 
 from s3dlm.sandbox.exchange import SandboxLimits
@@ -50,33 +50,23 @@ def _library() -> list[str]:
     return sorted({os.path.realpath(path) for path in sys.path if os.path.isdir(path)})
 
 
-@dataclass(slots=True)
 class Confinement:
     """What confines the tested code, prepared as far as the kernel allows."""
 
-    limits: SandboxLimits
-    off: dict[str, str] = field(default_factory=dict)  # mechanism: why it is off
-    rules: int = -1  # the descriptor of the Landlock rules
-
-    @classmethod
-    def prepare(cls, limits: SandboxLimits, folder: str, without: Collection[str]) -> Confinement:
+    def __init__(self, limits: SandboxLimits, folder: str, without: Collection[str]) -> None:
         """Do what all tested programs share; `folder` is empty and ours."""
-        made = cls(limits, dict.fromkeys(without, "switched off"))
+        self.limits, self.rules = limits, -1  # the descriptor of the Landlock rules
+        self.off = dict.fromkeys(without, "switched off")  # mechanism: why it is off
         if sys.platform != "linux":
-            made.off = dict.fromkeys(MECHANISMS, f"{sys.platform} does not have it")
+            self.off = dict.fromkeys(MECHANISMS, f"{sys.platform} does not have it")
         os.chdir(folder)
-        steps: dict[str, Callable[[], None]] = {
-            "namespaces": lambda: _new_root(folder),
-            "landlock": made._read_rules,
-            "seccomp": _check_seccomp,
-        }
-        for name, step in steps.items():
-            if name not in made.off:
+        steps = (lambda: _new_root(folder), self._read_rules, _check_seccomp)
+        for name, step in zip(MECHANISMS, steps, strict=True):
+            if name not in self.off:
                 try:
                     step()
                 except (OSError, AttributeError) as error:  # no such call in this C library
-                    made.off[name] = str(error)
-        return made
+                    self.off[name] = str(error)
 
     def _read_rules(self) -> None:
         """Landlock rules that allow reading the standard library and nothing else."""

@@ -39,7 +39,7 @@ def launch(request_fd: int, options: str) -> None:
     requests = socket.socket(fileno=request_fd)
     devnull = os.open(os.devnull, os.O_RDWR)
     limits, folder, without = json.loads(options)
-    confinement = Confinement.prepare(SandboxLimits(**limits), folder, without)
+    confinement = Confinement(SandboxLimits(**limits), folder, without)
     requests.sendall(json.dumps(confinement.off).encode() + b"\n")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are not waited for
     while True:
