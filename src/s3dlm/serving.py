@@ -79,27 +79,24 @@ class Replica:
         self.scheduler.draining = True
         return bool(self.scheduler.idle)
 
-    async def metrics(self) -> tuple[str, list[Any]]:
-        found = list(self.web.state.service.metrics.collect())
-        return ray_serve.get_replica_context().replica_tag, found
+    async def metrics(self) -> list[Any]:
+        replica = ray_serve.get_replica_context().replica_tag
+        return list(self.web.state.service.metrics.collect(replica=replica))
 
     async def all_metrics(self, request: Any) -> Any:
         """Everybody's metrics, each with the label of its replica."""
         from prometheus_client import generate_latest
-        from prometheus_client.core import Metric
         from starlette.responses import Response
 
         context = ray_serve.get_replica_context()
         everyone = ray_serve.get_deployment_handle(context.deployment, context.app_name)
-        found = everyone.broadcast("metrics")
+        asked = everyone.broadcast("metrics")
         families: dict[str, Any] = {}
-        for answer in await found.results_async(timeout_s=CONTROL_SECONDS, return_exceptions=True):
-            for metric in () if isinstance(answer, BaseException) else answer[1]:
-                empty = Metric(metric.name, metric.documentation, metric.type)
-                families.setdefault(metric.name, empty).samples += [
-                    sample._replace(labels={**sample.labels, "replica": answer[0]})
-                    for sample in metric.samples
-                ]
+        for answer in await asked.results_async(timeout_s=CONTROL_SECONDS, return_exceptions=True):
+            for metric in () if isinstance(answer, BaseException) else answer:
+                family = families.setdefault(metric.name, metric)
+                if family is not metric:
+                    family.samples += metric.samples
         text = generate_latest(SimpleNamespace(collect=families.values))
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

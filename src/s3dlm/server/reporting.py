@@ -226,10 +226,10 @@ class Metrics:
         self.stuck = gauge("verifiers_stuck", "Abandoned verifier calls still alive.")
         self.tokens = counter("tokens", "Tokens of prompts and answers.", ("kind",))
 
-    def collect(self) -> Iterator[Metric]:
-        own = {"model": self.model}
+    def collect(self, **labels: str) -> Iterator[Metric]:
+        labels["model"] = self.model
         for metric in self.registry.collect():
-            metric.samples = [s._replace(labels={**own, **s.labels}) for s in metric.samples]
+            metric.samples = [s._replace(labels={**labels, **s.labels}) for s in metric.samples]
             yield metric
 
     def text(self) -> bytes:
