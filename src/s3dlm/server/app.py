@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version as package
+from platform import python_version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -102,15 +103,17 @@ Shared = Annotated[Service, Depends(_service)]
 @router.get("/v1/models")
 async def models(service: Shared) -> schemas.ModelList:
     """The model that is served, under each of its names."""
-    return schemas.ModelList(
-        data=[schemas.ModelCard(id=name, created=service.created) for name in service.names]
-    )
+    return schemas.ModelList(object="list", data=[_card(service, name) for name in service.names])
 
 
 @router.get("/v1/models/{name:path}")
 async def model_card(name: str, service: Shared) -> schemas.ModelCard:
     """The card of the served model."""
-    return schemas.ModelCard(id=parse.named(service, name).name, created=service.created)
+    return _card(service, parse.named(service, name).name)
+
+
+def _card(service: Service, name: str) -> schemas.ModelCard:
+    return schemas.ModelCard(id=name, object="model", created=service.created, owned_by="s3dlm")
 
 
 @router.post("/v1/chat/completions", response_model=schemas.ChatCompletion, responses=STREAMED)
@@ -240,7 +243,8 @@ def trace(name: str, service: Shared) -> Response:
 @router.get("/version")
 async def version(service: Shared) -> schemas.Version:
     """Versions of the package, Python and torch, and the names of the model."""
-    return schemas.Version(torch=package("torch"), models=service.names)
+    versions = {"version": __version__, "python": python_version(), "torch": package("torch")}
+    return schemas.Version(**versions, models=service.names)
 
 
 @router.get("/docs", include_in_schema=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from s3dlm.engine import Result
 from s3dlm.errors import unknown_name
@@ -22,18 +22,14 @@ from s3dlm.server.streaming import Watch, cut
 THINKING: tuple[tuple[int, Effort], ...] = ((4096, "low"), (16384, "medium"))
 
 
-class Loose(BaseModel):
-    """A part of a request whose other fields have no effect here."""
+class Part(BaseModel, strict=True):
+    """Of a message's content; fields that are not named in these classes have no effect here."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-
-class Part(Loose):
     type: Literal["text", "input_text", "output_text"]
     text: str
 
 
-class TextTurn(Loose):
+class TextTurn(BaseModel, strict=True):
     """One message; an answer of ours may be sent back as it came."""
 
     type: Literal["message"] = "message"
@@ -48,7 +44,7 @@ class TextTurn(Loose):
 Turns = Annotated[list[TextTurn], Field(min_length=1, max_length=256)]
 
 
-class Reasoning(Loose):
+class Reasoning(BaseModel, strict=True):
     """How hard to try: as a name, or in tokens of thought that may be spent."""
 
     effort: Effort | None = None

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from platform import python_version
 from typing import Annotated, Any, Literal
 
 from jinja2 import ChainableUndefined, Environment
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from s3dlm import __version__
 from s3dlm.search.methods import all_methods
 from s3dlm.settings import schema as settings_schema
 from s3dlm.verifier import SELF, VERIFIERS
@@ -73,10 +71,8 @@ def _document(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = False
 
 
-class Request(BaseModel):
+class Request(BaseModel, extra="allow", strict=True, json_schema_extra=_document):
     """What every request may contain; extra fields are settings of the search."""
-
-    model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_document)
 
     temperature: Annotated[float, Field(ge=0, le=HOTTEST)] | None = None
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None
@@ -89,10 +85,8 @@ class Request(BaseModel):
     infill: str | None = Field(None, description="The answer as a text with holes, as in [[4-32]].")
 
 
-class Strict(BaseModel):
+class Strict(BaseModel, strict=True, extra="forbid"):
     """A part of a request in which nothing unknown is allowed."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class StreamOptions(Strict):
@@ -279,21 +273,21 @@ class Completion(Answer):
 class Version(BaseModel):
     """What answers here."""
 
-    version: str = __version__
-    python: str = python_version()
+    version: str
+    python: str
     torch: str
     models: list[str]
 
 
 class ModelCard(BaseModel):
     id: str
-    object: Literal["model"] = "model"
+    object: Literal["model"]
     created: int
-    owned_by: str = "s3dlm"
+    owned_by: str
 
 
 class ModelList(BaseModel):
-    object: Literal["list"] = "list"
+    object: Literal["list"]
     data: list[ModelCard]
 
 
