@@ -19,9 +19,10 @@ from transformers.generation import GenerateDecoderOnlyOutput
 
 from s3dlm import engine
 from s3dlm.errors import ModelError, PromptError, SettingsError
-from s3dlm.models.base import Model, Tokenizer
+from s3dlm.models.base import Model
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.hf import LogitsModel
+from s3dlm.models.tokenizer import TextTokenizer
 from s3dlm.settings import Settings
 
 # Arguments of transformers that do not apply to a search: refused, or ignored without harm.
@@ -53,18 +54,10 @@ class PromptText(str):
         return text
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class IdsTokenizer(Tokenizer):
+class IdsTokenizer(TextTokenizer):
     """The tokenizer of transformers, for prompts that are already ids."""
 
-    inner: Any
     has_chat_template = False
-
-    def encode(self, text: str) -> list[int]:
-        return list(self.inner.encode(text, add_special_tokens=False))
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return str(self.inner.decode(list(ids), skip_special_tokens=False))
 
     def chat(self, user: str, prefill: str = "") -> list[int]:
         return user.ids if isinstance(user, PromptText) else self.encode(user + prefill)

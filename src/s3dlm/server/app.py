@@ -159,10 +159,7 @@ async def _reply(
         with_usage = body.stream_options is not None and body.stream_options.include_usage
         pieces = reply.pieces(watch, with_usage=with_usage)
         return await streamed(request, watch, pieces, reply.failure)
-    try:
-        return JSONResponse(await unless_disconnected(request, reply.whole(watch)))
-    finally:
-        watch.close()
+    return JSONResponse(await unless_disconnected(request, watch, reply.whole(watch)))
 
 
 @router.post("/v1/search", response_class=StreamingResponse, responses=TRACED)

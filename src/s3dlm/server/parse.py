@@ -83,13 +83,9 @@ def chat(service: Service, body: schemas.ChatRequest) -> Parsed:
 def completion(service: Service, body: schemas.CompletionRequest) -> Parsed:
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     if body.logprobs and not body.labels:
-        raise ApiError(
-            400,
-            f"logprobs={short_repr(body.logprobs)}: only the probability of the chosen token is "
-            "known; give 0",
-            param="logprobs",
-            code="unsupported_parameter",
-        )
+        known = "only the probability of the chosen token is known; give 0"
+        message = f"logprobs={short_repr(body.logprobs)}: {known}"
+        raise ApiError(400, message, param="logprobs", code="unsupported_parameter")
     logprobs = body.logprobs is not None and body.logprobs is not False
     return _openai(service, body, prompts, body.max_tokens, logprobs)
 
@@ -151,13 +147,11 @@ def _form(requested: schemas.ResponseFormat | None, settings: Settings) -> JsonF
     if requested is None or requested.type == "text":
         return None
     if settings.row.scored == "never":
-        raise ApiError(
-            400,
+        message = (
             f"response_format={requested.type!r} is enforced by the verifier, and method="
-            f"{settings.method!r} never calls it; choose a method that does, such as s3",
-            param="response_format",
-            code="unsupported_parameter",
+            f"{settings.method!r} never calls it; choose a method that does, such as s3"
         )
+        raise ApiError(400, message, param="response_format", code="unsupported_parameter")
     if requested.type == "json_object":
         return JsonFormat({"type": "object"})
     if requested.json_schema is None:

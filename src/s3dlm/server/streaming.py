@@ -60,12 +60,11 @@ class Watch:
                 async with asyncio.timeout_at(self._deadline):
                     ticket, event = await self._queue.get()
             except TimeoutError:
-                raise ApiError(
-                    504,
-                    "the search took longer than this server's limit of "
-                    f"{self._scheduler.limits.seconds:g} s; use fewer steps, particles or tokens",
-                    code="time_limit",
-                ) from None
+                limit = f"this server's limit of {self._scheduler.limits.seconds:g} s"
+                message = (
+                    f"the search took longer than {limit}; use fewer steps, particles or tokens"
+                )
+                raise ApiError(504, message, code="time_limit") from None
             index = self._open[ticket]
             if isinstance(event, Exception):
                 raise event
@@ -81,8 +80,8 @@ class Watch:
         self._open = {}
 
 
-async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
-    """Do some work, or stop it as soon as the client disconnects."""
+async def unless_disconnected(request: Request, watch: Watch, work: Awaitable[T]) -> T:
+    """Do some work, or stop it as soon as the client disconnects; searches end with it."""
 
     async def disconnect() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -94,6 +93,9 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
         if tasks[0].done():
             return tasks[0].result()
         raise ClientDisconnect
+    except BaseException:
+        watch.close()
+        raise
     finally:
         for task in tasks:
             task.cancel()
@@ -108,11 +110,7 @@ async def streamed(
     lines: bool = False,
 ) -> Response:
     """Send pieces as they come. Errors before the first are plain responses, later ones events."""
-    try:
-        first = await unless_disconnected(request, anext(pieces))
-    except BaseException:
-        watch.close()
-        raise
+    first = await unless_disconnected(request, watch, anext(pieces))
 
     async def body() -> AsyncIterator[str]:
         try:
