@@ -109,7 +109,7 @@ async def models(service: Shared) -> schemas.ModelList:
 @router.get("/v1/models/{name:path}")
 async def model_card(name: str, service: Shared) -> schemas.ModelCard:
     """The card of the served model."""
-    return _card(service, parse.named(service, name).name)
+    return _card(service, service.named(name).name)
 
 
 def _card(service: Service, name: str) -> schemas.ModelCard:
@@ -148,24 +148,22 @@ async def _reply(
     body: schemas.ChatRequest | schemas.CompletionRequest,
     shape: type[openai.Reply] = openai.Reply,
 ) -> Response:
-    service = parse.named(service, body.model)
-    if is_chat := isinstance(body, schemas.ChatRequest):
+    service = service.named(body.model)
+    if isinstance(body, schemas.ChatRequest):
         parsed = parse.chat(service, body)
     else:
         parsed = parse.completion(service, body)
-    reply = shape(service, parsed, is_chat, body.n or 1, request.state.note)
+    reply = shape(service, parsed, body, request.state.note)
     watch = _watch(request, service, parsed, watched=bool(body.stream))
     if body.stream:
-        with_usage = body.stream_options is not None and body.stream_options.include_usage
-        pieces = reply.pieces(watch, with_usage=with_usage)
-        return await streamed(request, watch, pieces, reply.failure)
+        return await streamed(request, watch, reply.pieces(watch), reply.failure)
     return JSONResponse(await unless_disconnected(request, watch, reply.whole(watch)))
 
 
 @router.post("/v1/search", response_class=StreamingResponse, responses=TRACED)
 async def search(body: schemas.SearchRequest, request: Request, service: Shared) -> Response:
     """Stream one search: a header, one event per denoising step, the result."""
-    service = parse.named(service, body.model)
+    service = service.named(body.model)
     parsed = parse.search(service, body)
     watch = _watch(request, service, parsed, watched=True)
     lines = body.format == "jsonl"
@@ -214,7 +212,7 @@ async def options(service: Shared) -> dict[str, Any]:
 @router.post("/v1/settings")
 async def settings(body: schemas.SearchRequest, service: Shared) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
-    service = parse.named(service, body.model)
+    service = service.named(body.model)
     (job,) = parse.search(service, body).jobs
     most = job.settings.most_nfe_in_blocks(service.model.denoiser.causal_block)
     small = tasks.can_all_be_recognised(service.model.defaults.tasks)
@@ -231,10 +229,7 @@ def traces(service: Shared) -> list[dict[str, Any]]:
 @router.get("/v1/traces/{name:path}", response_class=Response, responses=TRACED)
 def trace(name: str, service: Shared) -> Response:
     """One recorded search as JSON lines."""
-    content = service.recorded.trace(name)
-    if content is None:
-        raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
-    return Response(content, media_type="application/x-ndjson")
+    return Response(service.recorded.trace(name), media_type="application/x-ndjson")
 
 
 @router.get("/version")

@@ -187,7 +187,7 @@ class ServerBatcher(Batcher):
         super().remove(key)
         self.clients.pop(key, None)
         call = self.calls.pop(key, None)
-        if call and all(other.thread is not call.thread for other in self.calls.values()):
+        if call is not None and call not in self.calls.values():
             self._abandoned.append(call)
 
     def _at_once(self, running: Running) -> bool:

@@ -135,7 +135,7 @@ class MessagesReply(Translated):
         stops = (each for each in self.parsed.stops if result.text.startswith(each, len(text)))
         return {**super()._end(result), "stop_sequence": next(stops) if was_cut else None}
 
-    async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
+    async def pieces(self, watch: Watch) -> AsyncIterator[str]:
         async for _, text, end in self.parts(watch):
             if text is None:
                 yield event("message_start", message=self.told(None, {}))
@@ -187,7 +187,7 @@ class ResponsesReply(Translated):
     def _event(self, kind: str, **more: Any) -> str:
         return event(kind, sequence_number=next(self.number), **more)
 
-    async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
+    async def pieces(self, watch: Watch) -> AsyncIterator[str]:
         whole, place = "", {"output_index": 0}
         part = {"item_id": f"msg_{self.id}", "content_index": 0, **place}
         async for _, text, end in self.parts(watch):

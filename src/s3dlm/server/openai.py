@@ -15,6 +15,7 @@ from s3dlm.search.step import Step
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.scheduler import Started
+from s3dlm.server.schemas import ChatRequest, OpenAIRequest
 from s3dlm.server.service import Service
 from s3dlm.server.streaming import CertainText, Watch, cut
 from s3dlm.settings import Settings
@@ -41,16 +42,16 @@ class Reply:
     """The answer to one request, in one of OpenAI's two shapes."""
 
     def __init__(
-        self, service: Service, parsed: Parsed, chat: bool, per_prompt: int, note: dict[str, Any]
+        self, service: Service, parsed: Parsed, body: OpenAIRequest, note: dict[str, Any]
     ) -> None:
-        """`per_prompt` is the number of choices per prompt; the usage also goes into `note`."""
-        self.service, self.parsed, self.chat = service, parsed, chat
-        self.per_prompt, self.note = per_prompt, note
+        """The usage also goes into `note`."""
+        self.service, self.parsed, self.body, self.note = service, parsed, body, note
+        self.chat = isinstance(body, ChatRequest)
         names = ("prompt_tokens", "completion_tokens", "total_tokens", "nfe", "nfe_logical")
         self.usage = dict.fromkeys(names, 0)
         self.id, self.number = uuid.uuid4().hex, itertools.count()  # the number of an event
         self.envelope = {
-            "id": f"{'chatcmpl' if chat else 'cmpl'}-{self.id}",
+            "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.id}",
             "created": int(time.time()),
             "model": service.name,
             "system_fingerprint": f"s3dlm-{parsed.settings.replace(seed=0).hash()}",
@@ -77,7 +78,7 @@ class Reply:
         certain = [CertainText(model, parsed.stops, parsed.streams_text) for _ in parsed.jobs]
         async for index, event in watch.events():
             if isinstance(event, Started):
-                if index % self.per_prompt == 0:  # a prompt counts once for all its choices
+                if index % (self.body.n or 1) == 0:  # a prompt counts once for all its choices
                     self._count(prompt_tokens=event.prompt_tokens)
                 yield index, None, {}
             elif isinstance(event, Step):
@@ -89,14 +90,14 @@ class Reply:
                     yield index, rest, {}
                 yield index, "", self._end(result)
 
-    async def pieces(self, watch: Watch, *, with_usage: bool) -> AsyncIterator[str]:
+    async def pieces(self, watch: Watch) -> AsyncIterator[str]:
         """Server-sent events."""
         async for index, text, end in self.parts(watch):
             if text is None:
                 yield self._piece(index, "", role="assistant")
             else:
                 yield self._piece(index, None if end else text, **end)
-        if with_usage:
+        if self.body.stream_options is not None and self.body.stream_options.include_usage:
             yield self._chunk([], usage=self.usage)
         yield DONE
 

@@ -59,17 +59,6 @@ def keeps_revealed_tokens(settings: Settings) -> bool:
     return settings.row.ensemble == "none" and not changes and not from_elsewhere
 
 
-def named(service: Service, name: str | None) -> Service:
-    """The service as a client calls it: by the model's name or by one of its aliases."""
-    if name is None or name == service.name:
-        return service
-    if name not in service.aliases:
-        known = ", ".join(map(repr, service.names))
-        message = f"the model {short_repr(name)} does not exist here; this server has {known}"
-        raise ApiError(404, message, param="model", code="model_not_found")
-    return service.as_alias(name)
-
-
 def chat(service: Service, body: schemas.ChatRequest) -> Parsed:
     if body.messages[-1].role != "user":
         raise ApiError(400, "the last message must have the role user", param="messages")

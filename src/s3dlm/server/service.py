@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm import tasks
-from s3dlm.errors import RecordError, SettingsError
+from s3dlm.errors import RecordError, SettingsError, short_repr
 from s3dlm.inputs import find_entry_points, read_json_lines
 from s3dlm.models.base import Model
 from s3dlm.search.methods import all_methods, find_method
 from s3dlm.server.limits import Limits
-from s3dlm.server.reporting import Metrics
+from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.schemas import SETTINGS
 from s3dlm.settings import DECODING, Settings, active
@@ -86,20 +87,16 @@ class Recorded:
             rows.append(((runs.index(run), task_place, sample, place), row))
         return [row for _, row in sorted(rows, key=lambda placed: placed[0])]
 
-    def trace(self, name: str) -> bytes | None:
-        """A trace for the page; None if there is none of this name, or it is damaged."""
-        path = self.files().get(name)
-        if path is None:
-            return None
-        spec = path.stem.partition("-")[0]
-        _, _, label = _conditions(path.parents[1]).get(spec, (0, 0, None))
-        try:
-            return for_page(path.read_bytes(), **({} if label is None else {"label": label}))
-        except (OSError, ValueError, TypeError):
-            return None
+    def trace(self, name: str) -> bytes:
+        """A trace for the page; a damaged one counts as missing."""
+        with contextlib.suppress(KeyError, OSError, ValueError, TypeError):
+            path = self.files()[name]
+            condition = _conditions(path.parents[1]).get(path.stem.partition("-")[0])
+            return for_page(path.read_bytes(), **({"label": condition[2]} if condition else {}))
+        raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
 
 
-def _conditions(folder: Path) -> dict[str, tuple[float, int, str | None]]:
+def _conditions(folder: Path) -> dict[str, tuple[int, int, str]]:
     """The places of the task and of the condition in a run's order, and the label, by the spec in the
     names of traces; empty if the manifest cannot be read."""
     try:
@@ -154,10 +151,16 @@ class Service:
         """What clients may call the model."""
         return [self.name, *self.aliases]
 
-    def as_alias(self, alias: str) -> Service:
-        """The same service under another name, with that name's settings."""
-        overrides, renamed = dict(self.aliases[alias]), copy.copy(self)
-        renamed.name, renamed.method = alias, str(overrides.pop("method", self.method))
+    def named(self, name: str | None) -> Service:
+        """The service as a client calls it: by the model's name, or by an alias with its settings."""
+        if name is None or name == self.name:
+            return self
+        if name not in self.aliases:
+            known = ", ".join(map(repr, self.names))
+            message = f"the model {short_repr(name)} does not exist here; this server has {known}"
+            raise ApiError(404, message, param="model", code="model_not_found")
+        overrides, renamed = dict(self.aliases[name]), copy.copy(self)
+        renamed.name, renamed.method = name, str(overrides.pop("method", self.method))
         renamed.operator = {**self.operator, **overrides}
         return renamed
 

@@ -60,10 +60,8 @@ class Watch:
                 async with asyncio.timeout_at(self._deadline):
                     ticket, event = await self._queue.get()
             except TimeoutError:
-                limit = f"this server's limit of {self._scheduler.limits.seconds:g} s"
-                message = (
-                    f"the search took longer than {limit}; use fewer steps, particles or tokens"
-                )
+                limit = f"longer than this server's limit of {self._scheduler.limits.seconds:g} s"
+                message = f"the search took {limit}; use fewer steps, particles or tokens"
                 raise ApiError(504, message, code="time_limit") from None
             index = self._open[ticket]
             if isinstance(event, Exception):
