@@ -106,37 +106,35 @@ def _bounds(
     label: str,
 ) -> Requests[tuple[list[float], int]]:
     """The bound of every answer, and the forward passes that they took together."""
-    bounds, nfe, mask_id = [0.0] * len(answers), 0, model.denoiser.mask_id
+    bounds, nfe, mask_id = dict[int, float](), 0, model.denoiser.mask_id
     for length in sorted(set(map(len, answers))):
-        same = [index for index, answer in enumerate(answers) if len(answer) == length]
-        tokens = np.array([answers[index] for index in same])
-        drawn = [_distinct_masks(prompt, answers[index], samples, seed) for index in same]
-        pairs = zip(drawn, tokens, strict=True)
-        canvases = np.concatenate([np.where(masks, mask_id, own) for (masks, _), own in pairs])
-        rows, place = np.unique(canvases, axis=0, return_inverse=True)
-        nfe, parts, last = nfe + len(rows), [], 0
+        same = [index for index, ids in enumerate(answers) if len(ids) == length]
+        tokens = np.array([answers[index] for index in same])  # (answers, length)
+        masks = np.array([_masks(prompt, answers[index], samples, seed) for index in same])
+        canvases = np.where(masks, mask_id, tokens[:, None])  # (answers, samples, length)
+        rows, place = np.unique(canvases.reshape(-1, length), axis=0, return_inverse=True)
+        place, nfe = place.reshape(len(same), samples), nfe + len(rows)
+        sums = np.zeros(
+            place.shape
+        )  # Σ log p of the masked tokens, each given all that is not masked
         for first in range(0, len(rows), PORTION):  # others take their turns between two
             part = rows[first : first + PORTION]
             asked = np.broadcast_to(tokens.T, (*part.shape, len(same)))
-            parts.append((yield Predict(_rows(model, prompt, part, label, asked))).asked_logp)
-        logp: NDArray[np.float64] = np.concatenate(parts)  # type: ignore[arg-type]
-        for column, (index, (masks, weights)) in enumerate(zip(same, drawn, strict=True)):
-            first, last = last, last + len(masks)
-            asked_logp = logp[place.reshape(-1)[first:last], :, column]
-            sums = np.where(masks, asked_logp, 0.0).sum(axis=1)  # each given all not masked
-            bounds[index] = (weights * sums * length / masks.sum(axis=1)).sum() / samples
-    return bounds, nfe
+            logp = (yield Predict(_rows(model, prompt, part, label, asked))).asked_logp
+            assert logp is not None
+            answer, sample = np.nonzero((place >= first) & (place < first + len(part)))
+            own_logp = logp[place[answer, sample] - first, :, answer]
+            sums[answer, sample] = np.where(masks[answer, sample], own_logp, 0.0).sum(axis=1)
+        means = (sums * length / masks.sum(axis=2)).mean(axis=1)
+        bounds |= zip(same, means.tolist(), strict=True)
+    return [bounds[index] for index in range(len(answers))], nfe
 
 
-def _distinct_masks(
-    prompt: Sequence[int], answer: Sequence[int], samples: int, seed: int
-) -> tuple[Masks, Ints]:
-    """The masks of an answer, and how often each was drawn."""
-    # A random stream per item, so that a value depends on nothing else.
+def _masks(prompt: Sequence[int], answer: Sequence[int], samples: int, seed: int) -> Masks:
+    """From a random stream of the item's own, so that a value depends on nothing else."""
     digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
     rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
-    masks = stratified_masks(len(answer), samples, rng)
-    return np.unique(masks, axis=0, return_counts=True)
+    return stratified_masks(len(answer), samples, rng)
 
 
 def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> bool:
