@@ -11,6 +11,7 @@ from typing import Any
 
 import openai
 import pytest
+from prometheus_client import generate_latest
 
 from s3dlm.engine import Job
 from s3dlm.search.score import Verify
@@ -103,7 +104,9 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
         gate.set()
         assert first.result().status_code == 200
         live.wait_until_idle()
-        assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in live.service.metrics.text()
+        assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in generate_latest(
+            live.service.metrics
+        )
 
 
 def test_a_full_queue_says_when_to_come_back() -> None:

@@ -53,14 +53,12 @@ class DiffusionReward(Verifier):
         self.network = self.model.denoiser
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The score of one text."""
         return self.score_batch([prompt], [text], [confidence])[0]
 
     @torch.inference_mode()
     def score_batch(
         self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
     ) -> list[Score]:
-        """One score per text, in order."""
         tokenizer, network, scores = self.model.tokenizer, self.network, list[Score]()
         both = [
             (tokenizer.chat(p), tokenizer.encode(strip_end_tokens(t)))

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
+from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import (
@@ -261,7 +262,7 @@ async def health(service: Shared) -> Response:
 async def metrics(service: Shared) -> Response:
     """Prometheus' text format."""
     kind = "text/plain; version=0.0.4; charset=utf-8"
-    return Response(service.metrics.text(), media_type=kind)
+    return Response(generate_latest(service.metrics), media_type=kind)
 
 
 @router.get("/", include_in_schema=False)

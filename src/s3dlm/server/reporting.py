@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from starlette.exceptions import HTTPException
 
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
@@ -231,7 +231,3 @@ class Metrics:
         for metric in self.registry.collect():
             metric.samples = [s._replace(labels={**labels, **s.labels}) for s in metric.samples]
             yield metric
-
-    def text(self) -> bytes:
-        """Prometheus' text format."""
-        return bytes(generate_latest(self))
