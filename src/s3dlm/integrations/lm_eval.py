@@ -63,7 +63,6 @@ class RenderedTokenizer(Tokenizer):
     has_chat_template = False
 
     def __init__(self, inner: Tokenizer) -> None:
-        self.inner = inner
         self.encode, self.decode = inner.encode, inner.decode  # type: ignore[method-assign]
 
     def chat(self, user: str, prefill: str = "") -> list[int]:
