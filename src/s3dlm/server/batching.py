@@ -19,8 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from s3dlm.engine import Batcher, advance
-from s3dlm.engine import Event as Event
+from s3dlm.engine import Batcher, Event, advance
 from s3dlm.errors import VerifierError
 from s3dlm.job import Running
 from s3dlm.models.base import Model

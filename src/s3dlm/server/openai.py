@@ -15,7 +15,7 @@ from s3dlm.search.step import Step
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.scheduler import Started
-from s3dlm.server.schemas import ChatRequest, OpenAIRequest
+from s3dlm.server.schemas import ChatRequest, OpenAIRequest, Usage
 from s3dlm.server.service import Service
 from s3dlm.server.streaming import CertainText, Watch, cut
 from s3dlm.settings import Settings
@@ -47,8 +47,7 @@ class Reply:
         """The usage also goes into `note`."""
         self.service, self.parsed, self.body, self.note = service, parsed, body, note
         self.chat = isinstance(body, ChatRequest)
-        names = ("prompt_tokens", "completion_tokens", "total_tokens", "nfe", "nfe_logical")
-        self.usage = dict.fromkeys(names, 0)
+        self.usage = dict.fromkeys(Usage.model_fields, 0)
         self.id, self.number = uuid.uuid4().hex, itertools.count()  # the number of an event
         self.envelope = {
             "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.id}",

@@ -20,12 +20,12 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from s3dlm.engine import Job, Result
+from s3dlm.engine import Event, Job, Result
 from s3dlm.errors import S3dlmError, VerifierError
 from s3dlm.job import Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.search.step import Step
-from s3dlm.server.batching import Demand, Event, FairShare, ServerBatcher
+from s3dlm.server.batching import Demand, FairShare, ServerBatcher
 from s3dlm.server.limits import Limits, share
 from s3dlm.server.reporting import (
     ApiError,

@@ -20,11 +20,10 @@ import numpy as np
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from s3dlm.engine import Job, Result
+from s3dlm.engine import Event, Job, Result
 from s3dlm.errors import S3dlmError
 from s3dlm.models.base import Model
 from s3dlm.search.step import Step
-from s3dlm.server.batching import Event
 from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.server.scheduler import Scheduler, Started, Ticket
 
