@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple
-from itertools import product, starmap
+from itertools import product, starmap, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,7 +85,8 @@ def confidence(run: Run) -> pd.DataFrame:
     for task in run.tasks:
         for label, condition in run.main(task).items():
             curves = [record.curve for record in run.records[condition] if record.curve]
-            means = pd.DataFrame(curves).mean()  # as far as each goes
+            steps = list(zip_longest(*curves))  # as far as each goes
+            means = pd.DataFrame(steps).mean(axis=1)
             rows += [(task, label, (step + 1) / len(means), v) for step, v in enumerate(means)]
     return pd.DataFrame(rows, columns=("task", "label", "progress", "confidence"))
 
