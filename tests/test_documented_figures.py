@@ -61,7 +61,7 @@ def test_the_papers_method() -> None:
 
 
 def test_counts() -> None:
-    assert f"runs {len(METHODS)} methods on one loop" in README
+    assert f"runs {len(METHODS)} methods in one frame" in README
     assert len(FAMILIES) == 12
     assert "Twelve model families" in README
 
