@@ -49,13 +49,14 @@ def test_a_mistake_is_named_with_its_place_and_remedy(
         list(read_json_lines(tmp_path / name, remedy="mend it", longest=longest))
 
 
-def test_installed_names_follow_built_in_ones_and_cannot_replace_them(
+def test_installed_parts_are_listed_by_name_and_loaded_with_care(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    installed = [EntryPoint(name, "nothing:here", "s3dlm.parts") for name in ("z", "mine", "a")]
+    values = [("z", "nothing:here"), ("mine", "math:pi"), ("mine", "math:e"), ("a", "nothing:here")]
+    installed = [EntryPoint(name, value, "s3dlm.parts") for name, value in values]
     monkeypatch.setattr("s3dlm.inputs.entry_points", lambda group: installed)
-    entries = find_entry_points("s3dlm.parts", {"mine": "math:pi"})
-    assert list(entries) == ["mine", "a", "z"]  # and nothing is loaded
+    entries = find_entry_points("s3dlm.parts")
+    assert list(entries) == ["a", "mine", "z"]  # of two the first; and nothing is loaded
     assert load_entry_point(entries["mine"], float) == pytest.approx(3.14159, abs=1e-5)
     with pytest.raises(SettingsError, match=r"'mine' \(math:pi\) .* is a float; .* builtins\.str"):
         load_entry_point(entries["mine"], str)

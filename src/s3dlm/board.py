@@ -52,22 +52,9 @@ def show(
     with Live(console=console, auto_refresh=False) as live:
         for event in events:
             if isinstance(event, Step):
-                picture = drawn(event, piece, end_ids, title, columns, console.width)
-                live.update(picture, refresh=True)
+                body = _grids(event, piece, columns) if columns else _table(event, piece, end_ids)
+                live.update(_board(event, body, title, console.width), refresh=True)
             yield event
-
-
-def drawn(
-    step: Step,
-    piece: Piece,
-    end_ids: frozenset[int] = frozenset(),
-    title: str = "",
-    columns: int | None = None,
-    width: int = 80,
-) -> RenderableType:
-    """The board after one step."""
-    body = _grids(step, piece, columns) if columns else _table(step, piece, end_ids)
-    return _board(step, body, title, width)
 
 
 def _lines(events: Iterable[Step | Result], console: Console) -> Iterator[Step | Result]:

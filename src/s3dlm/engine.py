@@ -17,27 +17,17 @@ from typing import Any, Unpack
 import s3dlm
 from s3dlm import tasks
 from s3dlm.errors import S3dlmError, SettingsError, VerifierError, short_repr
-from s3dlm.job import Job, Running, prepare
+from s3dlm.job import Job as Job
+from s3dlm.job import Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
-from s3dlm.result import Result, finish
+from s3dlm.result import Result as Result
+from s3dlm.result import finish
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Predict, Reply
 from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
 from s3dlm.search.step import Step, Stream
 from s3dlm.settings import Settings, SettingsKwargs
-
-__all__ = [
-    "Batcher",
-    "Job",
-    "Result",
-    "advance",
-    "generate",
-    "generate_batch",
-    "infill",
-    "run",
-    "stream",
-]
 
 Event = Step | Result | Exception
 

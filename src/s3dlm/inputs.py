@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,17 +62,10 @@ def _parse(
     return row
 
 
-def find_entry_points(
-    group: str, built_in: Mapping[str, str] | None = None
-) -> dict[str, EntryPoint]:
-    """The named parts of a group, none of them loaded: built-in ones first, then installed ones.
-
-    `built_in` gives "module:attribute" by name; an installed package cannot replace these.
-    """
-    entries = {name: EntryPoint(name, value, group) for name, value in (built_in or {}).items()}
-    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
-        entries.setdefault(entry.name, entry)
-    return entries
+def find_entry_points(group: str) -> dict[str, EntryPoint]:
+    """The parts of a group that installed packages offer, by name and none of them loaded."""
+    first = {entry.name: entry for entry in reversed([*entry_points(group=group)])}
+    return dict(sorted(first.items()))
 
 
 def load_built_in(name: str, value: str) -> Any:

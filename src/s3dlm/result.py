@@ -81,9 +81,10 @@ class Result:
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."
+        chance = "" if self.p_correct is None else f"p_correct {self.p_correct:.2f}, "
+        chance += "no step to check, " if self.checkable is False else ""
         return (
-            f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} survivors, "
-            f"{_chance(self)}"
+            f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} survivors, {chance}"
             f"NFE {self.nfe}, {self.seconds:.2f} s, method {self.settings.method!r},\n"
             f"       text={text!r})"
         )
@@ -105,7 +106,7 @@ class Result:
             for found, count in self.vote.items()
         )
         rows = "".join(
-            f"<tr><td>{_number(survivor.score)}</td><td>{survivor.confidence:.2f}</td>"
+            f"<tr><td>{'–' if survivor.score is None else f'{survivor.score:.3f}'}</td><td>{survivor.confidence:.2f}</td>"
             f"{cell}{escape(survivor.text)}</td></tr>"
             for survivor in self.survivors
         )
@@ -131,15 +132,6 @@ def plain(value: Any) -> Any:
 
 def rounded(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(float(value)) for name, value in parts.items()}
-
-
-def _chance(result: Result) -> str:
-    chance = "" if result.p_correct is None else f"p_correct {result.p_correct:.2f}, "
-    return chance + ("no step to check, " if result.checkable is False else "")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 ACROSS, DOWN = 16, 12  # pixels per step and per particle

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from pydantic import TypeAdapter, ValidationError
 
 from s3dlm.diffusion import decoding
+from s3dlm.diffusion.blocks import block_lengths
 from s3dlm.diffusion.decoding import Decoding, DecodingKwargs, overlaid
-from s3dlm.diffusion.schedule import block_lengths
 from s3dlm.errors import SettingsError, TemperatureWarning, short_repr, unknown_name
 from s3dlm.search import cost
 from s3dlm.search.expand import CHILD_SAMPLINGS
@@ -42,10 +42,7 @@ CHOICES: dict[str, Collection[str]] = {  # the tables that define the names a se
     "stop_when": ("satisfied", "agreed", "never"), "accept": ACCEPT_RULES, **decoding.CHOICES,
 }  # fmt: skip
 # What counts only beside others, in an order in which each comes after what it depends on.
-BESIDE: Beside = {
-    **MOVING,
-    **decoding.BESIDE,
-}
+BESIDE: Beside = {**MOVING, **decoding.BESIDE}
 
 
 class SettingsKwargs(SearchKwargs, DecodingKwargs, total=False):

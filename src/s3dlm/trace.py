@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -49,23 +49,8 @@ _SCALARS = (
 class TraceEncoder:
     """Turns the events of one run into plain data, one line each; also what the server streams."""
 
-    mask_id: int
-    piece: Callable[[int], str]
-    encode: Callable[[str], list[int]] = lambda text: []
-    holes: Callable[[str], tuple[str, str] | None] = lambda question: None
-    columns: int | None = None
-    known: set[int] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, model: Model) -> TraceEncoder:
-        tokenizer = model.tokenizer
-        return cls(
-            model.denoiser.mask_id,
-            lambda token: tokenizer.decode([token]),
-            tokenizer.encode,
-            tokenizer.holes,
-            tokenizer.columns,
-        )
+    model: Model
+    known: set[int] = field(default_factory=set)  # tokens whose text was given
 
     def header(
         self,
@@ -75,9 +60,15 @@ class TraceEncoder:
         settings: Settings,
         infill: str | None = None,
     ) -> dict[str, Any]:
-        if infill is None and (read := self.holes(question)) is not None:
+        tokenizer, extra = self.model.tokenizer, dict[str, Any]()
+        if infill is None and (read := tokenizer.holes(question)) is not None:
             infill = read[1]
-        given = {} if infill is None else {"infill": infill, "given": self._given(infill)}
+        if infill is not None:
+            # What is known from the start, at every combination of lengths of the holes.
+            given = list(Template.parse(infill).rows(tokenizer.encode, UNKNOWN))
+            extra |= {"infill": infill, "given": given}
+        if tokenizer.columns is not None:
+            extra["columns"] = tokenizer.columns
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -85,13 +76,8 @@ class TraceEncoder:
             "question": question,
             "task": task,
             "settings": settings.to_json(),
-            **given,
-            **({} if self.columns is None else {"columns": self.columns}),
+            **extra,
         }
-
-    def _given(self, text: str) -> list[list[int]]:
-        """What is known from the start, at every combination of lengths of the holes."""
-        return list(Template.parse(text).rows(self.encode, UNKNOWN))
 
     def event(self, event: Step | Result) -> dict[str, Any]:
         if isinstance(event, Step):
@@ -99,8 +85,9 @@ class TraceEncoder:
         return {"event": "result", **event.to_dict()}
 
     def _step(self, step: Step) -> dict[str, Any]:
-        tokens = np.where(step.tokens == self.mask_id, UNKNOWN, step.tokens)
-        clean = np.where(step.clean == self.mask_id, UNKNOWN, step.clean)
+        mask_id, decode = self.model.denoiser.mask_id, self.model.tokenizer.decode
+        tokens = np.where(step.tokens == mask_id, UNKNOWN, step.tokens)
+        clean = np.where(step.clean == mask_id, UNKNOWN, step.clean)
         seen = set(np.unique(np.concatenate([tokens.ravel(), clean.ravel()])).tolist())
         new = seen - self.known - {UNKNOWN}
         self.known |= new
@@ -112,7 +99,7 @@ class TraceEncoder:
             "tokens": tokens.tolist(),
             "clean": clean.tolist(),
             "percent": np.rint(100 * np.exp(step.clean_logp)).astype(int).tolist(),
-            "pieces": {str(token): self.piece(token) for token in sorted(new)},
+            "pieces": {str(token): decode([token]) for token in sorted(new)},
         }
 
 
@@ -127,7 +114,7 @@ def write_trace(
     infill: str | None = None,
 ) -> Iterator[Step | Result]:
     """Pass events through, writing each as it comes; what was seen is kept if the run breaks off."""
-    encoder = TraceEncoder.of(model)
+    encoder = TraceEncoder(model)
     with Path(path).open("w", encoding="utf-8") as file:
         _line(file, encoder.header(model.name, question, task, settings or Settings(), infill))
         for event in events:
@@ -179,15 +166,11 @@ def read_trace(path: str | Path) -> Trace:
     return Trace(header, events, pieces)
 
 
-def _floats(values: list[float | None]) -> Any:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-
-
 def _decode_step(line: dict[str, Any]) -> Step:
     data: dict[str, Any] = {name: line[name] for name in (*_SCALARS, "parts")}
     data["start_nfe"] = int(line.get("start_nfe", 0))  # earlier traces have none
     data |= {name: np.asarray(line[name], np.int64) for name in (*_INTS, "tokens", "clean")}
-    data |= {name: _floats(line[name]) for name in _FLOATS}
+    data |= {name: np.asarray(line[name], np.float64) for name in _FLOATS}  # null is NaN
     children = data["tokens"].shape[:1]
     if data["tokens"].ndim != 2 or data["clean"].shape != data["tokens"].shape:
         raise ValueError(f"tokens have the shape {data['tokens'].shape}")

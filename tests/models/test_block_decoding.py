@@ -360,7 +360,7 @@ def test_the_look_ahead_is_complete_up_to_the_open_blocks_end(
             assert unknown.tolist() == list(range(end, canvas.size))
             assert (clean == canvas)[canvas != MASK].all()
     assert {len(text) for text in seen} - {24}  # texts grow block by block
-    encoder = TraceEncoder.of(model)
+    encoder = TraceEncoder(model)
     assert -1 in encoder.event(steps[0])["clean"][0]  # a trace says that nothing is known there
 
 

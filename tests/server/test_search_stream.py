@@ -26,7 +26,7 @@ def test_the_stream_is_what_the_library_records(live: Live, rule: dict[str, obje
     assert done == "[DONE]"
     settings = Settings.from_json({**SMALL, "seed": 2}).replace(**rule)
     model = fake_model()
-    encoder = TraceEncoder.of(model)
+    encoder = TraceEncoder(model)
     expected = [encoder.header("fake", QUESTION, "countdown", settings)]
     for event in events_of(model, QUESTION, task="countdown", settings=settings):
         expected.append(encoder.event(event))

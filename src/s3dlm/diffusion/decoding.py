@@ -10,12 +10,13 @@ from typing import Any, TypedDict
 
 from pydantic import BaseModel
 
-from s3dlm.diffusion.schedule import COUNTS, MOST_EDITS, POLICIES, REVEAL_RULES, REVEALS, SCHEDULE
+from s3dlm.diffusion.blocks import COUNTS, SCHEDULE
+from s3dlm.diffusion.schedule import MOST_EDITS, POLICIES, REVEAL_RULES
 from s3dlm.search.methods import Beside
 from s3dlm.search.options import FROZEN, Share, Size, more, setting
 
 CHOICES: dict[str, Collection[str]] = {  # the tables that define the names a setting may have
-    "policy": POLICIES, "reveal": REVEALS, "probabilities": ("plain", "sampled"),
+    "policy": POLICIES, "reveal": (*COUNTS, *REVEAL_RULES), "probabilities": ("plain", "sampled"),
     "end_tokens": ("allowed", "last", "never"),
 }  # fmt: skip
 BESIDE: Beside = {  # what counts only beside others

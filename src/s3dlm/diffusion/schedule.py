@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s3dlm.diffusion.blocks import COUNTS as COUNTS
-from s3dlm.diffusion.blocks import SCHEDULE as SCHEDULE
-from s3dlm.diffusion.blocks import block_lengths as block_lengths
 from s3dlm.search.particles import Bools, Floats, Ints
 
 MOST_EDITS = 16  # rounds of editing, after a block is full
@@ -132,4 +129,3 @@ REVEAL_RULES: dict[str, RevealRule] = {
     "factor": RevealRule(_factor, "reveal_factor"),
     "entropy": RevealRule(_entropy_bound, "reveal_bound", needs_statistics=True),
 }
-REVEALS = (*COUNTS, *REVEAL_RULES)  # the counts are fixed in advance, or follow from a rule

@@ -114,7 +114,7 @@ class _Watch:
 
     def __post_init__(self) -> None:
         if self.item.trace is not None:
-            self.encoder, job = TraceEncoder.of(self.model), self.job
+            self.encoder, job = TraceEncoder(self.model), self.job
             header = self.encoder.header(self.model.name, job.question, job.task, job.settings)
             self.trace.append(header)
 

@@ -225,17 +225,14 @@ def unrelated(step: Step, first: bool) -> Step:
     return replace(step, parent=np.full_like(step.parent, -1)) if first else step
 
 
-R = TypeVar("R")
-
-
-class Stream(Generic[R]):
+class Stream(Generic[_T]):
     """A search as it runs: iterate for its steps, with `for` or `async for`; `result` runs the rest."""
 
-    def __init__(self, events: Iterator[Step | R]) -> None:
+    def __init__(self, events: Iterator[Step | _T]) -> None:
         self.events = self._noted(events)  # the steps, then the result: what boards and traces read
-        self._results: list[R] = []
+        self._results: list[_T] = []
 
-    def _noted(self, events: Iterator[Step | R]) -> Iterator[Step | R]:
+    def _noted(self, events: Iterator[Step | _T]) -> Iterator[Step | _T]:
         for event in events:
             if not isinstance(event, Step):
                 self._results.append(event)
@@ -250,7 +247,7 @@ class Stream(Generic[R]):
             yield step
 
     @property
-    def result(self) -> R:
+    def result(self) -> _T:
         """What the search found; what is left of it is run first."""
         for _ in self.events:
             pass

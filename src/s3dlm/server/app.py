@@ -172,7 +172,7 @@ async def search(body: schemas.SearchRequest, request: Request, service: Shared)
 
     async def pieces() -> AsyncIterator[str]:
         """What `s3dlm generate --trace` writes, event by event."""
-        encoder, job = TraceEncoder.of(service.model), parsed.jobs[0]
+        encoder, job = TraceEncoder(service.model), parsed.jobs[0]
         told = (service.name, job.question, job.task, job.settings, job.infill)
         async for _, event in watch.events():
             data = encoder.header(*told) if isinstance(event, Started) else encoder.event(event)
