@@ -39,20 +39,18 @@ def test_policies_order_positions_as_they_say() -> None:
     draw = Draw(
         tokens=np.zeros((1, 3), dtype=np.int64),
         logp=np.array([[-3.0, -1.0, -2.0]]),
+        masked=np.ones((1, 3), dtype=bool),
         margin=np.array([[0.9, 0.1, 0.2]]),
         entropy=np.array([[2.0, 1.0, 0.1]]),
     )
     rng = np.random.default_rng(0)
     best = {
-        name: int(choose(policy(draw, rng), 1, np.ones((1, 3), dtype=bool)).argmax())
+        name: int(choose(policy(draw, rng), 1, draw.masked).argmax())
         for name, policy in POLICIES.items()
         if name not in ("random", "pool")  # these draw
     }
     assert best == {"low_confidence": 1, "margin": 0, "entropy": 2, "left_to_right": 0}
-    picks = {
-        int(choose(POLICIES["random"](draw, rng), 1, np.ones((1, 3), dtype=bool)).argmax())
-        for _ in range(50)
-    }
+    picks = {int(choose(POLICIES["random"](draw, rng), 1, draw.masked).argmax()) for _ in range(50)}
     assert picks == {0, 1, 2}
 
 
@@ -69,13 +67,14 @@ def test_deferred_end_tokens_are_revealed_last_by_every_policy(
     end, rows = 9, 200
     tokens = np.tile([end, 1, 1, 1], (rows, 1))
     half = np.full(tokens.shape, 0.5)
-    draw, deferred = Draw(tokens, np.log(half), half, half), tokens == end
+    masked, deferred = np.ones(tokens.shape, dtype=np.bool_), tokens == end
+    draw = Draw(tokens, np.log(half), masked, half, half)
     process = dataclasses.replace(
         prepare(fake_model(), Job("q")).process,
         decoding=Settings(policy=policy, position_temperature=temperature),
         schedule=[Reveal(0, 4, 3)],
     )
-    ranked, masked = draw.deferring(deferred, 0.1 * half), np.ones(tokens.shape, dtype=np.bool_)
-    chosen = process._choose(ranked, deferred, masked, 3, np.random.default_rng(0))
+    ranked = draw.deferring(deferred, 0.1 * half)
+    chosen = process._choose(ranked, deferred, 3, np.random.default_rng(0))
     assert not chosen[:, 0].any()
     assert chosen[:, 1:].all()

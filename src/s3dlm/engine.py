@@ -183,9 +183,7 @@ def stream(
     """A search as it runs: `for step in search`, then `search.result`; also `async for`. Arguments as
     for `generate`, or with a text to infill, as for `infill`."""
     model = _loaded(model)
-    task = tasks.of_question(task, prompt, model.defaults.tasks)
-    settings, verifier = _resolve(model, task, method, settings, verifier, overrides)
-    job = Job(prompt, task, settings, sample_id, verifier, infill=infill)
+    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides, infill)
     return Stream(event for _, event in run(model, [job]))
 
 
@@ -208,17 +206,9 @@ def infill(
     With a prompt the text is the answer to it; a task needs one. Without, the text stands alone.
     The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
     """
-    return stream(
-        model,
-        prompt,
-        infill=text,
-        task=task,
-        method=method,
-        settings=settings,
-        verifier=verifier,
-        sample_id=sample_id,
-        **overrides,
-    ).result
+    model = _loaded(model)
+    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides, text)
+    return Stream(event for _, event in run(model, [job])).result
 
 
 def generate(
@@ -238,11 +228,9 @@ def generate(
     named; keywords such as `particles=8` override them. `settings` replaces them all. `verifier` is
     a name ("plus", a TOML file), a function (prompt, text, confidence) → score, or a `Verifier`.
     """
-    ids = None if sample_id is None else [sample_id]
-    return generate_batch(
-        model, [prompt], task=task, method=method, settings=settings, verifier=verifier,
-        sample_ids=ids, **overrides,
-    )[0]  # fmt: skip
+    model = _loaded(model)
+    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides)
+    return Stream(event for _, event in run(model, [job])).result
 
 
 def generate_batch(
@@ -263,11 +251,11 @@ def generate_batch(
     ids = [None] * len(prompts) if sample_ids is None else list(sample_ids)
     if len(ids) != len(prompts):
         raise SettingsError(f"{len(prompts)} prompts need as many sample_ids, got {len(ids)}")
-    model, jobs = _loaded(model), []
-    for prompt, sample_id in zip(prompts, ids, strict=True):
-        known = tasks.of_question(task, prompt, model.defaults.tasks)
-        chosen, judge = _resolve(model, known, method, settings, verifier, overrides)
-        jobs.append(Job(prompt, known, chosen, sample_id, judge))
+    model = _loaded(model)
+    jobs = [
+        _job(model, prompt, task, method, settings, verifier, sample_id, overrides)
+        for prompt, sample_id in zip(prompts, ids, strict=True)
+    ]
     events = run(model, jobs, max_rows=max_rows)
     results = {index: event for index, event in events if isinstance(event, Result)}
     return [results[index] for index in range(len(jobs))]
@@ -284,24 +272,27 @@ def _loaded(model: Model | str) -> Model:
     return model
 
 
-def _resolve(
-    model: Model, task: str | None, method: str | Method | None, settings: Settings | None,
-    verifier: Any, overrides: SettingsKwargs,
-) -> tuple[Settings, Any]:  # fmt: skip
-    """Settings and verifier as the search needs them, from whatever a user gave."""
-    name, judge = (verifier, None) if isinstance(verifier, str) else (None, verifier)
+def _job(
+    model: Model, prompt: str, task: str | None, method: str | Method | None,
+    settings: Settings | None, verifier: Any, sample_id: str | int | None,
+    overrides: SettingsKwargs, infill: str | None = None,
+) -> Job:  # fmt: skip
+    """The job that a user describes; a verifier's name is a setting, any other verifier is not."""
+    task = tasks.of_question(task, prompt, model.defaults.tasks)
+    named, judge = ({"verifier": verifier}, None) if isinstance(verifier, str) else ({}, verifier)
     if settings is None:
-        named = {} if name is None else {"verifier": name}  # a name is a setting of the method
         chosen = "s3" if method is None else method
-        return Settings.for_model(model, chosen, task, **overrides, **named), judge
-    if not isinstance(settings, Settings):
+        settings = Settings.for_model(model, chosen, task, **overrides, **named)
+    elif not isinstance(settings, Settings):
         raise SettingsError(
             f"settings={short_repr(settings)} is not a s3dlm.Settings; pass settings as keywords, as in "
             "generate(model, prompt, method='revise', particles=8), or build s3dlm.Settings(…)"
         )
-    if method is not None or overrides:
+    elif method is not None or overrides:
         given = ", ".join(["method"] * (method is not None) + list(overrides))
         raise SettingsError(
             f"settings= and {given} were both given; pass one Settings, or keywords alone"
         )
-    return settings if name is None else settings.replace(verifier=name), judge
+    elif named:
+        settings = settings.replace(**named)
+    return Job(prompt, task, settings, sample_id, judge, infill=infill)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from s3dlm import tasks
-from s3dlm.diffusion.blocks import COUNTS, SCHEDULE, Blocks, TextReader, reveals
+from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
 from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
@@ -167,27 +167,24 @@ def as_read(model: Model, job: Job) -> Job:
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
-    settings = job.settings
-    denoiser, counts = model.denoiser, settings.reveal if settings.reveal in COUNTS else SCHEDULE
+    settings, denoiser = job.settings, model.denoiser
     length, block = settings.gen_length, settings.block_length
     oversampling = 1 if settings.child_sampling == "independent" else OVERSAMPLING
     # Whether somebody reads the clean texts of every step.
     scored = settings.row.scored == "every step" or settings.budget is not None
     end_ids = tuple(sorted(model.end_ids))
-    process: dict[str, Any] = {
-        "prompt": np.asarray(_prompt_ids(model, job), dtype=np.int64),
-        "schedule": reveals(length, settings.steps, block, counts),
-        "blocks": Blocks(block),
-        "decoding": settings,
+    process = MaskedDiffusion(
+        prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
+        schedule=reveals(length, settings.steps, block, settings.reveal),
+        blocks=Blocks(block),
+        decoding=settings,
         # Of many equal particles, some share the candidates that are screened.
-        "draws": max(
-            settings.size * settings.children * oversampling, OVERSAMPLING * settings.screen
-        ),
-        "sampled_looks": settings.look_aheads - 1 if "look_aheads" in settings.active else 0,
-        "look_ahead_wanted": scored or SELECTIONS[settings.selection].from_steps,
-        "reader": TextReader(model.tokenizer.decode, denoiser.mask_id, np.array(end_ids, np.int64)),
-        "label": job.label,
-        "sampling": Sampling(
+        draws=max(settings.size * settings.children * oversampling, OVERSAMPLING * settings.screen),
+        sampled_looks=settings.look_aheads - 1 if "look_aheads" in settings.active else 0,
+        look_ahead_wanted=scored or SELECTIONS[settings.selection].from_steps,
+        reader=TextReader(model.tokenizer.decode, denoiser.mask_id, np.array(end_ids, np.int64)),
+        label=job.label,
+        sampling=Sampling(
             top_k=settings.top_k,
             top_p=settings.top_p,
             tempered=settings.probabilities == "sampled",
@@ -195,7 +192,7 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
             suppressed=end_ids if settings.end_tokens == "never" else (),
             deferred=end_ids if settings.end_tokens == "last" else (),
         ),
-    }
+    )
     if denoiser.causal_block is not None:
         return _in_blocks(process, model, settings, denoiser.causal_block)
     if settings.edit_threshold is not None:
@@ -203,11 +200,11 @@ def _process(model: Model, job: Job) -> MaskedDiffusion:
             f"edit_threshold={settings.edit_threshold:g} is not supported by {model.name}, which has "
             "no blocks; leave it out"
         )
-    return MaskedDiffusion(**process)
+    return process
 
 
 def _in_blocks(
-    process: dict[str, Any], model: Model, settings: Settings, model_block: int
+    process: MaskedDiffusion, model: Model, settings: Settings, model_block: int
 ) -> MaskedDiffusion:
     """The process for a model that fills its own blocks, which no setting can make longer."""
     length, block = settings.gen_length, min(settings.block_length, model_block)
@@ -217,18 +214,18 @@ def _in_blocks(
             f"steps={settings.steps} cannot fill gen_length={length} with {model.name}, which takes "
             f"at least one step per block of {block}; choose steps from {least} to {length}"
         )
-    prompt = process["prompt"].size
-    process |= {
-        "blocks": Blocks(block, model_block, prompt % model_block),
-        "reader": replace(process["reader"], answer_length=length),
-        "steps_per_block": min(block, settings.steps * block // length),
-        "first_token_first": model.denoiser.shift,
-    }
-    made = MaskedDiffusion(**process)
+    prompt = process.prompt.size
+    process = replace(
+        process,
+        blocks=Blocks(block, model_block, prompt % model_block),
+        reader=replace(process.reader, answer_length=length),
+        steps_per_block=min(block, settings.steps * block // length),
+        first_token_first=model.denoiser.shift,
+    )
     if settings.edit_threshold is not None:
-        made = EditingDiffusion(**process, edit_threshold=settings.edit_threshold)
+        process = EditingDiffusion.of(process, edit_threshold=settings.edit_threshold)
     room = model.denoiser.context - prompt
-    return made.scheduled(min(length + -(prompt + length) % model_block, room))
+    return process.scheduled(min(length + -(prompt + length) % model_block, room))
 
 
 def check_prompt(job: Job) -> None:
@@ -255,7 +252,6 @@ def check_prompt(job: Job) -> None:
 
 
 def _prompt_ids(model: Model, job: Job) -> list[int]:
-    check_prompt(job)
     if not job.question.strip():
         return []  # the text with holes is all there is
     user, prefill = job.question, ""

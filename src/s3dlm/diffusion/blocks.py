@@ -102,13 +102,10 @@ def dream_counts(length: int, steps: int) -> list[int]:
 
 
 SCHEDULE = "schedule"
-COUNTS: dict[str, Callable[[int, int], list[int]]] = {
-    SCHEDULE: _equal_shares,
-    "dream": dream_counts,
-}
+COUNTS = {SCHEDULE: _equal_shares, "dream": dream_counts}  # a reveal rule has equal shares at most
 
 
-def reveals(gen_length: int, steps: int, block_length: int, counts: str = SCHEDULE) -> list[Reveal]:
+def reveals(gen_length: int, steps: int, block_length: int, reveal: str = SCHEDULE) -> list[Reveal]:
     """The whole schedule; every block has its share of the steps, and no step reveals nothing."""
     blocks = Blocks(block_length).all(gen_length)
     shares = _equal_shares(steps, len(blocks))
@@ -118,22 +115,23 @@ def reveals(gen_length: int, steps: int, block_length: int, counts: str = SCHEDU
     return [
         Reveal(start, stop, count)
         for (start, stop), share in zip(blocks, shares, strict=True)
-        for count in COUNTS[counts](stop - start, share)
+        for count in COUNTS.get(reveal, _equal_shares)(stop - start, share)
     ]
 
 
 def block_reveals(
-    length: int, steps_per_block: int, blocks: Blocks, counts: str, *, first_token_first: bool
+    length: int, steps_per_block: int, blocks: Blocks, reveal: str, *, first_token_first: bool
 ) -> list[Reveal]:
     """The schedule of a block-causal model: equally many steps for every full block, and as many
     tokens per step in a block of which the prompt takes a part. With `first_token_first`, the first
     position of each of the model's own blocks has a step of its own."""
     schedule = []
+    counts = COUNTS.get(reveal, _equal_shares)(min(blocks.block, length), steps_per_block)
     for start, stop in blocks.all(length):
         alone = int(first_token_first and blocks.begins_model_block(np.array([start])).all())
         schedule += [Reveal(start, stop, 1)] * alone
         left = stop - start - alone
-        for count in COUNTS[counts](min(blocks.block, length), steps_per_block):
+        for count in counts:
             if left > 0:
                 schedule.append(Reveal(start, stop, min(count, left)))
                 left -= count
@@ -141,15 +139,15 @@ def block_reveals(
 
 
 def hole_reveals(
-    masked: Bools, blocks: Blocks, tokens_per_step: int, counts: str = SCHEDULE
+    masked: Bools, blocks: Blocks, tokens_per_step: int, reveal: str = SCHEDULE
 ) -> list[Reveal]:
     """The schedule that fills the masked positions of a text; a block without any takes no step."""
     schedule = []
     for start, stop in blocks.all(masked.size):
         left = int(masked[start:stop].sum())
         if left:
-            shares = COUNTS[counts](left, -(-left // tokens_per_step))
-            schedule += [Reveal(start, stop, count) for count in shares]
+            counts = COUNTS.get(reveal, _equal_shares)(left, -(-left // tokens_per_step))
+            schedule += [Reveal(start, stop, count) for count in counts]
     return schedule
 
 

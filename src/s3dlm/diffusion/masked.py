@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from s3dlm.diffusion.blocks import (
-    SCHEDULE,
     Blocks,
     Reveal,
     TextReader,
@@ -52,7 +52,7 @@ from s3dlm.search.particles import (
     Spans,
 )
 
-POLICIES_WITH_STATISTICS = frozenset({"margin", "entropy", "pool"})
+STATISTICAL = frozenset({"margin", "entropy", "pool"})  # policies and reveal rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,12 @@ class MaskedDiffusion:
     # it, which is finished: it is revealed before all others.
     first_token_first: bool = False
     left: Mapping[int, Ints] | None = None  # for canvases that are masked again: `masked_after`
+
+    @classmethod
+    def of(cls, process: MaskedDiffusion, **changes: Any) -> Self:
+        """The same denoising as a process of this kind."""
+        names = MaskedDiffusion.__dataclass_fields__
+        return cls(**{name: getattr(process, name) for name in names} | changes)
 
     @property
     def mask_id(self) -> int:
@@ -110,10 +116,8 @@ class MaskedDiffusion:
 
     def start(self) -> Canvas:
         given = self.reader.given
-        if given is not None:
-            return Canvas(given[None].copy(), np.zeros((1, given.size)))
-        shape = (1, self.schedule[-1].stop)
-        return Canvas(np.full(shape, self.mask_id, dtype=np.int64), np.zeros(shape))
+        tokens = np.full(self.schedule[-1].stop, self.mask_id) if given is None else given.copy()
+        return Canvas(tokens[None], np.zeros((1, tokens.size)))
 
     def is_open(self, tokens: Ints) -> Bools:
         return np.asarray((tokens == self.mask_id).any(axis=1))
@@ -121,12 +125,11 @@ class MaskedDiffusion:
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         """Cut at the end of the model's open block, if it has blocks."""
         start, stop = self._open_block(tokens)
-        decoding, rule = self.decoding, REVEAL_RULES.get(self.decoding.reveal)
+        decoding = self.decoding
         draws = max(self.draws, self.sampled_looks) if decoding.temperature > 0 else 1
         masked = tokens == self.mask_id
         _, ends = self.blocks.model_bounds(masked.argmax(axis=1), tokens.shape[1])
         cut = int(ends.max())
-        ranked = decoding.policy in POLICIES_WITH_STATISTICS
         return Rows(
             prompt=self.prompt,
             canvas=tokens[:, :cut],
@@ -136,7 +139,7 @@ class MaskedDiffusion:
             uniforms=rng.random((len(tokens), int((stop - start).max()), draws)),
             temperature=decoding.temperature,
             look_ahead=self.look_ahead_wanted,
-            statistics=ranked if rule is None else rule.needs_statistics,
+            statistics=(decoding.reveal if self.adaptive else decoding.policy) in STATISTICAL,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
             sampling=self.sampling,
         )
@@ -156,18 +159,18 @@ class MaskedDiffusion:
             logp = np.take_along_axis(predicted.top_logp[row], inside, axis=1)
         margin = None if predicted.margin is None else predicted.margin[row]
         entropy = None if predicted.entropy is None else predicted.entropy[row]
-        sampled = Draw(tokens, logp, margin, entropy, masked)
-        ranked, deferred = sampled, np.zeros(tokens.shape, dtype=np.bool_)
-        if predicted.deferred is not None:
-            deferred = np.isin(sampled.tokens, self.sampling.deferred)
-            ranked = sampled.deferring(deferred, predicted.deferred[row])
         count: int | Ints = self.schedule[step].count
         if self.left is not None:
             count = next_counts(self.left, place[:, 0], masked)
         if self.first_token_first:
             alone = self.blocks.begins_model_block(place[:, 0]) & masked[:, 0]
             masked[alone, 1:] = False
-        chosen = self._choose(ranked, deferred, masked, count, rng)
+        sampled = Draw(tokens, logp, masked, margin, entropy)
+        ranked, deferred = sampled, np.zeros(tokens.shape, dtype=np.bool_)
+        if predicted.deferred is not None:
+            deferred = np.isin(tokens, self.sampling.deferred)
+            ranked = sampled.deferring(deferred, predicted.deferred[row])
+        chosen = self._choose(ranked, deferred, count, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
@@ -175,22 +178,21 @@ class MaskedDiffusion:
         return canvas.grown(tokens, logp)
 
     def _choose(
-        self, sampled: Draw, deferred: Bools, masked: Bools, count: int | Ints,
-        rng: np.random.Generator,
-    ) -> Bools:  # fmt: skip
+        self, draw: Draw, deferred: Bools, count: int | Ints, rng: np.random.Generator
+    ) -> Bools:
         """What a step reveals of the open blocks; what is deferred comes after all others."""
         decoding = self.decoding
         if self.adaptive:
             rank = REVEAL_RULES[decoding.reveal].rank
-            return choose(*rank(sampled, masked, decoding.reveal_number), masked)
+            return choose(*rank(draw, decoding.reveal_number), draw.masked)
         temperature = decoding.position_temperature
-        eagerness = POLICIES[decoding.policy](sampled, rng)
+        eagerness = POLICIES[decoding.policy](draw, rng)
         if temperature and decoding.policy == "low_confidence":
             eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
         eagerness = np.where(deferred, -DEFERRED, eagerness)
         if temperature:
             eagerness = perturbed(eagerness, temperature, rng)
-        return choose(eagerness, count, masked)
+        return choose(eagerness, count, draw.masked)
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""
@@ -299,22 +301,19 @@ class MaskedDiffusion:
         if self.reader.given is not None:
             tokens_per_step = max(reveal.count for reveal in self.schedule)
             return [self.with_given(self.reader.given, size, tokens_per_step) for size in sizes]
-        schedules = [(reveals(length, self.steps, size, self._counts), size) for size in sizes]
-        return [replace(self, schedule=made, blocks=Blocks(size)) for made, size in schedules]
+        schedules = [reveals(length, self.steps, size, self.decoding.reveal) for size in sizes]
+        pairs = zip(schedules, sizes, strict=True)
+        return [replace(self, schedule=made, blocks=Blocks(size)) for made, size in pairs]
 
     def scheduled(self, length: int) -> MaskedDiffusion:
         """The process of a block-causal model with its schedule for a canvas of this length."""
-        steps, alone = self.steps_per_block, self.first_token_first
-        schedule = block_reveals(length, steps, self.blocks, self._counts, first_token_first=alone)
+        steps, alone, reveal = self.steps_per_block, self.first_token_first, self.decoding.reveal
+        schedule = block_reveals(length, steps, self.blocks, reveal, first_token_first=alone)
         return replace(self, schedule=schedule)
 
     def with_given(self, given: Ints, block: int, tokens_per_step: int) -> MaskedDiffusion:
         """The process that fills the holes of a text, block by block from left to right."""
-        blocks = Blocks(block)
-        schedule = hole_reveals(given == self.mask_id, blocks, tokens_per_step, self._counts)
+        blocks, masked = Blocks(block), given == self.mask_id
+        schedule = hole_reveals(masked, blocks, tokens_per_step, self.decoding.reveal)
         reader = replace(self.reader, given=given)
         return replace(self, reader=reader, blocks=blocks, schedule=schedule)
-
-    @property
-    def _counts(self) -> str:
-        return SCHEDULE if self.adaptive else self.decoding.reveal

@@ -106,11 +106,9 @@ class Crew:
         canvas, prediction = self.canvas.take(parent), self.prediction.take(parent)
         (open_,) = np.nonzero(prediction.row >= 0)
         if open_.size:
-            draw = occurrence(prediction.row) if draw is None else draw
-            grown = self.process.expand(
-                canvas.take(open_), prediction.take(open_), draw[open_], self.at, self.setup.rng
-            )
-            canvas.tokens[open_], canvas.logp[open_] = grown.tokens, grown.logp
+            draw = (occurrence(prediction.row) if draw is None else draw)[open_]
+            some, predicted = canvas.take(open_), prediction.take(open_)
+            canvas.put(open_, self.process.expand(some, predicted, draw, self.at, self.setup.rng))
         return canvas
 
     def judge(self, canvas: Canvas, prediction: CanvasPredictions) -> Searching[Scores]:
@@ -195,7 +193,11 @@ def prism(crew: Crew) -> Searching[None]:
             continue
         clean = next(process.look_aheads(canvas, prediction))
         texts = ["".join(process.read(tokens).split()) for tokens in clean.tokens]
-        best = _best_different(scores.total, texts, max(1, least // 2))
+        # The best of different texts; if there are fewer, then also further copies.
+        order = np.argsort(-scores.total, kind="stable").tolist()
+        best_of = {texts[row]: row for row in reversed(order)}
+        order.sort(key=lambda row: best_of[texts[row]] != row)
+        best = np.array(order[: max(1, least // 2)])
         copies = np.sort(np.arange(width) % best.size)
         yield from crew.step(canvas, prediction, parent, best[copies], scores)
         where = np.zeros(crew.canvas.tokens.shape, dtype=np.bool_)
@@ -207,15 +209,6 @@ def prism(crew: Crew) -> Searching[None]:
         crew.prediction = yield from crew.forward(masked)
         crew.canvas, crew.clean = masked, None
         allowed = step + PAUSE
-
-
-def _best_different(score: Floats, texts: list[str], count: int) -> Ints:
-    """The best of so many different texts; if there are fewer, then also further copies."""
-    order = np.argsort(-score, kind="stable").tolist()
-    firsts = list({texts[row]: row for row in reversed(order)}.values())[::-1]
-    firsts.sort(key=order.index)
-    others = [row for row in order if row not in firsts]
-    return np.array([*firsts, *others][:count])
 
 
 @published

@@ -25,9 +25,9 @@ class Draw:
 
     tokens: Ints
     logp: Floats  # log-probability of the sampled token, plain or as sampled
+    masked: Bools  # which positions may be revealed
     margin: Floats | None = None  # probability of the best token minus the second best
     entropy: Floats | None = None  # of the whole distribution, in nats
-    masked: Bools | None = None  # which positions may be revealed
 
     def deferring(self, deferred: Bools, mass: Floats) -> Draw:
         """As if the deferred tokens were impossible and the others shared their probability."""
@@ -35,9 +35,9 @@ class Draw:
         return Draw(
             self.tokens,
             np.where(deferred, -DEFERRED, np.minimum(self.logp - others, 0.0)),
+            self.masked,
             None if self.margin is None else np.where(deferred, -DEFERRED, self.margin),
             None if self.entropy is None else np.where(deferred, DEFERRED, self.entropy),
-            self.masked,
         )
 
 
@@ -60,7 +60,7 @@ def _left_to_right(draw: Draw, rng: np.random.Generator) -> Floats:
 
 def _pool(draw: Draw, rng: np.random.Generator) -> Floats:
     """LookUM: any of the surest few, in random order."""
-    logp = draw.logp if draw.masked is None else np.where(draw.masked, draw.logp, -np.inf)
+    logp = np.where(draw.masked, draw.logp, -np.inf)
     rank = np.argsort(np.argsort(-logp, axis=1, kind="stable"), axis=1, kind="stable")
     return np.where(rank < POOL, rng.random(logp.shape), draw.logp - 1)
 
@@ -95,30 +95,29 @@ def perturbed(eagerness: Floats, temperature: float, rng: np.random.Generator) -
 class RevealRule:
     """Which masked positions a step reveals when no schedule says how many."""
 
-    # (draw, masked, the rule's number) → how eager each position is, and how many of each row go
-    rank: Callable[[Draw, Bools, float], tuple[Floats, Ints]]
+    # (draw, the rule's number) → how eager each position is, and how many of each row go
+    rank: Callable[[Draw, float], tuple[Floats, Ints]]
     setting: str  # that holds the rule's number
-    needs_statistics: bool = False
 
 
-def _threshold(draw: Draw, masked: Bools, least: float) -> tuple[Floats, Ints]:
+def _threshold(draw: Draw, least: float) -> tuple[Floats, Ints]:
     """Fast-dLLM: every sampled token of at least this probability."""
-    sure = masked & (np.exp(draw.logp) >= least)
+    sure = draw.masked & (np.exp(draw.logp) >= least)
     return draw.logp, sure.sum(axis=1)
 
 
-def _factor(draw: Draw, masked: Bools, factor: float) -> tuple[Floats, Ints]:
+def _factor(draw: Draw, factor: float) -> tuple[Floats, Ints]:
     """Fast-dLLM: the most n whose n-th most probable token has at least 1 − factor/(n + 1)."""
-    falling = -np.sort(-np.where(masked, np.exp(draw.logp), -np.inf), axis=1)
-    count = np.arange(1, masked.shape[1] + 1)
+    falling = -np.sort(-np.where(draw.masked, np.exp(draw.logp), -np.inf), axis=1)
+    count = np.arange(1, draw.masked.shape[1] + 1)
     return draw.logp, (count * (falling >= 1 - factor / (count + 1))).max(axis=1)
 
 
-def _entropy_bound(draw: Draw, masked: Bools, bound: float) -> tuple[Floats, Ints]:
+def _entropy_bound(draw: Draw, bound: float) -> tuple[Floats, Ints]:
     """Entropy-bounded unmasking (Ben-Hamu et al. 2025): the most positions, in order of entropy,
     whose entropies without the largest add up to at most the bound."""
     assert draw.entropy is not None
-    rising = np.sort(np.where(masked, draw.entropy, np.inf), axis=1)
+    rising = np.sort(np.where(draw.masked, draw.entropy, np.inf), axis=1)
     before = np.cumsum(np.where(np.isinf(rising), 0.0, rising), axis=1)
     before = np.concatenate([np.zeros((len(rising), 1)), before[:, :-1]], axis=1)
     return -draw.entropy, (before <= bound).sum(axis=1)
@@ -127,5 +126,5 @@ def _entropy_bound(draw: Draw, masked: Bools, bound: float) -> tuple[Floats, Int
 REVEAL_RULES: dict[str, RevealRule] = {
     "threshold": RevealRule(_threshold, "reveal_threshold"),
     "factor": RevealRule(_factor, "reveal_factor"),
-    "entropy": RevealRule(_entropy_bound, "reveal_bound", needs_statistics=True),
+    "entropy": RevealRule(_entropy_bound, "reveal_bound"),
 }

@@ -49,17 +49,14 @@ def unmaskfork(crew: Crew) -> Searching[None]:
     pace = [Reveal(0, length, max(reveal.count for reveal in crew.process.schedule))]
     whole = Blocks(length) if not crew.process.blocks.causal else crew.process.blocks
     process = WholeDraws.of(crew.process, draws=1, schedule=pace)
+    decodings = [process.decoding.model_copy(update={"policy": way}) for way in WAYS]
     actions = [
-        replace(
-            process, blocks=blocks, decoding=process.decoding.model_copy(update={"policy": way})
-        )
-        for way in WAYS
+        replace(process, blocks=blocks, decoding=decoding)
+        for decoding in decodings
         for blocks in dict.fromkeys((process.blocks, whole))
     ]
-    process = next(
-        way for way in actions if way.decoding.policy == "margin"
-    )  # asks for all statistics
-    crew.process = process
+    # All predictions come with the statistics that any of the policies needs.
+    crew.process = process = replace(process, decoding=decodings[WAYS.index("margin")])
     known: dict[bytes, CanvasPredictions] = {}  # nothing is by chance, so a pass serves for ever
     no_draw = np.zeros(1, dtype=np.int64)
 

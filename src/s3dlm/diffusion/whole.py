@@ -17,11 +17,6 @@ from s3dlm.search.particles import Canvas, CanvasPredictions, Ints
 class WholeDraws(MaskedDiffusion):
     """Denoising whose predictions have draws of every masked position, not only of the open block."""
 
-    @classmethod
-    def of(cls, process: MaskedDiffusion, **changes: object) -> WholeDraws:
-        names = MaskedDiffusion.__dataclass_fields__
-        return cls(**{name: getattr(process, name) for name in names} | changes)
-
     def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
         whole = self.blocks if self.blocks.causal else Blocks(tokens.shape[1])
         return MaskedDiffusion.ask(replace(self, blocks=whole), tokens, step, rng)

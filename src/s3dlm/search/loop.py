@@ -35,7 +35,7 @@ from s3dlm.search.particles import (
     Survivors,
     distinct,
 )
-from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
+from s3dlm.search.resample import RESAMPLERS, is_even
 from s3dlm.search.score import PORTION, Scores
 from s3dlm.search.screen import screen
 from s3dlm.search.step import Outcome, Search, Searching, Setup, Step
@@ -67,10 +67,8 @@ def resample(setup: Setup, plan: StepPlan, log_weight: Floats, particles: int) -
     settings, rng = setup.settings, setup.rng
     if settings.resampling is None or not plan.branches_now:
         return Survivors(np.arange(log_weight.size), log_weight, resampled=False)
-    if settings.ess_threshold is not None:
-        ess = effective_sample_size(normalise(log_weight))
-        if ess >= settings.ess_threshold * log_weight.size:
-            return _one_child_each(log_weight, particles, rng)
+    if is_even(log_weight, settings.ess_threshold):
+        return _one_child_each(log_weight, particles, rng)
     offspring = RESAMPLERS[settings.resampling](log_weight, plan.survivors, rng)
     index = np.repeat(np.arange(offspring.size), offspring)
     return Survivors(index, np.zeros(plan.survivors), resampled=True)

@@ -40,10 +40,10 @@ class Text:
         """What is more likely wrong than right."""
         return np.asarray(self.doubt > LIKELY)
 
-    def most(self, fraction: float) -> int:
-        """The most positions that are masked if it is this fraction on average."""
+    def most(self, settings: Settings) -> int:
+        """The most positions that are masked if on average it is the fraction `remask_fraction`."""
         size = int(self.movable.sum())
-        return max(1, min(size, round(2 * fraction * size)))
+        return max(1, min(size, round(2 * settings.remask_fraction * size)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,17 @@ def _lowest(where: Bools, order: Floats | Ints, most: int, rng: np.random.Genera
 
 
 def _random(text: Text, settings: Settings, rng: np.random.Generator) -> Bools:
-    return _lowest(text.movable, rng.random(text.logp.size), _most(text, settings), rng)
+    return _lowest(text.movable, rng.random(text.logp.size), text.most(settings), rng)
 
 
 def _unsure(text: Text, settings: Settings, rng: np.random.Generator) -> Bools:
     """The least sure positions first."""
-    return _lowest(text.movable, text.logp, _most(text, settings), rng)
+    return _lowest(text.movable, text.logp, text.most(settings), rng)
 
 
 def _latest(text: Text, settings: Settings, rng: np.random.Generator) -> Bools:
     """Those revealed last first."""
-    return _lowest(text.movable, -text.order, _most(text, settings), rng)
-
-
-def _most(text: Text, settings: Settings) -> int:
-    return text.most(settings.remask_fraction)
+    return _lowest(text.movable, -text.order, text.most(settings), rng)
 
 
 def _doubted(text: Text, settings: Settings, rng: np.random.Generator) -> Bools:
@@ -86,7 +82,7 @@ def _doubted(text: Text, settings: Settings, rng: np.random.Generator) -> Bools:
     doubted = text.doubted
     if not doubted.any():
         return doubted
-    most = min(int(doubted.sum()), _most(text, settings))
+    most = min(int(doubted.sum()), text.most(settings))
     return _lowest(doubted, rng.random(text.logp.size), most, rng)
 
 

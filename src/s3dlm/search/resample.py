@@ -43,6 +43,13 @@ def effective_sample_size(weights: Floats) -> float:
     return float(1.0 / np.square(weights).sum())
 
 
+def is_even(log_weights: Floats, ess_threshold: float | None) -> bool:
+    """Whether the effective sample size is at least this share of the candidates; None: never."""
+    if ess_threshold is None:
+        return False
+    return effective_sample_size(normalise(log_weights)) >= ess_threshold * log_weights.size
+
+
 def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
     """Srinivasan Sampling Process: each count is ⌊ξ⌋ or ⌈ξ⌉ of its expectation ξ = count·w."""
     parts = [math.modf(expected) for expected in _expected(log_weights, count).tolist()]

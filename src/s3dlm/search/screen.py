@@ -19,7 +19,7 @@ import numpy as np
 
 from s3dlm.search.expand import expand
 from s3dlm.search.particles import Children, Floats, Ints, Particles, distinct
-from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise
+from s3dlm.search.resample import RESAMPLERS, is_even
 from s3dlm.search.step import Searching, Setup
 
 
@@ -67,12 +67,10 @@ def _shares(
     """How many children each particle has, and the log-weight that each of them carries on."""
     settings = setup.settings
     equal = np.full(weight.size, branching)
-    if not resamples or settings.resampling is None or not np.ptp(weight):
+    if settings.resampling is None or not resamples or not np.ptp(weight):
         return equal, weight
-    if settings.ess_threshold is not None:
-        ess = effective_sample_size(normalise(weight))
-        if ess >= settings.ess_threshold * weight.size:
-            return equal, weight
+    if is_even(weight, settings.ess_threshold):
+        return equal, weight
     offspring = RESAMPLERS[settings.resampling](weight, weight.size * branching, setup.rng)
     return offspring, np.full(weight.size, _log_mean(weight[None])[0])
 

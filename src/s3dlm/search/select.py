@@ -103,7 +103,7 @@ def _vote(survivors: Sequence[Survivor], weights: Sequence[float]) -> Survivor:
         if survivor.answer not in best or survivor.nll < best[survivor.answer].nll:
             best[survivor.answer] = survivor
     if not votes:
-        return max(survivors, key=lambda survivor: (survivor.score or 0.0, -survivor.nll))
+        return _verified(survivors)
     # Sums of equal weights in another order differ in their last bits; that is still a tie.
     top = max(votes.values()) * (1 - 1e-9)
     return min((best[answer] for answer, vote in votes.items() if vote >= top), key=lambda s: s.nll)
