@@ -42,33 +42,23 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 
-_HOMES = {
-    "Denoiser": "models.base",
-    "Job": "engine",
-    "METHODS": "search.methods",
-    "Method": "search.methods",
-    "Model": "models.base",
-    "Remasking": "search.remask",
-    "Result": "result",
-    "S3dlmError": "errors",
-    "Score": "verifier.base",
-    "Settings": "settings",
-    "Step": "search.step",
-    "Survivor": "search.select",
-    "Task": "tasks.base",
-    "Verifier": "verifier.base",
-    "evaluate": "evaluation",
-    "generate": "engine",
-    "generate_batch": "engine",
-    "infill": "engine",
-    "load": "models.registry",
-    "read_trace": "trace",
-    "register_method": "search.methods",
-    "register_remasking": "search.remask",
-    "run": "engine",
-    "stream": "engine",
-    "write_trace": "trace",
+_NAMES = {
+    "engine": ("Job", "generate", "generate_batch", "infill", "run", "stream"),
+    "errors": ("S3dlmError",),
+    "evaluation": ("evaluate",),
+    "models.base": ("Denoiser", "Model"),
+    "models.registry": ("load",),
+    "result": ("Result",),
+    "search.methods": ("METHODS", "Method", "register_method"),
+    "search.remask": ("Remasking", "register_remasking"),
+    "search.select": ("Survivor",),
+    "search.step": ("Step",),
+    "settings": ("Settings",),
+    "tasks.base": ("Task",),
+    "trace": ("read_trace", "write_trace"),
+    "verifier.base": ("Score", "Verifier"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [*sorted(_HOMES), "__version__"]
 

@@ -74,9 +74,8 @@ def _table(step: Step, piece: Piece, end_ids: frozenset[int]) -> RenderableType:
     table = Table(box=None, expand=True, padding=(0, 1), show_header=True, header_style="dim")
     table.add_column("", justify="right", no_wrap=True, width=2)
     table.add_column("answer", ratio=1)
-    table.add_column("score", justify="right", no_wrap=True, width=12)
-    table.add_column("conf", justify="right", no_wrap=True, width=5)
-    table.add_column("from", justify="right", no_wrap=True, width=4)
+    for name, width in (("score", 12), ("conf", 5), ("from", 4)):
+        table.add_column(name, justify="right", no_wrap=True, width=width)
     for number, child in enumerate(step.survivor[:MOST_ROWS].tolist(), 1):
         table.add_row(
             str(number),

@@ -33,12 +33,11 @@ from s3dlm.search.score import Scorer, Verify
 from s3dlm.search.select import SELECTIONS, Selection
 from s3dlm.search.step import Memo, Search, Setup, Step
 from s3dlm.settings import Settings
-from s3dlm.verifier import as_verifier, for_task
+from s3dlm.verifier import GENERAL, as_verifier, for_task
 from s3dlm.verifier.base import SELF, Verifier
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
-GENERAL = "general"  # the verifier and the kind of answer of a prompt without a task
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,11 +285,10 @@ def _all_seen(running: Running) -> list[Survivor]:
 
 def _votes_of_steps(running: Running, process: MaskedDiffusion) -> list[Survivor]:
     """The look-ahead texts of every step, as if they had survived with the weight of their step."""
-    steps = len(running.looked_ahead)
+    steps, text = len(running.looked_ahead), running.scorer.text
     return [
-        _passing(running.job, running.scorer.text(tokens), sure, log_weight=log_weight)
+        _passing(running.job, text(tokens), sure, log_weight=temporal_log_weight(step, steps))
         for step, (canvases, confidence) in enumerate(running.looked_ahead)
-        for log_weight in (temporal_log_weight(step, steps),)
         for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
         if process.reader.keeps_given(tokens)
     ]

@@ -219,8 +219,8 @@ class Settings(Decoding, SearchOptions):
         return cost.formula(self)
 
     def __repr__(self) -> str:
-        usual = dict(type(self)(self._row))
-        changed = [f"{n}={v!r}" for n, v in self.to_json().items() if n in usual and v != usual[n]]
+        plain = dict(type(self)(self._row))
+        changed = [f"{n}={v!r}" for n, v in self.to_json().items() if n in plain and v != plain[n]]
         return f"Settings({', '.join([repr(self.method), *changed])})"
 
     __str__ = __repr__

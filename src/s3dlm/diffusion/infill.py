@@ -47,8 +47,6 @@ class Template:
     @classmethod
     def parse(cls, text: str) -> Template:
         """The template that a text describes, or an error that says what is wrong with it."""
-        if not isinstance(text, str):
-            raise PromptError(f"infill={short_repr(text)} is not a text; {REMEDY}")
         known, lengths, place = [""], [], 0
         while (start := text.find("[[", place)) >= 0:
             before = text[place:start].rstrip("\\")

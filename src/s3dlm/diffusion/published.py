@@ -22,11 +22,9 @@ from s3dlm.search.loop import predict
 from s3dlm.search.particles import (
     Canvas,
     CanvasPredictions,
-    Children,
     CleanText,
     Floats,
     Ints,
-    Lineage,
     Predict,
     Survivors,
     distinct,
@@ -125,12 +123,10 @@ class Crew:
         scores = Scores.missing(count) if scores is None else scores
         weight = np.zeros(count) if log_weight is None else log_weight
         clean = next(self.process.look_aheads(canvas, prediction))
-        lineage = Lineage.begin(scores.total)
-        children = Children(canvas, parent, scores.total, weight, lineage, np.zeros(count))
         survivors = Survivors(index, weight[index], resampled=index.size != count)
         place = (self.steps, max(self.process.steps, self.steps + 1))
         nfe, start = self.spent - self.told, 0 if self.steps else self.start_nfe
-        told = Step.of(place, children, clean, scores, weight, survivors, nfe, start)
+        told = Step.of(place, canvas, parent, clean, scores, weight, survivors, nfe, start)
         self.canvas, self.prediction = canvas.take(index), prediction.take(index)
         self.clean, self.scores = clean.take(index), scores.take(index)
         self.log_weight, self.told = weight[index], self.spent

@@ -98,12 +98,11 @@ def unmaskfork(crew: Crew) -> Searching[None]:
         yield from crew.step(Canvas.join(texts), finished, parent, everyone, Scores.join(scores))
 
 
-@dataclass(slots=True)
-class Moves:
-    """Canvases that may follow one, and how much each weighs."""
+Moves = list[tuple[float, Canvas]]  # canvases that may follow one, each with its weight
 
-    canvas: list[Canvas] = field(default_factory=list)
-    weight: list[float] = field(default_factory=list)
+
+def _mass(moves: Moves) -> float:
+    return sum(weight for weight, _ in moves)
 
 
 @published
@@ -132,27 +131,27 @@ def vgb(crew: Crew) -> Searching[None]:
         late, everyone = move >= LONGEST * blanks, np.arange(size)
         turns = occurrence(crew.prediction.row)  # equal canvases draw for themselves
         ways = [_moves(crew, row, turns[row]) for row in range(size)]
-        texts = [canvas for ahead, _ in ways for canvas in ahead.canvas]
+        texts = [canvas for ahead, _ in ways for _, canvas in ahead]
         judged = np.concatenate([crew.canvas.tokens, *(canvas.tokens for canvas in texts)])
         values = np.maximum((yield from setup.scorer.score_partial(judged, "a walk")), LEAST)
         current, after = values[:size], iter(values[size:].tolist())
         chosen = []
         for row, (ahead, back) in enumerate(ways):
-            ahead.weight = [weight * next(after) for weight in ahead.weight]
-            back.weight = [weight * current[row] for weight in back.weight]
+            ahead = [(weight * next(after), canvas) for weight, canvas in ahead]
+            back = [(weight * current[row], canvas) for weight, canvas in back]
             if ended[row]:
                 chosen.append(crew.canvas.take(everyone[[row]]))
                 continue
             # By momentum only the surplus of the other direction turns a walk; a full text turns back.
             here, other = (ahead, back) if onward[row] else (back, ahead)
-            if late or not (ahead.canvas and back.canvas):
-                here = ahead if ahead.canvas else back
-            elif setup.rng.random() * max(sum(here.weight), sum(other.weight)) >= sum(here.weight):
+            if late or not (ahead and back):
+                here = ahead or back
+            elif setup.rng.random() * max(_mass(here), _mass(other)) >= _mass(here):
                 here = other
             onward[row] = here is ahead
-            share = np.cumsum(here.weight)
+            share = np.cumsum([weight for weight, _ in here])
             place = int(np.searchsorted(share, setup.rng.random() * share[-1], side="right"))
-            chosen.append(here.canvas[min(place, len(here.canvas) - 1)])
+            chosen.append(here[min(place, len(here) - 1)][1])
         canvas = Canvas.join(chosen)
         prediction = yield from crew.forward(canvas)
         full = ~process.is_open(canvas.tokens)
@@ -185,8 +184,8 @@ def _moves(crew: Crew, row: int, turn: int) -> tuple[Moves, Moves]:
                 tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
                 tokens[0, place], logp[0, place] = token, drawn_logp[drawn == token][0]
                 process._finish(tokens)
-                ahead.canvas.append(Canvas(tokens, logp))
-                ahead.weight.append(float((drawn == token).mean()) / len(places))
+                share = float((drawn == token).mean()) / len(places)
+                ahead.append((share, Canvas(tokens, logp)))
     # What stands behind an end token came of itself, and goes with it.
     end = reader.is_end(canvas.tokens[0])
     behind = np.cumsum(end) - end > 0
@@ -195,6 +194,5 @@ def _moves(crew: Crew, row: int, turn: int) -> tuple[Moves, Moves]:
     for place in chosen:
         where = (np.arange(masked.size) == place) | (behind & end[place])
         tokens = np.where(where, process.mask_id, canvas.tokens)
-        back.canvas.append(Canvas(tokens, np.where(where, 0.0, canvas.logp)))
-        back.weight.append(1 / len(chosen))
+        back.append((1 / len(chosen), Canvas(tokens, np.where(where, 0.0, canvas.logp))))
     return ahead, back

@@ -29,23 +29,23 @@ class WholeDraws(MaskedDiffusion):
         value, row = prediction.value, prediction.row
         assert value is not None
         start, stop = self._open_block(canvas.tokens)
-        offset = start if self.blocks.causal else np.zeros_like(start)
-        place = (start - offset)[:, None] + np.arange(int((stop - start).max()))
+        first = np.zeros_like(start) if self.blocks.causal else start  # of what was drawn
+        place = first[:, None] + np.arange(int((stop - start).max()))
         place = np.minimum(place, value.draws.shape[1] - 1)
         draw = draw if self.decoding.temperature > 0 else np.zeros_like(draw)
 
         def inside(values: Any) -> Any:
-            return None if values is None else np.take_along_axis(values, place, axis=1)
+            return None if values is None else np.take_along_axis(values[row], place, axis=1)
 
         part = replace(
             value,
             top=value.top[row],
             top_logp=value.top_logp[row],
-            draws=inside(value.draws[row, :, draw])[..., None],
-            draws_logp=inside(value.draws_logp[row, :, draw])[..., None],
-            margin=inside(None if value.margin is None else value.margin[row]),
-            entropy=inside(None if value.entropy is None else value.entropy[row]),
-            deferred=inside(None if value.deferred is None else value.deferred[row]),
+            draws=np.take_along_axis(value.draws[row, :, draw], place, axis=1)[..., None],
+            draws_logp=np.take_along_axis(value.draws_logp[row, :, draw], place, axis=1)[..., None],
+            margin=inside(value.margin),
+            entropy=inside(value.entropy),
+            deferred=inside(value.deferred),
         )
         own = CanvasPredictions(part, np.arange(row.size), 0)
         return MaskedDiffusion.expand(self, canvas, own, np.zeros_like(draw), step, rng)

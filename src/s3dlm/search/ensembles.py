@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from s3dlm.search import particles as state
 from s3dlm.search.expand import expand
 from s3dlm.search.loop import StepPlan, resample, search
-from s3dlm.search.particles import Canvas, Children, Survivors
+from s3dlm.search.particles import Canvas, Children, Floats, Particles, Survivors
 from s3dlm.search.resample import normalise
 from s3dlm.search.rounds import bounded, one_search, relay, unrelated
 from s3dlm.search.step import FINISHED, Outcome, Search, Setup, Step
@@ -40,7 +39,7 @@ def sweeps(setup: Setup, limit: int | None = None) -> Search:
     pinned: list[Canvas] = []  # one per step
     history: list[Step] = []
 
-    def retrace(setup: Setup, particles: state.Particles, branching: int, step: int) -> Children:
+    def retrace(setup: Setup, particles: Particles, branching: int, step: int) -> Children:
         children = expand(setup, particles, branching, step)
         if pinned:
             canvas = pinned[min(step, len(pinned) - 1)]
@@ -48,7 +47,7 @@ def sweeps(setup: Setup, limit: int | None = None) -> Search:
             children.step_logp[0] = canvas.logp[0].sum() - particles.canvas.logp[0].sum()
         return children
 
-    def resample_others(setup: Setup, plan: StepPlan, weight: state.Floats, n: int) -> Survivors:
+    def resample_others(setup: Setup, plan: StepPlan, weight: Floats, n: int) -> Survivors:
         free = replace(plan, survivors=plan.survivors - bool(pinned))
         survivors = resample(setup, free, weight, n)
         if not (pinned and survivors.resampled):

@@ -112,8 +112,9 @@ def search(
             log_weight, lineage = weigh(*seen, done=plan.done, last=plan.last)
         survivors = resample(setup, plan, log_weight, len(particles))
         judged = setup.scorer.nfe - judged  # by the model itself, if it is the judge
-        place, spent = (t, process.steps), (prediction.nfe + judged, 0 if t else nfe)
-        stop = yield Step.of(place, children, clean, scores, log_weight, survivors, *spent)
+        place, made = (t, process.steps), (children.canvas, children.parent, clean, scores)
+        spent = prediction.nfe + judged, 0 if t else nfe
+        stop = yield Step.of(place, *made, log_weight, survivors, *spent)
         nfe += prediction.nfe + judged
         nfe_logical += len(particles) * branching * process.passes + judged
         particles = children.survive(survivors, prediction, scores.total, lineage)

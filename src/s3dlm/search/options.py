@@ -96,10 +96,7 @@ class SearchOptions(BaseModel):
         "agreed, also without a budget: fresh samples until the vote is decided",
     )
     decided_at: float = more(
-        0.95,
-        "how likely the leading answer must be to stay ahead of the second",
-        ge=0.5,
-        le=0.9999,
+        0.95, "how likely the leading answer must be to stay ahead of the second", ge=0.5, le=0.9999
     )
     rounds: int = setting(0, "searches after the first, begun as `remask` says", ge=0, le=1000)
     remask: str = setting(

@@ -2,10 +2,10 @@
 
 Everything here wraps a search and speaks its language (requests out, replies in, steps, an outcome),
 so whoever drives a search drives these. A method's row names its ensemble: one search, or another way
-to make a population (ensembles.py and what else methods.py names). With a budget the first round is one greedy answer, where there is a
-verifier to judge it. Each later round is the method's own search, begun on empty canvases or on finished
-texts of which a part is masked again, until the verifier is satisfied, the budget is spent or the given
-number of rounds is made; the best of what was found until then is there at any time.
+to make a population (`methods.ENSEMBLES`). With a budget the first round is one greedy answer, where
+there is a verifier to judge it. Each later round is the method's own search, begun on empty canvases or
+on finished texts of which a part is masked again, until the verifier is satisfied, the budget is spent or
+the given number of rounds is made; the best of what was found until then is there at any time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from s3dlm.inputs import load_built_in
-from s3dlm.search import particles as state
 from s3dlm.search.loop import predict, search
 from s3dlm.search.methods import ENSEMBLES
-from s3dlm.search.particles import Canvas, Children, CleanText, Ints, Predict, Reply, Survivors
+from s3dlm.search.particles import Canvas, CleanText, Ints, Predict, Process, Reply, Survivors
 from s3dlm.search.remask import ACCEPT_RULES, BY_DOUBT, BY_SCORE, Moved, Standing, positions
 from s3dlm.search.score import Scores
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Search, Searching, Setup, Step
@@ -81,12 +80,10 @@ def bounded(running: Search, setup: Setup, limit: int | None) -> Search:
         scores = yield from scorer.score(clean, "the end of the budget")
     judged = scorer.nfe - judged
     text, everyone = Canvas(clean.tokens, clean.logp), np.arange(len(outcome))
-    lineage, score = state.Lineage.begin(scores.total), scores.total
-    particles = Children(text, everyone, score, weight, lineage, np.zeros(everyone.size))
     survivors = Survivors(everyone, weight, resampled=False)
     untold = outcome.nfe - told  # what the passes since the last step were for was refused
-    paid, start = (judged + untold, 0) if steps else (judged, untold)
-    yield Step.of((steps, process.steps), particles, clean, scores, weight, survivors, paid, start)
+    place, passes = (steps, process.steps), (judged + untold, 0) if steps else (judged, untold)
+    yield Step.of(place, text, everyone, clean, scores, weight, survivors, *passes)
     nfe, logical = outcome.nfe + judged, outcome.nfe_logical + judged
     return replace(outcome, canvas=text, scores=scores, nfe=nfe, nfe_logical=logical, stopped=SPENT)
 
@@ -246,7 +243,7 @@ def _from_seats(running: Search, seat: Ints, number: int) -> Searching[tuple[Out
     return (yield from relay(running, named)), start_of
 
 
-def run_trials(processes: Sequence[state.Process], setup: Setup) -> Search:
+def run_trials(processes: Sequence[Process], setup: Setup) -> Search:
     """The method on each process, one after the other, each with its share of the budget, until the
     verifier is satisfied; the outcome of the best, with the cost of all. The best has the highest
     score; where nothing is scored, and among equal scores, the most likely text: the lowest mean

@@ -14,7 +14,6 @@ import numpy as np
 from s3dlm.errors import S3dlmError
 from s3dlm.search.particles import (
     Canvas,
-    Children,
     CleanText,
     Floats,
     Ints,
@@ -64,16 +63,16 @@ class Step:
 
     @classmethod
     def of(
-        cls, place: tuple[int, int], children: Children, clean: CleanText, scores: Scores,
+        cls, place: tuple[int, int], children: Canvas, parent: Ints, clean: CleanText, scores: Scores,
         log_weight: Floats, survivors: Survivors, nfe: int, start_nfe: int,
     ) -> Step:  # fmt: skip
         """The step at this place (its index, and how many there are)."""
         weight, index = normalise(log_weight), survivors.index
-        ancestors = len(set(children.parent[index].tolist()))
+        ancestors = len(set(parent[index].tolist()))
         log_normaliser = float(log_weight.max()) - math.log(weight.size * float(weight.max()))
         return cls(
-            *place, children.canvas.tokens, children.canvas.logp, clean.tokens, clean.logp,
-            children.parent, scores.total, scores.parts, clean.confidence, weight, index,
+            *place, children.tokens, children.logp, clean.tokens, clean.logp, parent,
+            scores.total, scores.parts, clean.confidence, weight, index,
             effective_sample_size(weight), ancestors, log_normaliser, nfe, survivors.resampled,
             start_nfe=start_nfe, spans=scores.spans,
         )  # fmt: skip
@@ -174,12 +173,11 @@ class Memo:
         """Keep what the model made of canvases, as far as it says (each value has its `nbytes`)."""
         for row, value in zip(tokens, values, strict=False):
             key = row.tobytes()
-            if value is None or key in self.kept:
+            if value is None or key in self.kept or value.nbytes > self.capacity:
                 continue
-            if value.nbytes <= self.capacity:
-                self.kept[key] = value
-                self.held += value.nbytes
-                self.first = self.first or key
+            self.kept[key] = value
+            self.held += value.nbytes
+            self.first = self.first or key
         for key in [key for key in self.kept if key != self.first]:
             if self.held <= self.capacity:
                 break
