@@ -72,11 +72,8 @@ class Settings(Decoding, SearchOptions):
             raise SettingsError(_message(error)) from None
         self._row = row
         self._check_together()
-        if (
-            self.temperature == 0
-            and row.needs_chance
-            and self.size * self.children * max(self.screen, 1) > 1
-        ):
+        several = self.size * self.children * max(self.screen, 1) > 1
+        if self.temperature == 0 and row.needs_chance and several:
             warnings.warn(
                 f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
                 "so the search changes nothing; set a temperature above 0 or method='baseline'",
@@ -291,17 +288,12 @@ def allowed(name: str) -> str:
 def check(name: str, value: Any) -> Any:
     """The value of one setting in its type, or an error that says what is allowed."""
     _check_name(name, value)
-    try:
-        return _adapter(name).validate_python(value)
-    except ValidationError as error:
-        raise SettingsError(_message(error, name)) from None
-
-
-@cache
-def _adapter(name: str) -> TypeAdapter[Any]:
     field = Settings.model_fields[name]
     annotated: Any = Annotated[(field.annotation, name, *field.metadata)]
-    return TypeAdapter(annotated, config=FROZEN)
+    try:
+        return TypeAdapter(annotated, config=FROZEN).validate_python(value)
+    except ValidationError as error:
+        raise SettingsError(_message(error, name)) from None
 
 
 def _check_name(name: str, value: Any) -> None:

@@ -7,7 +7,7 @@ Particles without an answer do not vote. When nobody has one, the highest-scorin
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,14 +94,12 @@ SELECTIONS: dict[str, Selection] = {
 
 def _vote(survivors: Sequence[Survivor], weights: Sequence[float]) -> Survivor:
     """The answer with most weight; of its holders, and between tied answers, the lowest NLL."""
-    votes: dict[str, float] = {}
+    votes: defaultdict[str, float] = defaultdict(float)
     best: dict[str, Survivor] = {}
     for survivor, weight in zip(survivors, weights, strict=True):
-        if survivor.answer is None:
-            continue
-        votes[survivor.answer] = votes.get(survivor.answer, 0.0) + weight
-        if survivor.answer not in best or survivor.nll < best[survivor.answer].nll:
-            best[survivor.answer] = survivor
+        if (answer := survivor.answer) is not None:
+            votes[answer] += weight
+            best[answer] = min(best.get(answer, survivor), survivor, key=lambda s: s.nll)
     if not votes:
         return _verified(survivors)
     # Sums of equal weights in another order differ in their last bits; that is still a tie.
