@@ -59,7 +59,6 @@ class Crew:
     nfe_logical: int = 0
     told: int = 0  # passes of which the steps have told
     steps: int = 0
-    start_nfe: int = 0
     judged_before: int = 0
 
     @property
@@ -92,7 +91,7 @@ class Crew:
         self.canvas = self.process.start().take(np.zeros(size, np.int64))
         self.log_weight = np.zeros(size)
         self.prediction = yield from self.forward(self.canvas)
-        self.nfe_logical = self.start_nfe = self.told = self.nfe
+        self.nfe_logical = self.told = self.nfe
 
     @property
     def at(self) -> int:
@@ -125,7 +124,7 @@ class Crew:
         clean = next(self.process.look_aheads(canvas, prediction))
         survivors = Survivors(index, weight[index], resampled=index.size != count)
         place = (self.steps, max(self.process.steps, self.steps + 1))
-        nfe, start = self.spent - self.told, 0 if self.steps else self.start_nfe
+        nfe, start = self.spent - self.told, 0 if self.steps else self.told
         told = Step.of(place, canvas, parent, clean, scores, weight, survivors, nfe, start)
         self.canvas, self.prediction = canvas.take(index), prediction.take(index)
         self.clean, self.scores = clean.take(index), scores.take(index)
@@ -139,9 +138,8 @@ class Crew:
         if clean is None or scores is None:
             clean = next(self.process.look_aheads(self.canvas, self.prediction))
             scores = Scores.missing(len(clean.tokens))
-        judged = self.spent - self.nfe
-        passes = self.spent, self.nfe_logical + judged
-        return Outcome(self.canvas, self.log_weight, clean, scores, *passes)
+        logical = self.nfe_logical + self.spent - self.nfe
+        return Outcome(self.canvas, self.log_weight, clean, scores, self.spent, logical)
 
 
 def published(run: Callable[[Crew], Searching[None]]) -> Callable[[Setup, int | None], Search]:

@@ -56,5 +56,5 @@ def formula(settings: Settings) -> str:
     if settings.budget is not None:
         return str(settings.budget)
     plain = "1 + T" if settings.size * settings.children == 1 else "1 + T·N·b"
-    found = FORMULAS.get(settings.row.ensemble, plain)
-    return f"{settings.rounds + 1}·({found})" if settings.rounds else found
+    once = FORMULAS.get(settings.row.ensemble, plain)
+    return f"{settings.rounds + 1}·({once})" if settings.rounds else once
