@@ -211,12 +211,12 @@ def test_all_is_the_public_surface() -> None:
 
 # What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
 LIMITS = {
-    "src_lines": 28_400,  # serving has 1,500 of them, first contact 300
-    "src_files": 158,  # methods with a loop of their own are modules that only their rows reach
+    "src_lines": 27_600,
+    "src_files": 156,  # methods with a loop of their own are modules that only their rows reach
     "longest_file": 320,
     "root_modules": 9,  # serving.py, the import path that `serve run` is given
     "engine_modules": 62,
-    "engine_lines": 10_500,
+    "engine_lines": 10_400,
     "commands": 11,
     "options": 106,
 }
