@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -45,6 +46,32 @@ class Foreign:
 class ForeignWhole:
     satisfied_at, compares_texts = 0.5, True
     score, score_batch, rescore = Whole.score, Whole.score_batch, Whole.rescore
+
+
+class ForeignStrict:
+    """Which method scores depends on its state; its methods need a confidence."""
+
+    strict = False
+
+    @property
+    def score(self) -> Callable[[str, str, float | None], Score]:
+        return self._strict if self.strict else self._kind
+
+    def _strict(self, prompt: str, text: str, confidence: float | None) -> Score:
+        return Score(0.0)
+
+    def _kind(self, prompt: str, text: str, confidence: float | None) -> Score:
+        return Score(1.0)
+
+
+class ForeignRemade:
+    """Holds what cannot be pickled, and is built anew instead."""
+
+    def __init__(self) -> None:
+        self.score = lambda prompt, text, confidence: Score(0.4)
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return ForeignRemade, ()
 
 
 class Least(Verifier):
@@ -98,6 +125,19 @@ class Content(Verifier):
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return Score(0.5)
+
+
+def test_methods_of_an_object_are_looked_up_at_each_call() -> None:
+    judge = ForeignStrict()
+    verifier = as_verifier(judge)
+    assert verifier.score("q", "a") == Score(1.0)
+    judge.strict = True
+    assert verifier.score("q", "a", confidence=0.5) == Score(0.0)
+
+
+def test_of_an_adapted_object_only_the_object_is_pickled() -> None:
+    again = pickle.loads(pickle.dumps(as_verifier(ForeignRemade())))
+    assert again.score("q", "a") == Score(0.4)
 
 
 def test_a_budget_with_a_json_form_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:

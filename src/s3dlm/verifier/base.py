@@ -218,16 +218,39 @@ class AdaptedVerifier(Verifier):
         self.name = getattr(judge, "name", "") or getattr(judge, "__name__", type(judge).__name__)
         self.satisfied_at = getattr(judge, "satisfied_at", None)
         self.compares_texts = getattr(judge, "compares_texts", False)
-        for name in ("score", "score_batch", "rescore", "score_partial", "score_partial_batch"):
-            if callable(method := getattr(judge, name, None)):
-                setattr(self, name, method)
-        self.batched, self.rescores = "score_batch" in vars(self), "rescore" in vars(self)
-        self.reads_partial = "score_partial" in vars(self)
+        self.batched = callable(getattr(judge, "score_batch", None))
+        self.rescores = callable(getattr(judge, "rescore", None))
+        self.reads_partial = callable(getattr(judge, "score_partial", None))
+
+    # The object's methods are looked up at each call: they may change with its state, they need no
+    # default for the confidence, and only the object itself is pickled.
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """A function's value is the total and the only part."""
+        """The object's own score; a function's value is the total and the only part."""
+        if callable(getattr(self.judge, "score", None)):
+            score: Score = self.judge.score(prompt, text, confidence)
+            return score
         value = checked(self.judge(prompt, text, confidence), self.name)
         return Score(value, {"custom": value})
+
+    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
+        judge: Any = self.judge if self.batched else super()
+        scores: list[Score] = judge.score_batch(prompts, texts, confidences)
+        return scores
+
+    def rescore(self, score: Score, confidence: float | None) -> Score:
+        rescored: Score = self.judge.rescore(score, confidence)
+        return rescored
+
+    def score_partial(self, prompt: str, text: str) -> Score:
+        score: Score = self.judge.score_partial(prompt, text)
+        return score
+
+    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
+        able = callable(getattr(self.judge, "score_partial_batch", None))
+        judge: Any = self.judge if able else super()
+        scores: list[Score] = judge.score_partial_batch(prompts, texts)
+        return scores
 
 
 # The same object is adapted once as long as somebody uses it: searches that share it share its calls.
