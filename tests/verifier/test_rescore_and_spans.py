@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_spans_are_the_equalities_that_do_not_hold(name: str) -> None:
     assert for_task("gsm8k", name).score("3 and 4", "3 + 4 = 7").spans == ()
     assert not for_task("gsm8k", name).score("3 and 4", "3 + 4 = 7").spans
     assert Score(0.5).spans == ()
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("task", ["gsm8k", "countdown", "sudoku", "arc", "general"])
+def test_a_score_can_be_sent_to_another_process(name: str, task: str) -> None:
+    score = for_task(task, name).score("q", TEXT, 0.9)
+    again = pickle.loads(pickle.dumps(score))
+    assert (again.total, again.parts, list(again.spans)) == (
+        score.total, score.parts, list(score.spans),
+    )  # fmt: skip
 
 
 def test_spans_are_not_looked_for_until_someone_asks(monkeypatch: pytest.MonkeyPatch) -> None:

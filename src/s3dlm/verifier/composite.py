@@ -54,13 +54,18 @@ class SuspiciousSpans(Sequence[Span]):
         return repr(self.spans)
 
 
+def false_equalities(prompt: str, text: str) -> list[Span]:
+    """The equalities that do not hold; a function with a name, so that a Score can be pickled."""
+    return [*wrong_equalities(text)]
+
+
 @dataclass(frozen=True, slots=True)
 class Composite(Verifier):
     """Parts and their weights; every part is reported, also those of weight 0."""
 
     parts: tuple[tuple[str, Part, float], ...]
     satisfied_at: float | None = None  # the total with which a search may stop
-    suspicious_spans: SpanFinder = lambda prompt, text: wrong_equalities(text)
+    suspicious_spans: SpanFinder = false_equalities
     rescores: bool = True  # of bundled parts only that of confidence looks at the confidence
     partial_rule: PartialRule | None = None  # reads partial texts
 
