@@ -205,6 +205,29 @@ def test_a_judge_that_stays_useless_is_an_error_that_quotes_nothing(endpoint, re
     assert len(endpoint.seen) == calls
 
 
+def test_after_an_error_no_more_texts_are_asked_about(endpoint):
+    endpoint.reply = lambda body: 401
+    judge = EndpointJudge(endpoint.url, "m")
+    with pytest.raises(VerifierError, match="401"):
+        judge.score_batch(["q"] * 200, [str(text) for text in range(200)], [None] * 200)
+    assert len(endpoint.seen) < 100  # those under way when the first one failed
+    endpoint.reply = lambda body: "70"
+    assert judge.score("q", "0").total == 0.7  # an error is not remembered
+
+
+def test_a_text_that_has_no_bytes_is_judged(endpoint):
+    """Half of a surrogate pair, as in file names and JSON."""
+    assert EndpointJudge(endpoint.url, "m").score("q\ud800", "a\udfff").total == 0.7
+    assert "a?" in endpoint.seen[0][1]["messages"][0]["content"]
+
+
+def test_an_error_before_a_request_uses_up_an_attempt(endpoint, monkeypatch):
+    judge = EndpointJudge(endpoint.url, "m", attempts=3)
+    monkeypatch.setattr(judge, "model", object())  # is no JSON
+    with pytest.raises(VerifierError, match="TypeError"):
+        judge.score("q", "text")
+
+
 def test_a_judge_that_hangs_is_cut_off(endpoint):
     release = threading.Event()
     endpoint.reply = lambda body: str(50 + release.wait(60))

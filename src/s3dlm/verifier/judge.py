@@ -70,20 +70,24 @@ class EndpointJudge(Verifier):
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The judge's opinion of one text; a text seen before is not asked about again."""
-        value = self._remembered(QUESTION.format(prompt=prompt, text=text.replace("<<<", "<")))
+        value = self._remembered(prompt, text)
         return Score(self.calibration(value) if self.calibration else value, {"judge": value})
 
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """One score per text, in order; distinct texts are asked about at the same time."""
         rows = list(zip(prompts, texts, strict=True))
-        with ThreadPoolExecutor(WORKERS) as pool:
-            pending = {row: pool.submit(self.score, *row) for row in dict.fromkeys(rows)}
-        return [pending[row].result() for row in rows]
+        distinct = list(dict.fromkeys(rows))
+        with ThreadPoolExecutor(WORKERS) as pool:  # after an error, `map` asks nothing more
+            found = pool.map(lambda row: self.score(*row), distinct)
+            scores = dict(zip(distinct, found, strict=True))
+        return [scores[row] for row in rows]
 
-    def _ask(self, content: str) -> float:
+    def _ask(self, prompt: str, text: str) -> float:
         """The reply as a share of 100; errors never quote what was sent."""
         import openai
 
+        content = QUESTION.format(prompt=prompt, text=text.replace("<<<", "<"))
+        content = content.encode(errors="replace").decode()  # half a surrogate pair has no bytes
         left, problem = self.attempts, ""
         while left > 0:
             # The client repeats what may pass: lost connections, timeouts, 408, 409, 429, 5xx.
@@ -107,6 +111,7 @@ class EndpointJudge(Verifier):
                 problem = f"{type(cause).__name__}: {str(cause)[:100]}"
                 break
             except Exception as error:  # while reading a reply, which may be anything
+                left = min(left, client.max_retries)  # also if there was no reply
                 problem = f"{type(error).__name__}: {str(error)[:100]}"
         raise VerifierError(
             f"verifier {self.name!r} failed ({problem}); check the endpoint, the model name and "
