@@ -260,9 +260,10 @@ def test_blocks_of_bd3lm_checkpoints_and_by_hand(tmp_path: Path) -> None:
         ({"num_hidden_layers": 10**9}, "layers=1000000000 must be a whole number"),
         ({"num_hidden_layers": 400}, "describes about 3600 tensors"),
         ({"vocab_size": -1}, "vocabulary=-1 must be"),
-        ({"hidden_size": "32"}, "needs a number 'hidden_size'"),
+        ({"hidden_size": "32"}, "needs a whole number 'hidden_size'"),
         ({"num_attention_heads": 0}, "heads=0 must be"),
-        ({"mask_token_id": "x"}, "needs a number 'mask_token_id'"),
+        ({"mask_token_id": "x"}, "needs a whole number 'mask_token_id'"),
+        ({"mask_token_id": 1.5}, "needs a whole number 'mask_token_id'"),
         ({"eos_token_id": ["x"]}, "eos_token_id="),
         ({"tie_word_embeddings": "yes"}, "needs true or false as 'tie_word_embeddings'"),
         (

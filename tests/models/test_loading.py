@@ -237,7 +237,7 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path: Path) -> None:
     [
         ({"block_type": "sequential"}, "block_type='sequential'"),
         ({"alibi": True}, "alibi=True"),
-        ({"d_model": None}, "needs a number 'd_model'"),
+        ({"d_model": None}, "needs a whole number 'd_model'"),
         ({"n_heads": 5}, "not a multiple"),
         ({"mask_token_id": 400}, "mask_id=400"),
     ],

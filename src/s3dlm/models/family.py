@@ -207,7 +207,8 @@ def number(config: Config, *names: str, default: Any = _REQUIRED, kind: type = i
         return default
     usable = isinstance(value, (kind, int)) and not isinstance(value, bool)
     if not usable or (kind is float and not -LARGEST < value < LARGEST):
-        raise ModelError(f"config.json needs a number {name!r}; it has {short_repr(value)}")
+        needed = "a whole number" if kind is int else "a number"
+        raise ModelError(f"config.json needs {needed} {name!r}; it has {short_repr(value)}")
     return kind(value)
 
 
