@@ -15,7 +15,7 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -60,6 +60,7 @@ class Confinement:
         if sys.platform != "linux":
             self.off = dict.fromkeys(MECHANISMS, f"{sys.platform} does not have it")
         os.chdir(folder)
+        steps: tuple[Callable[[], None], ...]
         steps = (lambda: _new_root(folder), self._read_rules, _check_seccomp)
         for name, step in zip(MECHANISMS, steps, strict=True):
             if name not in self.off:
