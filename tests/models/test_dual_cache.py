@@ -108,6 +108,12 @@ def test_it_is_refused_where_it_cannot_work(how: dict[str, Any]) -> None:
         load("tiny", dual_cache=0, **how)
 
 
+@pytest.mark.parametrize("wrong", [-1, True, "x"])
+def test_how_often_rows_are_run_whole_is_a_whole_number(wrong: Any) -> None:
+    with pytest.raises(SettingsError, match="a whole number from 0 up"):
+        load("tiny", dual_cache=wrong)
+
+
 def test_every_way_to_load_has_its_name_in_the_shell() -> None:
     from_flags = {"name", "device", "progress"}  # --model, --device, --quiet
     assert set(LOADING) == set(inspect.signature(load).parameters) - from_flags

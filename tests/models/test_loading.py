@@ -25,7 +25,7 @@ from s3dlm.cli import main as cli
 from s3dlm.cli.options import LOADING
 from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.evaluation.manifest import fingerprint
-from s3dlm.models import checkpoint, families, registry
+from s3dlm.models import checkpoint, families, known, registry
 from s3dlm.models.base import Denoiser, Model, Tokenizer
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
@@ -434,12 +434,12 @@ def test_other_packages_register_models(monkeypatch: pytest.MonkeyPatch) -> None
     entry = EntryPoint("mine", f"{__name__}:made_elsewhere", registry.ENTRY_POINTS)
     monkeypatch.setattr("s3dlm.inputs.entry_points", lambda group: [entry])
     assert load("mine").name == "made elsewhere"
-    assert registry.known()[-1].name == "mine"
+    assert known.known()[-1].name == "mine"
 
 
 def test_listing_models_needs_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys; from s3dlm.models import registry; registry.known();"
+        "import sys; from s3dlm.models import known; known.known();"
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

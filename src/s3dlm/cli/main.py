@@ -116,7 +116,7 @@ def _methods() -> Listed:
 
 
 def _models() -> Listed:
-    from s3dlm.models.registry import families, known
+    from s3dlm.models.known import families, known
 
     rows, kinds, table = known(), families(), []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Which models there are, and how a name becomes one.
+"""How a name becomes a model.
 
 A name is `tiny` or `sudoku9` (bundled with the package), a name another package registered under the entry point
 group `s3dlm.models`, a local folder, or a hub id. Nothing heavy is imported before `load` is called,
@@ -8,16 +8,17 @@ so that listing names stays instant.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from s3dlm.errors import ModelError, SettingsError, unknown_name
+from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
 from s3dlm.inputs import find_entry_points, load_built_in, load_entry_point
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import BUNDLED, EVERY_METHOD, defaults_in
-from s3dlm.models.families import FAMILIES, find_family
-from s3dlm.models.folder import cached_folder, find_folder, read_json, revision_of
+from s3dlm.models.families import find_family
+from s3dlm.models.folder import find_folder, read_json, revision_of
+from s3dlm.models.known import ENTRY_POINTS, KNOWN
 from s3dlm.verifier.calibration import calibrations_in
 
 if TYPE_CHECKING:
@@ -25,103 +26,9 @@ if TYPE_CHECKING:
 
     from s3dlm.models.lora import Adapter
 
-ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
 # By name, so that what `transformers` runs is imported only where it is needed.
 NOT_NATIVE = "s3dlm.models.hf:load_with_transformers"
 DTYPES = ("float32", "bfloat16", "float16")
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """One model of `s3dlm list models`."""
-
-    name: str
-    family: str
-    size: str
-    notes: str
-    support: str = "native"  # or: transformers, plugin
-    cached: bool = False
-    revision: str | None = None  # the commit on this disk
-
-
-KNOWN: dict[str, Known] = {
-    row.name: row
-    for row in (
-        Known("tiny", "LLaDA", "0.9 M", "bundled; five small tasks"),
-        Known("sudoku9", "LLaDA", "0.2 M", "bundled; fills 9×9 Sudoku grids"),
-        Known("GSAI-ML/LLaDA-8B-Instruct", "LLaDA", "8 B", "the paper's model"),
-        Known("GSAI-ML/LLaDA-8B-Base", "LLaDA", "8 B", "no chat template"),
-        Known("GSAI-ML/LLaDA-1.5", "LLaDA", "8 B", "LLaDA after preference optimisation"),
-        Known("GSAI-ML/iLLaDA-8B-Instruct", "iLLaDA", "8 B", "tensor names never seen here"),
-        Known("Dream-org/Dream-v0-Instruct-7B", "Dream", "7 B", "from Qwen2.5; shifted by one"),
-        Known("Dream-org/Dream-v0-Base-7B", "Dream", "7 B", "from Qwen2.5; shifted by one"),
-        Known("Dream-org/Dream-Coder-v0-Instruct-7B", "Dream", "7 B", "code"),
-        Known("apple/DiffuCoder-7B-Instruct", "Dream", "7 B", "code"),
-        Known("apple/DiffuCoder-7B-cpGRPO", "Dream", "7 B", "code, after reinforcement learning"),
-        Known("dllm-hub/Qwen3-0.6B-diffusion-mdlm-v0.1", "A2D Qwen3", "0.6 B", "for a laptop"),
-        Known("dllm-hub/Qwen3-0.6B-diffusion-bd3lm-v0.1", "A2D Qwen3", "0.6 B", "in blocks of 32"),
-        Known("JetLM/SDAR-1.7B-Chat", "SDAR", "1.7 B", "in blocks of 4"),
-        Known("JetLM/SDAR-8B-Chat", "SDAR", "8 B", "in blocks of 4"),
-        Known("Gen-Verse/TraDo-8B-Instruct", "SDAR", "8 B", "SDAR after reinforcement learning"),
-        Known("Efficient-Large-Model/Fast_dLLM_v2_7B", "Fast-dLLM v2", "7 B", "in blocks of 32"),
-        Known("Gen-Verse/MMaDA-8B-MixCoT", "MMaDA (text)", "8 B", "tensor names never seen here"),
-        Known("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", "LLaDA-MoE", "7 B", "1.4 B active"),
-        Known("inclusionAI/LLaDA2.0-mini", "LLaDA2", "16 B", "1.4 B active; in blocks of 32"),
-    )
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyRow:
-    """One family of `s3dlm list models`: what is supported and what was proven."""
-
-    family: str
-    model_types: tuple[str, ...]
-    attention: str
-    mask_id: str  # where it comes from
-    support: str
-    proven: str  # what our logits were compared with, and whose decoding ours equals
-    examples: str
-
-
-def families() -> list[FamilyRow]:
-    """Every supported family; of the native ones, only weights of `tiny` have been run."""
-    masked = FamilyRow(
-        "masked language models",
-        ("bert", "roberta", "modernbert", "…"),
-        "bidirectional",
-        "config.json, else tokenizer",
-        "transformers",
-        "logits: transformers itself, checked at load; greedy decoding: LLaDA's; real weights run",
-        "BERT, RoBERTa, ModernBERT and their chat versions",
-    )
-    native = [
-        FamilyRow(
-            row.name,
-            row.model_types,
-            "bidirectional" if row.block is None else f"block-causal, {row.block}",
-            masked.mask_id + (f", else {row.mask_id}" if row.mask_id is not None else ""),
-            "native",
-            f"logits: {row.parity}; greedy decoding: {row.sampler}"
-            + ("" if row.checked else "; tensor names are assumed"),
-            row.examples,
-        )
-        for row in FAMILIES
-    ]
-    return [*native, masked]
-
-
-def known() -> list[Known]:
-    """The known models, what others have registered, and which of them are on this disk."""
-    rows = []
-    for row in KNOWN.values():
-        folder = BUNDLED.get(row.name) or cached_folder(row.name)
-        revision = None if folder is None else revision_of(folder)
-        rows.append(replace(row, cached=folder is not None, revision=revision))
-    for name, entry in find_entry_points(ENTRY_POINTS).items():
-        package = entry.dist.name if entry.dist else entry.value
-        rows.append(Known(name, "", "", f"from {package}", support="plugin", cached=True))
-    return rows
 
 
 def check_name(name: str) -> None:
@@ -178,12 +85,10 @@ def load(
         if adapter is not None:
             raise SettingsError(f"adapter={adapter!r} is for checkpoints; {name!r} is a plugin")
         _only_native(name, quantize)
-        factory: Any = load_entry_point(plugin, object)
-        made = factory(device=device, dtype=dtype)
-        if not isinstance(made, Model):
-            kind = type(made).__name__
+        model = cast(Any, load_entry_point(plugin, object))(device=device, dtype=dtype)
+        if not isinstance(model, Model):
+            kind = type(model).__name__
             raise ModelError(f"the plugin for {name!r} returned a {kind}, not a Model")
-        model = made
     else:
         folder = BUNDLED.get(name) or find_folder(name, revision, code=trust_remote_code)
         if name in BUNDLED and not (folder / "model.safetensors").is_file():
@@ -195,10 +100,10 @@ def load(
         family = find_family(config)
         width = config.get("d_model", config.get("hidden_size"))
         kind = f"{family.name}-{width}".lower() if family else ""
-        torch_device = _device(device)
+        place = _device(device)
         dtype = "bfloat16" if dtype is None and quantize == "int4" else dtype
-        options = {"device": torch_device, "dtype": _dtype(dtype, torch_device)}
-        options |= {"attention": attention, "mask_id": mask_id, "trusted": trust_remote_code}
+        options = {"device": place, "dtype": _dtype(dtype, place), "attention": attention}
+        options |= {"mask_id": mask_id, "trusted": trust_remote_code}
         if isinstance(adapter, str):
             from s3dlm.models import lora
 
@@ -218,15 +123,23 @@ def load(
             revision=revision_of(folder),
             calibrations=calibrations_in(folder, name.partition("@")[0], kind),
         )
-    network: Any = model.denoiser
+    return _with_caches(model, compile, prefix_cache, dual_cache, fast)
+
+
+def _with_caches(
+    model: Model, compile: bool, prefix_cache: bool | None, dual_cache: int | None, fast: bool
+) -> Model:
+    """The model with what shortens its forward passes: caches, compilation, adaptive reveal."""
+    name, network = model.name, cast(Any, model.denoiser)
     both_ways = network.prefix_cache is not None and network.causal_block is None
-    if dual_cache is not None and (compile or prefix_cache or not both_ways):
+    fits = both_ways and not (compile or prefix_cache)
+    if dual_cache is not None and not (fits and type(dual_cache) is int and dual_cache >= 0):
         raise SettingsError(
-            f"dual_cache={dual_cache} is for native models that read both ways, without compile and "
-            f"prefix_cache; {name!r} with compile={compile}, prefix_cache={prefix_cache} is not such"
+            f"dual_cache={short_repr(dual_cache)} is not allowed: it is a whole number from 0 up, for "
+            "native models that read both ways, without compile and prefix_cache; leave it out"
         )
     if fast:
-        if both_ways and not compile and prefix_cache is None:
+        if fits and prefix_cache is None:
             dual_cache = dual_cache or 0
         asked = {**model.defaults.settings.get(EVERY_METHOD, {}), "reveal": "threshold"}
         settings = {**model.defaults.settings, EVERY_METHOD: asked}
@@ -313,5 +226,4 @@ def _dtype(name: str | None, device: torch.device) -> torch.dtype:
     short = str(name).removeprefix("torch.")
     if short not in DTYPES:
         raise SettingsError(unknown_name("dtype", name, DTYPES))
-    dtype: torch.dtype = getattr(torch, short)
-    return dtype
+    return cast("torch.dtype", getattr(torch, short))
