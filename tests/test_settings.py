@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -35,6 +36,8 @@ def test_a_former_name_of_a_method_is_understood_everywhere() -> None:
     assert Settings.recommended(older, "best", "chain").budget == 99
     newer = Defaults(settings={**older.settings, "revise": {"budget": 8}})
     assert Settings.recommended(newer, "best").budget == 8
+    kin = Settings(method=replace(METHODS["revise"], name="mine", like="best"))
+    assert kin.row.names == METHODS["revise"].names == ("best", "revise")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ ENSEMBLES = {  # what makes a population otherwise than by one search; imported 
 }
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
 FORMER = {"revise": "best"}  # names before; still understood, and older runs are hashed by them
+LATEST = {former: name for name, former in FORMER.items()}
 
 Beside = Mapping[str, Mapping[str, Collection[Any]]]
 """A setting → the other settings of which one must have one of these values (or, of none, any value
@@ -122,7 +123,7 @@ class Method:
     @property
     def kin(self) -> str:
         """The name under which models recommend settings for it, and calibrations are kept."""
-        return self.like or self.name
+        return LATEST.get(self.like, self.like) or self.name
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -311,7 +312,7 @@ def find_method(method: str | Method) -> Method:
             f"method={method!r} is not allowed; give a name such as 's3', or a s3dlm.Method"
         )
     if method not in METHODS and method not in all_methods():
-        method = next((name for name, former in FORMER.items() if former == method), method)
+        method = LATEST.get(method, method)
     if method not in METHODS:
         raise SettingsError(unknown_name("method", method, METHODS))
     return METHODS[method]

@@ -17,7 +17,7 @@ from s3dlm import tasks
 from s3dlm.errors import RecordError, SettingsError, short_repr
 from s3dlm.inputs import find_entry_points, read_json_lines
 from s3dlm.models.base import Model
-from s3dlm.search.methods import all_methods, find_method
+from s3dlm.search.methods import LATEST, all_methods, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
@@ -135,7 +135,8 @@ class Service:
         self.model, self.limits, self.aliases = model, limits or Limits(), aliases or {}
         self.api_key, self.hosts, self.log_prompts = api_key, hosts, log_prompts
         self.operator: dict[str, Any] = dict(defaults or {})
-        self.method = str(self.operator.pop("method", "s3"))  # for requests that name none
+        # For requests that name none; by its latest name, which the page knows.
+        self.method = find_method(str(self.operator.pop("method", "s3"))).name
         self.verifiers = {name: as_verifier(name) for name in find_entry_points(GROUP)}
         for name, verifier in (verifiers or {}).items():
             self.verifiers[_public(name)] = as_verifier(verifier)
@@ -160,7 +161,8 @@ class Service:
             message = f"the model {short_repr(name)} does not exist here; this server has {known}"
             raise ApiError(404, message, param="model", code="model_not_found")
         overrides, renamed = dict(self.aliases[name]), copy.copy(self)
-        renamed.name, renamed.method = name, str(overrides.pop("method", self.method))
+        renamed.name = name
+        renamed.method = find_method(str(overrides.pop("method", self.method))).name
         renamed.operator = {**self.operator, **overrides}
         return renamed
 
@@ -181,6 +183,7 @@ class Service:
             "models": self.names,
             "method": self.method,
             "methods": {name: row.summary for name, row in methods.items()},
+            "former": {old: new for old, new in LATEST.items() if old not in methods},
             "settings": list(SETTINGS.values()),
             "settings_of": {name: sorted(_usable(each)) for name, each in defaults.items()},
             "defaults": {name: settings.to_json() for name, settings in defaults.items()},

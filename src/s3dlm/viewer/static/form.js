@@ -98,19 +98,29 @@ export class Form {
     return settings;
   }
 
+  // A method's name today, and that of the chosen method if it has none.
+  latest(method) {
+    return this.options.former[method] ?? method;
+  }
+
+  known(method) {
+    const name = this.latest(method);
+    return name in this.options.methods ? name : this.method.input.value;
+  }
+
   // Recorded searches as requests. One brings the settings that are not the defaults here; two may
   // differ in a setting, for which the form has one field, so they bring none.
   async requests(headers) {
-    const { tasks, methods } = this.options;
+    const { tasks } = this.options;
     const bodies = headers.map(({ question, infill, task, settings }) => ({
       prompt: question,
       ...(infill ? { infill } : {}),
       ...(tasks.includes(task) ? { task } : {}),
-      method: settings.method in methods ? settings.method : this.method.input.value,
+      method: this.known(settings.method),
     }));
     const { settings } = headers[0];
-    if (bodies.length > 1 || !(settings.method in methods)) return bodies;
-    const usual = await this.defaultsOf(settings.method, bodies[0].task);
+    if (bodies.length > 1 || bodies[0].method !== this.latest(settings.method)) return bodies;
+    const usual = await this.defaultsOf(bodies[0].method, bodies[0].task);
     return [{ ...Object.fromEntries(Object.entries(settings).filter(([name, value]) => value !== usual[name])), ...bodies[0] }];
   }
 
@@ -120,8 +130,8 @@ export class Form {
     this.prompt.value = body.prompt;
     this.infill.value = body.infill ?? "";
     this.task.input.value = body.task ?? "";
-    this.method.input.value = body.method;
-    this.against.input.value = against?.method ?? "";
+    this.method.input.value = this.known(body.method);
+    this.against.input.value = against ? this.known(against.method) : "";
     this.loadMethod();
     for (const one of this.settings) {
       one.input.value = body[one.name] ?? against?.[one.name] ?? "";
