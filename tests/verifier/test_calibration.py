@@ -10,6 +10,8 @@ from s3dlm.errors import MissingExtraError, SettingsError
 from s3dlm.evaluation.statistics import accuracy_at_coverage, brier, reliability
 from s3dlm.verifier.calibration import (
     AnswerCalibration,
+    Calibrations,
+    Fit,
     GradedAnswer,
     Logistic,
     cross_fitted,
@@ -17,6 +19,8 @@ from s3dlm.verifier.calibration import (
     fit_logistic,
     sigmoid,
 )
+
+NAMES = ("best", "revise")  # of one method, the latest last
 
 
 def drawn(count=4000, seed=0):
@@ -150,3 +154,10 @@ def test_a_kind_of_model_has_bundled_calibrations_and_no_other_has(tmp_path):
     assert not calibrations_in(tmp_path, "anyone/finetuned", "llada-128").fits
     named = calibrations_in(tmp_path, "GSAI-ML/LLaDA-8B-Instruct", "llada-4096")
     assert named.find("gsm8k", ["baseline"], None).questions == 1130  # its own comes first
+
+
+def test_a_fit_under_the_latest_name_of_a_method_counts():
+    former, latest = (Fit("chain", name, "plus", AnswerCalibration(0, 0, 0, 0)) for name in NAMES)
+    assert Calibrations((former, latest)).find("chain", NAMES, "plus") is latest
+    assert Calibrations((former,)).find("chain", NAMES, None) is former
+    assert Calibrations((former, latest)).find("chain", NAMES, "self") is None

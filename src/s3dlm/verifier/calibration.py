@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,11 +85,13 @@ class Calibrations:
     fingerprint: str | None = None  # of the weights, as an evaluation computes it
     signature: str | None = None  # of the weight files, cheap enough for every load
 
-    def find(self, task: str | None, methods: Collection[str], verifier: str | None) -> Fit | None:
-        """The fit for a task and a method of these names whose scores are this verifier's; None: a bundled one's."""
+    def find(self, task: str | None, methods: Sequence[str], verifier: str | None) -> Fit | None:
+        """The fit for a task and a method whose scores are this verifier's (None: a bundled one's); of
+        a method's names, the last that has one counts."""
         allowed = FROM_FILES if verifier is None else (verifier,)
-        fits = (fit for fit in self.fits if fit.task == task and fit.method in methods)
-        return next((fit for fit in fits if fit.verifier in allowed), None)
+        fits = [fit for fit in self.fits if fit.task == task and fit.verifier in allowed]
+        named = [fit for fit in fits if fit.method in methods]
+        return max(named, key=lambda fit: methods.index(fit.method), default=None)
 
 
 def read_calibrations(path: Path) -> Calibrations:
