@@ -110,6 +110,12 @@ def test_the_tables_show_what_is_in_the_report_within_80_columns(file, capsys, m
     assert "…" not in text
 
 
+def test_an_answer_that_begins_with_a_star_is_shown_whole(tmp_path, capsys):
+    row = {"prompt": "2 * 3?", "text": "*7* #### 6", "gold": "6"}
+    render(score_file(write(tmp_path / "f.jsonl", [row]), "math500"), explain=True)
+    assert " *7* #### 6 " in capsys.readouterr().out
+
+
 def test_a_choice_among_several_outputs(tmp_path):
     """Two of three questions are voted right; the verifier, which likes long texts, is right on one."""
     texts = {"a": ["42 " * 9, "#### 42", "#### 42", "#### 1"],

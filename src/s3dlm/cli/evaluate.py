@@ -274,7 +274,7 @@ def _show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
         typer.echo(json.dumps(plain, ensure_ascii=False))
         return made
     for table in made.short:
-        print_table(table.columns, table.rows, table.title)
+        print_table(table.columns, table.rows, table.title, marked=True)
     for line in made.verdict:
         typer.echo(textwrap.fill(line, 80))
     typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")

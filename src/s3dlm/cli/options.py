@@ -165,8 +165,9 @@ def print_table(
     note: str = "",
     *,
     left: bool = False,
+    marked: bool = False,
 ) -> None:
-    """A table in the terminal; a cell that begins with `*` is bold."""
+    """A table in the terminal; `marked`: a cell that begins with `*` is bold, and the mark is left out."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -176,7 +177,8 @@ def print_table(
     for column in columns[1:]:
         table.add_column(column, justify="left" if left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(c[1:], style="bold") if c[:1] == "*" else Text(c) for c in row))
+        cells = ((marked and c[:1] == "*", c) for c in row)
+        table.add_row(*(Text(c[1:], style="bold") if bold else Text(c) for bold, c in cells))
     if title:
         Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
     Console().print(table)

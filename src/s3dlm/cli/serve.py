@@ -191,7 +191,7 @@ def demo(
     typer.echo(f"3. Results on {asked} problems per task\n")
     made = write(out, reference=demos.REFERENCE)
     for grid in made.short:
-        options.print_table(grid.columns, grid.rows, grid.title)
+        options.print_table(grid.columns, grid.rows, grid.title, marked=True)
     points = {n: (made.run.mean_nfe(n), made.run.mean_accuracy(n)) for n in made.run.labels()}
     typer.echo(f"Accuracy over forward passes per problem (NFE)\n\n{chart(points)}\n")
     typer.echo(f"4. In one sentence\n\n{textwrap.fill(made.verdict[0], 79)}\n")
