@@ -247,7 +247,7 @@ def main() -> None:
     warnings.showwarning = _warn
     code: Any = 2
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="s3dlm", standalone_mode=False)  # however it was started
     except S3dlmError as error:
         _tell(f"s3dlm: {error}")
     except OSError as error:
