@@ -74,8 +74,8 @@ def eval_command(
 
     \b
     s3dlm eval --task countdown,sudoku --limit 50 --out runs/first
-    s3dlm eval --task countdown --method best_of_k,s3 --set particles=1,2,4 --out runs/sweep
-    s3dlm eval --model GSAI-ML/LLaDA-8B-Instruct --task gsm8k --out runs/llada --dry-run
+    s3dlm eval --task countdown --method s3 --set particles=1,2,4 --out runs/sweep
+    s3dlm eval --model GSAI-ML/LLaDA-1.5 --task gsm8k --out runs/llada --dry-run
     """
     from s3dlm.evaluation import plan as plans
     from s3dlm.search.methods import find_method
@@ -127,7 +127,7 @@ def reproduce(
 
     \b
     s3dlm reproduce --model tiny
-    s3dlm reproduce --model GSAI-ML/LLaDA-8B-Instruct --device cuda --size hour --dry-run
+    s3dlm reproduce --model GSAI-ML/LLaDA-8B-Instruct --size hour --dry-run
 
     A larger size continues what a smaller one has in the same folder.
     """
@@ -292,7 +292,7 @@ def calibrate(
     """Fit `p_correct`, the probability that an answer is right.
 
     \b
-    s3dlm eval --split validation --method baseline,best_of_k,s3,revise --limit 300 --out runs/fit
+    s3dlm eval --split validation --method s3,revise --limit 300 --out runs/fit
     s3dlm calibrate runs/fit
     """
     from s3dlm.evaluation import calibrate as fits

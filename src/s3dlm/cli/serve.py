@@ -53,7 +53,7 @@ def serve(
 
     \b
     s3dlm serve --model tiny --port 8000
-    s3dlm serve --alias fast=baseline --alias careful=revise,particles=8 --max seconds=60
+    s3dlm serve --alias fast=baseline --alias careful=revise,particles=8
     s3dlm serve --model GSAI-ML/LLaDA-8B-Instruct --replicas all
     """
     try:
