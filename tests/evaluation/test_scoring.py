@@ -103,11 +103,18 @@ def test_the_tables_show_what_is_in_the_report_within_80_columns(file, capsys, m
     monkeypatch.setenv("COLUMNS", "80")
     render(score_file(file, "gsm8k"), explain=True)
     text = capsys.readouterr().out
-    words = ("gsm8k", "reachability", "40 outputs", "20 pairs", "50.00 %", "0 outputs are judged")
+    words = ("gsm8k", "reachability", "outputs 40", "pairs 20", "50.00 %", "0 outputs are judged")
     assert all(
         word in text for word in (*words, "1.000 (1.000–1.000)", "oracle", "100.0 (100.0–100.0)")
     )
     assert "…" not in text
+
+
+def test_one_question_has_no_interval(tmp_path):
+    rows = [{"question": "?", "output": f"#### {n}", "gold": 42} for n in (42, 41)]
+    section = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k").sections[0]
+    share = section.selection["single"]
+    assert (share.value, share.low, share.high) == (0.5, None, None)
 
 
 def test_an_answer_that_begins_with_a_star_is_shown_whole(tmp_path, capsys):

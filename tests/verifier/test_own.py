@@ -51,7 +51,7 @@ def test_a_class_is_built(file):
         ("def f(:", "f", "raises SyntaxError"),
         ("raise SystemExit(0)", "f", "raises SystemExit"),
         ("class Judge:\n    def __init__(self, x): ...", "Judge", "built without arguments"),
-        ("def f(text): return 1", "f", r"must take \(prompt, text, confidence\)"),
+        ("def f(text): return 1", "f", r"must take \(question, text, confidence\)"),
     ],
 )
 def test_what_cannot_be_a_verifier_is_refused(tmp_path, source, name, message):

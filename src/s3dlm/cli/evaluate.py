@@ -248,7 +248,9 @@ def _report(
 
 def report(
     folders: Annotated[list[Path], Argument(help="Folders of `eval`; several are compared.")],
-    reference: Annotated[str | None, Option(help="Compare with. Default: best_of_k.")] = None,
+    reference: Annotated[
+        str | None, Option(help="Compare with. Default: best_of_k, if run.")
+    ] = None,
     grading: Annotated[str | None, Option(help="Grade the texts again: fixed, d1 or hex.")] = None,
     out: Annotated[Path | None, Option(help="Default: the run's; needed for several.")] = None,
     as_json: options.AsJson = False,

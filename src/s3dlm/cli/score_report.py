@@ -45,7 +45,7 @@ def render(report: ScoreReport, *, explain: bool = False) -> None:
 
 def _print_section(section: Section) -> None:
     shares = ", ".join(f"{g} {100 * share:.2f} %" for g, share in section.accuracy.items())
-    counts = f"{section.outputs} outputs, {section.questions} questions, {section.pairs} pairs"
+    counts = f"outputs {section.outputs}, questions {section.questions}, pairs {section.pairs}"
     rows = [
         (part.name, "" if part.weight is None else f"{part.weight:.2f}", f"{part.mean:.3f}",
          _cell(part.auc), _cell(part.pair_accuracy))

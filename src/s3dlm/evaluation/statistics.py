@@ -265,8 +265,8 @@ class Estimate:
 
 
 def resamples(questions: int, draws: int, seed: int) -> Floats:
-    """How often each bootstrap draw holds each question, [draws, questions]; all figures share it."""
-    share = np.full(questions, 1 / max(questions, 1))
+    """How often each bootstrap draw holds each question, [draws, questions]; one question has none."""
+    share, draws = np.full(questions, 1 / max(questions, 1)), draws if questions > 1 else 0
     return np.random.default_rng(seed).multinomial(questions, share, size=draws).astype(np.float64)
 
 

@@ -28,7 +28,7 @@ CHECKABLE = "checkable"  # a part of weight 0: whether the text has a step to ch
 Texts: TypeAlias = Sequence[str]
 Confidences: TypeAlias = Sequence[float | None]  # the model's own, one per text, where it has one
 ScoreFunction = Callable[[str, str, float | None], float]
-"""A plain function as a verifier: (prompt, text, confidence) -> score."""
+"""A plain function as a verifier: (question, text, confidence) -> score."""
 
 Span = tuple[int, int] | tuple[int, int, float]
 """A character range of a text: its start, its end, and perhaps how doubtful it is, from 0 to 1. That is
@@ -263,7 +263,7 @@ def adapt(judge: object) -> Verifier:
         return judge
     if isinstance(judge, type) or not (callable(judge) or callable(getattr(judge, "score", None))):
         raise SettingsError(
-            f"verifier={judge!r} is not a verifier; give a function (prompt, text, confidence) -> "
+            f"verifier={judge!r} is not a verifier; give a function (question, text, confidence) -> "
             "float, an object whose method `score` returns a Score, a name, or a TOML file"
         )
     adapted = _ADAPTED.get(id(judge))

@@ -102,6 +102,6 @@ def _judge(path: Path, name: str, digest: str) -> Any:
             inspect.signature(judge).bind("", "", None)
         except TypeError as error:
             raise SettingsError(
-                f"{path.name}: {name} must take (prompt, text, confidence): {error}"
+                f"{path.name}: {name} must take (question, text, confidence): {error}"
             ) from error
     return judge
