@@ -22,8 +22,8 @@ import torch
 from safetensors.torch import save_file
 
 import s3dlm
-from s3dlm.models import registry
 from s3dlm.models.checkpoint import layout
+from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.families import LLADA_NAMES
 from s3dlm.models.family import TransformerConfig
 from s3dlm.models.transformer import Transformer
@@ -44,7 +44,7 @@ def config(layers: int) -> TransformerConfig:
 def write_checkpoint(folder: Path, shape: TransformerConfig) -> int:
     """Random weights in shards, with the tokenizer of `tiny`; the bytes written."""
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(registry.BUNDLED["tiny"] / name, folder / name)
+        shutil.copy(BUNDLED["tiny"] / name, folder / name)
     described = json.loads((folder / "tokenizer_config.json").read_text())
     described.pop("mask_token", None)  # LLaDA's mask is not among the ids of `tiny`
     (folder / "tokenizer_config.json").write_text(json.dumps(described))

@@ -65,7 +65,9 @@ def main() -> None:
     wanted = [pair for pair in versions.items() if pair[0] not in LEFT_OUT]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda pair: hashes(sys.argv[1], *pair), wanted))
-    lines = ["# Written by `python -m tools.lock`; docs/reliability.md says how to use it.\n"]
+    lines = [
+        "# Written by `python -m tools.lock`; docs/appendix/reliability.md says how to use it.\n"
+    ]
     for (name, version), digests in zip(wanted, found, strict=True):
         parts = [f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in digests)]
         lines.append(" \\\n".join(parts) + "\n")

@@ -20,7 +20,7 @@ def outputs_of(cell: str, names: dict[str, Any], number: int) -> list[dict[str, 
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "cell", "exec"), names)
         if last is not None:
-            value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+            value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # type: ignore[attr-defined]
     found: list[dict[str, Any]] = []
     if text := printed.getvalue():
         found.append({"output_type": "stream", "name": "stdout", "text": text.splitlines(True)})

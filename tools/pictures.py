@@ -33,6 +33,7 @@ SIZE = (900, 720)
 QUESTION = (
     "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?"
 )
+TITLE = "s3 on tiny: 9 · 5 + 8 · 6 = ?"
 CURVES = {
     "plain": "LLaDA's greedy loop, fewer or more steps",
     "best_of_k": "majority vote of K samples",
@@ -87,9 +88,7 @@ def terminal(page: Any) -> Iterator[tuple[Image.Image, int]]:
     piece = board.pieces_of(model)
     for step in steps[1::2]:
         console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True)
-        console.print(
-            board.drawn(step, piece, model.end_ids, title="s3 on tiny: 9 · 5 + 8 · 6 = ?")
-        )
+        console.print(board.drawn(step, piece, model.end_ids, TITLE, None, console.width))
         yield framed(page, console), 170
     console.print(f"answer: {search.result.answer}   vote: {search.result.vote}")
     yield framed(page, console), 2200

@@ -1,7 +1,7 @@
 """Curves of accuracy over forward passes for all methods, and differences at equal NFE.
 
 python -m benchmarks.frontier runs/frontier --tune --workers 2
-python -m benchmarks.frontier runs/frontier --workers 2 --page docs/frontier.md
+python -m benchmarks.frontier runs/frontier --workers 2 --page docs/appendix/frontier.md
 python -m benchmarks.frontier runs/look --quick --entries revise,restarts,greedy
 """
 

@@ -52,8 +52,8 @@ def show(
     with Live(console=console, auto_refresh=False) as live:
         for event in events:
             if isinstance(event, Step):
-                body = _grids(event, piece, columns) if columns else _table(event, piece, end_ids)
-                live.update(_board(event, body, title, console.width), refresh=True)
+                picture = drawn(event, piece, end_ids, title, columns, console.width)
+                live.update(picture, refresh=True)
             yield event
 
 
@@ -117,7 +117,11 @@ def _grid(tokens: np.ndarray, piece: Piece, columns: int) -> Text:
     return text
 
 
-def _board(step: Step, body: RenderableType, title: str, width: int) -> RenderableType:
+def drawn(
+    step: Step, piece: Piece, end_ids: frozenset[int], title: str, columns: int | None, width: int
+) -> RenderableType:
+    """The board after one step."""
+    body = _grids(step, piece, columns) if columns else _table(step, piece, end_ids)
     foot = Table.grid(padding=(0, 2))
     rounds = f"round {step.round + 1}, " if step.round else ""
     foot.add_row(

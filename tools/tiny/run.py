@@ -46,7 +46,7 @@ def tokenizer_for(folder: Path) -> Tokenizer:
 
 def load(folder: Path) -> Transformer:
     network = s3dlm.load(str(folder), device="cpu").denoiser
-    return network.eval()
+    return network.eval()  # type: ignore[attr-defined]
 
 
 def loss_of(

@@ -156,7 +156,7 @@ def main() -> None:
         for name in ("meeting", "stop"):
             (args.out / name).unlink(missing_ok=True)
         tokenizer_for(args.out)
-        torch.multiprocessing.spawn(work, (args,), nprocs=args.workers)
+        torch.multiprocessing.spawn(work, (args,), nprocs=args.workers)  # type: ignore[attr-defined]
     elif args.command == "export":
         export_run(args.out, args.to)
     else:

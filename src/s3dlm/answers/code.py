@@ -1,4 +1,4 @@
-"""From what a model wrote to a program that can be run; docs/code.md states every step.
+"""From what a model wrote to a program that can be run; docs/appendix/code.md states every step.
 
 Published HumanEval numbers differ most by this post-processing, so it is one function, `program`,
 and verifier and grading both use it. Nothing here runs code.
@@ -158,7 +158,7 @@ def normalise(source: str) -> str:
 
 @lru_cache(maxsize=64)  # prompts and texts may be long
 def program(text: str, question: str = "") -> Program | None:
-    """The program of a text, by the steps that docs/code.md numbers; None when there is no code."""
+    """The program of a text, by the steps that docs/appendix/code.md numbers; None when there is no code."""
     wanted = required(question)
     start, end = _segment(text, wanted.name)
     if not text[start:end].strip():

@@ -133,7 +133,7 @@ def estimate(
             {"gpus": cards, "seconds": time, "dollars": time * cards * dollars / 3600}
             for cards, time in seconds.items()
         ]
-        costs["fits"] = 2 * shape.parameters * 1.15 < memory  # activations need a tenth on top
+        costs["fits"] = 2 * shape.parameters * 1.15 < memory  # activations come on top
     return costs
 
 

@@ -242,7 +242,7 @@ def find_mask_id(
     config: Config, name: str, tokenizer: Any, family: Family | None, given: int | None
 ) -> int:
     """Which id stands for "not yet known": from config.json, else the tokenizer (one of transformers),
-    else what is known of the family, else `given`.
+    else `given`, else what is known of the family.
 
     A wrong mask id gives fluent nonsense, so an unknown one is an error. A given id that contradicts
     the model's own files is refused; one that contradicts our table wins.
