@@ -211,7 +211,7 @@ def test_all_is_the_public_surface() -> None:
 
 # What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
 LIMITS = {
-    "src_lines": 27_600,
+    "src_lines": 27_650,
     "src_files": 156,  # methods with a loop of their own are modules that only their rows reach
     "longest_file": 320,
     "root_modules": 9,  # serving.py, the import path that `serve run` is given

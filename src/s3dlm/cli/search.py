@@ -26,7 +26,7 @@ _SET = "Any setting: docs/settings.md."
 More = Annotated[options.Texts, Option("--set", metavar="NAME=VALUE", help=_SET)]
 STOPPED = {  # why a search ended early
     "satisfied": "the verifier is satisfied",
-    "budget": "the budget is spent, the verifier did not end the search; --budget gives more",
+    "budget": "the budget is spent; --budget gives more",
     "agreed": "the vote is decided",
 }
 

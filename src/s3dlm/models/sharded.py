@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -51,8 +52,14 @@ def join(device: torch.device) -> torch.device:
         dist.init_process_group(backend, timeout=PATIENCE)
     if dist.get_rank():
         _follow(device)
-    atexit.register(_tell, None)
+    atexit.register(_end)
     return device
+
+
+def _end() -> None:
+    """End the others, then the process group: its threads must not outlive Python."""
+    _tell(None)
+    dist.destroy_process_group()
 
 
 def _tell(what: Any) -> Any:
@@ -79,8 +86,10 @@ def _follow(device: torch.device) -> None:
         else:
             tokens, keys = told
             network.encode(tokens.to(device), None if keys is None else keys.to(device))
-    dist.destroy_process_group()
-    raise SystemExit(0)
+    # At once: a thread of the process group may outlive Python's end, and then aborts the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 class Sharded(Denoiser):
