@@ -201,7 +201,7 @@ def test_the_site_builds_and_its_search_finds_a_setting(tmp_path: Path) -> None:
     """Strict: a page that is missing from the menu and a link that leads nowhere are errors."""
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", tmp_path],
-        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True, timeout=120,
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True, timeout=900,
     )  # fmt: skip
     index = json.loads((tmp_path / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert any("ess_threshold" in page["text"] for page in index["docs"])

@@ -23,7 +23,7 @@ from tests.fuzz import counts
 from tests.server.live import JSON, LARGE, head, new_client, raw_connection, serve_process, wait_for
 from tests.server.test_chaos import memory
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(3600)
 LOOPING = "```python\ndef f(x):\n    while True: pass\n```"
 CODE = {"task": "mbpp", "prompt": "Loop.\nYour code should pass this test:\nassert f(1) == 2"}
 # As many texts as a step may verify.

@@ -190,7 +190,7 @@ def test_the_command_of_the_page(
 def test_the_command_line_of_the_harness_in_a_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "s3dlm.integrations.lm_eval", *command(tmp_path)],
-        capture_output=True, text=True, check=False, cwd=ROOT, timeout=280,
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=900,
         env=environment(tmp_path / "plugin"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

@@ -24,7 +24,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     done = subprocess.run(
         [*torchrun, "-m", "tests.models.sharded_worker", str(out)],
         cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-        check=False, timeout=240,
+        check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(out.read_text())

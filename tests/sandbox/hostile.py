@@ -15,7 +15,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     # time
     "infinite loop": (LOOP, "def f(x):\n    while True: pass"),
     "infinite loop at import": (LOOP, "while True: pass"),
-    "sleep": (LOOP, "import time\ndef f(x): time.sleep(60)"),
+    "sleep": (LOOP, "import time\ndef f(x): time.sleep(6000)"),
     "loop that swallows everything": (
         LOOP,
         "def f(x):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass",
@@ -46,9 +46,9 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     # processes and signals
     "fork bomb": (DENIED, "import os\ndef f(x):\n    while True: os.fork()"),
     "stubborn fork bomb": (LOOP, "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass"),
-    "daemon": (DENIED, "import os, time\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            time.sleep(60)\n        os._exit(0)\n    return 'escaped'"),
-    "thread bomb": (f"RuntimeError|MemoryError|{LOOP}|{DEAD}", "import threading, time\ndef f(x):\n    while True: threading.Thread(target=time.sleep, args=(60,)).start()"),
-    "thread that outlives the answer": (WRONG, "import threading, time\ndef f(x):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n    return 'escaped'"),
+    "daemon": (DENIED, "import os, time\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            time.sleep(6000)\n        os._exit(0)\n    return 'escaped'"),
+    "thread bomb": (f"RuntimeError|MemoryError|{LOOP}|{DEAD}", "import threading, time\ndef f(x):\n    while True: threading.Thread(target=time.sleep, args=(6000,)).start()"),
+    "thread that outlives the answer": (WRONG, "import threading, time\ndef f(x):\n    threading.Thread(target=time.sleep, args=(6000,)).start()\n    return 'escaped'"),
     "shell": (WRONG, "import os\ndef f(x): return 'escaped' if os.system('true') == 0 else None"),
     "subprocess": (DENIED, "import subprocess\ndef f(x): return subprocess.run(['/bin/true']) and 'escaped'"),
     "exec": (DENIED, "import os\ndef f(x): os.execv('/bin/true', ['true'])"),
@@ -58,7 +58,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "kills by descriptor": (DENIED, "import os, signal\ndef f(x):\n    fd = os.pidfd_open(os.getppid())\n    signal.pidfd_send_signal(fd, 9)\n    return 'escaped'"),
     "signals by fcntl": (DENIED, "import fcntl, os\ndef f(x):\n    r, w = os.pipe()\n    fcntl.fcntl(r, fcntl.F_SETOWN, os.getppid())\n    return 'escaped'"),
     "stops itself": (f"{DENIED}|{LOOP}", "import os, signal\ndef f(x):\n    os.kill(os.getpid(), signal.SIGSTOP)\n    return 'escaped'"),
-    "alarm": (f"{DEAD}|{LOOP}", "import signal, time\ndef f(x):\n    signal.alarm(1)\n    signal.setitimer(signal.ITIMER_REAL, 0.05)\n    time.sleep(60)"),
+    "alarm": (f"{DEAD}|{LOOP}", "import signal, time\ndef f(x):\n    signal.alarm(1)\n    signal.setitimer(signal.ITIMER_REAL, 0.05)\n    time.sleep(6000)"),
     "leaves its session": (DENIED, "import os\ndef f(x):\n    os.setpgid(0, 0)\n    os.setsid()\n    return 'escaped'"),
     # leaving early, and faults
     "_exit": (DEAD, "import os\ndef f(x): os._exit(0)"),
@@ -66,8 +66,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "sys.exit": ("SystemExit", "import sys\ndef f(x): sys.exit(0)"),
     "sys.exit at import": ("SystemExit", "raise SystemExit(0)"),
     "keyboard interrupt": ("KeyboardInterrupt", "def f(x): raise KeyboardInterrupt"),
-    "atexit": (WRONG, "import atexit, time\natexit.register(time.sleep, 60)\ndef f(x): return None"),
-    "finaliser": (WRONG, "import time\nclass D:\n    def __del__(self): time.sleep(60)\nd = D()\ndef f(x): return None"),
+    "atexit": (WRONG, "import atexit, time\natexit.register(time.sleep, 6000)\ndef f(x): return None"),
+    "finaliser": (WRONG, "import time\nclass D:\n    def __del__(self): time.sleep(6000)\nd = D()\ndef f(x): return None"),
     "null pointer": (DEAD, "import ctypes\ndef f(x): return ctypes.string_at(0)"),
     "abort": (DEAD, "import os\ndef f(x): os.abort()"),
     "broken bytecode": (f"{DEAD}|{LOOP}|Error", "def f(x): pass\nf.__code__ = f.__code__.replace(co_code=b'\\x74\\xff' * 40, co_stacksize=0)"),

@@ -119,7 +119,7 @@ def test_forward_passes_of_other_searches_run_while_a_verifier_works() -> None:
     model = fake_model()
     denoiser = model.denoiser
     assert isinstance(denoiser, FakeDenoiser)
-    meeting, encode = threading.Barrier(2, timeout=60), denoiser.encode
+    meeting, encode = threading.Barrier(2, timeout=900), denoiser.encode
 
     def counted(*arguments):  # type: ignore[no-untyped-def]
         if denoiser.calls == 1:

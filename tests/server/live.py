@@ -66,7 +66,7 @@ class Live:
         return self.service.scheduler
 
     def client(self, **options: Any) -> openai.OpenAI:
-        options = {"api_key": "none", "max_retries": 0, "timeout": 120, **options}
+        options = {"api_key": "none", "max_retries": 0, "timeout": 900, **options}
         options.setdefault("http_client", PlainClient())
         return openai.OpenAI(base_url=f"{self.url}/v1", **options)
 
@@ -134,7 +134,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [json.loads(JsonLines().format(record)) for record in caplog.records]
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 900) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -149,11 +149,11 @@ class Gate(threading.Event):
         self._reached = threading.Event()
 
     def wait_until_reached(self) -> None:
-        assert self._reached.wait(60)
+        assert self._reached.wait(900)
 
     def hold(self) -> None:
         self._reached.set()
-        self.wait(60)
+        self.wait(900)
 
 
 def changed_model(before: Callable[[Any], None]) -> Model:
@@ -204,11 +204,11 @@ def serving_on(bound: socket.socket, model: Model, **configuration: Any) -> Iter
             yield Live(url, app.state.service, http, pool)
     finally:
         server.should_exit = True
-        thread.join(60)
+        thread.join(900)
         assert not thread.is_alive()
 
 
-def new_client(url: str, timeout: float = 120) -> httpx.Client:
+def new_client(url: str, timeout: float = 900) -> httpx.Client:
     return httpx.Client(base_url=url, timeout=timeout, verify=False)
 
 
@@ -255,6 +255,6 @@ def raw_connection(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that little is sent unread
-    client.settimeout(60)
+    client.settimeout(900)
     client.connect((host, int(port)))
     return client

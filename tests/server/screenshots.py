@@ -36,7 +36,7 @@ def take(
     page = browser.new_page(
         viewport={"width": 1440, "height": height}, color_scheme=scheme, reduced_motion="reduce"
     )
-    page.set_default_timeout(300_000)
+    page.set_default_timeout(900_000)
     page.goto(live.url)
     page.fill("#prompt", QUESTION)
     page.get_by_label("Task", exact=True).select_option("countdown")

