@@ -27,7 +27,7 @@ from tests.sandbox.hostile import LOOP, PROGRAMS
 # turn what they really die of into "took too long". All who sleep do so for longer than SOON.
 IMPATIENT, PATIENT = (
     SandboxLimits(seconds=0.25, memory_mb=256),
-    SandboxLimits(seconds=900, memory_mb=256),
+    SandboxLimits(seconds=600, memory_mb=256),
 )
 SOON = 900
 MODES = {"all mechanisms": (), "no namespaces": ("namespaces",), "no landlock": ("landlock",)}
