@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, Unpack
+from typing import Any
 
 import s3dlm
 from s3dlm import tasks
@@ -24,10 +24,10 @@ from s3dlm.models.forward import Forward
 from s3dlm.result import Result as Result
 from s3dlm.result import finish
 from s3dlm.search.methods import Method
-from s3dlm.search.particles import Predict, Reply
+from s3dlm.search.particles import Request
 from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
 from s3dlm.search.step import Step, Stream
-from s3dlm.settings import Settings, SettingsKwargs
+from s3dlm.settings import Settings
 
 Event = Step | Result | Exception
 
@@ -53,9 +53,7 @@ class Batcher:
     def start(self, running: Running) -> int:
         """As `add`, for a search that was prepared elsewhere."""
         running.started = time.perf_counter()
-        request = next(running.search)
-        assert not isinstance(request, Step)
-        running.request = request
+        running.request = running.search.send(None)
         key, self._next = self._next, self._next + 1
         self.running[key] = running
         return key
@@ -81,7 +79,7 @@ class Batcher:
             events += self._advance(key, reply)
         return events
 
-    def _forward(self, requests: Mapping[int, Predict | Verify]) -> list[tuple[int, Event]]:
+    def _forward(self, requests: Mapping[int, Request[Any]]) -> list[tuple[int, Event]]:
         started, model_before = time.perf_counter(), self.forward.model_seconds
         rows = [rows for request in requests.values() for rows in request.forwards]
         predictions = iter(self.forward(rows))
@@ -107,7 +105,7 @@ class Batcher:
                 self.running[key].verifier_seconds += seconds * len(request.texts) / total
         return replies
 
-    def _advance(self, key: int, reply: Reply | VerifierError) -> list[tuple[int, Event]]:
+    def _advance(self, key: int, reply: Any) -> list[tuple[int, Event]]:
         """Continue a search until it needs what it can share with others; one that ends leaves."""
         running, events = self.running[key], list[Event]()
         while True:
@@ -124,7 +122,7 @@ class Batcher:
             del self.running[key]
         return [(key, event) for event in events]
 
-    def _events(self, running: Running, reply: Reply) -> list[Event]:
+    def _events(self, running: Running, reply: Any) -> list[Event]:
         return list(advance(running, reply))
 
     def _at_once(self, running: Running) -> bool:
@@ -133,20 +131,27 @@ class Batcher:
         return not running.scorer.verifier.batched
 
 
-def advance(running: Running, reply: Reply) -> Iterator[Event]:
-    """Send a reply and pass on the steps of a search until it asks again or ends."""
-    running.request = None
+def advance(running: Running, reply: Any) -> Iterator[Event]:
+    """Send a reply, and pass on the steps that the search makes until it asks again or ends."""
+    running.request, outcome = None, None
+    failure: S3dlmError | None = None
     try:
-        event = running.search.send(reply)
-        while isinstance(event, Step):
-            running.note(event)
-            yield event
-            event = next(running.search)
-        running.request = event
+        running.request = running.search.send(reply)
     except StopIteration as end:
-        yield finish(running, end.value)
+        outcome = end.value
     except S3dlmError as error:
-        yield error
+        failure = error
+    steps, running.run.told[:] = [*running.run.told], ()
+    for step in steps:
+        running.note(step)
+        yield step
+    if failure is not None:
+        yield failure
+    elif outcome is not None:
+        try:
+            yield finish(running, outcome)
+        except S3dlmError as error:
+            yield error
 
 
 def run(
@@ -173,12 +178,12 @@ def stream(
     prompt: str,
     *,
     task: str | None = None,
-    method: str | Method | None = None,
+    method: str | Method | type[Method] | None = None,
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
     infill: str | None = None,
-    **overrides: Unpack[SettingsKwargs],
+    **overrides: Any,
 ) -> Stream[Result]:
     """A search as it runs: `for step in search`, then `search.result`; also `async for`. Arguments as
     for `generate`, or with a text to infill, as for `infill`."""
@@ -193,14 +198,14 @@ def infill(
     *,
     prompt: str = "",
     task: str | None = None,
-    method: str | Method | None = None,
+    method: str | Method | type[Method] | None = None,
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
-    **overrides: Unpack[SettingsKwargs],
+    **overrides: Any,
 ) -> Result:
-    """The text with its holes filled: `[[16]]` is a hole of 16 tokens, `[[4-32]]` one of several
-    lengths, of which the search keeps the best; `\\[[` stands for the characters themselves.
+    """The text with its holes filled: `[[16]]` is a hole of 16 tokens; `\\[[` stands for the characters
+    themselves.
 
     Known text stays as it is. `Result.text` is the whole text, `Result.holes` what fills each hole.
     With a prompt the text is the answer to it; a task needs one. Without, the text stands alone.
@@ -216,11 +221,11 @@ def generate(
     prompt: str,
     *,
     task: str | None = None,
-    method: str | Method | None = None,
+    method: str | Method | type[Method] | None = None,
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
-    **overrides: Unpack[SettingsKwargs],
+    **overrides: Any,
 ) -> Result:
     """The answer to one prompt.
 
@@ -238,12 +243,12 @@ def generate_batch(
     prompts: Sequence[str],
     *,
     task: str | None = None,
-    method: str | Method | None = None,
+    method: str | Method | type[Method] | None = None,
     settings: Settings | None = None,
     verifier: Any = None,
     sample_ids: Sequence[str | int] | None = None,
     max_rows: int = 64,
-    **overrides: Unpack[SettingsKwargs],
+    **overrides: Any,
 ) -> list[Result]:
     """The answers to many prompts, in their order, each as `generate` would give it alone."""
     if isinstance(prompts, str):
@@ -273,9 +278,9 @@ def _loaded(model: Model | str) -> Model:
 
 
 def _job(
-    model: Model, prompt: str, task: str | None, method: str | Method | None,
+    model: Model, prompt: str, task: str | None, method: str | Method | type[Method] | None,
     settings: Settings | None, verifier: Any, sample_id: str | int | None,
-    overrides: SettingsKwargs, infill: str | None = None,
+    overrides: dict[str, Any], infill: str | None = None,
 ) -> Job:  # fmt: skip
     """The job that a user describes; a verifier's name is a setting, any other verifier is not."""
     task = tasks.of_question(task, prompt, model.defaults.tasks)

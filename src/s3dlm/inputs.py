@@ -8,12 +8,14 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, TypeVar
 
-from s3dlm.errors import RecordError, SettingsError
+from s3dlm.errors import RecordError, SettingsError, check_registration, unknown_name
 
 LONGEST_LINE = 1 << 26  # bytes: no line of a file that this package writes comes near
 
@@ -62,6 +64,66 @@ def _parse(
     return row
 
 
+class Registry(Mapping[str, T]):
+    """Everything of a kind that has a name: what is registered, and what installed packages offer under
+    an entry-point group, which is loaded when it is looked up. `FILE.py:NAME` is a part of a file."""
+
+    def __init__(self, what: str, group: str, kind: type) -> None:
+        self.what, self.group, self.kind = what, group, kind
+        self._known: dict[str, T] = {}
+
+    def register(self, name: str, value: T, *, replace: bool = False) -> T:
+        """Make a value known by name; a name that exists is refused unless it is replaced."""
+        check_registration(self.what, name, value, self.kind, self._known, replace)
+        self._known[name] = value
+        return value
+
+    def find(self, name: str) -> T:
+        """The value of a name, or an error that says which there are."""
+        if name not in self._known:
+            if name in (offered := find_entry_points(self.group)):
+                self._known[name] = load_entry_point(offered[name], self.kind)
+            elif ".py:" in name:
+                self._known[name] = self._from_file(name)
+            else:
+                raise SettingsError(unknown_name(self.what, name, self))
+        return self._known[name]
+
+    def _from_file(self, name: str) -> T:
+        path, _, attribute = name.rpartition(":")
+        place = f"{self.what}={name!r}"
+        spec = spec_from_file_location(Path(path).stem, path)
+        if spec is None or spec.loader is None or not Path(path).is_file():
+            raise SettingsError(f"{place}: there is no file {path}; give FILE.py:NAME")
+        module = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # somebody's own code, broken in any way
+            raise SettingsError(f"{place}: {path} does not run: {error!r}; repair it") from error
+        if not isinstance(value := getattr(module, attribute, None), self.kind):
+            raise SettingsError(f"{place}: {path} has no {attribute} that is a {self.what}")
+        return value  # type: ignore[return-value]  # `kind` is T, as far as can be checked
+
+    def __getitem__(self, name: str) -> T:
+        try:
+            return self.find(name)
+        except SettingsError as error:
+            raise KeyError(name) from error
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        return name in self._known or name in find_entry_points(self.group) or ".py:" in name
+
+    def __iter__(self) -> Iterator[str]:
+        offered = find_entry_points(self.group)
+        return iter([*self._known, *(name for name in offered if name not in self._known)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@cache
 def find_entry_points(group: str) -> dict[str, EntryPoint]:
     """The parts of a group that installed packages offer, by name and none of them loaded."""
     first = {entry.name: entry for entry in reversed([*entry_points(group=group)])}

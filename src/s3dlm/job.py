@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 
 from s3dlm import tasks
 from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
+from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
@@ -25,16 +27,15 @@ from s3dlm.inputs import load_built_in
 from s3dlm.models.base import Model, Turn
 from s3dlm.models.packing import Sampling
 from s3dlm.result import answer_of
-from s3dlm.search.agreed import until_agreed
-from s3dlm.search.expand import OVERSAMPLING
-from s3dlm.search.particles import Floats, Ints, Predict
-from s3dlm.search.rounds import run_trials
-from s3dlm.search.score import Scorer, Verify
+from s3dlm.search.methods import Method
+from s3dlm.search.particles import Floats, Ints, Request
+from s3dlm.search.run import Run
+from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Selection
-from s3dlm.search.step import Memo, Search, Setup, Step
+from s3dlm.search.step import Memo, Outcome, Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import GENERAL, as_verifier, for_task
-from s3dlm.verifier.base import SELF, Verifier
+from s3dlm.verifier.base import SELF
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
@@ -51,7 +52,6 @@ class Job:
     verifier: Any = None  # a Verifier or a function; None: the one that the settings name
     earlier: tuple[Turn, ...] = ()  # the conversation before the question
     infill: str | None = None  # the answer as a text with holes; the question may then be empty
-    labels: tuple[str, ...] = ()  # the answers that there are: not searched for, but compared
 
     @property
     def kind(self) -> str:
@@ -70,11 +70,11 @@ class Running:
     """A search under way, with what it waits for."""
 
     job: Job
-    search: Search
-    scorer: Scorer
-    processes: list[MaskedDiffusion]  # one per combination of lengths of the holes
+    run: Run
+    search: Generator[Request[Any], Any, Outcome]
+    process: MaskedDiffusion
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
-    request: Predict | Verify | None = None  # None: it is over
+    request: Request[Any] | None = None  # None: it is over
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
     looked_ahead: list[tuple[Ints, Floats]] = field(default_factory=list)  # if the steps vote
     started: float = field(default_factory=time.perf_counter)
@@ -83,9 +83,8 @@ class Running:
     verifier_seconds: float = 0.0
 
     @property
-    def process(self) -> MaskedDiffusion:
-        """The first of the processes, and the only one of a text without holes."""
-        return self.processes[0]
+    def scorer(self) -> Scorer:
+        return self.run.scorer
 
     @property
     def rows(self) -> int:
@@ -94,7 +93,7 @@ class Running:
 
     @property
     def selection(self) -> Selection:
-        return SELECTIONS[self.job.settings.selection]
+        return SELECTIONS[self.job.settings.search.selection]
 
     def note(self, step: Step) -> None:
         """Keep what the result tells of a step, or is chosen from."""
@@ -108,50 +107,49 @@ def prepare(model: Model, job: Job) -> Running:
     check_prompt(job)
     job, settings = as_read(model, job), job.settings
     if job.infill is not None:
-        check_support(model, settings)
-    processes, fit = [_process(model, job)], _fit(model, job)
-    tokens = str(processes[0].prompt.tolist()) + (job.infill or "")
+        check_support(model, settings.decoding)
+    process, fit = _process(model, job), _fit(model, job)
+    tokens = str(process.prompt.tolist()) + (job.infill or "")
     if job.infill is not None:
-        processes = infilling(processes[0], job.infill, model, settings)
+        process = infilling(process, job.infill, model, settings.decoding)
+    method, name = settings.search, settings.verifier if fit is None else fit.verifier
     verifier = job.verifier
-    name = settings.verifier if fit is None else fit.verifier
     if verifier is None and name == SELF:
         verifier = load_built_in(name, "s3dlm.models.self_judge:SelfJudge")(model)
     elif verifier is None:
         kind = tasks.get(job.task).verifier if job.task is not None else GENERAL
         verifier = for_task(kind, name)
     verifier = as_verifier(verifier)
-    _check_screen(settings, verifier)
-    stops = settings.budget is not None and settings.stop_when == "satisfied"
+    stops = method.budget is not None and method.stop_when == "satisfied"
     satisfied_at = verifier.satisfied_at if stops else None
-    scorer = Scorer(verifier, job.question, job.label, processes[0], satisfied_at)
     # By default the same tokens get the same random numbers, wherever the prompt came from.
-    rng = random_stream(settings.seed, tokens if job.sample_id is None else job.sample_id)
+    rng = random_stream(settings.decoding.seed, tokens if job.sample_id is None else job.sample_id)
+    judged = method.verified != "never"
+    run = Run(
+        process,
+        Scorer(verifier, job.question, job.label, process, satisfied_at),
+        rng,
+        Memo(settings.decoding.memo << 20 if _meets_again(settings) else 0),
+        partial(answer_of, job),
+        judging=verifier.passes * method.looks if judged else 0,
+        judged=judged,
+    )
+    method.check(run)
     calibration = None if fit is None else fit.weights
-    memo = Memo.of(settings, len(processes))
-    setup = Setup(processes[0], scorer, settings, rng, memo)
-    search = run_trials(processes, setup)
-    if settings.stop_when == "agreed":
-        if len(processes) > 1:
-            raise SettingsError(
-                "stop_when='agreed' needs holes of one length each; give lengths such as [[4]], or leave "
-                "stop_when out"
-            )
-        search = until_agreed(setup, partial(answer_of, job))
-    if job.labels:
-        compare = load_built_in("labels", "s3dlm.integrations.likelihood:compare_labels")
-        search, calibration = compare(model, job, processes[0].prompt), None
-    return Running(job, search, scorer, processes, calibration)
+    return Running(job, run, _search(method, run), process, calibration)
 
 
-def _check_screen(settings: Settings, verifier: Verifier) -> None:
-    if settings.screen and not verifier.reads_partial:
-        name = verifier.name or settings.verifier
-        raise SettingsError(
-            f"screen={settings.screen} needs a verifier that reads partial texts, and {name!r} does not "
-            "for this task; choose plus or plus_solver, or give a "
-            "verifier with `score_partial`, or leave screen out"
-        )
+def _search(method: Method, run: Run) -> Generator[Request[Any], Any, Outcome]:
+    """The method's coroutine, made when it is started: one that never starts would be warned of."""
+    return (yield from method.answer(run).__await__())
+
+
+def _meets_again(settings: Settings) -> bool:
+    """Whether a canvas can come back: every step of one scheduled search reveals more than the step
+    before."""
+    method = settings.search
+    adaptive = settings.decoding.adaptive and method.size * method.children > 1
+    return method.repeats or method.meets_again or adaptive
 
 
 def as_read(model: Model, job: Job) -> Job:
@@ -166,51 +164,49 @@ def as_read(model: Model, job: Job) -> Job:
 
 
 def _process(model: Model, job: Job) -> MaskedDiffusion:
-    settings, denoiser = job.settings, model.denoiser
-    length, block = settings.gen_length, settings.block_length
-    oversampling = 1 if settings.child_sampling == "independent" else OVERSAMPLING
+    method, decoding, denoiser = job.settings.search, job.settings.decoding, model.denoiser
     # Whether somebody reads the clean texts of every step.
-    scored = settings.row.scored == "every step" or settings.budget is not None
+    scored = method.verified == "every step" or method.budget is not None
     end_ids = tuple(sorted(model.end_ids))
+    block = decoding.block_length
     process = MaskedDiffusion(
         prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
-        schedule=reveals(length, settings.steps, block, settings.reveal),
+        schedule=reveals(decoding.gen_length, decoding.steps, block, decoding.reveal),
         blocks=Blocks(block),
-        decoding=settings,
-        # Of many equal particles, some share the candidates that are screened.
-        draws=max(settings.size * settings.children * oversampling, OVERSAMPLING * settings.screen),
-        sampled_looks=settings.look_aheads - 1 if "look_aheads" in settings.active else 0,
-        look_ahead_wanted=scored or SELECTIONS[settings.selection].from_steps,
+        decoding=decoding,
+        draws=method.draws,
+        sampled_looks=method.looks - 1,
+        look_ahead_wanted=scored or SELECTIONS[method.selection].from_steps,
         reader=TextReader(model.tokenizer.decode, denoiser.mask_id, np.array(end_ids, np.int64)),
         label=job.label,
         sampling=Sampling(
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            tempered=settings.probabilities == "sampled",
-            guidance=settings.guidance,
-            suppressed=end_ids if settings.end_tokens == "never" else (),
-            deferred=end_ids if settings.end_tokens == "last" else (),
+            top_k=decoding.top_k,
+            top_p=decoding.top_p,
+            tempered=decoding.probabilities == "sampled",
+            guidance=decoding.guidance,
+            suppressed=end_ids if decoding.end_tokens == "never" else (),
+            deferred=end_ids if decoding.end_tokens == "last" else (),
         ),
     )
     if denoiser.causal_block is not None:
-        return _in_blocks(process, model, settings, denoiser.causal_block)
-    if settings.edit_threshold is not None:
+        return _in_blocks(process, model, decoding, denoiser.causal_block)
+    if decoding.edit_threshold is not None:
         raise SettingsError(
-            f"edit_threshold={settings.edit_threshold:g} is not supported by {model.name}, which has "
+            f"edit_threshold={decoding.edit_threshold:g} is not supported by {model.name}, which has "
             "no blocks; leave it out"
         )
     return process
 
 
 def _in_blocks(
-    process: MaskedDiffusion, model: Model, settings: Settings, model_block: int
+    process: MaskedDiffusion, model: Model, decoding: Decoding, model_block: int
 ) -> MaskedDiffusion:
     """The process for a model that fills its own blocks, which no setting can make longer."""
-    length, block = settings.gen_length, min(settings.block_length, model_block)
+    length, block = decoding.gen_length, min(decoding.block_length, model_block)
     least = -(-length // block)
-    if settings.steps < least:
+    if decoding.steps < least:
         raise SettingsError(
-            f"steps={settings.steps} cannot fill gen_length={length} with {model.name}, which takes "
+            f"steps={decoding.steps} cannot fill gen_length={length} with {model.name}, which takes "
             f"at least one step per block of {block}; choose steps from {least} to {length}"
         )
     prompt = process.prompt.size
@@ -218,11 +214,11 @@ def _in_blocks(
         process,
         blocks=Blocks(block, model_block, prompt % model_block),
         reader=replace(process.reader, answer_length=length),
-        steps_per_block=min(block, settings.steps * block // length),
+        steps_per_block=min(block, decoding.steps * block // length),
         first_token_first=model.denoiser.shift,
     )
-    if settings.edit_threshold is not None:
-        process = EditingDiffusion.of(process, edit_threshold=settings.edit_threshold)
+    if decoding.edit_threshold is not None:
+        process = EditingDiffusion.of(process, edit_threshold=decoding.edit_threshold)
     room = model.denoiser.context - prompt
     return process.scheduled(min(length + -(prompt + length) % model_block, room))
 
@@ -261,10 +257,11 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
         ids = model.tokenizer.converse((*job.earlier, Turn("user", user)), prefill)
     else:
         ids = model.tokenizer.chat(user, prefill)
-    room = model.denoiser.context - job.settings.gen_length
+    length = job.settings.decoding.gen_length
+    room = model.denoiser.context - length
     if len(ids) > room and job.infill is None:
         raise PromptError(
-            f"the prompt has {len(ids)} tokens and gen_length is {job.settings.gen_length}, but "
+            f"the prompt has {len(ids)} tokens and gen_length is {length}, but "
             f"{model.name} reads at most {model.denoiser.context} in all; shorten the prompt to "
             f"{max(room, 0)} tokens or choose a smaller gen_length (max_tokens)"
         )
@@ -277,9 +274,9 @@ def _fit(model: Model, job: Job) -> Fit | None:
     a part was given is no measure of the model."""
     if job.verifier is not None or job.infill is not None:
         return None
-    settings = job.settings
-    scores = settings.verifier if "verifier" in settings.active else None
-    return model.calibrations.find(job.task, settings.row.names, scores)
+    method = job.settings.search
+    scores = job.settings.verifier if method.verified != "never" else None
+    return model.calibrations.find(job.task, method.kin, scores)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:

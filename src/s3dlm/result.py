@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -158,13 +158,9 @@ def genealogy(ancestry: Sequence[Sequence[int]]) -> str:
     )
 
 
-def finish(running: Running, outcome: Outcome | Result) -> Result:
+def finish(running: Running, outcome: Outcome) -> Result:
     """Read the survivors of a search and choose among them."""
-    if isinstance(outcome, Result):  # of labels, which were not searched for
-        spent = {"forward": running.forward_seconds, "verifier": 0.0}
-        return replace(outcome, seconds=time.perf_counter() - running.started, timings=spent)
-    job, selection = running.job, running.selection
-    process = running.processes[outcome.trial]
+    job, selection, process = running.job, running.selection, running.process
     survivors = tuple(_survivors(running, process, outcome))
     candidates = list(survivors)
     # A text that satisfied the verifier is the answer, even if none can be read from it.
@@ -213,8 +209,7 @@ def _holes(
     if not ids:
         looked = (tokens for canvases, _ in running.looked_ahead for tokens in canvases)
         tokens = next(tokens for tokens in looked if running.scorer.text(tokens) == chosen.text)
-    readers = [each.reader for each in (process, *running.processes)]
-    return next(reader.filled(tokens) for reader in readers if reader.keeps_given(tokens))
+    return process.reader.filled(tokens)
 
 
 def _tokens(
@@ -275,11 +270,11 @@ def _survivors(running: Running, process: MaskedDiffusion, outcome: Outcome) -> 
 
 def _all_seen(running: Running) -> list[Survivor]:
     """Every complete text that was scored on the way, as if it had survived."""
-    looks, readers = running.scorer.looks, [process.reader for process in running.processes]
+    looks, reader = running.scorer.looks, running.process.reader
     return [
         _passing(running.job, text, confidence, score=score.total, parts=score.parts)
         for text, (score, confidence) in running.scorer.best().items()
-        if text not in looks or any(r.keeps_given(looks[text].tokens[0]) for r in readers)
+        if text not in looks or reader.keeps_given(looks[text].tokens[0])
     ]
 
 

@@ -1,79 +1,73 @@
-"""A run as frozen plain data: checked when built, hashed the same on every machine.
+"""A run as frozen plain data: a method with its settings, how to decode, and the verifier's name.
 
-`Settings(method="s3", particles=8, temperature=1.0)` names a method (search/methods.py), overrides
-settings that it uses and says how to decode. `Settings.for_model` starts from what the model
-recommends. A setting that would change nothing is refused.
+`Settings("s3", particles=8, temperature=1.0)` takes every setting as a keyword: each name belongs to the
+method (its fields) or to `Decoding`. `Settings.for_model` starts from what the model recommends.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache, reduce
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
-from s3dlm.diffusion import decoding
-from s3dlm.diffusion.blocks import block_lengths
-from s3dlm.diffusion.decoding import Decoding, DecodingKwargs, overlaid
+from s3dlm.diffusion.decoding import Decoding, overlaid
 from s3dlm.errors import SettingsError, TemperatureWarning, short_repr, unknown_name
-from s3dlm.search import cost
-from s3dlm.search.expand import CHILD_SAMPLINGS
-from s3dlm.search.methods import METHODS, MOVING, SEARCH, Beside, Method, find_method
-from s3dlm.search.options import FROZEN, SearchKwargs, SearchOptions
-from s3dlm.search.remask import ACCEPT_RULES, RULES
-from s3dlm.search.resample import RESAMPLERS
-from s3dlm.search.select import SELECTIONS
+from s3dlm.search.methods import METHODS, Method, find_method
+from s3dlm.search.options import FROZEN, OneOf, setting
+from s3dlm.verifier.base import SELF
 
 if TYPE_CHECKING:
     from s3dlm.models.base import Model
     from s3dlm.models.defaults import Defaults
 
-# Names in files that were recorded before these settings were renamed.
-_RENAMED = {"hiding": "remask", "hidden": "remask_fraction", "fresh": "restart_fraction"}
-_RENAMED |= {"keep": "accept"}
-CHOICES: dict[str, Collection[str]] = {  # the tables that define the names a setting may have
-    "method": METHODS, "resampling": RESAMPLERS, "cadence": ("step", "block"),
-    "child_sampling": CHILD_SAMPLINGS, "selection": SELECTIONS, "remask": RULES,
-    "stop_when": ("satisfied", "agreed", "never"), "accept": ACCEPT_RULES, **decoding.CHOICES,
-}  # fmt: skip
-# What counts only beside others, in an order in which each comes after what it depends on.
-BESIDE: Beside = {**MOVING, **decoding.BESIDE}
+DECODING = frozenset(Decoding.model_fields)
+VERIFIER: FieldInfo = setting(
+    "paper",
+    "paper, plus, self (the model as judge), a TOML file of weights, or an installed verifier",
+)
+FIRST = ("particles", "budget", "verifier", "temperature", "seed")  # what most people change
+Layer = Mapping[str, Any]
 
 
-class SettingsKwargs(SearchKwargs, DecodingKwargs, total=False):
-    """The settings as keywords of `generate` and the like, where a verifier may be a function."""
+class Settings:
+    """Everything that decides a run's result, apart from the model and the prompt.
 
+    Args:
+        method: A name, a class, or an instance such as `S3(particles=8)`.
+        values: Settings of the method, of decoding, and the verifier's name.
+    """
 
-class AllKwargs(SettingsKwargs, total=False):
+    __slots__ = ("decoding", "search", "verifier")
+    search: Method
+    decoding: Decoding
     verifier: str
 
-
-class Settings(Decoding, SearchOptions):
-    """Everything that decides a run's result, apart from the model, the prompt and the verifier."""
-
-    def __init__(self, method: str | Method = "s3", **overrides: Unpack[AllKwargs]) -> None:
+    def __init__(self, method: str | Method | type[Method] = "s3", **values: Any) -> None:
         row = find_method(method)
-        _refuse_unused(row, overrides)
-        values: dict[str, Any] = {**row.defaults, **overrides}
-        sizes = overlaid({**_DEFAULTS, **row.defaults}, overrides)
-        values["block_length"] = sizes["block_length"]
-        for name in {"block_length", "steps"} - active(row, values):  # the largest that can occur
-            values[name] = sizes["gen_length"]
-        for name, value in values.items():
-            _check_name(name, value)
-        try:
-            super().__init__(**{"method": row.name, **values})
-        except ValidationError as error:
-            raise SettingsError(_message(error)) from None
-        self._row = row
-        self._check_together()
-        several = self.size * self.children * max(self.screen, 1) > 1
-        if self.temperature == 0 and row.needs_chance and several:
+        if isinstance(method, Method):
+            values = {**dict(method), **values}
+        for name in values:
+            _check_belongs(row, name, values[name])
+        verifier = values.pop("verifier", row.verifier)
+        if not isinstance(verifier, str) or not verifier:
+            raise SettingsError(f"verifier={short_repr(verifier)} is not allowed; give a name")
+        decoded = {name: value for name, value in values.items() if name in DECODING}
+        own = {name: value for name, value in values.items() if name not in DECODING}
+        given = overlaid(_DECODING_DEFAULTS, decoded)
+        given |= {name: given["gen_length"] if v is None and name in LENGTHS else v for name, v in row.fixed.items()}  # fmt: skip
+        if given["reveal"] == "threshold":
+            given["steps"] = given["gen_length"]  # the most that there can be
+        object.__setattr__(self, "search", _build(row, own))
+        object.__setattr__(self, "decoding", _build(Decoding, given))
+        object.__setattr__(self, "verifier", verifier)
+        several = self.search.size * self.search.children > 1
+        if self.decoding.temperature == 0 and several and "temperature" not in row.fixed:
             warnings.warn(
                 f"temperature=0 with method={row.name!r}: all children of a particle are equal, "
                 "so the search changes nothing; set a temperature above 0 or method='baseline'",
@@ -81,116 +75,84 @@ class Settings(Decoding, SearchOptions):
                 stacklevel=2,
             )
 
-    def _check_together(self) -> None:
-        """Refuse values that are allowed alone and cannot run together."""
-        row, selection, where = self._row, self.selection, f"method={self.method!r}"
-        kind, filled = SELECTIONS[selection], self.child_sampling == "filled"
-        equal_weights = (self.resampling and self.ess_threshold is None) or row.weight == "none"
-        chosen = selection != row.defaults.get("selection")
-        mistakes = {
-            **self.misfits(),
-            **self.mistakes_in_screening(),
-            f"resampling=None is not allowed in {where}, which resamples; choose one of: "
-            f"{', '.join(RESAMPLERS)}, or method='tilting', which keeps all to the end": (
-                self.resampling is None and (row.branches or "resampling" in row.defaults)
-            ),
-            f"child_sampling='filled' and ess_threshold={self.ess_threshold} exclude each other: below "
-            "the threshold every particle continues as one of its own children, and 'filled' may "
-            "leave it none; choose child_sampling='distinct' or no threshold": (
-                filled and self.ess_threshold is not None
-            ),
-            f"child_sampling='filled' changes nothing in {where}: only a method that branches can "
-            "fill a step; leave it out": filled and not row.branches,
-            f"selection={selection!r} needs scores, and {where} never calls the verifier; choose "
-            "another selection, or verified_best_of_k or s3 as method": (
-                kind.needs_scores and row.scored == "never"
-            ),
-            f"selection={selection!r} changes nothing in {where}: its survivors carry equal "
-            "weights; choose 'majority', or give an ess_threshold": (
-                chosen and kind.needs_weights and equal_weights
-            ),
-            f"careless={self.careless} changes nothing with reveal={self.reveal!r}; give reveal="
-            "'threshold', or leave it out": self.careless > 0 and self.reveal != "threshold",
-            **self.mistakes_in_stopping(kind.votes),
-        }
-        for mistake in (each for each, made in mistakes.items() if made):
-            raise SettingsError(mistake)
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"settings are frozen; use settings.replace({name}=…)")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Settings.from_json, (self.to_json(),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.hash())
 
     @classmethod
     def for_model(
-        cls, model: Model, method: str | Method = "s3", task: str | None = None,
-        **overrides: Unpack[AllKwargs],
+        cls, model: Model, method: str | Method | type[Method] = "s3", task: str | None = None,
+        **overrides: Any,
     ) -> Settings:  # fmt: skip
         """What the model recommends for a method (and a task), with some settings overridden."""
         return cls.recommended(model.defaults, method, task, **overrides)
 
     @classmethod
     def recommended(
-        cls, defaults: Defaults, method: str | Method = "s3", task: str | None = None,
-        **overrides: Unpack[AllKwargs],
+        cls, defaults: Defaults, method: str | Method | type[Method] = "s3",
+        task: str | None = None, **overrides: Any,
     ) -> Settings:  # fmt: skip
-        """As `for_model`, for a model that is not loaded; what the method does not use is left out."""
+        """As `for_model`, for a model that is not loaded."""
         row = find_method(method)
-        return cls.over(row, defaults.layers(row.names, task), {**overrides})
+        return cls.over(method, defaults.layers(row.like or row.name, task), overrides)
 
     @classmethod
     def over(
-        cls, row: Method, layers: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]
+        cls, method: str | Method | type[Method], layers: Sequence[Layer], changes: Layer
     ) -> Settings:
-        """Changes over layers of settings, which are taken as far as they count beside them."""
-        values: dict[str, Any] = reduce(overlaid, (*layers, changes), {})
-        counting = active(row, values).union(changes)
-        return cls(row, **{name: value for name, value in values.items() if name in counting})
+        """Changes over layers of settings, of which those count that the method has."""
+        row = find_method(method)
+        if isinstance(method, Method):
+            changes = {**{n: getattr(method, n) for n in method.model_fields_set}, **changes}
+        usable = [{n: v for n, v in each.items() if has(row, n)} for each in layers]
+        values: dict[str, Any] = reduce(overlaid, (*usable, changes), {})
+        if values.get("reveal", "schedule") == "threshold" and "steps" not in changes:
+            values.pop("steps", None)
+        return cls(row, **values)
 
     @property
-    def active(self) -> frozenset[str]:
-        """The settings that count in this run."""
-        return active(self._row, dict(self))
+    def method(self) -> str:
+        """The method's name."""
+        return self.search.name
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as a flat dictionary: the method's name, and all that counts."""
-        data: dict[str, Any] = {"method": self.method}
-        if METHODS.get(self.method) != self._row:  # it is not registered: described in full
-            data["row"] = self._row.to_json()
-        counting = self.active
-        return {**data, **{name: value for name, value in self if name in counting}}
+        """The settings as a flat dictionary: the method's name, its settings, and how to decode."""
+        data = {"method": self.method, **dict(self.search), **dict(self.decoding)}
+        if self.search.verified != "never":
+            data["verifier"] = self.verifier
+        for name in self.search.fixed:
+            data.pop(name, None)
+        if self.decoding.reveal == "threshold":
+            data.pop("steps", None)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Settings:
         """Settings from a flat dictionary; a key that is no setting is an error."""
         if not isinstance(data, Mapping):
             raise SettingsError(f"settings={data!r} is not allowed; give a dictionary of settings")
-        values = {_RENAMED.get(name, name): value for name, value in data.items()}
-        block, length = values.get("block_length"), values.get("gen_length")
-        if isinstance(block, int) and isinstance(length, int):  # older records have longer blocks
-            values["block_length"] = min(block, length)
-        method, row = values.pop("method", "s3"), values.pop("row", None)
-        if row is not None:
-            try:
-                sets = {n: frozenset(row[n]) for n in ("uses", "fixed") if n in row}
-                method = Method(name=method, **{**row, **sets})
-            except TypeError as error:
-                raise SettingsError(f"row={short_repr(row)} is not allowed: {error}") from None
-        return cls(method, **values)
+        values = dict(data)
+        return cls(values.pop("method", "s3"), **values)
 
     def replace(self, **changes: Any) -> Settings:
         """A copy with some settings changed; another method starts from its own settings."""
-        row, base = self._row, self.to_json()
-        if "method" in changes:
-            row = find_method(changes.pop("method"))
-            base = {name: value for name, value in base.items() if name not in SEARCH}
+        base, row = self.to_json(), find_method(changes.pop("method", self.search))
+        base.pop("method")
+        if row is not type(self.search):
+            base = {name: value for name, value in base.items() if name in DECODING}
         return self.over(row, [base], changes)
 
-    def adapted(self, **changes: Any) -> Settings:
-        """A copy for a part of a search, unchecked: other values, and other blanks of the row."""
-        structure = {n: changes.pop(n) for n in [*changes] if n not in _DEFAULTS}
-        copy = self.model_copy(update=changes)
-        copy._row = dataclasses.replace(self._row, **structure)
-        return copy
-
-    def effective(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the changes that would change something here, all made together."""
-        return only_used(self._row, {**self.to_json(), **changes}, changes)
+    def effective(self, changes: Layer) -> dict[str, Any]:
+        """Those of the changes that this method has."""
+        return {name: value for name, value in changes.items() if has(type(self.search), name)}
 
     def hash(self) -> str:
         """Twelve hex digits that are equal for equal settings, on every machine."""
@@ -204,82 +166,103 @@ class Settings(Decoding, SearchOptions):
 
     def most_nfe_in_blocks(self, block: int | None) -> int:
         """The most forward passes that a run can take with a model of such blocks, if it has any."""
-        starts = self.size if self.stop_when == "agreed" else 1  # each round begins anew
-        if self._row.ensemble == "block_lengths":
-            starts = min(self.size, len(block_lengths(self.gen_length, self.steps)))
-        most = cost.most_passes(self, self.most_steps(block), starts)
-        bound = most if self.budget is None else self.budget
-        return bound if self.has_rounds else min(bound, most)
-
-    def nfe_formula(self) -> str:
-        """A formula for the most forward passes in T steps; equal and finished answers are saved."""
-        return cost.formula(self)
+        steps = self.decoding.most_steps(block)
+        judged = int(self.verifier == SELF and self.search.verified != "never")
+        return self.search.most_passes(steps, self.decoding, judged)
 
     def __repr__(self) -> str:
-        plain = dict(type(self)(self._row))
-        changed = [f"{n}={v!r}" for n, v in self.to_json().items() if n in plain and v != plain[n]]
+        plain = Settings(type(self.search)).to_json()
+        changed = [f"{n}={v!r}" for n, v in self.to_json().items() if v != plain.get(n)]
         return f"Settings({', '.join([repr(self.method), *changed])})"
 
-    __str__ = __repr__
+
+LENGTHS = ("steps", "block_length")
+_DECODING_DEFAULTS = {name: field.default for name, field in Decoding.model_fields.items()}
 
 
-DECODING = frozenset(Decoding.model_fields)
-_DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
+def has(method: type[Method], name: str) -> bool:
+    """Whether a method takes a setting."""
+    if name in method.fixed:
+        return False
+    if name == "verifier":
+        return method.verified != "never"
+    return name in DECODING or name in method.model_fields
 
 
-def active(row: Method, values: Mapping[str, Any]) -> frozenset[str]:
-    """The settings that count in a method with these values."""
-    used = (row.uses | DECODING) - row.fixed
-    current = {**_DEFAULTS, **row.defaults, **values}
-    for name, others in (*BESIDE.items(), *row.beside.items()):
-        if not any(current[o] in some if some else current[o] for o, some in others.items()):
-            used -= {name}
-            current[name] = row.defaults.get(name, _DEFAULTS[name])
-    return used
+def names(method: type[Method]) -> list[str]:
+    """The settings that a method takes, those that most people change first."""
+    every = [*method.model_fields, "verifier", *Decoding.model_fields]
+    every = [name for name in every if has(method, name)]
+    return sorted(every, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
 
 
-def only_used(method: str | Method, values: Mapping[str, Any], of: Any = None) -> dict[str, Any]:
-    """Those of the values (or of some of them) that count in the method."""
-    counting = active(find_method(method), values)
-    return {name: value for name, value in (of or values).items() if name in counting}
+def _check_belongs(row: type[Method], name: str, value: Any) -> None:
+    if has(row, name):
+        return
+    given = f"{name}={short_repr(value)}"
+    if name in row.fixed:
+        own = "" if row.fixed[name] is None else f": it is {row.fixed[name]!r}"
+        raise SettingsError(
+            f"{given} is not a setting of method={row.name!r}, which decides it{own}"
+        )
+    if name in fields():
+        owners = [each for each in METHODS if has(METHODS.find(each), name)]
+        others = f"methods that have it: {', '.join(owners[:4])}" if owners else "no method has it"
+        raise SettingsError(
+            f"{given} is not a setting of method={row.name!r}; leave it out ({others})"
+        )
+    raise SettingsError(unknown_name("setting", name, names(row)))
 
 
-def _refuse_unused(row: Method, overrides: Mapping[str, Any]) -> None:
-    """The one check of whether settings count: the method uses them, beside what else is given."""
-    for name in overrides:
-        if name not in _DEFAULTS or name == "method":
-            raise SettingsError(unknown_name("setting", name, _DEFAULTS))
-    for name in overrides.keys() - active(row, overrides):
-        needed = "leave it out, or choose a method that uses it (s3dlm list methods)"
-        if name in (row.uses | DECODING) - row.fixed:
-            others = {**BESIDE.get(name, {}), **row.beside.get(name, {})}
-            ways = [f"{n}={' or '.join(some)}" if some else n for n, some in others.items()]
-            needed = f"it counts only beside {', or '.join(ways)}; give that too, or leave it out"
-        value = short_repr(overrides[name])
-        raise SettingsError(f"{name}={value} changes nothing in method={row.name!r}: {needed}")
+def _build(model: type[Any], values: Mapping[str, Any]) -> Any:
+    try:
+        return model(**values)
+    except ValidationError as error:
+        raise SettingsError(_message(error)) from None
+
+
+def fields() -> dict[str, FieldInfo]:
+    """Every setting of every method, by name."""
+    found: dict[str, FieldInfo] = {}
+    for name in METHODS:
+        for field, info in METHODS.find(name).model_fields.items():
+            found.setdefault(field, info)
+    return {**found, "verifier": VERIFIER, **Decoding.model_fields}
 
 
 def schema() -> dict[str, dict[str, Any]]:
     """Every setting by name as a flat JSON schema, with its group and whether forms show it."""
-    chosen = {name: {"enum": list(names)} for name, names in CHOICES.items()}
-    return {name: {**made, **chosen.get(name, {})} for name, made in _properties().items()}
-
-
-@cache
-def _properties() -> dict[str, dict[str, Any]]:
-    found = {}
-    for name, made in Settings.model_json_schema()["properties"].items():
-        options = made.pop("anyOf", [{}])
-        group = "decoding" if name in DECODING else "search"
-        found[name] = {**made, **options[0], "nullable": len(options) > 1, "group": group}
+    found: dict[str, dict[str, Any]] = {}
+    found["method"] = {"type": "string", "enum": list(METHODS), "description": "the search method"}
+    found["method"] |= {"default": "s3", "shown": True, "nullable": False, "group": "search"}
+    classes: list[type[BaseModel]] = [METHODS.find(name) for name in METHODS]
+    for model in (*classes, _Verifier, Decoding):
+        for name, made in model.model_json_schema()["properties"].items():
+            if name in found and "const" not in found[name]:
+                continue
+            options = made.pop("anyOf", [{}])
+            group = "decoding" if model is Decoding else "search"
+            found[name] = {**made, **options[0], "nullable": len(options) > 1, "group": group}
+            table = _table(model.model_fields[name])
+            found[name] |= {} if table is None else {"enum": list(table)}
     return found
+
+
+class _Verifier(BaseModel):
+    verifier: str = VERIFIER
+
+
+def _table(field: FieldInfo) -> Iterable[str] | None:
+    return next((mark.table for mark in field.metadata if isinstance(mark, OneOf)), None)
 
 
 def allowed(name: str) -> str:
     """What a setting may be, in words."""
-    if name in CHOICES:
-        return "one of: " + ", ".join(CHOICES[name])
     one = schema()[name]
+    if "enum" in one:
+        return "one of: " + ", ".join(map(str, one["enum"]))
+    if "const" in one:
+        return f"{one['const']}, or leave it out"
     kind = {"integer": "a whole number", "number": "a number", "string": "a name"}[one["type"]]
     top = f"to {one['maximum']}" if "maximum" in one else "up"
     return f"{kind} from {one['minimum']:g} {top}" if "minimum" in one else kind
@@ -287,22 +270,18 @@ def allowed(name: str) -> str:
 
 def check(name: str, value: Any) -> Any:
     """The value of one setting in its type, or an error that says what is allowed."""
-    _check_name(name, value)
-    field = Settings.model_fields[name]
-    annotated: Any = Annotated[(field.annotation, name, *field.metadata)]
+    field = fields()[name]
+    annotated: Any = Annotated[(field.annotation, *field.metadata)]  # type: ignore[misc]
     try:
         return TypeAdapter(annotated, config=FROZEN).validate_python(value)
     except ValidationError as error:
         raise SettingsError(_message(error, name)) from None
 
 
-def _check_name(name: str, value: Any) -> None:
-    if isinstance(value, str) and value not in CHOICES.get(name, (value,)):
-        raise SettingsError(unknown_name(name, value, CHOICES[name]))
-
-
 def _message(error: ValidationError, name: str = "") -> str:
     """Pydantic's first complaint in our words."""
     first = error.errors(include_url=False)[0]
+    if isinstance(cause := first.get("ctx", {}).get("error"), SettingsError):
+        return str(cause)
     name = name or str(first["loc"][0])
     return f"{name}={short_repr(first['input'])} is not allowed; give {allowed(name)}"

@@ -111,7 +111,7 @@ def cases() -> Iterator[Case]:
         yield Case("twisted", "arithmetic", {**s3, **values})
         yield Case("fk_max", "choice", {**s3, **values})
     for values in (
-        *({"remask": name} for name in ("rest", "doubted", "unsure", "latest", "random")),
+        *({"remask": name} for name in ("rest", "doubted", "unsure", "random")),
         {"restart_fraction": 0.0},
         {"restart_fraction": 1.0},
         {"look_aheads": 1},
@@ -138,7 +138,7 @@ def cases() -> Iterator[Case]:
         yield Case(method, "", values, infill=hole)
     yield Case("s3", "", {**SMALL}, infill=hole)
     for task in ("sudoku9_open", "sudoku9"):
-        yield Case("revise", task, {}, model="sudoku9", problems=4)
+        yield Case("mend", task, {}, model="sudoku9", problems=4)
         yield Case("s3", task, {**SMALL}, model="sudoku9")
         yield Case("restarts", task, {"budget": 40, "particles": 1}, model="sudoku9")
         yield Case("greedy", task, {}, model="sudoku9")

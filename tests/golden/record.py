@@ -11,7 +11,6 @@ import gzip
 import json
 import math
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,19 +59,9 @@ def plain(result: Result) -> dict[str, Any]:
     }
 
 
-def spelled(case: Case) -> Case:
-    """A case in today's settings: two methods have no name yet."""
-    if case.method == "adaptive_vote":
-        return replace(case, method="best_of_k", values={**case.values, "stop_when": "agreed"})
-    if case.method != "restarts":
-        return case
-    plain = {"screen": 0, "verifier": "plus"} if case.model == "sudoku9" else {}
-    return replace(case, method="revise", values={"remask": "all", **plain, **case.values})
-
-
 def run(case: Case) -> list[dict[str, Any]]:
     """The results of one case."""
-    model, case = s3dlm.load(case.model), spelled(case)
+    model = s3dlm.load(case.model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if case.infill is not None:

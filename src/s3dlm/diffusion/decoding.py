@@ -5,25 +5,16 @@ The rest of the settings, and what they are together, is in settings.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, TypedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
-from s3dlm.diffusion.blocks import COUNTS, SCHEDULE
-from s3dlm.diffusion.schedule import MOST_EDITS, POLICIES, REVEAL_RULES
-from s3dlm.search.methods import Beside
-from s3dlm.search.options import FROZEN, Share, Size, more, setting
+from s3dlm.diffusion.schedule import MOST_EDITS, POLICIES
+from s3dlm.errors import SettingsError
+from s3dlm.search.options import FROZEN, OneOf, Share, Size, more, setting
 
-CHOICES: dict[str, Collection[str]] = {  # the tables that define the names a setting may have
-    "policy": POLICIES, "reveal": (*COUNTS, *REVEAL_RULES), "probabilities": ("plain", "sampled"),
-    "end_tokens": ("allowed", "last", "never"),
-}  # fmt: skip
-BESIDE: Beside = {  # what counts only beside others
-    **{n: {"reveal": tuple(COUNTS)} for n in ("steps", "policy", "position_temperature")},
-    **{rule.setting: {"reveal": (name,)} for name, rule in REVEAL_RULES.items()},
-    "edit_threshold": {"reveal": tuple(REVEAL_RULES)},
-}
+Policy = Annotated[str, OneOf("policy", POLICIES)]
 
 
 def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,29 +27,6 @@ def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
     if isinstance(length, int) and isinstance(block, int) and block > 0 and length % block:
         values["block_length"] = length
     return values
-
-
-class DecodingKwargs(TypedDict, total=False):
-    """The settings of decoding as keywords."""
-
-    temperature: float
-    gen_length: int
-    steps: int
-    block_length: int
-    policy: str
-    reveal: str
-    reveal_threshold: float
-    reveal_factor: float
-    reveal_bound: float
-    top_k: int | None
-    top_p: float | None
-    probabilities: str
-    position_temperature: float
-    guidance: float
-    end_tokens: str
-    edit_threshold: float | None
-    memo: int
-    seed: int
 
 
 class Decoding(BaseModel):
@@ -74,24 +42,18 @@ class Decoding(BaseModel):
         "tokens per block, filled from left to right; if it is not given and does not divide "
         "gen_length, the answer is one block",
     )
-    policy: str = setting("low_confidence", "which masked positions are revealed first")
-    reveal: str = setting(
-        SCHEDULE,
-        "how many positions a step reveals: by LLaDA's or Dream's schedule, or all that a rule "
-        "considers sure",
+    policy: Policy = setting("low_confidence", "which masked positions are revealed first")
+    reveal: Literal["schedule", "dream", "threshold"] = setting(
+        "schedule",
+        "how many positions a step reveals: by LLaDA's or Dream's schedule, or all whose sampled token "
+        "is probable enough",
     )
     reveal_threshold: Share = setting(
         0.98, "with reveal=threshold: the least probability of a sampled token"
     )
-    reveal_factor: float = more(
-        1.0, "with reveal=factor: the n-th token needs a probability of 1 − factor/(n + 1)", ge=0
-    )
-    reveal_bound: float = more(
-        0.1, "with reveal=entropy: the most that the entropies of a step add up to, in nats", ge=0
-    )
     top_k: int | None = more(None, "sample among the k best tokens only", ge=1)
     top_p: Share | None = more(None, "sample among the best tokens that hold this much probability")
-    probabilities: str = more(
+    probabilities: Literal["plain", "sampled"] = more(
         "plain",
         "which probability ranks a token: the model's plain one, or that of the distribution "
         "it is sampled from, after temperature, top_p and top_k, as in Dream",
@@ -109,7 +71,7 @@ class Decoding(BaseModel):
         ge=0,
         le=100,
     )
-    end_tokens: str = more(
+    end_tokens: Literal["allowed", "last", "never"] = more(
         "allowed",
         "tokens that end the answer: allowed, revealed after all others of their block, or never "
         "predicted",
@@ -129,24 +91,25 @@ class Decoding(BaseModel):
     seed: int = setting(0, "same seed, same answer", ge=0, le=2**63 - 1)
 
     @property
-    def reveal_number(self) -> float:
-        """The number that the reveal rule needs; 0 for a schedule, which needs none."""
-        if self.reveal not in REVEAL_RULES:
-            return 0.0
-        return float(getattr(self, REVEAL_RULES[self.reveal].setting))
+    def adaptive(self) -> bool:
+        """Whether every canvas is filled at its own pace, and not by a schedule."""
+        return self.reveal == "threshold"
 
-    def misfits(self) -> dict[str, bool]:
-        """What is wrong with sizes that are allowed alone, and whether it is."""
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Self:
         blocks = -(-self.gen_length // self.block_length)
-        return {
-            f"block_length={self.block_length} is longer than gen_length={self.gen_length}; leave it out, "
-            f"or choose one from 1 to {self.gen_length}": self.block_length > self.gen_length,
-            f"steps={self.steps} cannot fill gen_length={self.gen_length} in {blocks} blocks of "
-            f"{self.block_length}: every block needs a step and every step reveals a token; choose "
-            f"steps from {blocks} to {self.gen_length}, or another block_length": not (
-                blocks <= self.steps <= self.gen_length
-            ),
-        }
+        if self.block_length > self.gen_length:
+            raise SettingsError(
+                f"block_length={self.block_length} is longer than gen_length={self.gen_length}; leave it "
+                f"out, or choose one from 1 to {self.gen_length}"
+            )
+        if not blocks <= self.steps <= self.gen_length:
+            raise SettingsError(
+                f"steps={self.steps} cannot fill gen_length={self.gen_length} in {blocks} blocks of "
+                f"{self.block_length}: every block needs a step and every step reveals a token; choose "
+                f"steps from {blocks} to {self.gen_length}, or another block_length"
+            )
+        return self
 
     def most_steps(self, block: int | None) -> int:
         """The most steps that a model with such blocks, if it has any, takes: a block-causal one

@@ -39,7 +39,7 @@ from s3dlm.diffusion.blocks import (
     reveals,
 )
 from s3dlm.diffusion.decoding import Decoding
-from s3dlm.diffusion.schedule import DEFERRED, POLICIES, REVEAL_RULES, Draw, choose, perturbed
+from s3dlm.diffusion.schedule import DEFERRED, POLICIES, Draw, choose, perturbed, sure
 from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.search.particles import (
     Bools,
@@ -52,7 +52,7 @@ from s3dlm.search.particles import (
     Spans,
 )
 
-STATISTICAL = frozenset({"margin", "entropy", "pool"})  # policies and reveal rules
+STATISTICAL = frozenset({"margin", "entropy", "pool"})  # policies that need statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class MaskedDiffusion:
     @property
     def adaptive(self) -> bool:
         """Whether every canvas is filled at its own pace, and not by a schedule."""
-        return self.decoding.reveal in REVEAL_RULES
+        return self.decoding.adaptive
 
     @property
     def passes(self) -> int:
@@ -139,7 +139,7 @@ class MaskedDiffusion:
             uniforms=rng.random((len(tokens), int((stop - start).max()), draws)),
             temperature=decoding.temperature,
             look_ahead=self.look_ahead_wanted,
-            statistics=(decoding.reveal if self.adaptive else decoding.policy) in STATISTICAL,
+            statistics=not self.adaptive and decoding.policy in STATISTICAL,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
             sampling=self.sampling,
         )
@@ -183,8 +183,7 @@ class MaskedDiffusion:
         """What a step reveals of the open blocks; what is deferred comes after all others."""
         decoding = self.decoding
         if self.adaptive:
-            rank = REVEAL_RULES[decoding.reveal].rank
-            return choose(*rank(draw, decoding.reveal_number), draw.masked)
+            return choose(*sure(draw, decoding.reveal_threshold), draw.masked)
         temperature = decoding.position_temperature
         eagerness = POLICIES[decoding.policy](draw, rng)
         if temperature and decoding.policy == "low_confidence":

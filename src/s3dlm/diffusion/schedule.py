@@ -1,8 +1,7 @@
 """Which masked positions a step reveals, and how many: a policy ranks them, a reveal rule may count them.
 
 A policy says how eager a position is to be revealed; the most eager ones go first. A schedule
-(blocks.py) says how many go, or a reveal rule does: it looks at what was sampled and reveals all that
-is sure enough, at least one position. Nothing here knows a model or a token.
+(blocks.py) says how many go, or all go whose sampled token is sure enough, at least one position. Nothing here knows a model or a token.
 """
 
 from __future__ import annotations
@@ -91,40 +90,8 @@ def perturbed(eagerness: Floats, temperature: float, rng: np.random.Generator) -
     return np.asarray(eagerness / temperature + rng.gumbel(size=eagerness.shape))
 
 
-@dataclass(frozen=True, slots=True)
-class RevealRule:
-    """Which masked positions a step reveals when no schedule says how many."""
-
-    # (draw, the rule's number) → how eager each position is, and how many of each row go
-    rank: Callable[[Draw, float], tuple[Floats, Ints]]
-    setting: str  # that holds the rule's number
-
-
-def _threshold(draw: Draw, least: float) -> tuple[Floats, Ints]:
-    """Fast-dLLM: every sampled token of at least this probability."""
-    sure = draw.masked & (np.exp(draw.logp) >= least)
-    return draw.logp, sure.sum(axis=1)
-
-
-def _factor(draw: Draw, factor: float) -> tuple[Floats, Ints]:
-    """Fast-dLLM: the most n whose n-th most probable token has at least 1 − factor/(n + 1)."""
-    falling = -np.sort(-np.where(draw.masked, np.exp(draw.logp), -np.inf), axis=1)
-    count = np.arange(1, draw.masked.shape[1] + 1)
-    return draw.logp, (count * (falling >= 1 - factor / (count + 1))).max(axis=1)
-
-
-def _entropy_bound(draw: Draw, bound: float) -> tuple[Floats, Ints]:
-    """Entropy-bounded unmasking (Ben-Hamu et al. 2025): the most positions, in order of entropy,
-    whose entropies without the largest add up to at most the bound."""
-    assert draw.entropy is not None
-    rising = np.sort(np.where(draw.masked, draw.entropy, np.inf), axis=1)
-    before = np.cumsum(np.where(np.isinf(rising), 0.0, rising), axis=1)
-    before = np.concatenate([np.zeros((len(rising), 1)), before[:, :-1]], axis=1)
-    return -draw.entropy, (before <= bound).sum(axis=1)
-
-
-REVEAL_RULES: dict[str, RevealRule] = {
-    "threshold": RevealRule(_threshold, "reveal_threshold"),
-    "factor": RevealRule(_factor, "reveal_factor"),
-    "entropy": RevealRule(_entropy_bound, "reveal_bound"),
-}
+def sure(draw: Draw, least: float) -> tuple[Floats, Ints]:
+    """How eager each position is, and how many of each row go when no schedule says it: every sampled
+    token of at least this probability, as in Fast-dLLM."""
+    enough = draw.masked & (np.exp(draw.logp) >= least)
+    return draw.logp, enough.sum(axis=1)

@@ -6,7 +6,7 @@ settings. Reading it needs no torch, so commands can tell before the weights are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,9 @@ class Defaults:
     """By method name, by "task:NAME", by both as in "revise task:NAME", and under "*" for all."""
     effort: Mapping[str, int] = field(default_factory=dict)  # over EFFORTS
 
-    def layers(self, methods: Sequence[str], task: str | None) -> list[Mapping[str, Any]]:
-        """The settings recommended for a method of these names, each over those before; a task's own
-        come last."""
-        both = (f"{method} task:{task}" for method in methods)
-        keys = (EVERY_METHOD, *methods, f"task:{task}", *both)
+    def layers(self, method: str, task: str | None) -> list[Mapping[str, Any]]:
+        """The settings recommended for a method, each over those before; a task's own come last."""
+        keys = (EVERY_METHOD, method, f"task:{task}", f"{method} task:{task}")
         return [self.settings.get(key, {}) for key in keys]
 
 

@@ -12,32 +12,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from s3dlm.search.particles import Canvas, Children, Ints, Particles, occurrence
-from s3dlm.search.step import Setup
+from s3dlm.search.particles import Canvas, Ints, Particles, Process, occurrence
 
 OVERSAMPLING = 4  # draws looked through for every distinct child wanted
 
 
-def expand(
-    setup: Setup, particles: Particles, branching: int, step: int, *, sampling: str = ""
-) -> Children:
-    """`branching` children of every particle; finished particles have copies of themselves."""
-    sampling = sampling or setup.settings.child_sampling
-    # A particle's only child is its own continuation, whose place no other child may take.
-    if sampling == "filled" and branching == 1:
-        sampling = "distinct"
-    parent, canvas = CHILD_SAMPLINGS[sampling](setup, particles, branching, step)
-    step_logp = canvas.logp.sum(axis=1) - particles.canvas.logp.sum(axis=1)[parent]
-    score, log_weight = particles.score[parent], particles.log_weight[parent]
-    return Children(canvas, parent, score, log_weight, particles.lineage.take(parent), step_logp)
-
-
-ChildSampling = Callable[["Setup", Particles, int, int], tuple[Ints, Canvas]]
-"""(setup, particles, branching, step) → each child's parent, and the children."""
+ChildSampling = Callable[[Process, Particles, int, int, np.random.Generator], tuple[Ints, Canvas]]
+"""(process, particles, branching, step, rng) → each child's parent, and the children. Finished particles
+have copies of themselves."""
 
 
 def _independent(
-    setup: Setup, particles: Particles, branching: int, step: int
+    process: Process, particles: Particles, branching: int, step: int, rng: np.random.Generator
 ) -> tuple[Ints, Canvas]:
     """Every child from a draw of its own."""
     parent = np.repeat(np.arange(len(particles)), branching)
@@ -46,11 +32,13 @@ def _independent(
     if open_.size:
         some = prediction.take(open_)
         draw = occurrence(some.row)
-        canvas.put(open_, setup.process.expand(canvas.take(open_), some, draw, step, setup.rng))
+        canvas.put(open_, process.expand(canvas.take(open_), some, draw, step, rng))
     return parent, canvas
 
 
-def _distinct(setup: Setup, particles: Particles, branching: int, step: int) -> tuple[Ints, Canvas]:
+def _distinct(
+    process: Process, particles: Particles, branching: int, step: int, rng: np.random.Generator
+) -> tuple[Ints, Canvas]:
     """Children of equal parents differ from each other while their draws allow it."""
     parent = np.repeat(np.arange(len(particles)), branching)
     canvas = particles.canvas.take(parent)
@@ -63,7 +51,7 @@ def _distinct(setup: Setup, particles: Particles, branching: int, step: int) -> 
     draw = (turn[:, None] + count[:, None] * np.arange(OVERSAMPLING)).reshape(-1)
     wider = np.repeat(open_, OVERSAMPLING)
     prediction = particles.prediction.take(parent[wider])
-    grown = setup.process.expand(canvas.take(wider), prediction, draw, step, setup.rng)
+    grown = process.expand(canvas.take(wider), prediction, draw, step, rng)
     fresh: dict[int, dict[bytes, int]] = {}  # by parent, the first candidate of each kind
     for candidate in np.arange(draw.size).reshape(-1, OVERSAMPLING).T.reshape(-1).tolist():
         kin = fresh.setdefault(int(row[candidate // OVERSAMPLING]), {})
@@ -77,7 +65,9 @@ def _distinct(setup: Setup, particles: Particles, branching: int, step: int) -> 
     return parent, canvas
 
 
-def _filled(setup: Setup, particles: Particles, branching: int, step: int) -> tuple[Ints, Canvas]:
+def _filled(
+    process: Process, particles: Particles, branching: int, step: int, rng: np.random.Generator
+) -> tuple[Ints, Canvas]:
     """As many different children as the step pays for, whoever their parents are; no copies, and
     one child of each finished particle."""
     row = particles.prediction.row
@@ -89,7 +79,7 @@ def _filled(setup: Setup, particles: Particles, branching: int, step: int) -> tu
     draws = room * OVERSAMPLING
     parent, draw = np.repeat(open_[first], draws), np.tile(np.arange(draws), kinds.size)
     prediction, canvas = particles.prediction.take(parent), particles.canvas.take(parent)
-    grown = setup.process.expand(canvas, prediction, draw, step, setup.rng)
+    grown = process.expand(canvas, prediction, draw, step, rng)
     turn = draw // np.repeat(count, draws)  # a particle held twice has two children per turn
     fresh: dict[bytes, int] = {}
     for candidate in np.argsort(turn, kind="stable").tolist():

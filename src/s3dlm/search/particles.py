@@ -8,10 +8,10 @@ mask is, which tokenizer reads the text or which benchmark asked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +22,33 @@ from s3dlm.verifier.base import doubts as doubts
 
 if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.models.packing import Prediction, Rows
-    from s3dlm.verifier.base import Score
+    from s3dlm.search.score import Scores
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-Reply: TypeAlias = "Prediction | list[Score] | bool | None"
-"""What a search is sent: the prediction or the scores that it asked for; after a step, whether it
-shall stop. None refuses a prediction, and the search stops with what it has."""
+T = TypeVar("T")
+
+
+class Request(Generic[T]):
+    """What a search waits for; awaiting it hands it to whoever drives the search, who replies."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Request[Any], Any, T]:
+        reply: T = yield self
+        return reply
+
+    @property
+    def forwards(self) -> Sequence[Rows]:
+        """What the model runs for it."""
+        return ()
+
+    def reply(self, predictions: Sequence[Prediction]) -> T:
+        """The reply, once the model has run that."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +126,16 @@ class CanvasPredictions:
 
 
 @dataclass(frozen=True, slots=True)
-class Predict:
+class Predict(Request["Prediction"]):
     """A search's request for one forward pass of these rows; the reply is their prediction."""
 
     rows: Rows  # distinct, and none of them finished
 
     @property
     def forwards(self) -> Sequence[Rows]:
-        """What is run for it."""
         return (self.rows,)
 
-    def reply(self, predictions: Sequence[Prediction]) -> Reply:
-        """What the search is sent once that was run."""
+    def reply(self, predictions: Sequence[Prediction]) -> Prediction:
         return predictions[0]
 
     @property
@@ -180,7 +195,7 @@ class Process(Protocol):
         """Mean −log p of every token at the step that revealed it, up to the end of the text."""
 
     def greedy(self) -> Process:
-        """The same denoising without chance."""
+        """The same denoising, deterministic."""
 
     def with_threshold(self, least: float) -> Process:
         """The same denoising with another reveal threshold, if it has one."""
@@ -199,20 +214,19 @@ class Process(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lineage(Columns):
-    """What some weightings need to know of the past; each (particles,)."""
+    """What some potentials need to know of the past; each (particles,)."""
 
     max_score: Floats  # the highest score so far
     sum_score: Floats
     applied: Floats  # the log-potentials already multiplied in
-    partial: Floats  # the score of the partial text that is multiplied in and must be paid back
 
     @classmethod
     def begin(cls, score: Floats) -> Lineage:
-        return cls(score, score, np.zeros_like(score), np.zeros_like(score))
+        return cls(score, score, np.zeros_like(score))
 
     def after(self, score: Floats) -> Lineage:
         highest, total = np.fmax(self.max_score, score), self.sum_score + score
-        return Lineage(highest, total, self.applied, self.partial)
+        return Lineage(highest, total, self.applied)
 
     def apply(self, log_potential: Floats) -> Lineage:
         return replace(self, applied=self.applied + log_potential)
@@ -224,9 +238,12 @@ class Particles:
 
     canvas: Canvas
     prediction: CanvasPredictions
-    score: Floats  # (particles,) the last known; NaN while nothing was scored
+    clean: CleanText
+    scores: Scores  # of the clean texts
+    score: Floats  # (particles,) the last known of each lineage; NaN while nothing was scored
     log_weight: Floats  # (particles,) what resampling has not yet paid out
     lineage: Lineage
+    open: bool = True  # whether there is a step to come
 
     def __len__(self) -> int:
         return len(self.canvas.tokens)
@@ -234,7 +251,7 @@ class Particles:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """All children of one step, before they are scored."""
+    """All children of one step."""
 
     canvas: Canvas
     parent: Ints  # (children,) index into the particles
@@ -242,17 +259,22 @@ class Children:
     log_weight: Floats  # inherited
     lineage: Lineage  # inherited
     step_logp: Floats  # (children,) log-probability of what this step revealed
+    parents: int  # particles that they are of
+    slots: int  # forward passes that they take without sharing
+    branched: bool  # whether the method scores and resamples now, if it ever does
+    done: float  # how much of the search is, from 0 to 1
+    last: bool
 
     def __len__(self) -> int:
         return len(self.canvas.tokens)
 
-    def survive(
-        self, survivors: Survivors, prediction: CanvasPredictions, score: Floats, lineage: Lineage
-    ) -> Particles:
-        """The population after the step, with the last score known of each lineage."""
-        i, last_known = survivors.index, np.where(np.isnan(score), self.parent_score, score)
-        canvas, lineage, prediction = self.canvas.take(i), lineage.take(i), prediction.take(i)
-        return Particles(canvas, prediction, last_known[i], survivors.log_weight, lineage)
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What the model predicts for the children of a step."""
+
+    prediction: CanvasPredictions
+    looks: Iterator[CleanText]  # of each child the likeliest clean text, then sampled ones
 
 
 @dataclass(frozen=True, slots=True)

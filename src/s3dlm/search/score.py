@@ -1,6 +1,6 @@
 """Clean texts to scores, each distinct text read and verified once.
 
-A search does not call its verifier: it yields a `Verify` and goes on when its texts are scored, so that
+A search does not call its verifier: it awaits a `Verify` and goes on when its texts are scored, so that
 whoever drives several searches may have the texts of all verified in one call. The verifier is foreign
 code fed with model-written text: what it raises or returns is checked here, and an error names the
 step, the prompt and the verifier.
@@ -8,14 +8,14 @@ step, the prompt and the verifier.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from s3dlm.errors import VerifierError, short_repr
-from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Reply, distinct
+from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Request, distinct
 from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_texts
 
 if TYPE_CHECKING:  # what passes through a search unread
@@ -61,18 +61,21 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(Request[list[Score]]):
     """A search's request for scores of texts; the reply is one `Score` per text."""
 
     verifier: Verifier
     question: str
     texts: Sequence[Key]  # distinct
     place: str  # names the step and the prompt in an error
-    forwards: Sequence[Rows] = ()  # one per text, if the searching model is the judge
+    asked: Sequence[Rows] = ()  # one per text, if the searching model is the judge
     partial: bool = False  # whether they are partial texts
 
-    def reply(self, predictions: Sequence[Prediction]) -> Reply:
-        """The scores, from what the model predicts for these rows."""
+    @property
+    def forwards(self) -> Sequence[Rows]:
+        return self.asked
+
+    def reply(self, predictions: Sequence[Prediction]) -> list[Score]:
         return [self.verifier.read(prediction) for prediction in predictions]
 
     @property
@@ -83,7 +86,7 @@ class Verify:
 
 def is_for_verifier(request: object) -> TypeGuard[Verify]:
     """Whether it is for a verifier of its own, and not for the model as judge."""
-    return isinstance(request, Verify) and not request.forwards
+    return isinstance(request, Verify) and not request.asked
 
 
 Scored = list[Score] | VerifierError  # the reply to a `Verify`, or why there is none
@@ -118,17 +121,17 @@ class Scorer:
         enough = [score >= least and not len(s) for score, s in zip(total, spans, strict=True)]
         return np.array(enough, dtype=np.bool_)
 
-    def score(self, clean: CleanText, where: str) -> Generator[Verify, Reply, Scores]:
+    async def score(self, clean: CleanText, where: str) -> Scores:
         """Scores of clean texts; `where` names the step in an error. Between two portions, whoever
         drives the search may do something else or end it."""
         rows, portions = len(clean.tokens), []
         size = rows if self.verifier.batched else PORTION
         for start in range(0, rows, size):
             portion = clean.take(slice(start, start + size))
-            portions.append((yield from self._portion(portion, where)))
+            portions.append(await self._portion(portion, where))
         return Scores.join(portions)
 
-    def _portion(self, clean: CleanText, where: str) -> Generator[Verify, Reply, Scores]:
+    async def _portion(self, clean: CleanText, where: str) -> Scores:
         self._forget(clean.tokens.shape[1])
         texts = map(self.text, clean.tokens)
         keys = list(zip(texts, clean.confidence.tolist(), strict=True))
@@ -140,8 +143,7 @@ class Scorer:
             firsts = {key[0]: key for key in reversed(new) if key[0] not in self.read}
             unread = list(firsts.values())[::-1]
         if unread:
-            scores = yield self.request(unread, where)
-            assert isinstance(scores, list)
+            scores = await self.request(unread, where)
             self.nfe += len(unread) * self.verifier.passes
             for key, score in zip(unread, scores, strict=True):
                 self.scores[key] = self.read[key[0]] = score
@@ -150,7 +152,7 @@ class Scorer:
                 self.scores[key] = self.verifier.rescore(self.read[key[0]], key[1])
         return Scores.of([self.scores[key] for key in keys])
 
-    def score_partial(self, tokens: Ints, where: str) -> Generator[Verify, Reply, Floats]:
+    async def score_partial(self, tokens: Ints, where: str) -> Floats:
         """Totals of canvases as far as they are known, in portions; equal ones are read once."""
         if len(self.partial) > MOST_PARTIAL:
             self.partial.clear()
@@ -161,8 +163,7 @@ class Scorer:
             texts = [self.process.read_partial(tokens[row]) for row in rows]
             new = [(text, 0.0) for text in dict.fromkeys(texts) if text not in self.partial]
             if new:
-                scores = yield self.request(new, where, partial=True)
-                assert isinstance(scores, list)
+                scores = await self.request(new, where, partial=True)
                 self.partial |= {k[0]: score.total for k, score in zip(new, scores, strict=True)}
             totals += [self.partial[text] for text in texts]
         return np.array(totals)[kind]

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from s3dlm.errors import S3dlmError
-from s3dlm.search.particles import (
-    Canvas,
-    CleanText,
-    Floats,
-    Ints,
-    Predict,
-    Process,
-    Reply,
-    Spans,
-    Survivors,
-)
+from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Spans, Survivors
 from s3dlm.search.resample import effective_sample_size, normalise
-from s3dlm.search.score import Scorer, Scores, Verify
-
-if TYPE_CHECKING:
-    from s3dlm.settings import Settings
+from s3dlm.search.score import Scores
 
 # Why a search ended.
 FINISHED = "finished"  # every answer is complete
@@ -109,17 +96,19 @@ class Outcome:
     scores: Scores
     nfe: int  # forward passes in all
     nfe_logical: int  # what Algorithm 1 takes without sharing: 1 + T·N·b
+    place: Ints  # (particles,) of each among the survivors of the last step; −1: not there
+    origin: Ints  # (particles,) from which canvas of its start each descends
     stopped: str = FINISHED  # why it ended
-    trial: int = 0  # which of several lengths of the holes it has
 
     def __len__(self) -> int:
         return self.log_weight.size
 
     def take(self, index: Ints) -> Outcome:
         """Some of the population, in this order."""
-        weight, scores = self.log_weight[index], self.scores.take(index)
-        canvas, clean = self.canvas.take(index), self.clean.take(index)
-        return replace(self, canvas=canvas, log_weight=weight, clean=clean, scores=scores)
+        names = ("canvas", "clean", "scores")
+        taken: dict[str, Any] = {name: getattr(self, name).take(index) for name in names}
+        taken |= {n: getattr(self, n)[index] for n in ("log_weight", "place", "origin")}
+        return replace(self, **taken)
 
     @classmethod
     def join(cls, outcomes: Sequence[Outcome]) -> Outcome:
@@ -132,6 +121,8 @@ class Outcome:
             Scores.join([outcome.scores for outcome in outcomes]),
             sum(outcome.nfe for outcome in outcomes),
             sum(outcome.nfe_logical for outcome in outcomes),
+            np.concatenate([outcome.place for outcome in outcomes]),
+            np.concatenate([outcome.origin for outcome in outcomes]),
             next(reasons, FINISHED),
         )
 
@@ -151,15 +142,6 @@ class Memo:
     held: int = 0  # bytes
     kept: dict[bytes, Any] = field(default_factory=dict)  # the least recently used first
     first: bytes = b""
-
-    @classmethod
-    def of(cls, settings: Settings, searches: int) -> Memo:
-        """The memo of so many searches; nothing is kept where no canvas can come back, since every step
-        of one scheduled search reveals more than the step before."""
-        again = settings.has_rounds or settings.row.ensemble != "none" or searches > 1
-        again = again or settings.stop_when == "agreed"
-        adaptive = settings.reveal_number > 0 and settings.size * settings.children > 1
-        return cls(settings.memo << 20 if again or adaptive else 0)
 
     def recall(self, tokens: Ints) -> list[Any]:
         """What is kept of each canvas, which is then the latest used; None where nothing is."""
@@ -184,43 +166,7 @@ class Memo:
             self.held -= self.kept.pop(key).nbytes
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What one search runs with."""
-
-    process: Process
-    scorer: Scorer
-    settings: Settings
-    rng: np.random.Generator
-    memo: Memo = field(default_factory=Memo)  # of all searches for the prompt
-
-
 _T = TypeVar("_T")
-Searching = Generator[Predict | Verify | Step, Reply, _T]
-"""What a search yields, one thing at a time, and is sent; at its end it returns a value."""
-
-Search = Searching[Outcome]
-
-
-def relay(running: Searching[_T], change: Callable[[Step, bool], Step]) -> Searching[_T]:
-    """A search whose steps are changed on their way to whoever watches it; of each step the change is
-    told whether it is the first."""
-    reply: Reply = None
-    first = True
-    while True:
-        try:
-            event = running.send(reply)
-        except StopIteration as end:
-            value: _T = end.value
-            return value
-        if isinstance(event, Step):
-            event, first = change(event, first), False
-        reply = yield event
-
-
-def unrelated(step: Step, first: bool) -> Step:
-    """For `relay`: the first step descends from no step before it."""
-    return replace(step, parent=np.full_like(step.parent, -1)) if first else step
 
 
 class Stream(Generic[_T]):

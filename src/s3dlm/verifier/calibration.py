@@ -85,13 +85,11 @@ class Calibrations:
     fingerprint: str | None = None  # of the weights, as an evaluation computes it
     signature: str | None = None  # of the weight files, cheap enough for every load
 
-    def find(self, task: str | None, methods: Sequence[str], verifier: str | None) -> Fit | None:
-        """The fit for a task and a method whose scores are this verifier's (None: a bundled one's); of
-        a method's names, the last that has one counts."""
+    def find(self, task: str | None, method: str, verifier: str | None) -> Fit | None:
+        """The fit for a task and a method whose scores are this verifier's (None: a bundled one's)."""
         allowed = FROM_FILES if verifier is None else (verifier,)
         fits = [fit for fit in self.fits if fit.task == task and fit.verifier in allowed]
-        named = [fit for fit in fits if fit.method in methods]
-        return max(named, key=lambda fit: methods.index(fit.method), default=None)
+        return next((fit for fit in fits if fit.method == method), None)
 
 
 def read_calibrations(path: Path) -> Calibrations:

@@ -1,0 +1,1 @@
+"""Methods of other papers with loops of their own."""

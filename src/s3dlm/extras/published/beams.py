@@ -1,0 +1,176 @@
+"""Methods of other papers whose loop is not ours: Prism and Order-Token Search.
+
+docs/appendix/methods.md says what differs from the authors' code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.extras.published.whole import WholeDraws
+from s3dlm.search.method import Ending, Method, Verified
+from s3dlm.search.options import Size, more, setting
+from s3dlm.search.particles import (
+    Canvas,
+    CanvasPredictions,
+    Ints,
+    Particles,
+    distinct,
+    occurrence,
+)
+from s3dlm.search.run import Run
+from s3dlm.search.score import Scores
+
+if TYPE_CHECKING:
+    from s3dlm.diffusion.decoding import Decoding
+
+DECAY, FIRST, LAST, PAUSE = 1.8, 0.1, 0.6, 4  # Prism's widths, and when a block may narrow them
+UNSURE, REMASKED = 6, 2  # of the least sure tokens of a copy, how many are re-masked
+ENDING = "how the answer is chosen among the survivors"
+
+
+def masked(run: Run) -> MaskedDiffusion:
+    """The run's process, which must be masked diffusion."""
+    assert isinstance(run.process, MaskedDiffusion)
+    return run.process
+
+
+def grown(run: Run, particles: Particles, parent: Ints, draw: Ints | None = None) -> Canvas:
+    """A child of each of these parents by one denoising step; finished ones copy themselves."""
+    canvas, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
+    (open_,) = np.nonzero(prediction.row >= 0)
+    if open_.size:
+        draw = (occurrence(prediction.row) if draw is None else draw)[open_]
+        some, predicted = canvas.take(open_), prediction.take(open_)
+        canvas.put(open_, run.process.expand(some, predicted, draw, run.at, run.rng))
+    return canvas
+
+
+async def judge(run: Run, canvas: Canvas, prediction: CanvasPredictions) -> Scores:
+    """What the verifier says of the look-aheads."""
+    clean = next(run.process.look_aheads(canvas, prediction))
+    return await run.scorer.score(clean, f"step {run.steps + 1}")
+
+
+class Prism(Method):
+    """N trajectories become K = N/4 early in a block. The best S = K/2 with different texts are copied;
+    every copy but the first of each re-masks two of its six least sure tokens."""
+
+    name = "prism"
+    summary = (
+        "N trajectories that the model judges itself; early in a block they become N/4: copies of the "
+        "best different ones, most with two unsure tokens re-masked"
+    )
+    source = "as in Prism, Bai et al. 2026"
+    verifier = "self"
+    meets_again = True
+    cost = "1 + (T + 6)·N + 3·N"
+
+    particles: Size = setting(16, "trajectories at the start (N)")
+    selection: Ending = setting("verified", ENDING)
+
+    def passes(self, steps: int, decoding: Decoding) -> int:
+        # It narrows at most twice, and then forwards all again; a copy has four tokens more to fill.
+        return 1 + (steps + 6) * self.size
+
+    def texts(self, steps: int) -> int:
+        return 3 * self.size
+
+    async def search(self, run: Run) -> Particles:
+        process, size = masked(run), self.size
+        least = max(1, size // 4)
+        in_block = -(-process.steps // len(process.blocks.all(process.schedule[-1].stop)))
+        first, last = int(FIRST * in_block), int(LAST * in_block)
+        allowed, blocks, step = first, 0, 0
+        particles = await run.begin(size)
+        while True:
+            parent = np.arange(len(particles))
+            canvas = grown(run, particles, parent)
+            prediction = await run.forward(canvas, run.at, logical=parent.size)
+            before, blocks = blocks, process.progress(canvas.tokens, run.at).blocks
+            step = step + 1 if blocks == before else 0
+            width = max(least, math.ceil(size * DECAY ** -(step - first)))
+            narrows = allowed <= step < last and parent.size > width
+            done = not process.is_open(canvas.tokens).any()
+            scores = await judge(run, canvas, prediction) if narrows or done else None
+            if not narrows or scores is None:
+                particles = run.accept(canvas, prediction, parent, parent, scores)
+                if done:
+                    return particles
+                continue
+            clean = next(process.look_aheads(canvas, prediction))
+            texts = ["".join(process.read(tokens).split()) for tokens in clean.tokens]
+            # The best of different texts; if there are fewer, then also further copies.
+            order = np.argsort(-scores.total, kind="stable").tolist()
+            best_of = {texts[row]: row for row in reversed(order)}
+            order.sort(key=lambda row: best_of[texts[row]] != row)
+            best = np.array(order[: max(1, least // 2)])
+            copies = np.sort(np.arange(width) % best.size)
+            particles = run.accept(canvas, prediction, parent, best[copies], scores)
+            where = np.zeros(particles.canvas.tokens.shape, dtype=np.bool_)
+            for row in np.flatnonzero(occurrence(copies)):
+                (known,) = np.nonzero(particles.canvas.logp[row])
+                unsure = known[
+                    np.argsort(particles.canvas.logp[row, known], kind="stable")[:UNSURE]
+                ]
+                where[row, run.rng.permutation(unsure)[:REMASKED]] = True
+            _, canvas = process.remask(particles.canvas, where)
+            prediction = await run.forward(canvas, run.at, logical=width)
+            particles = run.particles = replace(particles, canvas=canvas, prediction=prediction)
+            allowed = step + PAUSE
+
+
+class OrderToken(Method):
+    """N beams. Where a block begins, each has N children by draws of a whole text; of these the N whose
+    text is likeliest in that block, given the rest of it, go on."""
+
+    name = "order_token"
+    summary = "N beams; where a block begins, each draws N whole texts, and the N likeliest in that block go on"
+    source = "after Order-Token Search, Shen et al. 2026"
+    verified: ClassVar[Verified] = "never"
+    meets_again = True
+    cost = "1 + T·N + B·N·N"
+
+    particles: Size = setting(4, "beams (N)")
+    adds_up: bool = more(True, "whether the log-probabilities of the blocks add up")
+    selection: Ending = setting("first", ENDING)
+
+    def passes(self, steps: int, decoding: Decoding) -> int:
+        blocks = -(-decoding.gen_length // decoding.block_length)
+        return 1 + steps * self.size + blocks * self.size**2
+
+    async def search(self, run: Run) -> Particles:
+        beams = self.size
+        run.process = process = WholeDraws.of(masked(run), draws=beams * beams)
+        particles = await run.begin(1)
+        blocks, begins = 0, True
+        while process.is_open(particles.canvas.tokens).any():
+            open_ = particles.prediction.row >= 0
+            parent = np.repeat(np.arange(open_.size), np.where(open_, beams if begins else 1, 1))
+            before, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
+            draw = occurrence(prediction.row)
+            canvas, weight = grown(run, particles, parent, draw), particles.log_weight[parent]
+            if begins:
+                score = np.zeros(parent.size)
+                (drawn,) = np.nonzero(prediction.row >= 0)
+                texts = process.drawn(before.take(drawn), prediction.take(drawn), draw[drawn])
+                first, kind = distinct(texts)
+                label = f"step {run.steps + 1}, prompt {process.label}"
+                rows = process.with_block_hidden(texts[first], before.tokens[drawn[first]], label)
+                asked = (await run.ask(rows)).asked_logp
+                assert asked is not None
+                score[drawn] = asked.sum(axis=(1, 2))[kind]
+                weight = weight + score if self.adds_up else score
+                best = np.argsort(-weight, kind="stable")[:beams]
+                canvas, parent, weight = canvas.take(best), parent[best], weight[best]
+            prediction = await run.forward(canvas, run.at, logical=parent.size)
+            everyone = np.arange(parent.size)
+            particles = run.accept(canvas, prediction, parent, everyone, weight=weight)
+            before_blocks, blocks = blocks, process.progress(canvas.tokens, run.at - 1).blocks
+            begins = blocks > before_blocks
+        return particles

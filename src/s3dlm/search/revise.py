@@ -1,0 +1,169 @@
+"""Draft, verify, and revise: re-mask what looks wrong, or start over, until the verifier is satisfied.
+
+`Restarts` is the fair control of `Revise`: the same drafts, verifier and look-aheads, but every round
+starts from empty canvases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from s3dlm.search.expand import OVERSAMPLING
+from s3dlm.search.method import Ending, Method
+from s3dlm.search.options import OneOf, Share, Size, more, setting
+from s3dlm.search.particles import Canvas, Ints, Particles, Process
+from s3dlm.search.remask import REMASKINGS, Remasking, positions
+from s3dlm.search.rounds import (
+    IDLE,
+    LEAST,
+    affordable,
+    draft,
+    ended,
+    is_satisfied,
+    sample,
+    with_cost_of,
+)
+from s3dlm.search.run import Run
+from s3dlm.search.score import Scores
+from s3dlm.search.step import FINISHED, SATISFIED, Outcome
+
+Remask = Annotated[str, OneOf("remask", REMASKINGS)]
+
+
+class Restarts(Method):
+    name = "restarts"
+    summary = "drafts answers from empty canvases again and again, and returns the best text seen"
+    source = "ours, as the control of revise"
+    like = "revise"
+    verifier = "plus"
+    cost = "1 + T·N"
+
+    particles: Size = setting(4, "partly denoised answers kept after every step (N)")
+    look_aheads: int = setting(
+        16, "texts read per child, from one forward pass; the best counts", ge=1, le=1000
+    )
+    child_sampling: Literal["independent", "distinct"] = more(
+        "distinct", "whether the children of a step must differ"
+    )
+    selection: Ending = setting("best_seen", "how the answer is chosen among the survivors")
+
+    async def search(self, run: Run, start: Canvas | None = None) -> Particles:
+        return await sample(run, self.size, "every step", self.child_sampling, start=start)
+
+    @property
+    def draws(self) -> int:
+        return self.size * (1 if self.child_sampling == "independent" else OVERSAMPLING)
+
+
+class Revise(Restarts):
+    name = "revise"
+    summary = (
+        "drafts an answer, checks it, re-masks what looks wrong or starts over, and returns the best "
+        "text"
+    )
+    source = "ours"
+    like = ""
+    cost: ClassVar[str] = "(rounds + 1)·(1 + T·N)"
+
+    rounds: int = setting(
+        1, "searches after the first; 0: as many as the budget allows", ge=0, le=1000
+    )
+    remask: Remask = setting(
+        "earlier",
+        "what a later round re-masks: all from where the verifier doubts the text (rest), or every "
+        "other time from an earlier place (earlier), some of what it doubts (doubted), the least sure "
+        "tokens (unsure), or random ones",
+    )
+    remask_fraction: Share = more(
+        0.5, "the mean share of a text that unsure and random re-mask; doubted: half the most"
+    )
+    restart_fraction: Share = more(
+        0.25, "the mean share of a later round's particles that start on an empty canvas"
+    )
+
+    def answer(self, run: Run) -> Coroutine[Any, Any, Outcome]:
+        return self._rounds(run)
+
+    @property
+    def repeats(self) -> bool:
+        return self.budget is not None or self.rounds > 0
+
+    @property
+    def rule(self) -> Remasking:
+        """What it re-masks."""
+        return REMASKINGS.find(self.remask)
+
+    async def _rounds(self, run: Run) -> Outcome:
+        """The first draft and the rounds after it."""
+        budget = self.budget
+        population = await (self.once(run) if budget is None else draft(run, budget))
+        price, idle = math.ceil(population.nfe / len(population)), 0
+        most = self.rounds or budget or 0
+        for number in range(1, most + 1):
+            population = await self.judged(run, population)
+            left = math.inf if budget is None else budget - population.nfe
+            # A fixed number of rounds, meant to mend what looks wrong, may have nothing more to do.
+            mends = budget is None and self.rule.by_doubt
+            mended = mends and not any(len(spans) for spans in population.scores.spans)
+            if population.stopped != FINISHED or left < LEAST or mended or idle == IDLE:
+                break
+            again = affordable(self, left, price)
+            more = await self.again(run, population, again.size, left, number)
+            idle = idle + 1 if budget is not None and more.nfe == population.nfe else 0
+            population = more
+        return ended(run, population, budget if most else None)
+
+    async def judged(self, run: Run, population: Outcome) -> Outcome:
+        """The population with the scores that a round needs, and whether they are enough."""
+        scores, before = population.scores, run.scorer.nfe
+        if self.rule.by_doubt and np.isnan(scores.total).any():
+            scores = await run.scorer.score(population.clean, "a move")
+        cost = run.scorer.nfe - before
+        nfe, logical = population.nfe + cost, population.nfe_logical + cost
+        population = replace(population, scores=scores, nfe=nfe, nfe_logical=logical)
+        return (
+            replace(population, stopped=SATISFIED) if is_satisfied(run, population) else population
+        )
+
+    async def again(
+        self, run: Run, before: Outcome, size: int, left: float, number: int
+    ) -> Outcome:
+        """One more round: the texts that come of re-masking those before it."""
+        origin = np.arange(size) % len(before)
+        canvas, places = before.canvas.take(origin), before.place[origin]
+        where = self.remasked(run, canvas, before.scores.take(origin))
+        if self.restart_fraction:
+            empty = run.rng.random(size) < self.restart_fraction
+            where[empty], places[empty] = True, -1
+        process, start = run.process.remask(canvas, where)
+        more = await self.continued(run, process, start, left, number, places)
+        return with_cost_of(more, before)
+
+    def remasked(self, run: Run, canvas: Canvas, scores: Scores) -> Any:
+        """(texts, length) what is masked of each text."""
+        return positions(
+            run.process, canvas, scores.spans, self.rule, self.remask_fraction, run.rng,
+            at_least_one=self.budget is not None,
+        )  # fmt: skip
+
+    async def continued(
+        self, run: Run, process: Process, start: Canvas, left: float, number: int, places: Ints
+    ) -> Outcome:
+        """The search that goes on from these canvases."""
+        limit, size = None if math.isinf(left) else int(left), len(start.tokens)
+        sized = self.sized(size)
+        search = partial(sized.search, start=start)
+        return await run.attempt(
+            search, rows=size, limit=limit, process=process, round=number, places=places
+        )
+
+    def most_passes(self, steps: int, decoding: Any, judged: int = 0) -> int:
+        once = super().passes(steps, decoding) * (2 if decoding.guidance else 1)
+        once += judged * (self.texts(steps) + 2 * self.size)
+        return (self.rounds + 1) * once if self.budget is None else self.budget

@@ -1,0 +1,474 @@
+"""`Run`: all that a method may touch while it answers one prompt.
+
+A method is a coroutine that owns no model. It asks its run for predictions and scores; the run hands
+the requests to whoever drives it (engine.py), which may run many searches side by side in one forward
+pass. What concerns every method is here, once: the budget ends a search in `predict` (`SpentError`), a
+satisfied verifier ends it in `tell` (`SatisfiedError`), forward passes are counted, canvases that are
+equal token for token are forwarded once and verified once in the whole run (`Memo`), and every step is
+told to the observers, who cannot change it.
+
+The look-ahead pass on a child is the pass that it is next expanded from, so a step costs at most N·b
+forward passes. A process has a schedule, and then every search takes all its steps; or every canvas is
+filled at its own pace, and the search ends with the step after which all are finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+
+from s3dlm.models.packing import Prediction, Rows
+from s3dlm.search.expand import CHILD_SAMPLINGS
+from s3dlm.search.particles import (
+    Ahead,
+    Bools,
+    Canvas,
+    CanvasPredictions,
+    Children,
+    CleanText,
+    Floats,
+    Ints,
+    Lineage,
+    Particles,
+    Predict,
+    Process,
+    Survivors,
+    distinct,
+)
+from s3dlm.search.resample import RESAMPLERS, is_even
+from s3dlm.search.score import PORTION, Scorer, Scores
+from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Memo, Outcome, Step
+
+
+class SpentError(Exception):
+    """The next forward pass is beyond the budget; the look-aheads of the last population answer."""
+
+
+class SatisfiedError(Exception):
+    """The verifier is satisfied with a look-ahead, which is then the answer."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One search for one prompt, with what it may use and what it has spent.
+
+    Args:
+        process: How a canvas is denoised.
+        scorer: The verifier, with its memory of texts.
+        rng: The run's own random stream.
+        memo: What the model made of canvases, for all searches of the prompt.
+        answer_of: The answer that a text gives, if it gives one.
+        judging: Passes that the verification of a child's look-aheads takes, by the model as judge.
+        judged: Whether the texts that a spent budget leaves are scored.
+        reserve: Passes that a prediction must leave in the budget for their verification.
+        limit: The most forward passes; None: as many as it takes.
+        round: The number of this search among those for the prompt, from 0.
+        places: Where the canvases that it starts from stood before, for the genealogy; −1: nowhere.
+        told: The steps that observers have not yet seen.
+    """
+
+    process: Process
+    scorer: Scorer
+    rng: np.random.Generator
+    memo: Memo = field(default_factory=Memo)
+    answer_of: Callable[[str], str | None] = lambda text: None
+    judging: int = 0
+    judged: bool = True
+    reserve: int = 0
+    limit: int | None = None
+    round: int = 0
+    places: Ints | None = None
+    told: list[Step] = field(default_factory=list)
+    particles: Particles | None = None  # the population after the last step
+    last: Step | None = None  # the last step
+    steps: int = 0
+    _forwarded: int = 0
+    logical: int = 0  # without sharing, and without those of the model as judge
+    _reported: int = 0  # passes that the steps have told of
+    _at_start: int = 0  # passes before the first step
+    _judged_before: int = 0
+    _asked: bool = False
+    _blocks: int = 0
+    _origin: Ints | None = None
+
+    def __post_init__(self) -> None:
+        self._judged_before = self.scorer.nfe
+
+    # --- what has been spent
+
+    @property
+    def nfe(self) -> int:
+        """Forward passes of this search, those of the model as judge included."""
+        return self._forwarded + self.scorer.nfe - self._judged_before
+
+    @property
+    def nfe_logical(self) -> int:
+        """The passes that Algorithm 1 takes without sharing."""
+        return self.logical + self.scorer.nfe - self._judged_before
+
+    # --- what a method does
+
+    async def begin(
+        self, size: int, *, verified: bool = False, start: Canvas | None = None
+    ) -> Particles:
+        """The first population, with its first look-ahead.
+
+        Args:
+            size: Particles, all on the process's own start.
+            verified: Whether that look-ahead is scored.
+            start: Other canvases to start from.
+        """
+        canvas = self.process.start().take(np.zeros(size, np.int64)) if start is None else start
+        prediction = await self.forward(canvas, 0, logical=1)
+        clean = next(self.process.look_aheads(canvas, prediction))
+        scores = Scores.missing(len(canvas.tokens))
+        # It must be known before scoring: whoever ends the search here has these look-aheads.
+        self.populate(canvas, prediction, clean, scores)
+        if verified:
+            scores = await self.scorer.score(clean, "the first look-ahead")
+        self._reported = self._at_start = self.nfe
+        self._blocks = self.process.progress(canvas.tokens, -1).blocks
+        return self.populate(canvas, prediction, clean, scores)
+
+    def populate(
+        self, canvas: Canvas, prediction: CanvasPredictions, clean: CleanText, scores: Scores
+    ) -> Particles:
+        """A population with an empty past."""
+        zeros, total = np.zeros(len(canvas.tokens)), scores.total
+        lineage = Lineage.begin(total)
+        self.particles = Particles(canvas, prediction, clean, scores, total, zeros, lineage)
+        return self.particles
+
+    def expand(
+        self, particles: Particles, branching: int, sampling: str = "independent", *,
+        cadence: str = "step", first: Canvas | None = None,
+    ) -> Children:  # fmt: skip
+        """Children of every particle, sampled from the prediction that it carries.
+
+        Args:
+            particles: The population.
+            branching: Children per particle (b).
+            sampling: Whether they must differ, a name in `expand.CHILD_SAMPLINGS`.
+            cadence: "step", or "block" to branch only where a block ends.
+            first: A canvas that takes the place of the first child.
+        """
+        branches = self.branches(particles, cadence)
+        each = branching if branches else 1
+        # A particle's only child is its own continuation, whose place no other child may take.
+        sampling = "distinct" if sampling == "filled" and each == 1 else sampling
+        grow = CHILD_SAMPLINGS[sampling]
+        parent, canvas = grow(self.process, particles, each, self.steps, self.rng)
+        if first is not None:
+            canvas.tokens[0], canvas.logp[0] = first.tokens[0], first.logp[0]
+        return self.children(particles, canvas, parent, branches=branches, each=each)
+
+    def branches(self, particles: Particles, cadence: str) -> bool:
+        """Whether this is a step in which a method of that cadence branches, scores and resamples. Where
+        there is no schedule nobody knows in advance that a block ends, so it is when all have left it."""
+        before, now = self._blocks, self.process.progress(particles.canvas.tokens, self.steps)
+        self._blocks = now.blocks
+        return cadence == "step" or now.blocks > before
+
+    def children(
+        self, particles: Particles, canvas: Canvas, parent: Ints, *, branches: bool = True,
+        each: int = 1, log_weight: Floats | None = None,
+    ) -> Children:  # fmt: skip
+        """Canvases that were made in some other way, as the children of these particles."""
+        inherited = particles.log_weight if log_weight is None else log_weight
+        step_logp = canvas.logp.sum(axis=1) - particles.canvas.logp.sum(axis=1)[parent]
+        done, total, _ = self.process.progress(canvas.tokens, self.steps)
+        last = done == total or self.steps == self.process.steps - 1
+        return Children(
+            canvas, parent, particles.score[parent], inherited[parent],
+            particles.lineage.take(parent), step_logp, len(particles), len(particles) * each,
+            branches or last, 1.0 if last else done / total, last,
+        )  # fmt: skip
+
+    async def predict(self, children: Children) -> Ahead:
+        """What the model predicts for each child: its look-aheads, and its own children's proposal."""
+        prediction = await self.forward(children.canvas, self.steps + 1, logical=children.slots)
+        return Ahead(prediction, self.process.look_aheads(children.canvas, prediction))
+
+    async def verify(self, ahead: Ahead, *, wanted: bool = True) -> tuple[CleanText, Scores]:
+        """What each child would say if it were complete, and how good that is. Of several look-aheads
+        the best counts: they come from one forward pass, and a verifier is cheap beside it. They are made
+        and verified in portions, between which others have their turns.
+
+        Args:
+            ahead: What `predict` returned.
+            wanted: Whether they are scored at all; if not, the scores are missing.
+        """
+        count = ahead.prediction.row.size
+        if not wanted:
+            return next(ahead.looks), Scores.missing(count)
+        made, judged = list[CleanText](), list[Scores]()
+        at_once = None if self.scorer.verifier.batched else max(1, PORTION // count)
+        while portion := list(islice(ahead.looks, at_once)):
+            made.append(CleanText.join(portion))
+            where = f"step {self.steps + 1} of {self.process.steps}"
+            judged.append(await self.scorer.score(made[-1], where))
+        texts, scores = CleanText.join(made), Scores.join(judged)
+        if scores.total.size == count:  # one each
+            return texts, scores
+        rank = scores.total + self.scorer.satisfied(scores.total, scores.spans)
+        best = rank.reshape(-1, count).argmax(axis=0)  # the likeliest if it is as good
+        index = best * count + np.arange(count)
+        return texts.take(index), scores.take(index)
+
+    def resample(
+        self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores], weight: Floats,
+        size: int, resampler: str, *, ess_threshold: float | None = None,
+        lineage: Lineage | None = None,
+    ) -> Particles:  # fmt: skip
+        """The survivors of a step in which the method branches; else all live on.
+
+        Args:
+            children: Of this step.
+            ahead: What the model predicts for them.
+            looked: Their clean texts and scores.
+            weight: Their log-weights.
+            size: Survivors (N).
+            resampler: A name in `resample.RESAMPLERS`.
+            ess_threshold: Resample only below this share of the effective sample size.
+            lineage: Their lineages, if this step changes them.
+        """
+        survivors = self.draw(children, weight, size, resampler, ess_threshold)
+        return self.survive(children, ahead, looked, weight, survivors, lineage)
+
+    def draw(
+        self, children: Children, weight: Floats, size: int, resampler: str,
+        ess_threshold: float | None,
+    ) -> Survivors:  # fmt: skip
+        """Who survives; see `resample`."""
+        if not children.branched:
+            return Survivors(np.arange(len(children)), weight, resampled=False)
+        if is_even(weight, ess_threshold):
+            return _one_child_each(weight, children.parents, self.rng)
+        offspring = RESAMPLERS[resampler](weight, size, self.rng)
+        index = np.repeat(np.arange(offspring.size), offspring)
+        return Survivors(index, np.zeros(size), resampled=True)
+
+    def keep(
+        self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores],
+        weight: Floats | None = None,
+    ) -> Particles:  # fmt: skip
+        """All children live on, with these log-weights or those that they inherited."""
+        weight = children.log_weight if weight is None else weight
+        survivors = Survivors(np.arange(len(children)), weight, resampled=False)
+        return self.survive(children, ahead, looked, weight, survivors)
+
+    def survive(
+        self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores], weight: Floats,
+        survivors: Survivors, lineage: Lineage | None = None,
+    ) -> Particles:  # fmt: skip
+        """Tell of the step; the population after it, with the last score known of each lineage."""
+        (clean, scores), i = looked, survivors.index
+        self.tell(children.canvas, children.parent, clean, scores, weight, survivors)
+        known = np.where(np.isnan(scores.total), children.parent_score, scores.total)
+        lineage = children.lineage if lineage is None else lineage
+        self.particles = Particles(
+            children.canvas.take(i), ahead.prediction.take(i), clean.take(i), scores.take(i),
+            known[i], survivors.log_weight, lineage.take(i), open=not children.last,
+        )  # fmt: skip
+        return self.particles
+
+    def accept(
+        self, canvas: Canvas, prediction: CanvasPredictions, parent: Ints, index: Ints,
+        scores: Scores | None = None, weight: Floats | None = None,
+    ) -> Particles:  # fmt: skip
+        """The population after a step that the method made in its own way.
+
+        Args:
+            canvas: The children.
+            prediction: What the model predicts for them, as `forward` returned it.
+            parent: The particle of each; −1: none.
+            index: Which of them survive.
+            scores: Of their look-aheads, if they were verified.
+            weight: Their log-weights; equal by default.
+        """
+        count = len(canvas.tokens)
+        scores = Scores.missing(count) if scores is None else scores
+        weight = np.zeros(count) if weight is None else weight
+        clean = next(self.process.look_aheads(canvas, prediction))
+        survivors = Survivors(index, weight[index], resampled=index.size != count)
+        self.tell(canvas, parent, clean, scores, weight, survivors)
+        kept = (canvas.take(index), prediction.take(index), clean.take(index), scores.take(index))
+        self.particles = replace(self.populate(*kept), log_weight=weight[index])
+        return self.particles
+
+    # --- underneath
+
+    @property
+    def at(self) -> int:
+        """The step of the schedule; what was re-masked goes on at the pace of its end."""
+        return min(self.steps, self.process.steps - 1)
+
+    async def forward(self, canvas: Canvas, step: int, *, logical: int) -> CanvasPredictions:
+        """One prediction per distinct canvas that is not finished, forwarded unless the memo knows it.
+
+        Args:
+            canvas: Any canvases of this prompt.
+            step: The step of the schedule that they are at.
+            logical: Canvases that are paid for without sharing.
+        """
+        process, rng = self.process, self.rng
+        first, kind = distinct(canvas.tokens)
+        open_ = process.is_open(canvas.tokens[first])
+        if not open_.any():
+            self.logical += logical * process.passes
+            return CanvasPredictions(None, np.full(kind.size, -1), 0)
+        row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
+        state = rng.bit_generator.state
+        tokens = canvas.tokens[first[open_]]
+        rows = process.ask(tokens, step, rng)
+        if self.memo.capacity:
+            rows = replace(rows, kept=self.memo.recall(tokens), keep=True)
+        request = Predict(rows)
+        cost = request.forwarded * process.passes
+        try:
+            self._pay(cost)
+        except SpentError:
+            rng.bit_generator.state = state  # what is refused draws no random numbers
+            raise
+        value = await request
+        self._forwarded += cost
+        self.logical += logical * process.passes
+        self.memo.keep(tokens, value.kept)
+        return CanvasPredictions(value, row_of_kind[kind], cost)
+
+    async def ask(self, rows: Rows) -> Prediction:
+        """The model's prediction of rows that are no canvases of the search itself."""
+        cost = len(rows.canvas) * self.process.passes
+        self._pay(cost)
+        value = await Predict(rows)
+        self._forwarded += cost
+        self.logical += cost
+        return value
+
+    def _pay(self, cost: int) -> None:
+        """Refuse passes beyond the limit; the first prediction of a search is never refused."""
+        beyond = self.limit is not None and self.nfe + cost + self.reserve > self.limit
+        if beyond and self._asked:
+            raise SpentError
+        self._asked = True
+
+    def tell(
+        self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,
+        survivors: Survivors,
+    ) -> None:  # fmt: skip
+        """Let observers know of a step; it ends the search if the verifier is satisfied."""
+        satisfied = self.scorer.satisfied(scores.total, scores.spans)
+        if satisfied.any():
+            self._satisfy(canvas, parent, clean, scores, weight, satisfied)
+        self._append(canvas, parent, clean, scores, weight, survivors)
+
+    def _satisfy(
+        self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,
+        satisfied: Bools,
+    ) -> None:  # fmt: skip
+        """The best of the texts that satisfy is the one survivor, and complete."""
+        best = int(np.where(satisfied, scores.total, -1).argmax())
+        tokens, logp, index = canvas.tokens.copy(), canvas.logp.copy(), np.array([best])
+        tokens[best], logp[best] = clean.tokens[best], clean.logp[best]
+        ended, survivors = Canvas(tokens, logp), Survivors(index, np.zeros(1), resampled=False)
+        self._append(ended, parent, clean, scores, weight, survivors)
+        text, prediction = ended.take(index), CanvasPredictions(None, np.full(1, -1), 0)
+        self.populate(text, prediction, clean.take(index), scores.take(index))
+        raise SatisfiedError
+
+    def _append(
+        self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,
+        survivors: Survivors,
+    ) -> None:  # fmt: skip
+        if self._origin is None:
+            self._origin = np.arange(int(parent.max(initial=0)) + 1)
+        shown = parent
+        if not self.steps and self.places is not None:
+            shown = self.places[parent]
+        start = 0 if self.steps else self._at_start
+        place = (self.steps, max(self.process.steps, self.steps + 1))
+        made = (canvas, shown, clean, scores, weight, survivors)
+        step = Step.of(place, *made, self.nfe - self._reported, start)
+        self._origin = np.where(parent >= 0, self._origin[parent], -1)[survivors.index]
+        self._reported = self.nfe
+        self.steps += 1
+        self.last = replace(step, round=self.round) if self.round else step
+        self.told.append(self.last)
+
+    # --- searches within a search
+
+    async def attempt(
+        self, search: Callable[[Run], Awaitable[object]], *, rows: int = 1,
+        limit: int | None = None, process: Process | None = None, round: int | None = None,
+        places: Ints | None = None,
+    ) -> Outcome:  # fmt: skip
+        """One search from its beginning to its end, which may be that of the budget.
+
+        Args:
+            search: A method's `search`, or anything like it.
+            rows: Children of a step.
+            limit: The most forward passes it may take.
+            process: Another denoising than this run's.
+            round: Its number among the searches for the prompt.
+            places: Where the canvases it starts from stood before, for the genealogy.
+        """
+        part = Run(
+            self.process if process is None else process, self.scorer, self.rng, self.memo,
+            self.answer_of, self.judging, self.judged, rows * self.judging, limit,
+            self.round if round is None else round, places,
+            self.told,
+        )  # fmt: skip
+        # What this run has forwarded itself since then counts for the search that comes next.
+        part._forwarded, self._forwarded = self._forwarded, 0
+        part.logical, self.logical = self.logical, 0
+        stopped = FINISHED
+        try:
+            await search(part)
+        except SatisfiedError:
+            stopped = SATISFIED
+        except SpentError:
+            stopped = SPENT
+            await part._give_up()
+        particles = part.particles
+        assert particles is not None, "a search has at least its start"
+        size = len(particles)
+        return Outcome(
+            particles.canvas, particles.log_weight, particles.clean, particles.scores, part.nfe,
+            part.nfe_logical, np.arange(size), np.arange(size) if part._origin is None else part._origin,
+            stopped,
+        )  # fmt: skip
+
+    async def _give_up(self) -> None:
+        """The look-aheads of the last population are the answers."""
+        particles = self.particles
+        assert particles is not None
+        clean = next(self.process.look_aheads(particles.canvas, particles.prediction))
+        if not self.steps:
+            self._reported = self._at_start = self.nfe
+        scores = Scores.missing(len(particles))
+        if self.judged:
+            scores = await self.scorer.score(clean, "the end of the budget")
+        text, everyone = Canvas(clean.tokens, clean.logp), np.arange(len(particles))
+        survivors = Survivors(everyone, particles.log_weight, resampled=False)
+        self._append(text, everyone, clean, scores, particles.log_weight, survivors)
+        self.particles = replace(particles, canvas=text, clean=clean, scores=scores)
+
+
+def _one_child_each(log_weight: Floats, particles: int, rng: np.random.Generator) -> Survivors:
+    """Without resampling, every particle continues as one of its own children, chosen by weight; it
+    carries their mean, which keeps the estimate unbiased."""
+    family = log_weight.reshape(particles, -1)
+    top = family.max(axis=1, keepdims=True)
+    shares = np.exp(family - top)
+    edges = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
+    chosen = (edges <= rng.random((particles, 1))).sum(axis=1)
+    index = np.arange(particles) * family.shape[1] + chosen
+    return Survivors(index, top[:, 0] + np.log(shares.mean(axis=1)), resampled=False)
+
+
+def unrelated(size: int) -> Ints:
+    """For `places`: canvases that descend from no step before."""
+    return np.full(size, -1)
