@@ -51,7 +51,6 @@ class Job:
     verifier: Any = None  # a Verifier or a function; None: the one that the settings name
     earlier: tuple[Turn, ...] = ()  # the conversation before the question
     infill: str | None = None  # the answer as a text with holes; the question may then be empty
-    labels: tuple[str, ...] = ()  # the answers that there are: not searched for, but compared
 
     @property
     def kind(self) -> str:
@@ -138,9 +137,6 @@ def prepare(model: Model, job: Job) -> Running:
                 "stop_when out"
             )
         search = until_agreed(setup, partial(answer_of, job))
-    if job.labels:
-        compare = load_built_in("labels", "s3dlm.integrations.likelihood:compare_labels")
-        search, calibration = compare(model, job, processes[0].prompt), None
     return Running(job, search, scorer, processes, calibration)
 
 
