@@ -27,8 +27,6 @@ ENSEMBLES = {  # what makes a population otherwise than by one search; imported 
     "vgb": "s3dlm.diffusion.trees:vgb",
 }
 GROUP = "s3dlm.methods"  # the entry-point group through which other packages add methods
-FORMER = {"revise": "best"}  # names before; still understood, and older runs are hashed by them
-LATEST = {former: name for name, former in FORMER.items()}
 
 Beside = Mapping[str, Mapping[str, Collection[Any]]]
 """A setting → the other settings of which one must have one of these values (or, of none, any value
@@ -123,12 +121,12 @@ class Method:
     @property
     def kin(self) -> str:
         """The name under which models recommend settings for it, and calibrations are kept."""
-        return LATEST.get(self.like, self.like) or self.name
+        return self.like or self.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name under which a model's file may recommend settings for it, the latest last."""
-        return tuple(name for name in (FORMER.get(self.kin), self.kin) if name)
+        """The names under which a model's file recommends settings for it."""
+        return (self.kin,)
 
     def to_json(self) -> dict[str, Any]:
         """What makes the row, as plain data; `Method(**data)` is equal to it."""
@@ -312,7 +310,5 @@ def find_method(method: str | Method) -> Method:
             f"method={method!r} is not allowed; give a name such as 's3', or a s3dlm.Method"
         )
     if method not in METHODS and method not in all_methods():
-        method = LATEST.get(method, method)
-    if method not in METHODS:
         raise SettingsError(unknown_name("method", method, METHODS))
     return METHODS[method]
