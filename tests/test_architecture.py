@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {*CORE, "diffusion"},
     "board": {*CORE, "trace"},
     "viewer": {"answers", "errors", "trace"},
-    "integrations": {*ENGINE, "answers", "evaluation", "tasks", "verifier"},
+    "integrations": {*ENGINE, "answers", "tasks", "verifier"},
     "evaluation": {
         *ENGINE,
         "answers",
