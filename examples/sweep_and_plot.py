@@ -15,7 +15,6 @@ from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation import records
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
-from s3dlm.integrations import frames
 
 problems = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 folder = Path(tempfile.mkdtemp())
@@ -28,8 +27,8 @@ evaluate(model, Plan(conditions, loaded), folder / "run")
 
 points = defaultdict(list)
 by_spec = {condition.spec: condition for condition in conditions}
-rows = frames.runs(folder / "run")  # pandas.DataFrame(rows) works too
-for record in records.read(folder / "run"):
+found = list(records.read(folder / "run"))
+for record in found:
     condition = by_spec[record.spec]
     points[condition.label, condition.children].append((record.nfe, record.correct))
 
@@ -51,4 +50,4 @@ axis.set(xscale="log", xlabel="NFE per problem", ylabel="accuracy")
 axis.legend()
 figure.savefig(folder / "sweep.svg")
 plt.close(figure)
-print(len(rows), "records;", folder / "sweep.svg")
+print(len(found), "records;", folder / "sweep.svg")

@@ -38,7 +38,6 @@ LONGEST = (
     "test_published_methods.py",
     "test_connections.py",
     "test_mathverify.py",
-    "test_custom_generate.py",
     "test_cache.py",
     "test_screening.py",
     "test_other_methods.py",

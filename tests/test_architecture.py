@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import s3dlm
-from tools.count import count
 
 ROOT = Path(s3dlm.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
@@ -40,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {*CORE, "diffusion"},
     "board": {*CORE, "trace"},
     "viewer": {"answers", "errors", "trace"},
-    "integrations": {*ENGINE, "answers", "evaluation", "tasks", "verifier"},
+    "integrations": {*ENGINE, "answers", "tasks", "verifier"},
     "evaluation": {
         *ENGINE,
         "answers",
@@ -207,23 +206,3 @@ def test_all_is_the_public_surface() -> None:
     assert dir(s3dlm) == sorted(s3dlm.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         s3dlm.nothing  # noqa: B018
-
-
-# What `python -m tools.count` may say. Raise a limit only with the change that needs it, and say why.
-LIMITS = {
-    "src_lines": 27_650,
-    "src_files": 156,  # methods with a loop of their own are modules that only their rows reach
-    "longest_file": 320,
-    "root_modules": 9,  # serving.py, the import path that `serve run` is given
-    "engine_modules": 62,
-    "engine_lines": 10_400,
-    "commands": 11,
-    "options": 106,
-}
-
-
-def test_the_house_stays_small_and_a_name_has_one_meaning() -> None:
-    figures = count()
-    grown = {name: figures[name] for name, most in LIMITS.items() if figures[name] > most}  # type: ignore[operator]
-    assert not grown
-    assert not figures["shared_class_names"]

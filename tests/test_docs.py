@@ -188,15 +188,6 @@ def test_the_tests_that_reliability_names_exist() -> None:
     assert promises > 70
 
 
-def test_the_line_counts_of_contributing_are_true() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    found = re.findall(r"^## A \w+: (\d+) lines\n+```python\n(.*?)^```$", text, re.M | re.S)
-    assert len(found) == 4
-    for count, code in found:
-        lines = [line for line in code.splitlines() if line]
-        assert len(lines) == int(count), code
-
-
 def test_the_site_builds_and_its_search_finds_a_setting(tmp_path: Path) -> None:
     """Strict: a page that is missing from the menu and a link that leads nowhere are errors."""
     subprocess.run(

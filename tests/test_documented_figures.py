@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from s3dlm.models.families import FAMILIES
-from s3dlm.search.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
@@ -61,19 +60,5 @@ def test_the_papers_method() -> None:
 
 
 def test_counts() -> None:
-    assert f"runs {len(METHODS)} methods in one frame" in README
     assert len(FAMILIES) == 12
     assert "Twelve model families" in README
-
-
-@pytest.mark.parametrize(
-    ("pages", "most"),
-    [
-        (["README.md"], 900),
-        ([f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md") if p.name != "settings.md"], 20_000),
-    ],
-    ids=["readme", "docs"],
-)  # fmt: skip
-def test_pages_stay_short(pages: list[str], most: int) -> None:
-    """The reference of settings is generated, and appendices are for looking things up."""
-    assert sum(len((ROOT / page).read_text(encoding="utf-8").split()) for page in pages) <= most

@@ -1,6 +1,6 @@
-"""One prompt, six ways in, one answer: the model's own settings apply wherever a prompt comes from.
+"""One prompt, five ways in, one answer: the model's own settings apply wherever a prompt comes from.
 
-The sixth way, the viewer's form, is in tests/server/test_viewer.py, where the browser is.
+The fifth way, the viewer's form, is in tests/server/test_viewer.py, where the browser is.
 """
 
 from __future__ import annotations
@@ -11,13 +11,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-import torch
-import transformers
-from torch import Tensor
 
 import s3dlm
 from s3dlm.cli import main as cli
-from s3dlm.integrations import custom_generate
 from s3dlm.models import registry
 from tests.server.live import Live, serving
 
@@ -78,48 +74,6 @@ def test_lm_eval(expected: str, model: s3dlm.Model) -> None:
         args=(context, {"until": []}), task_name=f"s3dlm_{TASK}", doc={"question": QUESTION}
     )
     assert lm.generate_until([asked], disable_tqdm=True) == [expected]
-
-
-class Config(transformers.PretrainedConfig):  # type: ignore[misc]
-    model_type = "held_tiny"
-
-
-class HeldTiny(transformers.PreTrainedModel):  # type: ignore[misc]
-    """The bundled network as a user of transformers would hold it."""
-
-    config_class = Config
-
-    def __init__(self, model: s3dlm.Model) -> None:
-        network = model.denoiser
-        super().__init__(
-            Config(
-                vocab_size=network.vocabulary,
-                mask_token_id=network.mask_id,
-                max_position_embeddings=network.context,
-                eos_token_id=sorted(model.end_ids),
-            )
-        )
-        self.config._name_or_path = "tiny"
-        self.nothing = torch.nn.Parameter(torch.zeros(1))
-        self.network = [network]  # a list: not a module of its own
-
-    def forward(self, input_ids: Tensor) -> tuple[Tensor]:
-        (network,) = self.network
-        features = network.encode(input_ids)
-        return (network.head(features.flatten(0, 1)).unflatten(0, input_ids.shape),)
-
-
-def test_transformers(expected: str, model: s3dlm.Model) -> None:
-    tokenizer = model.tokenizer.inner
-    output = custom_generate.generate(
-        HeldTiny(model),
-        torch.tensor([model.tokenizer.chat(QUESTION)]),
-        tokenizer=tokenizer,
-        task=TASK,
-        method=METHOD,
-        return_dict_in_generate=True,
-    )
-    assert output.results[0].text == expected
 
 
 def test_a_question_of_a_known_form_needs_no_task(model: s3dlm.Model) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -26,18 +25,6 @@ def test_the_defaults_are_the_papers() -> None:
     )
     assert (settings.gen_length, settings.steps, settings.block_length) == (128, 64, 64)
     assert settings.temperature > 0
-
-
-def test_a_former_name_of_a_method_is_understood_everywhere() -> None:
-    assert Settings("best", budget=24) == Settings("revise", budget=24)
-    assert Settings("s3").replace(method="best").method == "revise"
-    older = Defaults(settings={"best": {"budget": 9}, "best task:chain": {"budget": 99}})
-    assert Settings.recommended(older, "revise").budget == 9
-    assert Settings.recommended(older, "best", "chain").budget == 99
-    newer = Defaults(settings={**older.settings, "revise": {"budget": 8}})
-    assert Settings.recommended(newer, "best").budget == 8
-    kin = Settings(method=replace(METHODS["revise"], name="mine", like="best"))
-    assert kin.row.names == METHODS["revise"].names == ("best", "revise")
 
 
 @pytest.mark.parametrize(

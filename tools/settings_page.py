@@ -18,7 +18,7 @@ HEAD = """\
 Everything that decides a run's result, apart from the model, the prompt and the verifier. The same names
 are keywords of `s3dlm.generate` and `s3dlm.Settings`, options of `s3dlm generate` (those of the first two
 tables with `-` for `_`, all of them as `--set NAME=VALUE`), keys of `--model_args` in
-lm-evaluation-harness, arguments of transformers' `generate`, and fields of a request to the server. A
+lm-evaluation-harness, and fields of a request to the server. A
 setting that is left out has the value that the model recommends for the method (`s3dlm.json` beside the
 weights), else the method's own, else the default below. A setting that changes nothing is refused: one
 that the method does not use, or one that counts only beside another.

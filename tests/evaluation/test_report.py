@@ -33,7 +33,6 @@ from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Plan, title_of
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.run import evaluate
-from s3dlm.search.methods import LATEST
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
 from s3dlm.verifier.weights import in_fit_half
 from tests.evaluation.small_run import defaults, small_model, small_plan, write_task
@@ -175,9 +174,6 @@ def test_labels_name_what_was_compared(folder: Path, run: Run, tmp_path: Path) -
         match=r"is unknown; did you mean 'best_of_k'\? Choose one of: base",
     ):
         report.write(folder, reference="best", out=tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LATEST, "tilt", "tilting")
-        assert comparisons.reference_of(run, "tilt") == "tilting"
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -170,7 +170,6 @@ def test_efforts(live: Live, own: dict[str, Any], effort: str | None) -> None:
         ({"n": 2}, "BadRequestError", "field='n' is unknown"),
         ({"tools": [{"name": "x"}]}, "BadRequestError", "tools is not supported"),
         ({"max_tokens": 512}, "BadRequestError", "reads 512 tokens"),
-        ({"labels": ["A"]}, "BadRequestError", "field='labels' is unknown"),
         ({"previous_response_id": "x"}, "BadRequestError", "not supported"),
         (
             {"reasoning": {"effort": "max"}, "output_config": {"effort": "max"}},

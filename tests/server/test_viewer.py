@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -314,18 +313,6 @@ def test_a_link_repeats_a_search_and_the_history_knows_it(page: Any, server: Liv
     page.locator(".menu a", has_text="s3 | best_of_k").click()
     finished(page, 2)
     assert page.locator(".final").all_inner_texts() == finals
-
-
-def test_former_names_of_methods_are_known_as_default_and_in_links(page: Any) -> None:
-    bodies = [{"prompt": QUESTION, "method": "best"}, {"prompt": QUESTION, "method": "s3"}]
-    with serving(defaults={**SETTINGS, "method": "best"}) as live:
-        page.goto(live.url)
-        assert page.get_by_label("Method", exact=True).input_value() == "revise"
-        page.goto("about:blank")
-        page.goto(f"{live.url}/#search={quote(json.dumps(bodies[::-1]))}")
-        page.get_by_label("Compare with").and_(page.locator("select")).wait_for()
-        assert page.get_by_label("Method", exact=True).input_value() == "s3"
-        assert page.get_by_label("Compare with").input_value() == "revise"
 
 
 def open_records(page: Any, server: Live) -> Any:

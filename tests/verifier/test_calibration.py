@@ -20,8 +20,6 @@ from s3dlm.verifier.calibration import (
     sigmoid,
 )
 
-NAMES = ("best", "revise")  # of one method, the latest last
-
 
 def drawn(count=4000, seed=0):
     """Answers whose chance of being right is known."""
@@ -156,8 +154,8 @@ def test_a_kind_of_model_has_bundled_calibrations_and_no_other_has(tmp_path):
     assert named.find("gsm8k", ["baseline"], None).questions == 1130  # its own comes first
 
 
-def test_a_fit_under_the_latest_name_of_a_method_counts():
-    former, latest = (Fit("chain", name, "plus", AnswerCalibration(0, 0, 0, 0)) for name in NAMES)
-    assert Calibrations((former, latest)).find("chain", NAMES, "plus") is latest
-    assert Calibrations((former,)).find("chain", NAMES, None) is former
-    assert Calibrations((former, latest)).find("chain", NAMES, "self") is None
+def test_a_fit_counts_for_its_own_task_and_verifier():
+    fit = Fit("chain", "revise", "plus", AnswerCalibration(0, 0, 0, 0))
+    assert Calibrations((fit,)).find("chain", ["revise"], "plus") is fit
+    assert Calibrations((fit,)).find("chain", ["revise"], None) is fit
+    assert Calibrations((fit,)).find("chain", ["revise"], "self") is None

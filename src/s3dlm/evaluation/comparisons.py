@@ -21,7 +21,6 @@ from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
 from s3dlm.evaluation.statistics import Comparison, Floats, Interval, mean, percentiles, summarise
 from s3dlm.evaluation.tables import LEVEL, Table, number, p_value, points
-from s3dlm.search.methods import LATEST
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
 HEADLINE = ("revise", "s3")  # methods that the verdict speaks of, if they were run
@@ -37,8 +36,6 @@ def reference_of(run: Run, requested: str | None = None) -> str:
     if not labels:
         raise RecordError("the run has no main comparison, so there is nothing to report on")
     if requested is not None and requested not in labels:
-        if LATEST.get(requested) in labels:
-            return LATEST[requested]
         raise SettingsError(unknown_name("reference", requested, labels))
     defaults = (each for name in REFERENCES for each in labels if each.partition(" (")[0] == name)
     return requested or next(defaults, labels[0])

@@ -169,31 +169,23 @@ class Reply:
         }
 
     def _logprobs(self, result: Result, sent: str) -> dict[str, Any]:
-        """The tokens of what is sent, as text with their log-probabilities; of labels, all of them as
-        alternatives of one token."""
-        top: dict[str, float] = {}
-        if self.parsed.jobs[0].labels:
-            top = {label.text: round(label.logp, 6) for label in result.survivors}
-            tokens = [(result.text, top[result.text], 0)]
-        else:
-            texts = [self.service.model.tokenizer.decode([token]) for token in result.token_ids]
-            starts = itertools.accumulate(map(len, texts), initial=0)
-            tokens = [
-                (text, round(logp, 6), start)
-                for text, logp, start in zip(texts, result.token_logprobs, starts, strict=False)
-                if start < len(sent)
-            ]
+        """The tokens of what is sent, as text with their log-probabilities."""
+        texts = [self.service.model.tokenizer.decode([token]) for token in result.token_ids]
+        starts = itertools.accumulate(map(len, texts), initial=0)
+        tokens = [
+            (text, round(logp, 6), start)
+            for text, logp, start in zip(texts, result.token_logprobs, starts, strict=False)
+            if start < len(sent)
+        ]
         if not self.chat:
             return {
                 "tokens": [text for text, _, _ in tokens],
                 "token_logprobs": [logp for _, logp, _ in tokens],
-                "top_logprobs": [top] if top else None,
+                "top_logprobs": None,
                 "text_offset": [start for _, _, start in tokens],
             }
-
-        def entry(text: str, logp: float) -> dict[str, Any]:
-            return {"token": text, "logprob": logp, "bytes": list(text.encode())}
-
-        alternatives = [entry(*pair) for pair in top.items()]
-        content = [{**entry(text, logp), "top_logprobs": alternatives} for text, logp, _ in tokens]
+        content = [
+            {"token": text, "logprob": logp, "bytes": list(text.encode()), "top_logprobs": []}
+            for text, logp, _ in tokens
+        ]
         return {"content": content, "refusal": None}

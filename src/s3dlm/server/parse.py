@@ -71,7 +71,7 @@ def chat(service: Service, body: schemas.ChatRequest) -> Parsed:
 
 def completion(service: Service, body: schemas.CompletionRequest) -> Parsed:
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    if body.logprobs and not body.labels:
+    if body.logprobs:
         known = "only the probability of the chosen token is known; give 0"
         message = f"logprobs={short_repr(body.logprobs)}: {known}"
         raise ApiError(400, message, param="logprobs", code="unsupported_parameter")
@@ -105,13 +105,8 @@ def _openai(
             f"the request needs {count} choices; this server gives at most "
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
-    if body.labels and (count > 1 or body.infill is not None or body.response_format is not None):
-        message = "labels are for one prompt, without n, infill and response_format"
-        raise ApiError(400, message, param="labels")
     body = _with_task(service, body, prompts)
     settings = _settings(service, body, max_tokens, count)
-    if body.labels and settings.budget is None:
-        settings = settings.replace(budget=service.limits.nfe)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
         message = f"every stop sequence needs 1 to {LONGEST_STOP} characters"
@@ -128,7 +123,7 @@ def _openai(
         jobs = [replace(job, verifier=JsonVerifier(form, verifier)) for job in jobs]
     seeds = range(settings.seed, settings.seed + (body.n or 1))
     choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
-    return Parsed(tuple(choices), stops, logprobs or bool(body.labels), form)
+    return Parsed(tuple(choices), stops, logprobs, form)
 
 
 def _form(requested: schemas.ResponseFormat | None, settings: Settings) -> JsonFormat | None:
@@ -155,8 +150,7 @@ def _job(
     settings: Settings,
     earlier: tuple[Turn, ...] = (),
 ) -> Job:
-    labels = tuple(getattr(body, "labels", None) or ())
-    texts = [prompt, *(turn.text for turn in earlier), body.infill or "", *labels]
+    texts = [prompt, *(turn.text for turn in earlier), body.infill or ""]
     service.limits.check_prompt(service.model, sum(map(len, texts)))
     if body.infill is not None:
         service.limits.check_infill(settings, Template.parse(body.infill))
@@ -165,7 +159,7 @@ def _job(
     except UnicodeEncodeError:
         raise ApiError(400, "the prompt is not valid Unicode text", param="prompt") from None
     verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
-    return Job(prompt, body.task, settings, None, verifier, earlier, body.infill, labels)
+    return Job(prompt, body.task, settings, None, verifier, earlier, body.infill)
 
 
 def _settings(
@@ -232,8 +226,7 @@ def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
         if name in schemas.SETTINGS:
             overrides[name] = value
         elif name in schemas.NEUTRAL:
-            compared = name == "top_logprobs" and getattr(body, "labels", None)
-            if value is not None and value not in schemas.NEUTRAL[name] and not compared:
+            if value is not None and value not in schemas.NEUTRAL[name]:
                 message = f"{name} is not supported by a diffusion search; leave it out"
                 raise ApiError(400, message, param=name, code="unsupported_parameter")
         elif name not in schemas.IGNORED:

@@ -117,10 +117,6 @@ class OpenAIRequest(Request):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
-    labels: Annotated[list[str], Field(min_length=1, max_length=64)] | None = Field(
-        None,
-        description="The answers that there are: the reply is the likeliest, with all logprobs.",
-    )
 
 
 class TextPart(Strict):

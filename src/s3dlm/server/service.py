@@ -17,7 +17,7 @@ from s3dlm import tasks
 from s3dlm.errors import RecordError, SettingsError, short_repr
 from s3dlm.inputs import find_entry_points, read_json_lines
 from s3dlm.models.base import Model
-from s3dlm.search.methods import LATEST, all_methods, find_method
+from s3dlm.search.methods import all_methods, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
@@ -183,7 +183,6 @@ class Service:
             "models": self.names,
             "method": self.method,
             "methods": {name: row.summary for name, row in methods.items()},
-            "former": {old: new for old, new in LATEST.items() if old not in methods},
             "settings": list(SETTINGS.values()),
             "settings_of": {name: sorted(_usable(each)) for name, each in defaults.items()},
             "defaults": {name: settings.to_json() for name, settings in defaults.items()},

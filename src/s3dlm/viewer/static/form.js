@@ -98,14 +98,9 @@ export class Form {
     return settings;
   }
 
-  // A method's name today, and that of the chosen method if it has none.
-  latest(method) {
-    return this.options.former[method] ?? method;
-  }
-
+  // A method of this server, else the one that is chosen.
   known(method) {
-    const name = this.latest(method);
-    return name in this.options.methods ? name : this.method.input.value;
+    return method in this.options.methods ? method : this.method.input.value;
   }
 
   // Recorded searches as requests. One brings the settings that are not the defaults here; two may
@@ -119,7 +114,7 @@ export class Form {
       method: this.known(settings.method),
     }));
     const { settings } = headers[0];
-    if (bodies.length > 1 || bodies[0].method !== this.latest(settings.method)) return bodies;
+    if (bodies.length > 1 || bodies[0].method !== settings.method) return bodies;
     const usual = await this.defaultsOf(bodies[0].method, bodies[0].task);
     return [{ ...Object.fromEntries(Object.entries(settings).filter(([name, value]) => value !== usual[name])), ...bodies[0] }];
   }
