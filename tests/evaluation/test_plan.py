@@ -36,14 +36,6 @@ def test_the_seed_is_no_part_of_a_condition() -> None:
     assert Condition.from_json(one.to_json()) == one
 
 
-def test_a_run_that_was_recorded_under_a_methods_former_name_is_still_read() -> None:
-    now = Condition("countdown", "revise", Settings("revise", budget=24))
-    assert now.spec == "5e3fe6b18ddd"  # what `best` was hashed to
-    plain = now.to_json()
-    then = {**plain, "label": "best", "settings": {**plain["settings"], "method": "best"}}  # type: ignore[dict-item]
-    assert Condition.from_json(then) == now
-
-
 def test_greedy_is_the_baseline_without_sampling() -> None:
     greedy = settings_for("greedy", defaults, {"temperature": 1.0})
     assert (greedy.row.kin, greedy.temperature) == ("baseline", 0.0)

@@ -23,7 +23,6 @@ from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models import defaults as models
 from s3dlm.models.base import Model
-from s3dlm.search.methods import FORMER
 from s3dlm.settings import Settings
 from s3dlm.tasks import Loaded
 
@@ -58,14 +57,13 @@ class Condition:
     def spec(self) -> str:
         """Twelve hex digits, equal for equal conditions on every machine, whatever the seed.
 
-        Only what differs from the defaults is hashed, so a setting that is added to the package
-        later does not rename older runs; the manifest has every value.
+        Only what differs from the defaults is hashed; the manifest has every value.
         """
         defaults = {name: field.default for name, field in Settings.model_fields.items()}
         plain = {"task": self.task}
         for name, value in self.settings.to_json().items():
             if name == "method" or (name != "seed" and value != defaults.get(name)):
-                plain[name] = FORMER.get(value, value) if name == "method" else value
+                plain[name] = value
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -109,8 +107,6 @@ class Condition:
     def from_json(cls, data: Mapping[str, Any]) -> Condition:
         fields = {name: data[name] for name in ("task", "label", *_COUNTS)}
         settings = Settings.from_json(data["settings"])
-        if fields["label"] == FORMER.get(settings.method):
-            fields["label"] = settings.method
         return TypeAdapter(cls).validate_python({**fields, "settings": settings})
 
 
