@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
                     settings = settings.replace(steps=config.defaults("greedy", task).steps)
                 conditions.append(Condition(task, name, settings, timed=0))
         run([(config.plan(conditions), options.out)])
-    cells = frames.read(options.out).main_cells()
+    cells = frames.read(options.out).main_cells
     print(f"| | {' | '.join(title_of(task).lower() for task in tasks)} |")
     print(f"|{'---|' * (len(tasks) + 1)}")
     for name, *_ in ROWS:

@@ -34,8 +34,7 @@ def main(arguments: Sequence[str]) -> None:
         conditions = grid(list(config.problems), study.names(options.method), settings)
         run([(config.plan([replace(each, timed=0) for each in conditions]), options.out)])
     found = frames.read(options.out)
-    for table in (tables.brief(found), comparisons.comparisons(found, "best_of_k"),
-                  comparisons.endings(found)):  # fmt: skip
+    for table in (tables.summary(found, "best_of_k"), comparisons.comparisons(found, "best_of_k")):
         print(table.to_markdown() + "\n")
 
 

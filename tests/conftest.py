@@ -89,10 +89,10 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     from s3dlm.evaluation import figures, records
 
-    def write_data(make: Any, name: str, frame: Any, folder: Path) -> str:
-        records.write_atomic(folder / f"{name}.csv", frame.to_csv())
+    def write_data(make: Any, name: str, data: Any, folder: Path) -> str:
+        for key, frame in data.items():
+            records.write_atomic(folder / f"{key}.csv", frame.to_csv())
         (folder / f"{name}.png").touch()
         return "<svg/>"
 
     monkeypatch.setattr(figures, "save", write_data)
-    monkeypatch.setattr(figures, "panel", lambda *_: "<svg/>")

@@ -39,7 +39,7 @@ def curve(*points: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows.assign(point=number) for number, rows in enumerate(points)])
 
 
-RISING = curve(point([0.0] * 4, 4), point([1.0] * 4, 16))
+RISING = curve(point([0.0] * 12, 4), point([1.0] * 12, 16))
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_the_place_between_two_points_is_a_share_of_log_nfe(
 @pytest.mark.parametrize("other", [RISING, curve(*reversed(curves.points(RISING)))])
 def test_a_gap_is_taken_at_equal_nfe(other: pd.DataFrame) -> None:
     """At NFE 8 the control is half-way between 0 and 1 on every problem: ours leads by a half."""
-    found = curves.gap(point([1.0] * 4, 8), other, TASK)
+    found = curves.gap(point([1.0] * 12, 8), other, TASK)
     assert found is not None
     assert (found.difference.value, found.difference.low) == pytest.approx((0.5, 0.5))
     assert found.nfe == 8
     assert found.p < 0.01
-    assert curves.gap(point([1.0] * 4, 2), other, TASK) is None
-    assert curves.gap(point([1.0] * 4, 32), other, TASK) is None
+    assert curves.gap(point([1.0] * 12, 2), other, TASK) is None
+    assert curves.gap(point([1.0] * 12, 32), other, TASK) is None
 
 
 def test_a_gap_that_is_noise_has_a_large_p() -> None:

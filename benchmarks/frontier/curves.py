@@ -18,7 +18,7 @@ import pandas as pd
 
 from s3dlm.evaluation.comparisons import lead
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.statistics import Floats, Interval, bootstrap, mean
+from s3dlm.evaluation.statistics import Floats, Interval, bootstrap, compare, mean
 
 DRAWS = 2000  # of the bootstrap for a single accuracy; differences use the full number
 
@@ -82,7 +82,7 @@ def gap(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) -> Gap |
     if both is None or len(both) == 1:
         return None
     found = lead([_matrices(both, task) for task in tasks])
-    return None if found is None else Gap(found.cost, found.difference, found.p)
+    return None if found is None else Gap(found[0], found[1].difference, found[1].p)
 
 
 def _matrices(many: Sequence[pd.DataFrame], task: str) -> tuple[Floats, Floats]:
@@ -101,7 +101,8 @@ def same_budget(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) 
     for task in tasks:
         ours, theirs = grades(both[0], task), grades(both[1], task)
         gaps.append(list(ours - theirs.reindex(ours.index)))
-    return Gap(nfe(both[0], tasks), *bootstrap(gaps))
+    found = compare(gaps)
+    return Gap(nfe(both[0], tasks), found.difference, found.p)
 
 
 def _shared(many: Sequence[pd.DataFrame], tasks: Sequence[str]) -> list[pd.DataFrame] | None:

@@ -150,7 +150,7 @@ def write(frontier: Frontier, folder: Path, command: str, into: Path | None) -> 
 
     def text(images: Path, drawn: Sequence[str] = drawn) -> str:
         for name in drawn:
-            figures.save(partial(PICTURES[name][0], data[name]), name, data[name], images)
+            figures.save(partial(PICTURES[name][0], data[name]), name, {name: data[name]}, images)
         pictures = [
             f"![{name.replace('_', ', by ')}]({images.name}/{name}.png)\n\n{PICTURES[name][1]}"
             for name in drawn

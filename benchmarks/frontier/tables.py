@@ -274,9 +274,9 @@ def cost(frontier: Frontier) -> Table:
     for name, curve in frontier.curves.items():
         values = (frontier.chosen or {}).get(ENTRIES[name].tuned_as, {})
         text = ", ".join(f"{'λ' if k == 'lam' else k} {v:g}" for k, v in values.items()) or "–"
-        rows.append((f"`{name}`", text, f"{len(curve):,}", f"{curve.nfe.sum():,}"))
+        rows.append((f"`{name}`", text, f"{len(curve):,}", f"{curve.nfe.sum():,.0f}"))
     every = frontier.run.frame
-    rows.append(("all", "", f"{len(every):,}", f"{every.nfe.sum():,}"))
+    rows.append(("all", "", f"{len(every):,}", f"{every.nfe.sum():,.0f}"))
     columns = ("Entry", "Chosen on validation", "Samples", "NFE in all")
     note = "NFE as each search needs them by itself; canvases that several searches share are computed once."
     return Table("cost", "Settings and cost", columns, rows, note)

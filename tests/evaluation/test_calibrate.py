@@ -124,7 +124,6 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
         )
     grid = next(g for g in report.write(tmp_path / "run").tables if g.key == "probability")
     assert {row[2] for row in grid.rows} == {"the model's"}
-    assert (tmp_path / "run" / "figures" / "reliability.csv").is_file()
 
 
 def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ def test_eval_writes_a_report_and_says_where(app: typer.Typer, tmp_path: Path) -
     assert str(out / "report.html") in said.replace("\n", "")
     assert len(records.read(out)) == 4
     again = json.loads(call(app, *words, *SMALL, "--out", str(out), "--json"))
-    assert [table["title"] for table in again["tables"]][:1] == ["Accuracy (Table 1)"]
+    assert [table["title"] for table in again["tables"]][1:2] == [
+        "Accuracy on every task (the paper's Tables 1 and 2)"
+    ]
     assert len(records.read(out)) == 4
     with pytest.raises(RecordError, match=r"temperature was 1\.0 and is now 0\.5"):
         call(app, *words, *SMALL, "--set", "temperature=0.5", "--out", str(out))
@@ -74,7 +76,7 @@ def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
         )
     )
     sweep = next(table for table in made["tables"] if "particles" in table["title"])
-    assert [row[:2] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
+    assert [row[1:3] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
 
 
 def test_report_grades_again(app: typer.Typer, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -70,10 +69,6 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(lines[0][:20] + b"\n" + lines[1])
     with pytest.raises(RecordError, match=r"line 1, cannot be read.*damaged"):
         Store(tmp_path)
-    row = {**record("a").to_json(), "v": 1}
-    (tmp_path / FILE).write_text(json.dumps({"v": 1, **row}, separators=(",", ":")) + "\n")
-    with pytest.raises(RecordError, match=r"line 1, .*version 1 has no checksums.*in a new folder"):
-        read(tmp_path)
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:

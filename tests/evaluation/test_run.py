@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import calibrate, frames, local, manifest, records, report, tables
+from s3dlm.evaluation import calibrate, frames, local, manifest, records, report
 from s3dlm.evaluation.local import wrong_gold
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
@@ -282,8 +282,10 @@ def test_failed_samples_are_reported_and_run_again_only_on_request(tmp_path: Pat
     evaluate(_fragile(), plan, tmp_path / "run")
     assert (tmp_path / "run" / records.FILE).read_bytes() == before
     run = frames.read(tmp_path / "run")
-    (row,) = tables.failures(run).rows
-    assert row[1:] == ("s3", "problems-0001", "0", "RuntimeError: the forward pass broke")
+    (failure,) = run.failures
+    assert (failure.sample, failure.reason) == ("problems-0001", "the forward pass broke")
+    (cell,) = run.cells.values()
+    assert (cell.problems, cell.failed) == (4, 1)
     evaluate(_fragile(broken=False), plan, tmp_path / "run", retry_failed=True)
     assert not records.read_all(tmp_path / "run").failures
     assert len(records.read(tmp_path / "run")) == 4

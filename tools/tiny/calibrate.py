@@ -14,10 +14,15 @@ import argparse
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from s3dlm.evaluation import calibrate, figures, frames, series
+import pandas as pd
+
+from s3dlm.evaluation import calibrate, figures, frames
 from s3dlm.evaluation import plan as plans
+from s3dlm.evaluation.accuracy_chart import styles_of
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models.defaults import BUNDLED as FOLDERS
@@ -68,6 +73,18 @@ def fill(page: str, mark: str, text: str) -> str:
     return f"{before}{start}\n{text}\n{end}{after}"
 
 
+def reliability(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+    """How many answers of each bin were right against what was promised; larger dots are more."""
+    styles = styles_of(whole.label)
+    axis.plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
+    for label, bins in rows.groupby("label", sort=False):
+        how, size = styles[label], 6 + 60 * bins["count"] / bins["count"].max()
+        axis.plot(bins.p_correct, bins.accuracy, color=how["color"], alpha=0.5)
+        style = {"color": how["color"], "marker": how["marker"], "label": label}
+        axis.scatter(bins.p_correct, bins.accuracy, s=size, **style)
+    axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     words.add_argument("--limit", type=int, default=120, help="validation problems per task")
@@ -93,8 +110,16 @@ def main() -> None:
     found = calibrate.reliabilities(measured)
     page = fill(page, "test", calibrate.probability_table(found).to_markdown().partition("\n\n")[2])
     titles = {task: plans.title_of(task) for task in measured.tasks}
-    bins = series.reliability(found)
-    figures.draw("reliability", bins, titles, given.out / "figures")
+    rows = [
+        (each.condition.task, each.condition.label, bin_.mean, bin_.accuracy, bin_.count)
+        for each in found
+        for bin_ in each.report.bins
+    ]
+    bins = pd.DataFrame(rows, columns=("task", "label", "p_correct", "accuracy", "count"))
+    panels = [figures.Panels("reliability", "p_correct", "accuracy", reliability)]
+    drawn, data = figures.Figure("", "", panels, {"sharey": True}), {"reliability": bins}
+    make = partial(figures.paint, drawn, panels, data, titles)
+    figures.save(make, "reliability", data, given.out / "figures")
     shutil.copy(given.out / "figures" / "reliability.png", ROOT / "docs" / "images")
 
     if "S3DLM_DATA" in os.environ:

@@ -34,7 +34,7 @@ Running = Annotated[
     Option(
         "--run",
         metavar="NAME=VALUE",
-        help="How to run; results are equal. workers (default: one per core for a small model on the "
+        help="How to run; the answers do not depend on it. workers (default: one per core for a small model on the "
         "CPU, else one), ray (a cluster: local, auto or its address; a worker per GPU), traces "
         "(problems per task to record step by step), row_cache (GiB of canvases reused between "
         "methods; times are then those of 40 problems), batch_size, fail_on_error (failed samples "

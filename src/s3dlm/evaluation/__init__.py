@@ -50,8 +50,8 @@ def evaluate(
     problems = plans.load_problems(names, style, data=folder, split=split, limit=limit)
     conditions = plans.grid(names, labels, plans.defaults_of(loaded), chosen)
     run.evaluate(loaded, plans.Plan(conditions, problems, range(seeds), split), Path(out))
-    finished = records.read(Path(out))
+    stored = records.read_all(Path(out))
     cells: dict[str, dict[str, Cell]] = {task: {} for task in names}
     for c in conditions:
-        cells[c.task][c.label] = summarise(c, [r for r in finished if r.spec == c.spec])
+        cells[c.task][c.label] = summarise(c, stored.of(c.spec))
     return cells

@@ -95,12 +95,7 @@ def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> lis
     questions = {sample.id: sample.question for sample in run.samples[condition.task]}
     for record in run.records[condition]:
         question, survivors = questions[record.sample], record.survivors
-        chosen = next((text for text in survivors if text.text == record.text), None)
         confidence, score = record.chosen_confidence, record.chosen_score
-        if confidence is None:  # a run of an older version
-            confidence = record.confidence if chosen is None else chosen.confidence
-        if score is None and chosen is not None:
-            score = chosen.score
         if score is None:
             judge = for_task(tasks.get(condition.task).verifier, verifier)
             score = score_texts(judge, [(question, record.text, confidence)])[0].total
@@ -194,7 +189,7 @@ def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Row, list[Row], str]]:
          f"{report.brier:.3f}", f"{report.brier_of_mean:.3f}", f"{100 * report.coverage['50%']:.1f}")
         for fit, report in ((calibrated.fit, calibrated.report) for calibrated in made)
     ]  # fmt: skip
-    columns = ("task", "method", "verifier", "questions", "accuracy (%)", "Brier", "of the mean", "surest half (%)")  # fmt: skip
+    columns = ("task", "method", "verifier", "questions", "accuracy (%)", "Brier", "Brier, constant p", "surest half (%)")  # fmt: skip
     yield columns, rows, "p_correct, cross-fitted over questions"
     values = [value for calibrated in made for value in calibrated.probabilities]
     bins = statistics.reliability(values, [right for row in made for right in row.right])
@@ -230,33 +225,29 @@ def probability_table(reliabilities: Sequence[Reliability]) -> Table:
         for each in reliabilities
     ]  # fmt: skip
     columns = ("Task", "Method", "Calibration", "Mean p_correct (%)", "Accuracy (%)", "Brier score",
-               "of the mean", *(f"Surest {share[:-1]} % (%)" for share in SHARES))  # fmt: skip
+               "Brier, constant p", *(f"Surest {share[:-1]} % (%)" for share in SHARES))  # fmt: skip
     note = (
         "p_correct: the probability that the chosen answer is right. Calibration: the model's own, "
         "or fitted on the other questions of this run (five folds). Brier score: mean squared "
-        "distance to the truth; “of the mean”: if every answer got the mean accuracy. Last columns: "
+        "distance to the truth; constant p: if every answer got the mean accuracy. Last columns: "
         "accuracy on the share of answers with the highest p_correct. A method without a row has too "
         "few wrong answers, or too few right ones, to fit a probability."
     )
-    return Table("probability", "Probability of being right", columns, rows, note, late=True)
+    return Table("probability", "Probability of being right", columns, rows, note)
 
 
-def in_fit(run: Run) -> Table:
-    """Accuracy on problems that the verifier's weights were fitted on, and on the others."""
-    rows = []
+def fitted_on(run: Run) -> list[str]:
+    """What a report must say where problems were used to fit the weights of a verifier."""
+    lines = []
     for condition in (condition for task in run.tasks for condition in run.main(task).values()):
         task, records = condition.task, run.records[condition]
         weights, name = tasks.get(task).verifier, str(condition.value("verifier"))
         fitted = {s.id for s in run.samples[task] if was_in_fit(weights, name, s.question)}
-        seen = [record for record in records if record.sample in fitted]
-        if seen:
-            others = [record for record in records if record.sample not in fitted]
-            count, problems = (len({r.sample for r in some}) for some in (seen, records))
-            accuracies = [number(100 * mean(r.correct for r in some)) for some in (seen, others)]
-            rows.append((title_of(task), condition.label, f"{count} of {problems}", *accuracies))
-    columns = ("Task", "Method", "In the fit", "Accuracy on these (%)", "on the others (%)")
-    note = (
-        "The weights of the verifier `plus` were fitted on outputs of another model for these "
-        "problems (docs/verifier.md). Quote the last column."
-    )
-    return Table("in_fit", "Problems on which the verifier was fitted", columns, rows, note)
+        problems = {record.sample for record in records}
+        if seen := problems & fitted:
+            others = mean(record.correct for record in records if record.sample not in fitted)
+            lines.append(
+                f"{condition.label} on {title_of(task)}: {len(seen)} of {len(problems)} problems were "
+                f"used to fit its verifier; accuracy on the others: {number(100 * others)} %."
+            )
+    return lines

@@ -1,13 +1,11 @@
-"""The figures of a report, drawn from data frames; the only file that imports matplotlib.
+"""The five figures of a report, drawn from data frames; the only file that imports matplotlib.
 
-A figure is a function that paints a task's column of axes; `_figure` registers it with its words, which
-are in assets/figures.toml.
+A figure has rows of axes and a column per task. A row names its data frame and paints a task's axes.
 """
 
 from __future__ import annotations
 
 import io
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +20,7 @@ from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe, in_per_cent, styl
 from s3dlm.evaluation.records import write_atomic, writing
 
 BASE, TILTED = "#0072B2", "#D55E00"
+WIDEST = 11.4  # inches, what a page has room for
 
 # Fixed salt and no date: the same data gives the same file, byte for byte.
 RC = {
@@ -29,76 +28,79 @@ RC = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3,
     "grid.linewidth": 0.5, "legend.frameon": False, "figure.dpi": 100,
 }  # fmt: skip
-Paint = Callable[[Sequence[Any], pd.DataFrame, pd.DataFrame], Any]  # (axes, rows of a task, all)
+Data = Mapping[str, pd.DataFrame]
+Paint = Callable[[Any, pd.DataFrame, pd.DataFrame], Any]  # (axes, rows of a task, all rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """A row of axes: the name of its data, labels, and how a task is painted."""
+
+    data: str
+    x: str
+    y: str
+    paint: Paint
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a report: what is written about it, and how a task's column of axes is painted."""
+    """One figure of a report."""
 
     title: str
     caption: str
-    x: str
-    y: Sequence[str]  # of each row of axes
-    paint: Paint
-    shared: Mapping[str, Any] = field(default_factory=dict)
+    rows: Sequence[Panels]
+    shared: Mapping[str, Any] = field(default_factory=dict)  # axes, as matplotlib's subplots says
+    panel: tuple[float, float] = (2.9, 2.6)  # inches
 
     def to_markdown(self, path: str) -> str:
         """Title, picture and caption."""
         return f"## {self.title}\n\n![{self.title}]({path})\n\n{self.caption}"
 
 
-FIGURES: dict[str, Figure] = {}  # in the order of a report; `_figure` adds them
-_WORDS = tomllib.loads((Path(__file__).parent / "assets" / "figures.toml").read_text("utf-8"))
+def draw(name: str, data: Data, titles: Mapping[str, str], folder: Path) -> str | None:
+    """Draw one figure of a report and save it; None if there are no data for it."""
+    rows = [row for row in FIGURES[name].rows if not data[row.data].empty]
+    frames = {row.data: data[row.data] for row in rows}
+    return save(lambda: paint(FIGURES[name], rows, data, titles), name, frames, folder) if rows else None  # fmt: skip
 
 
-def _figure(paint: Paint) -> Paint:
-    name = paint.__name__.lstrip("_")
-    FIGURES[name] = Figure(**_WORDS[name], paint=paint)
-    return paint
-
-
-def draw(name: str, frame: pd.DataFrame, titles: Mapping[str, str], folder: Path) -> str:
-    """Draw one figure of a report and save it."""
-    return save(lambda: paint(name, frame, titles), name, frame, folder)
-
-
-def save(make: Callable[[], Canvas], name: str, frame: pd.DataFrame, folder: Path) -> str:
+def save(make: Callable[[], Canvas], name: str, data: Data, folder: Path) -> str:
     """Write a figure as SVG and PNG, and its data as CSV; returns the SVG's text."""
-    write_atomic(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
+    for key, frame in data.items():
+        write_atomic(folder / f"{key}.csv", frame.to_csv(index=False, float_format="%.6g"))
     with writing(folder), matplotlib.rc_context(RC):
-        figure = make()
-        figure.savefig(folder / f"{name}.png", bbox_inches="tight", metadata={"Software": None}, dpi=150)  # fmt: skip
-        figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
-    return (folder / f"{name}.svg").read_text(encoding="utf-8")
-
-
-def panel(frame: pd.DataFrame, titles: Mapping[str, str], task: str) -> str:
-    """Accuracy over NFE on one task, as SVG text: a page puts such panels side by side."""
-    text = io.StringIO()
-    with matplotlib.rc_context(RC):
-        figure = paint("accuracy_nfe", frame, titles, [task])
+        figure, text = make(), io.StringIO()
+        if layout := figure.get_layout_engine():
+            layout.execute(figure)  # once for both files
+        figure.set_layout_engine("none")
+        figure.savefig(folder / f"{name}.png", metadata={"Software": None}, dpi=150)
         figure.savefig(text, format="svg", metadata={"Date": None})
+    write_atomic(folder / f"{name}.svg", text.getvalue())
     return text.getvalue()
 
 
-def paint(
-    name: str, frame: pd.DataFrame, titles: Mapping[str, str], some: Sequence[str] = ()
-) -> Canvas:
-    """A column of axes per task, of all or some, and one legend or colour bar for all."""
-    about, tasks, image = FIGURES[name], list(some or frame.task.unique()), None
-    size = (2.9 * len(tasks) + 0.4, 2.6 * len(about.y) + 0.4)
-    figure = Canvas(figsize=size, layout="constrained")
-    axes = figure.subplots(len(about.y), len(tasks), squeeze=False, **about.shared)
-    for column, task in enumerate(tasks):
-        image = about.paint(axes[:, column], frame[frame.task == task], frame)
-        axes[0, column].set_title(titles.get(task, task), fontweight="bold")
-        axes[-1, column].set_xlabel(about.x)
-    for axis, label in zip(axes[:, 0], about.y, strict=True):
-        axis.set_ylabel(label)
-    if image is not None:
-        figure.colorbar(image, ax=axes, label="share of children", extend="max")
-    legend(figure, axes, min(7, 2 * len(tasks)))
+def paint(about: Figure, rows: Sequence[Panels], data: Data, titles: Mapping[str, str]) -> Canvas:
+    """A column of axes per task, and one legend or colour bar for all."""
+    tasks = list(dict.fromkeys(task for row in rows for task in data[row.data].task))
+    width, height = about.panel
+    width = min(width, (WIDEST - 0.4) / len(tasks))
+    size = (width * len(tasks) + 0.4, height * len(rows) + 0.4)
+    figure, image = Canvas(figsize=size, layout="constrained"), None
+    axes = figure.subplots(len(rows), len(tasks), squeeze=False, **about.shared)
+    for line, row in zip(axes, rows, strict=True):
+        whole = data[row.data]
+        for axis, task in zip(line, tasks, strict=True):
+            some = whole[whole.task == task]
+            drawn = None if some.empty else row.paint(axis, some, whole)
+            image = drawn or image
+            axis.set_xlabel(row.x if "sharex" not in about.shared or row is rows[-1] else "")
+        line[0].set_ylabel(row.y)
+        if image is not None:
+            figure.colorbar(image, ax=list(line), label="share of children", extend="max")
+            image = None
+    for axis, task in zip(axes[0], tasks, strict=True):
+        axis.set_title(titles.get(task, task), fontweight="bold")
+    legend(figure, axes, max(2, int(size[0] // 2)))
     return figure
 
 
@@ -113,22 +115,19 @@ def legend(figure: Canvas, axes: Any, columns: int, **where: Any) -> None:
         figure.legend(handles.values(), handles.keys(), **where)
 
 
-@_figure
-def _accuracy_nfe(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
-    accuracy_over_nfe(axes[0], rows, styles_of(whole.label))
+def _accuracy_nfe(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+    accuracy_over_nfe(axis, rows, styles_of(whole.label))
 
 
-@_figure
-def _confidence(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+def _confidence(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     styles = styles_of(whole.label)
     for label, line in rows.groupby("label", sort=False):
         every = max(1, len(line) // 8)
         how = {**styles[label], "markersize": 3.5, "markevery": every, "linewidth": 1.3}
-        axes[0].plot(100 * line.progress, line.confidence, label=label, **how)
+        axis.plot(100 * line.progress, line.confidence, label=label, **how)
 
 
-@_figure
-def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+def _block_length(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     styles, lengths = styles_of(whole.label), sorted(rows.block_length.unique())
     labels = list(styles)
     width = 0.8 / len(labels)
@@ -136,66 +135,79 @@ def _block_length(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) 
         bars = rows[rows.label == label]
         value, errors = in_per_cent(bars)
         at = np.array([lengths.index(length) for length in bars.block_length])
-        axes[0].bar(
+        axis.bar(
             at + (number - (len(labels) - 1) / 2) * width, value, width * 0.92, yerr=errors,
             label=label, color=styles[label]["color"], error_kw={"elinewidth": 0.6},
             hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6], edgecolor="white",
         )  # fmt: skip
-    axes[0].set_xticks(range(len(lengths)), [str(length) for length in lengths])
-    axes[0].grid(axis="x", visible=False)
+    axis.set_xticks(range(len(lengths)), [str(length) for length in lengths])
+    axis.grid(axis="x", visible=False)
 
 
-@_figure
-def _score_density(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
+def _score_density(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     names = list(whole.progress.unique())
     shades = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 0.95, max(len(names) - 1, 1)))
     for name, line in rows.groupby("progress", sort=False):
         how = {"color": "#555555", "linestyle": "--", "label": "without search"}
         if name != "direct":
             how = {"color": shades[names.index(name)], "label": f"s3 at {name} of denoising"}
-        axes[0].plot(line.score, line.density, linewidth=1.3, **how)
-    axes[0].set_xlim(0, 1)
+        axis.plot(line.score, line.density, linewidth=1.3, **how)
+    axis.set_xlim(0, 1)
 
 
-@_figure
-def _score_heat(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> Any:
+def _score_heat(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> Any:
     share = rows.pivot(index="score", columns="step", values="share").to_numpy()
-    axes[0].grid(visible=False)
-    return axes[0].imshow(
+    axis.grid(visible=False)
+    return axis.imshow(
         share, origin="lower", aspect="auto", extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
         cmap="cividis", vmin=0.0, vmax=max(0.05, whole.share.quantile(0.99)),
         interpolation="nearest",
     )  # fmt: skip
 
 
-@_figure
-def _density_quality(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
-    """Rows: the base p₀, the landscape (verifier and truth), the tilted target."""
-    low, high = np.quantile(rows.log_density, [0.01, 1.0])
+def _binned(rows: pd.DataFrame) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
+    """Edges over the log-density of direct samples, and their histogram by some weights."""
+    direct = rows[rows.how == "direct"]
+    low, high = np.quantile(direct.log_density, [0.01, 1.0])
     edges = np.linspace(low, high + 1e-9, 25)
 
-    def histogram(weights: pd.Series | None = None) -> np.ndarray:
-        return np.histogram(rows.log_density, edges, weights=weights)[0]
+    def histogram(column: str | None = None) -> np.ndarray:
+        weights = None if column is None else direct[column]
+        return np.histogram(direct.log_density, edges, weights=weights)[0]
 
-    base, tilted, count = histogram(rows.base), histogram(rows.tilted), histogram()
-    axes[0].stairs(base / base.sum(), edges, fill=True, color=BASE, alpha=0.75)
-    axes[2].stairs(tilted / tilted.sum(), edges, fill=True, color=TILTED, alpha=0.75)
-    axes[2].stairs(base / base.sum(), edges, color=BASE, linestyle="--", label="base")
+    return edges, histogram
+
+
+def _base(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    edges, histogram = _binned(rows)
+    axis.stairs(histogram("base") / histogram("base").sum(), edges, fill=True, color=BASE, alpha=0.75)  # fmt: skip
+
+
+def _tilted(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    edges, histogram = _binned(rows)
+    base, tilted = histogram("base"), histogram("tilted")
+    axis.stairs(tilted / tilted.sum(), edges, fill=True, color=TILTED, alpha=0.75)
+    axis.stairs(base / base.sum(), edges, color=BASE, linestyle="--", label="base")
+
+
+def _landscape(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    edges, histogram = _binned(rows)
+    count = histogram()
     enough = count >= 5  # samples to average
     middle = ((edges[1:] + edges[:-1]) / 2)[enough]
-    for values, label, style in (
-        (rows.score, "mean verifier score", {"color": "#009E73", "marker": "^"}),
-        (rows.correct, "accuracy", {"color": "#000000", "marker": "o", "linestyle": ":"}),
+    for column, label, style in (
+        ("score", "mean verifier score", {"color": "#009E73", "marker": "^"}),
+        ("correct", "accuracy", {"color": "#000000", "marker": "o", "linestyle": ":"}),
     ):
-        mean = histogram(values)[enough] / count[enough]
-        axes[1].plot(middle, mean, label=label, markersize=3, linewidth=1.2, **style)
-    axes[1].set_ylim(0, 1.03)
+        mean = histogram(column)[enough] / count[enough]
+        axis.plot(middle, mean, label=label, markersize=3, linewidth=1.2, **style)
+    axis.set_ylim(0, 1.03)
 
 
-@_figure
-def _sampling_search(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
-    """Rows: samples without search, survivors of s3; the same axes, so that the shift is seen."""
-    for axis, how, colour in zip(axes, ("direct", "s3"), (BASE, TILTED), strict=True):
+def _finished(how: str, colour: str) -> Paint:
+    """Finished texts as points; those that are right are filled."""
+
+    def paint(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
         points = rows[rows.how == how]
         right, style = points.correct == 1, {"edgecolors": colour, "linewidths": 0.6, "s": 12}
         # Two calls: an alpha for all points at once would also fill the empty ones.
@@ -205,20 +217,56 @@ def _sampling_search(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -
         axis.plot(points.log_density.mean(), points.score.mean(), "X", **cross)
         axis.set_ylim(-0.03, 1.03)
 
-
-@_figure
-def _best_of_k_bound(axes: Sequence[Any], rows: pd.DataFrame, _: pd.DataFrame) -> None:
-    axes[0].plot(rows.k, rows.bound, "--", color="#000000", label="bound: mean + σ·√(2 ln K)")
-    axes[0].plot(rows.k, rows.best_score, "-^", color="#009E73", label="best of K, measured")
+    return paint
 
 
-@_figure
-def _reliability(axes: Sequence[Any], rows: pd.DataFrame, whole: pd.DataFrame) -> None:
-    styles = styles_of(whole.label)
-    axes[0].plot([0, 1], [0, 1], ":", color="#000000", linewidth=1)
-    for label, bins in rows.groupby("label", sort=False):
-        how, size = styles[label], 6 + 60 * bins["count"] / bins["count"].max()
-        axes[0].plot(bins.p_correct, bins.accuracy, color=how["color"], alpha=0.5)
-        style = {"color": how["color"], "marker": how["marker"], "label": label}
-        axes[0].scatter(bins.p_correct, bins.accuracy, s=size, **style)
-    axes[0].set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+_NFE, _ACCURACY, _DENSITY = "NFE per problem", "accuracy (%)", "log-density per token"
+FIGURES = {  # in the order of a report
+    "mean": Figure(
+        "Accuracy against compute",
+        "Accuracy, the mean of the tasks, over NFE, the forward passes per problem, with 95 % intervals; up "
+        "and to the left is better.",
+        [Panels("mean", _NFE, _ACCURACY, _accuracy_nfe)],
+        panel=(4.6, 3.1),
+    ),
+    "scaling": Figure(
+        "Accuracy and confidence on every task (the paper's Figure 3)",
+        "Top: accuracy with 95 % intervals over NFE for every (N, b) of the run, on the problems that all of "
+        "them share. Bottom: mean probability of the answer's tokens at every step: for revealed tokens "
+        "at the step that revealed them, for masked ones in the current block that of the best token.",
+        [
+            Panels("accuracy_nfe", _NFE, _ACCURACY, _accuracy_nfe),
+            Panels("confidence", "denoising progress (%)", "mean top-1 confidence", _confidence),
+        ],
+    ),
+    "block_length": Figure(
+        "Accuracy over block length (the paper's Figure 4)",
+        "Accuracy with 95 % intervals at the main budget for every block length of the run.",
+        [Panels("block_length", "block length", _ACCURACY, _block_length)],
+    ),
+    "density": Figure(
+        "Density and quality (the paper's Figure 1)",
+        "Finished texts by the model's log-density. First, samples without search: where the model puts its "
+        "mass; mean verifier score and accuracy there; the target tilted by exp(λ·score) within each "
+        "problem, and the base (dashed). Then each text with its score, filled if it is right, the cross "
+        "is the mean: samples without search, and survivors of s3.",
+        [
+            Panels("texts", _DENSITY, "base p₀: share", _base),
+            Panels("texts", _DENSITY, "score / accuracy", _landscape),
+            Panels("texts", _DENSITY, "tilted: share", _tilted),
+            Panels("texts", _DENSITY, "without search: score", _finished("direct", BASE)),
+            Panels("texts", _DENSITY, "s3: score", _finished("s3", TILTED)),
+        ],
+        {"sharex": "col"},
+        (2.9, 1.9),
+    ),
+    "scores": Figure(
+        "Verifier scores along the search (the paper's Figures 1(f) and 5)",
+        "Top: kernel density of the children's scores at five points of the search; dashed: finished samples "
+        "without search. Bottom: share of s3's children in each band of scores, step by step.",
+        [
+            Panels("score_density", "verifier score", "density", _score_density),
+            Panels("score_heat", "denoising step", "verifier score", _score_heat),
+        ],
+    ),
+}  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -56,28 +56,42 @@ class Run:
         """Labels of the main comparison, in the plan's order."""
         return list(dict.fromkeys(label for task in self.tasks for label in self.main(task)))
 
+    def rows(self, condition: Condition) -> list[Record | Failure]:
+        """All that came of a condition: its records, then its failures."""
+        return [*self.records[condition], *(f for f in self.failures if f.spec == condition.spec)]
+
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A row per record; `condition` is its place in the manifest."""
+        """A row per sample; `condition` is its place in the manifest. What failed counts as wrong."""
         columns = ("condition", "task", "label", "main", "sample", "seed", "correct", "nfe")
         rows = [
-            (number, c.task, c.label, c.main, r.sample, r.seed, r.correct, r.nfe)
+            (number, c.task, c.label, c.main, row.sample, row.seed,
+             *((row.correct, row.nfe) if isinstance(row, Record) else (0.0, None)))
             for number, c in enumerate(self.manifest.conditions)
-            for r in self.records[c]
-        ]
+            for row in self.rows(c)
+        ]  # fmt: skip
         return pd.DataFrame(rows, columns=columns)
 
     @cached_property
     def cells(self) -> dict[Condition, Cell]:
-        """The figures of every condition that has records."""
-        return {c: summarise(c, records) for c, records in self.records.items() if records}
+        """The figures of every condition that has been begun, on all its problems."""
+        begun = {condition: self.rows(condition) for condition in self.manifest.conditions}
+        return {condition: summarise(condition, rows) for condition, rows in begun.items() if rows}
 
+    @cached_property
     def main_cells(self) -> dict[str, dict[str, Cell]]:
-        """The figures of the main comparison by task and label."""
-        return {
-            task: {label: self.cells[c] for label, c in self.main(task).items() if c in self.cells}
-            for task in self.tasks
-        }
+        """The main comparison by task and label, on the problems that all methods of a task have."""
+        cells: dict[str, dict[str, Cell]] = {}
+        for task in self.tasks:
+            begun = {label: rows for label, c in self.main(task).items() if (rows := self.rows(c))}
+            asked = [{row.sample for row in rows} for rows in begun.values()]
+            shared = set.intersection(*asked) if asked else set()
+            cells[task] = {
+                label: summarise(self.main(task)[label], [r for r in rows if r.sample in shared])
+                for label, rows in begun.items()
+                if shared
+            }
+        return cells
 
     @cached_property
     def _paired(self) -> pd.DataFrame:
@@ -92,36 +106,41 @@ class Run:
                 wide[column] = wide[column].groupby(level=["task", "sample"]).transform("first")
         return wide
 
-    def _shared(self, ours: str, theirs: str) -> Iterator[pd.DataFrame]:
-        """Per task, the problems and seeds that both labels have, in the order of the tasks."""
+    def _shared(self, ours: str, theirs: str) -> dict[str, pd.DataFrame]:
+        """By task, the problems and seeds that both labels have."""
         if not {ours, theirs} <= {label for _, label in self._paired.columns}:
-            return
+            return {}
         both = self._paired[self._paired["correct"][[ours, theirs]].notna().all(axis=1)]
-        for task in self.tasks:
-            if ours in self.main(task) and theirs in self.main(task):
-                yield both[both.index.get_level_values("task") == task]
+        found = {task: both[both.index.get_level_values("task") == task] for task in self.tasks}
+        return {task: rows for task, rows in found.items() if len(rows)}
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, str, str | None], Comparison]:
+        return {}
 
     def compare(self, ours: str, theirs: str, task: str | None = None) -> Comparison:
         """Two labels on the problems and seeds that both have: on one task, or the mean of all."""
-        gaps = [
-            (rows["correct"][ours] - rows["correct"][theirs]).groupby(level="sample").mean()
-            for rows in self._shared(ours, theirs)
-            if task is None or task in rows.index.get_level_values("task")
-        ]
-        return statistics.compare([list(gap) for gap in gaps])
+        if (ours, theirs, task) not in self._compared:
+            gaps = [
+                (rows["correct"][ours] - rows["correct"][theirs]).groupby(level="sample").mean()
+                for name, rows in self._shared(ours, theirs).items()
+                if task in (None, name)
+            ]
+            self._compared[ours, theirs, task] = statistics.compare([list(gap) for gap in gaps])
+        return self._compared[ours, theirs, task]
 
     def mean_nfe(self, label: str, beside: str | None = None) -> float:
         """Forward passes per problem, the mean of the tasks of the main comparison; on the problems
         and seeds that another label has, too, if one is given."""
-        shared = self._shared(label, beside or label)
+        shared = self._shared(label, beside or label).values()
         return statistics.mean(rows["nfe"][label].mean() for rows in shared)
 
     def mean_accuracy(self, label: str) -> Interval:
         """The mean of the tasks of the main comparison."""
-        rows = self.main_cells().values()
+        rows = self.main_cells.values()
         return statistics.mean_of(row[label].accuracy for row in rows if label in row)
 
-    def swept(self, *free: str) -> dict[Condition, list[Record]]:
+    def swept(self, *free: str) -> list[Cell]:
         """Conditions that differ from their label's main one in the free settings alone; on the
         problems and seeds that all of a task have, so that the points of one curve are comparable."""
 
@@ -129,16 +148,16 @@ class Run:
             values = condition.settings.to_json()
             return {name: values[name] for name in values if name not in free}.items()
 
-        swept: dict[Condition, list[Record]] = {}
+        swept: list[Cell] = []
         for task in self.tasks:
             main = self.main(task)
             ours = [c for c in self.manifest.conditions if c.task == task and c.label in main]
-            points = [c for c in ours if self.records[c] and fixed(main[c.label]) <= fixed(c)]
-            asked = [{(r.sample, r.seed) for r in self.records[c]} for c in points]
+            rows = {c: self.rows(c) for c in ours if fixed(main[c.label]) <= fixed(c)}
+            asked = [{(r.sample, r.seed) for r in each} for each in rows.values() if each]
             common = set.intersection(*asked) if asked else set()
-            for condition in points if common else ():
-                records = self.records[condition]
-                swept[condition] = [r for r in records if (r.sample, r.seed) in common]
+            for c, each in rows.items() if common else ():
+                if shared := [r for r in each if (r.sample, r.seed) in common]:
+                    swept.append(summarise(c, shared))
         return swept
 
 

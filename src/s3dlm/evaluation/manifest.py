@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 import s3dlm
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Contents, file_of, seal, unseal_if_sealed, write_atomic
+from s3dlm.evaluation.records import Contents, file_of, seal, unseal, write_atomic
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.tasks import Sample
@@ -90,7 +90,7 @@ def read_samples(folder: Path) -> dict[str, list[Sample]]:
     path = file_of(folder, SAMPLES)
     samples: dict[str, list[Sample]] = {}
     remedy = "restore it or start a new folder"
-    for number, row in read_json_lines(path, remedy=remedy, unseal=unseal_if_sealed):
+    for number, row in read_json_lines(path, remedy=remedy, unseal=unseal):
         try:
             samples.setdefault(row.pop("task"), []).append(Sample(**row))
         except (TypeError, KeyError) as error:

@@ -57,8 +57,7 @@ class Condition:
     def spec(self) -> str:
         """Twelve hex digits, equal for equal conditions on every machine, whatever the seed.
 
-        Only what differs from the defaults is hashed, so a setting that is added to the package
-        later does not rename older runs; the manifest has every value.
+        Only what differs from the defaults is hashed; the manifest has every value.
         """
         defaults = {name: field.default for name, field in Settings.model_fields.items()}
         plain = {"task": self.task}

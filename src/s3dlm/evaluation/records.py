@@ -23,7 +23,7 @@ from typing import Any
 from s3dlm.errors import RecordError
 from s3dlm.inputs import read_json_lines
 
-VERSION = 2  # 1 had no checksums
+VERSION = 2
 FILE = "records.jsonl"
 
 Key = tuple[str, str, int]  # (condition, sample, seed)
@@ -112,6 +112,11 @@ class Contents:
     failures: dict[Key, Failure] = field(default_factory=dict)
     runs: set[str] = field(default_factory=set)  # the runs that wrote it: one, if all is well
 
+    def of(self, spec: str) -> list[Record | Failure]:
+        """All that came of a condition."""
+        rows: list[Record | Failure] = [*self.records.values(), *self.failures.values()]
+        return [row for row in rows if row.spec == spec]
+
     def add(self, row: Record | Failure) -> None:
         """A failure may be followed by a record of the same sample, a record by nothing."""
         if row.key in self.records:
@@ -148,18 +153,11 @@ def seal(row: Mapping[str, object]) -> bytes:
     return body[:-1] + _checksum(body) + b"\n"
 
 
-def unseal_if_sealed(line: bytes) -> bytes:
-    """As `_unseal`; a line of the time before checksums stays as it is."""
-    return _unseal(line) if line[-len(_checksum(b"")) :].startswith(b',"sum":') else line
-
-
-def _unseal(line: bytes) -> bytes:
+def unseal(line: bytes) -> bytes:
     """A line without its checksum; a wrong one raises ValueError."""
     length = len(_checksum(b""))
     body = line[:-length] + b"}"
     if line[-length:] != _checksum(body):
-        if line.startswith(b'{"v":1,'):
-            raise ValueError(f"version 1 has no checksums and is not supported (this is {VERSION})")
         raise ValueError("its checksum is wrong, so it is damaged")
     return body
 
@@ -170,7 +168,7 @@ def _parse(path: Path) -> Contents:
         "a kill damages only the last line, so something else changed the file: restore it or run "
         "the evaluation again in a new folder"
     )
-    for number, row in read_json_lines(path, unseal=_unseal, drop_partial=True, remedy=remedy):
+    for number, row in read_json_lines(path, unseal=unseal, drop_partial=True, remedy=remedy):
         try:
             if row.pop("v") != VERSION:
                 raise ValueError(f"its version is not supported (this is {VERSION})")

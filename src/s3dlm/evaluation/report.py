@@ -20,17 +20,7 @@ import jinja2
 import numpy as np
 
 from s3dlm.answers.grading import gold_in_words
-from s3dlm.evaluation import (
-    calibrate,
-    comparisons,
-    cost,
-    figures,
-    frames,
-    paper,
-    series,
-    tables,
-)
-from s3dlm.evaluation.calibrate import Reliability
+from s3dlm.evaluation import calibrate, comparisons, cost, figures, frames, paper, series, tables
 from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
@@ -40,6 +30,7 @@ from s3dlm.search.step import Step
 from s3dlm.trace import read_trace
 from s3dlm.viewer.page import standalone
 
+LISTED = 50  # failed samples in a report
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
 TUNED = (
@@ -62,16 +53,22 @@ class Report:
     title: str
     verdict: Sequence[str]
     facts: Mapping[str, str]  # model, problems, settings, machine
-    tables: Sequence[Table]
-    drawn: Mapping[str, str]  # the figures as SVG, by name
+    tables: Sequence[Table]  # the first is the summary
+    drawn: Mapping[str, str]  # the figures as SVG, by name; the first is the mean of the tasks
     markdown: Path
     html: Path
 
     @property
     def short(self) -> list[Table]:
         """What fits a terminal."""
-        both = tables.brief(self.run), comparisons.short_comparisons(self.run, self.reference)
-        return [table for table in both if table.rows]
+        return tables.for_terminal(self.run, self.reference)
+
+    def to_markdown(self, images: str) -> list[str]:
+        """Verdict, picture, tables, other figures and settings, each a part of a page."""
+        first, *others = [FIGURES[name].to_markdown(f"{images}{name}.png") for name in self.drawn]
+        shown = [table.to_markdown() for table in self.tables]
+        settings = "\n".join(f"- **{name}**: {value}" for name, value in self.facts.items())
+        return [*self.verdict, first, *shown, *others, f"## Settings\n\n{settings}"]
 
 
 def write(
@@ -87,75 +84,58 @@ def write(
     for trace in (path for folder in folders for path in (folder / "traces").glob("*.jsonl")):
         if not trace.with_suffix(".html").exists():
             write_atomic(trace.with_suffix(".html"), standalone([trace]))
-    reliabilities = calibrate.reliabilities(run)
     regraded = frames.read(*folders, grading=paper.GRADING) if paper.in_papers_setting(run) else run
-    titles = {task: title_of(task) for task in run.tasks}
-    data = series.series(run, reliabilities, grading or "fixed")
+    several = len(run.tasks) > 1
+    title = f"Mean of {len(run.tasks)} tasks" if several else title_of(run.tasks[0])
+    titles = {**{task: title_of(task) for task in run.tasks}, "mean": title}
+    data = series.series(run, grading or "fixed")
+    drawn = {name: figures.draw(name, data, titles, target / "figures") for name in FIGURES}
     made = Report(
         run=run,
         reference=reference,
-        title=f"s3dlm: {run.manifest.model} on {', '.join(titles.values())}",
+        title=f"s3dlm: {run.manifest.model} on {', '.join(map(title_of, run.tasks))}",
         verdict=_verdict(run, reference),
         facts=_facts(run, grading or "fixed"),
-        tables=all_tables(run, regraded, reference, reliabilities),
-        drawn={
-            name: figures.draw(name, frame, titles, target / "figures")
-            for name, frame in data.items()
-            if not frame.empty  # as in a run without a sweep
-        },
+        tables=all_tables(run, regraded, reference),
+        drawn={name: svg for name, svg in drawn.items() if svg is not None},
         markdown=target / "report.md",
         html=target / "report.html",
     )
-    text = [
-        f"# {made.title}",
-        *made.verdict,
-        *(table.to_markdown() for table in made.tables if not table.late),
-        *(FIGURES[name].to_markdown(f"figures/{name}.png") for name in made.drawn),
-        *(table.to_markdown() for table in made.tables if table.late),
-        _settings(made.facts),
-    ]
+    text = [f"# {made.title}", *made.to_markdown("figures/")]
     write_atomic(made.markdown, "\n\n".join(text) + "\n")
     write_atomic(made.html, render(made))
     return made
 
 
-def all_tables(
-    run: Run, regraded: Run, against: str, reliabilities: Sequence[Reliability]
-) -> list[Table]:
+def all_tables(run: Run, regraded: Run, reference: str) -> list[Table]:
     """Every table that the run has data for, in reading order; `regraded` goes beside the paper."""
     every = [
+        tables.summary(run, reference),
         tables.accuracy(run),
-        comparisons.comparisons(run, against),
-        tables.ablation(run),
-        comparisons.endings(run),
-        *paper.beside(run, regraded),
-        comparisons.at_equal_cost(run),
+        tables.beside_paper(run, regraded),
+        comparisons.comparisons(run, reference),
         tables.cost(run),
-        paper.block_cost(run),
-        tables.search(run),
-        tables.sweep(run),
-        tables.distinct_texts(run),
-        calibrate.in_fit(run),
-        calibrate.probability_table(reliabilities),
-        tables.failures(run),
+        comparisons.sweep(run),
+        calibrate.probability_table(calibrate.reliabilities(run)),
     ]
     return [table for table in every if table.rows]
 
 
-def _verdict(run: Run, against: str) -> list[str]:
+def _verdict(run: Run, reference: str) -> list[str]:
     """What the comparison says, and what flatters it."""
-    lines = comparisons.verdict(run, against) or ["This run has no two methods to compare."]
-    lines += [
-        f"{label} on {title}: {count} problems were used to fit its verifier; accuracy on the "
-        f"others: {others} %."
-        for title, label, count, _, others in calibrate.in_fit(run).rows
+    lines = comparisons.verdict(run, reference) or ["Nothing has been answered yet."]
+    count = len(run.failures)
+    failed = "1 sample failed and counts" if count == 1 else f"{count} samples failed and count"
+    return [
+        *lines,
+        *calibrate.fitted_on(run),
+        *([f"{failed} as wrong; the settings of the report list the reasons."] if count else []),
     ]
-    failed = f"{len(run.failures)} samples failed and are not counted; the report lists them."
-    return [*lines, failed] if run.failures else lines
 
 
 def _facts(run: Run, grading: str) -> dict[str, str]:
-    plan, count, failed = run.manifest, len(run.frame), len(run.failures)
+    plan, failed = run.manifest, len(run.failures)
+    count = len(run.frame) - failed
     planned = sum(c.count(plan.counts[c.task], len(plan.seeds)) for c in plan.conditions)
     progress = f"{count} of {planned}" + (f", {failed} failed" if failed else "")
     settings = {c.label: c.settings.to_json() for c in plan.conditions if c.main}
@@ -173,6 +153,7 @@ def _facts(run: Run, grading: str) -> dict[str, str]:
         **{f"Settings of {n}": _values(v, {*shared, "method"}) for n, v in settings.items()},
         "Seeds": ", ".join(map(str, plan.seeds)),
         "Records": progress + ("" if count + failed == planned else " (the run is unfinished)"),
+        **({"Failed samples": _failed(run)} if run.failures else {}),
         "Versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
         "Machine": ", ".join(f"{name} {value}" for name, value in plan.machine.items()),
     }
@@ -185,18 +166,22 @@ def _values(values: Mapping[str, Any], left_out: Collection[str] = ()) -> str:
     return ", ".join(words) or "–"
 
 
-def _settings(facts: Mapping[str, str]) -> str:
-    return "## Settings\n\n" + "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
+def _failed(run: Run) -> str:
+    """The samples that failed, with their reasons."""
+    labels = {c.spec: f"{title_of(c.task)}, {c.label}" for c in run.manifest.conditions}
+    words = [f"{labels[f.spec]}, {f.sample}, seed {f.seed}: {f.error}: {f.reason}" for f in run.failures]  # fmt: skip
+    more = [f"and {len(words) - LISTED} more"] if len(words) > LISTED else []
+    again = "`s3dlm eval … --run retry_failed=true` runs them again"
+    return "; ".join([*words[:LISTED], *more, again])
 
 
 def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
     """A report as a documentation page: its tables, copies of its figures, the command that made it."""
-    plan, images, pictures = made.run.manifest, path.parent / "images", []
+    plan, images = made.run.manifest, path.parent / "images"
     images.mkdir(parents=True, exist_ok=True)
     for name in made.drawn:
-        copy = f"{path.stem}-{name}.png"
-        shutil.copyfile(made.html.parent / "figures" / f"{name}.png", images / copy)
-        pictures.append(FIGURES[name].to_markdown(f"images/{copy}"))
+        source = made.html.parent / "figures" / f"{name}.png"
+        shutil.copyfile(source, images / f"{path.stem}-{name}.png")
     published = {task: cost.problems(task, plan.prompt_style, None) for task in plan.counts}
     fewer = [
         f"{plan.counts[task]} of {most} problems of {title_of(task)}"
@@ -205,53 +190,36 @@ def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
     ]
     if len(plan.seeds) < FULL_SEEDS:
         fewer.append(f"{len(plan.seeds)} of {FULL_SEEDS} seeds")
-    tuned = "--tuned" in " ".join(command)
     parts = [
         f"# Results on {plan.model}",
         "Tables and text were made by one command:",
         f"```\ns3dlm {shlex.join(command)}\n```",
         *([f"**A reduced run**: {', '.join(fewer)}."] if fewer else []),
-        TUNED if tuned else UNTUNED,
-        *made.verdict,
-        *pictures,
-        *(table.to_markdown() for table in made.tables),
-        _settings(made.facts),
+        TUNED if "--tuned" in " ".join(command) else UNTUNED,
+        *made.to_markdown(f"images/{path.stem}-"),
     ]
     write_atomic(path, "\n\n".join(parts) + "\n")
 
 
 def render(made: Report) -> str:
     """The whole page."""
-
-    def encoded(svg: str) -> str:
-        return base64.b64encode(svg.encode()).decode()
-
-    run, panels = made.run, []
-    frame = series.accuracy_nfe(run)  # a picture per task, its points in words
-    for task, rows in frame.groupby("task", sort=False) if "accuracy_nfe" in made.drawn else ():
-        words = "; ".join(
-            f"{row.label}, N = {row.particles}, b = {row.branching}: {100 * row.accuracy:.1f} % "
-            f"[{100 * row.low:.1f}, {100 * row.high:.1f}] at NFE {row.nfe:.0f}"
-            for row in rows.itertuples()
-        )
-        svg = figures.panel(frame, {task: title_of(task)}, task)
-        panels.append((f"{title_of(task)}: {words}", encoded(svg)))
-    loader, labels = jinja2.PackageLoader("s3dlm.evaluation", "assets"), run.labels()
+    run, labels = made.run, made.run.labels()
+    pictures = {
+        name: (FIGURES[name], base64.b64encode(svg.encode()).decode())
+        for name, svg in made.drawn.items()
+    }
+    loader = jinja2.PackageLoader("s3dlm.evaluation", "assets")
     jinja = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     return jinja.get_template("report.html.j2").render(
-        title=made.title,
-        verdict=made.verdict,
-        facts=made.facts,
-        tables=made.tables,
-        panels=panels,
-        figures={key: encoded(svg) for key, svg in made.drawn.items() if key != "accuracy_nfe"},
-        about=FIGURES,
+        made=made,
+        points=[(row.label, tables.percent(row.cell.accuracy), f"{row.cell.nfe:.1f}")
+                for row in tables.by_method(run)],
+        pictures=pictures,
         labels=labels,
         first=next((label for label in reversed(labels) if label != made.reference), ""),
-        reference=made.reference,
         count=len(run.frame),
         data=problems(run, made.html.parent),
-    )
+    )  # fmt: skip
 
 
 def problems(run: Run, target: Path) -> dict[str, Any]:

@@ -4,28 +4,31 @@ Methods are compared on the same problems, so differences are paired. Several se
 not independent: everything here counts problems, and the bootstrap draws problems with all their
 seeds. Over several tasks the figure is the mean of the tasks, and problems are drawn within each.
 
-How well a score tells right outputs from wrong ones: AUC asks it of any two outputs; *pair accuracy*
-only of two outputs to the same question, which is what a search feeds on: a score can have a fine AUC
-by knowing easy questions from hard ones, and be of no use in choosing among the answers to one of
-them. Ties count half in both. Intervals are percentiles of a bootstrap over questions.
+How well a score tells right outputs from wrong ones: AUC asks it of any two outputs, *pair accuracy*
+only of two outputs to one question, as a search does: a score that only knows easy questions from hard
+ones has a fine AUC. Ties count half in both. Intervals are percentiles of a bootstrap over questions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation.plan import Condition
-from s3dlm.evaluation.records import Record
+from s3dlm.evaluation.records import Failure, Record
 from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
 
 Floats = NDArray[np.float64]
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
+AVERAGED = ("nfe", "nfe_logical", "tokens", "answer_tokens", "confidence")  # in a record and a cell
+LEAST = 10  # problems, with fewer of which there is no p-value
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Comparison:
     wins: int  # problems on which a is better, as the mean over the seeds
     losses: int
     difference: Interval  # of accuracies, bootstrap over problems
-    p: float  # the larger of the bootstrap's and the exact sign test's over problems
+    p: float  # the larger of the bootstrap's and the exact sign test's; NaN below ten problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,11 @@ class Cell:
     condition: Condition
     problems: int
     seeds: int
+    failed: int  # samples without a result, which count as wrong
     accuracy: Interval
-    unanswered: float  # share of samples without an answer
+    unanswered: float  # share of results without an answer
     nfe: float
-    nfe_logical: float
-    deduplicated: float  # share of Algorithm 1's forward passes that were not needed
+    nfe_logical: float  # without sharing: what Algorithm 1 needs
     timed: int  # number of samples behind the next three
     seconds: float  # wall-clock time per sample, batched
     latency: float  # total wall-clock time
@@ -74,31 +77,37 @@ class Cell:
     distinct: float  # different texts among the survivors
 
 
-def summarise(condition: Condition, records: Sequence[Record]) -> Cell:
-    """The figures of one condition."""
-    problems = len({record.sample for record in records})
-    nfe, logical = mean(r.nfe for r in records), mean(r.nfe_logical for r in records)
+def summarise(condition: Condition, rows: Sequence[Record | Failure]) -> Cell:
+    """The figures of one condition; a failed sample counts as a wrong answer."""
+    records = [row for row in rows if isinstance(row, Record)]
+    problems = len({row.sample for row in rows})
+    right = sum(record.correct for record in records)
     finished = [record.at for record in records if record.at is not None]
     latency = max(finished, default=math.nan)
     return Cell(
         condition=condition,
         problems=problems,
-        seeds=len({record.seed for record in records}),
-        accuracy=wilson(mean(r.correct for r in records), problems),
+        seeds=len({row.seed for row in rows}),
+        failed=len(rows) - len(records),
+        accuracy=wilson(right / len(rows) if rows else math.nan, problems),
         unanswered=mean(float(r.answer is None) for r in records),
-        nfe=nfe,
-        nfe_logical=logical,
-        deduplicated=1 - nfe / logical if records else math.nan,
         timed=len(finished),
         seconds=latency / len(finished) if finished else math.nan,
         latency=latency,
         wall=mean(finished),
-        tokens=mean(r.tokens for r in records),
-        answer_tokens=mean(r.answer_tokens for r in records),
-        confidence=mean(r.confidence for r in records),
         ess=mean(math.nan if r.ess is None else r.ess for r in records),
         distinct=mean(len({survivor.text for survivor in r.survivors}) for r in records),
+        **{name: mean(getattr(r, name) for r in records) for name in AVERAGED},
     )
+
+
+def mean_cell(cells: Sequence[Cell]) -> Cell:
+    """The mean of several tasks, each of which counts once; problems and samples are added up."""
+    made: dict[str, Any] = {"accuracy": mean_of(cell.accuracy for cell in cells)}
+    for name in {each.name for each in fields(Cell)} - {"condition", "seeds", *made}:
+        values = [getattr(cell, name) for cell in cells]
+        made[name] = sum(values) if name in ("problems", "failed", "timed") else mean(values)
+    return replace(cells[0], **made) if len(cells) > 1 else cells[0]
 
 
 def mean(values: Iterable[float]) -> float:
@@ -134,9 +143,9 @@ def mean_of(intervals: Iterable[Interval]) -> Interval:
 def sign_test(wins: int, losses: int) -> float:
     """McNemar's exact two-sided test: would a fair coin split the wins so unevenly? Each win or loss
     must be an independent trial: a problem, never a problem and seed."""
-    from scipy.stats import binomtest
-
-    return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+    n = wins + losses
+    tail = sum(math.comb(n, k) for k in range(min(wins, losses) + 1))
+    return min(1.0, float(Fraction(2 * tail, 2**n)))
 
 
 def bootstrap(tasks: Sequence[Sequence[float]], draws: int = 10_000) -> tuple[Interval, float]:
@@ -162,23 +171,15 @@ def percentiles(value: float, drawn: Floats) -> tuple[Interval, float]:
 
 def compare(tasks: Sequence[Sequence[float]]) -> Comparison:
     """A paired comparison: per task, each problem's difference of grades, the mean over its seeds."""
-    gaps = [gap for task in tasks for gap in task]
+    return judged([gap for task in tasks for gap in task], *bootstrap(tasks))
+
+
+def judged(gaps: Sequence[float], difference: Interval, p_bootstrap: float) -> Comparison:
+    """With the larger of the bootstrap's p-value and the exact sign test's, and none if problems are
+    few: where all gaps agree, no bootstrap draw disagrees, however few they are."""
     wins, losses = sum(gap > 1e-12 for gap in gaps), sum(gap < -1e-12 for gap in gaps)
-    difference, p_bootstrap = bootstrap(tasks)
-    p_value = max(p_bootstrap, sign_test(wins, losses))
-    return Comparison(len(gaps), wins, losses, difference, p_value)
-
-
-def expected_maximum(values: Sequence[float], k: int) -> float:
-    """Mean of the largest of k values drawn without replacement: exact, by order statistics."""
-    ordered = sorted(values)
-    total = math.comb(len(ordered), k)
-    return sum(value * math.comb(i, k - 1) for i, value in enumerate(ordered)) / total
-
-
-def best_of_k_bound(values: Sequence[float], k: int) -> float:
-    """The paper's bound on the best of k: mean + σ·√(2 ln k)."""
-    return float(np.mean(values) + np.std(values) * math.sqrt(2 * math.log(k)))
+    p = max(p_bootstrap, sign_test(wins, losses)) if len(gaps) >= LEAST else math.nan
+    return Comparison(len(gaps), wins, losses, difference, p)
 
 
 COVERAGES = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of the answers, surest first

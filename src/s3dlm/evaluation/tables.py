@@ -1,43 +1,40 @@
-"""The tables of a report: rows of text with a title, shown as Markdown, HTML, JSON, on a terminal."""
+"""The tables of a report. A column is one value, `Column`: its title, its text in a row, its tables.
+
+A row is a method on one task or on several, whose mean it is. So every column serves every table: what
+is added to COLUMNS stands in the tables that it names. A column that is empty in all rows is left out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from s3dlm.evaluation import series
+from s3dlm.evaluation import paper
 from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.plan import ABLATION, title_of
-from s3dlm.evaluation.reproduction import ONE_SEED
-from s3dlm.evaluation.statistics import Cell, Interval
+from s3dlm.evaluation.plan import title_of
+from s3dlm.evaluation.statistics import Cell, Comparison, Interval, mean_cell
 
-MAIN = ("greedy", "baseline", "best_of_k", "s3")  # Table 1; greedy is ours
-LISTED = 100  # failed samples in a report
-MOST_WITH_INTERVAL = 3  # tasks beside which an interval still fits 80 columns
 LEVEL = 0.05  # of significance
+NONE = "–"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text; a cell that begins with `*` is emphasised."""
+    """Rows of text, shown as Markdown, HTML, JSON and on a terminal; `*` begins an emphasised cell."""
 
     key: str
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str = ""
-    late: bool = False  # shown after the figures
 
     @classmethod
-    def of(
-        cls, key: str, title: str, frame: pd.DataFrame, note: str = "", late: bool = False
-    ) -> Table:
-        rows = list(frame.itertuples(index=False, name=None))
-        return cls(key, title, tuple(frame), rows, note, late)
+    def of(cls, key: str, title: str, frame: pd.DataFrame, note: str = "") -> Table:
+        return cls(key, title, tuple(frame), list(frame.itertuples(index=False, name=None)), note)
 
     @property
     def named(self) -> list[bool]:
@@ -63,13 +60,13 @@ class Table:
 def percent(interval: Interval, digits: int = 1) -> str:
     """An accuracy with its bounds, which have so many digits."""
     if math.isnan(interval.value):
-        return "–"
+        return NONE
     low, high = 100 * interval.low, 100 * interval.high
     return f"{100 * interval.value:.1f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def number(value: float, digits: int = 1) -> str:
-    return "–" if math.isnan(value) else f"{value:,.{digits}f}"
+    return NONE if math.isnan(value) else f"{value:,.{digits}f}"
 
 
 def points(difference: Interval, p: float) -> str:
@@ -80,181 +77,232 @@ def points(difference: Interval, p: float) -> str:
 
 
 def p_value(value: float) -> str:
+    if math.isnan(value):
+        return NONE
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _best_marked(
-    row: Mapping[str, Cell], labels: Sequence[str], write: Callable[[Interval], str] = percent
-) -> list[str]:
-    """Accuracies with the highest emphasised."""
-    accuracies = {label: row[label].accuracy for label in labels if label in row}
-    values = {accuracy.value for accuracy in accuracies.values()}
-    top = max(values) if len(values) > 1 else math.nan
-    texts = {label: "*" * (a.value == top) + write(a) for label, a in accuracies.items()}
-    return [texts.get(label, "–") for label in labels]
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A method on some tasks."""
+
+    run: Run
+    label: str
+    cells: Mapping[str, Cell]  # by task
+    reference: str = ""  # the method that it is compared with
+    top: Mapping[str, float] | None = None  # the highest accuracy of the table, by task
+    gap: tuple[str, str] = (NONE, NONE)  # at equal cost, with its p-value
+
+    @property
+    def cell(self) -> Cell:
+        return mean_cell(list(self.cells.values()))
+
+    @property
+    def task(self) -> str:
+        """The only one, or how many there are."""
+        several = f"mean of {len(self.cells)} tasks"
+        return several if len(self.cells) > 1 else title_of(next(iter(self.cells)))
+
+    @property
+    def compared(self) -> Comparison | None:
+        """With the reference, on the problems that both have."""
+        if self.reference in ("", self.label):
+            return None
+        task = None if len(self.cells) > 1 else next(iter(self.cells))
+        found = self.run.compare(self.label, self.reference, task)
+        return found if found.problems else None
+
+    def printed(self, name: str) -> float:
+        """What the paper prints for this method, task and block length; NaN if nothing."""
+        if len(self.cells) > 1 or not paper.in_papers_setting(self.run):
+            return math.nan
+        return paper.printed(self.cell.condition, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of some tables."""
+
+    title: str  # {reference} and {mean} are filled in
+    text: Callable[[Row], str]
+    tables: str  # their keys
+
+
+def _if(found: Comparison | None, text: Callable[[Comparison], str]) -> str:
+    return NONE if found is None else text(found)
+
+
+def _ticked(yes: bool) -> str:
+    return "✓" if yes else "×"
+
+
+def _tilts(cell: Cell) -> bool:
+    settings = cell.condition.settings
+    return settings.row.weight in ("tilt", "twist") and settings.lam > 0
+
+
+def _ess(row: Row) -> str:
+    settings = row.cell.condition.settings  # ranks are no weights
+    weighted = settings.row.weight not in ("none", "rank") and settings.lam > 0
+    return number(row.cell.ess, 2) if weighted else NONE
+
+
+def _accuracy(task: str, bounds: bool) -> Callable[[Row], str]:
+    """The accuracy on one task; the highest of the table is emphasised."""
+
+    def text(row: Row) -> str:
+        if task not in row.cells:
+            return NONE
+        value = row.cells[task].accuracy
+        mark = "*" if row.top and row.top[task] == value.value else ""
+        return mark + (percent(value) if bounds else number(100 * value.value))
+
+    return text
+
+
+TASKS = Column(
+    "", lambda r: "", "summary short accuracy sweep"
+)  # stands for the accuracy on every task
+COLUMNS = (
+    Column("Task", lambda r: r.task, "cost paper"),
+    Column("Method", lambda r: r.label, "summary short gains accuracy comparisons cost sweep paper"),
+    Column("Compared with", lambda r: r.reference, "comparisons"),
+    Column("On", lambda r: r.task, "comparisons"),
+    Column("Look-ahead", lambda r: _ticked(r.cell.condition.settings.row.scored == "every step"), "accuracy"),
+    Column("Tilting", lambda r: _ticked(_tilts(r.cell)), "accuracy"),
+    Column("N", lambda r: str(r.cell.condition.budget[0]), "sweep"),
+    Column("b", lambda r: str(r.cell.condition.budget[1]), "sweep"),
+    Column("Block length", lambda r: str(r.cell.condition.settings.block_length), "cost"),
+    Column("Problems × seeds", lambda r: f"{r.cell.problems} × {r.cell.seeds}", "accuracy cost sweep paper"),
+    TASKS,
+    Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy), "summary sweep"),
+    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value), "short"),
+    Column("Points vs {reference}", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "summary gains"),
+    Column("Points", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "comparisons"),
+    Column("Better : worse", lambda r: _if(r.compared, lambda c: f"{c.wins} : {c.losses}"), "comparisons"),
+    Column("Problems", lambda r: _if(r.compared, lambda c: str(c.problems)), "comparisons"),
+    Column("p", lambda r: _if(r.compared, lambda c: p_value(c.p)), "summary gains comparisons"),
+    Column("NFE", lambda r: number(r.cell.nfe), "summary gains cost sweep"),
+    Column("NFE without sharing", lambda r: number(r.cell.nfe_logical), "summary gains cost sweep"),
+    Column("Points vs best_of_k at equal NFE", lambda r: r.gap[0], "sweep"),
+    Column("p", lambda r: r.gap[1], "sweep"),
+    Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else NONE, "summary"),
+    Column("ESS share", _ess, "cost"),
+    Column("Distinct texts", lambda r: number(r.cell.distinct), "cost sweep"),
+    Column("Mean confidence", lambda r: number(r.cell.confidence, 3), "cost"),
+    Column("No answer (%)", lambda r: number(100 * r.cell.unanswered), "cost"),
+    Column("Accuracy, ours [95 %]", lambda r: percent(r.cell.accuracy), "paper"),
+    Column("Accuracy, paper", lambda r: number(r.printed("accuracy"), 2), "paper"),
+    Column("Paper inside our interval", lambda r: paper.agreement(r.cell), "paper"),
+    Column("Output tokens", lambda r: number(r.cell.tokens), "cost"),
+    Column("Answer tokens", lambda r: number(r.cell.answer_tokens), "cost"),
+    Column("Answer tokens, paper", lambda r: number(r.printed("tokens"), 2), "cost"),
+    Column("Timed", lambda r: str(r.cell.timed) if r.cell.timed else NONE, "cost sweep"),
+    Column("Latency (s)", lambda r: number(r.cell.latency), "cost"),
+    Column("Wall time (s)", lambda r: number(r.cell.wall), "cost"),
+    Column("s per sample", lambda r: number(r.cell.seconds, 3), "cost sweep"),
+    Column("s per problem, paper", lambda r: number(r.printed("seconds"), 3), "cost"),
+    Column("Latency (s), paper", lambda r: number(r.printed("latency"), 2), "cost"),
+)  # fmt: skip
+
+
+def table(key: str, title: str, rows: Iterable[Row], note: str) -> Table:
+    """The columns that name this table, without those that no row has anything for."""
+    rows = list(rows)
+    tasks = list(dict.fromkeys(task for row in rows for task in row.cells))
+    words = {"reference": rows[0].reference if rows else "", "mean": "Mean" if tasks[1:] else "Accuracy"}  # fmt: skip
+    columns: list[tuple[str, list[str]]] = []
+    for column in (column for column in COLUMNS if key in column.tables.split()):
+        parts = [(column.title.format(**words), column.text)]
+        if column is TASKS:
+            several = tasks if tasks[1:] or key == "accuracy" else []
+            parts = [(title_of(task), _accuracy(task, key == "accuracy")) for task in several]
+        columns += [(heading, [text(row) for row in rows]) for heading, text in parts]
+    shown = [column for column in columns if any(text != NONE for text in column[1])]
+    texts = zip(*(texts for _, texts in shown), strict=True)
+    return Table(key, title, tuple(heading for heading, _ in shown), list(texts), note)
+
+
+def by_method(run: Run, reference: str = "") -> list[Row]:
+    """A row per method of the main comparison, on all its tasks."""
+    cells = run.main_cells
+    of_task = {task: [cell.accuracy.value for cell in row.values()] for task, row in cells.items()}
+    top = {task: max(v) if len({*v}) > 1 else math.nan for task, v in of_task.items()}
+    found = {label: {t: row[label] for t, row in cells.items() if label in row} for label in run.labels()}  # fmt: skip
+    return [Row(run, label, own, reference, top) for label, own in found.items() if own]
+
+
+def by_task(run: Run) -> list[Row]:
+    """A row per task and method of the main comparison."""
+    every = run.main_cells.items()
+    return [Row(run, label, {task: cell}) for task, row in every for label, cell in row.items()]
+
+
+def summary(run: Run, reference: str) -> Table:
+    """What came out: every method on the mean of the tasks."""
+    fewer = [t for t in run.tasks if (row := run.main_cells[t]) and next(iter(row.values())).problems
+             < max(run.cells[c].problems for c in run.main(t).values() if c in run.cells)]  # fmt: skip
+    notes = [
+        "Accuracy in per cent, with 95 % intervals over problems. NFE: forward passes per problem; "
+        "without sharing: what they would be if equal canvases were computed again, as in the paper's "
+        "Algorithm 1. p is the larger of the bootstrap's and the sign test's; there is none below ten "
+        "problems.",
+        *(["Only problems that all methods have been given are counted."] if fewer else []),
+        *(["A sample that failed counts as a wrong answer."] if run.failures else []),
+    ]
+    several = len(run.tasks) > 1
+    title = (
+        f"Mean of {len(run.tasks)} tasks" if several else f"Accuracy on {title_of(run.tasks[0])}"
+    )
+    return table("summary", title, by_method(run, reference), " ".join(notes))
+
+
+def for_terminal(run: Run, reference: str) -> list[Table]:
+    """The summary in two tables that fit 80 columns."""
+    rows = by_method(run, reference)
+    return [
+        table("short", "Accuracy in per cent", rows, ""),
+        table("gains", f"Gain over {reference} and forward passes (bold: p < {LEVEL})", rows, ""),
+    ]
 
 
 def accuracy(run: Run) -> Table:
-    """Table 1: accuracy of the main methods."""
-    labels = run.labels()
-    if set(MAIN) <= set(labels) <= {*MAIN, *ABLATION, *ONE_SEED}:
-        labels = list(MAIN)  # Table 2 has the others
-    rows = []
-    for task, row in run.main_cells().items():
-        counts = sorted({cell.problems for cell in row.values()} or {0})
-        asked = "–".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        rows.append((title_of(task), asked, *_best_marked(row, labels)))
+    """Tables 1 and 2 of the paper."""
     note = (
-        "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems. "
-        "The highest of a row is emphasised. greedy is the baseline at temperature 0."
+        "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems; the "
+        "highest on each task is emphasised. Look-ahead: scored at every step. Tilting: resampled or "
+        "chosen by exp(λ·score). greedy is the baseline at temperature 0."
     )
-    return Table("accuracy", "Accuracy (Table 1)", ("Task", "Problems", *labels), rows, note)
-
-
-def ablation(run: Run) -> Table:
-    """Table 2: which part of the method does what."""
-    labels = run.labels()
-    by_label = {c.label: c.settings for c in reversed(run.manifest.conditions)}
-    settings = [by_label[label] for label in labels]
-    tilts = [each.row.weight in ("tilt", "twist") and each.lam > 0 for each in settings]
-    columns = {
-        "Method": labels,
-        "Problems × seeds": [_asked(run, label) for label in labels],
-        "Look-ahead": ["✓" if each.row.scored == "every step" else "×" for each in settings],
-        "Tilting": ["✓" if tilt else "×" for tilt in tilts],
-        **{title_of(task): _best_marked(row, labels) for task, row in run.main_cells().items()},
-    }
-    note = "Look-ahead: scored at every step. Tilting: resampled or chosen by exp(λ·score)."
-    return Table.of("ablation", "Ablation (Table 2)", pd.DataFrame(columns), note)
-
-
-def _asked(run: Run, label: str) -> str:
-    """How many problems of a task a method was given, with how many seeds."""
-    cells = [row[label] for row in run.main_cells().values() if label in row]
-    counts = sorted({(cell.problems, cell.seeds) for cell in cells})
-    return ", ".join(f"{problems} × {seeds}" for problems, seeds in counts) or "–"
-
-
-def brief(run: Run) -> Table:
-    """Accuracy of every method on every task, narrow enough for a terminal."""
-    cells, labels = run.main_cells(), run.labels()
-    several, wide = len(cells) > 1, len(cells) <= MOST_WITH_INTERVAL
-
-    def write(interval: Interval, bounds: bool = not several) -> str:
-        return percent(interval, 0) if bounds else number(100 * interval.value)
-
-    columns = {title_of(task): _best_marked(row, labels, write) for task, row in cells.items()}
-    if several:
-        on_all = [label for label in labels if all(label in row for row in cells.values())]
-        means = {label: write(run.mean_accuracy(label), wide) for label in on_all}
-        columns["Mean [95 %]" if wide else "Mean"] = [means.get(label, "–") for label in labels]
-    title = "Accuracy in per cent" + ("" if several else " [95 % interval]")
-    nfe = [number(run.mean_nfe(label)) for label in labels]
-    return Table.of("brief", title, pd.DataFrame({"Method": labels, **columns, "NFE": nfe}))
-
-
-def _by_method(
-    run: Run, key: str, title: str, columns: Mapping[str, Callable[[Cell], str]], note: str
-) -> Table:
-    """A row per task and method of the main comparison."""
-    rows = [
-        (title_of(task), label, *(write(cell) for write in columns.values()))
-        for task, row in run.main_cells().items()
-        for label, cell in row.items()
-    ]
-    return Table(key, title, ("Task", "Method", *columns), rows, note, late=True)
+    return table("accuracy", "Accuracy on every task (the paper's Tables 1 and 2)", by_method(run), note)  # fmt: skip
 
 
 def cost(run: Run) -> Table:
-    """Table 3: tokens and latency."""
-    columns: dict[str, Callable[[Cell], str]] = {
-        "Output tokens": lambda cell: number(cell.tokens),
-        "Answer tokens": lambda cell: number(cell.answer_tokens),
-        "Timed": lambda cell: str(cell.timed),
-        "Total latency (s)": lambda cell: number(cell.latency),
-        "Wall time (s)": lambda cell: number(cell.wall),
-        "s per sample": lambda cell: number(cell.seconds, 3),
-    }
+    """Tables 4 and 5 of the paper, and what the search did."""
+    main = [cell.condition for row in run.main_cells.values() for cell in row.values()]
+    blocks = [c for c in run.swept("block_length") if c.condition not in main]
+    lengths = [Row(run, cell.condition.label, {cell.condition.task: cell}) for cell in blocks]
+    order = [*run.tasks, *run.labels()]
+    rows = sorted([*by_task(run), *lengths], key=lambda row: (
+        order.index(row.cell.condition.task), order.index(row.label),
+        row.cell.condition.settings.block_length))  # fmt: skip
     note = (
-        f"Tokens counted by {run.manifest.token_counter}; the paper's “effective tokens” (3 to 6) "
-        "are those of the extracted answer. Total latency is the wall-clock time of the timed "
-        "samples without loading the model; with a row cache only the first samples are timed. The "
-        "paper's wall time is the mean of the times at which samples finish: half of the latency in "
-        "many equal batches, more in few (0.6 to 0.9 of it for 40 samples). Conditions ran one after "
-        "another, batched."
+        "ESS share: effective sample size of a step's weights divided by the number of children. "
+        "Distinct texts: among the survivors. Tokens are counted by "
+        f"{run.manifest.token_counter}; the paper does not define its “effective tokens” (3 to 6): we "
+        "take them for those of the extracted answer. Latency: wall-clock time of the timed samples "
+        "without loading the model. Wall time: the mean of the times at which samples finish."
     )
-    return _by_method(run, "cost", "Latency and tokens (Table 3)", columns, note)
+    return table("cost", "Cost and search on every task (the paper's Tables 4 and 5)", rows, note)
 
 
-def _ess(cell: Cell) -> str:
-    settings = cell.condition.settings
-    tilted = settings.row.weight not in ("none", "rank") and settings.lam > 0
-    return number(cell.ess, 2) if tilted else "–"
-
-
-def search(run: Run) -> Table:
-    """What the search did: NFE, effective sample size, confidence."""
-    columns: dict[str, Callable[[Cell], str]] = {
-        "NFE": lambda cell: number(cell.nfe),
-        "NFE by Algorithm 1": lambda cell: number(cell.nfe_logical, 0),
-        "Saved": lambda cell: f"{100 * cell.deduplicated:.0f} %",
-        "ESS share": _ess,
-        "Distinct texts": lambda cell: number(cell.distinct),
-        "Mean confidence": lambda cell: number(cell.confidence, 3),
-        "Unanswered": lambda cell: f"{100 * cell.unanswered:.1f} %",
-    }
+def beside_paper(run: Run, regraded: Run) -> Table:
+    """The paper's accuracies beside ours, graded as the paper does."""
+    rows = by_task(regraded) if paper.in_papers_setting(run) else []
     note = (
-        "NFE: forward passes of one canvas per problem. Equal children are evaluated once and "
-        "finished texts not at all, which saves the rest. ESS share: effective sample size of a "
-        "step's weights divided by the number of children, where weights are a tilt by the score (ranks "
-        "are no weights). Distinct texts: among the survivors, on "
-        "average. Unanswered: no answer was found."
+        f"Ours is graded as HEX does (`--grading {paper.GRADING}`), whose protocol the paper follows. "
+        "“too few problems”: our interval holds the paper's figure, and is wider than the gain that the "
+        "paper reports on the task. The paper gives no temperature, so greedy stands beside its "
+        "baseline, too."
     )
-    return _by_method(run, "search", "What the search did", columns, note)
-
-
-def sweep(run: Run, label: str = "s3") -> Table:
-    """Accuracy over particles and branching, if a run has swept them."""
-    rows = series.accuracy_nfe(run).query("label == @label")
-    text = [
-        f"{percent(Interval(row.accuracy, row.low, row.high))} @ {row.nfe:.0f}"
-        for row in rows.itertuples()
-    ]
-    note = "Accuracy [95 %] @ NFE, on the problems and seeds that all points of the sweep share."
-    rows = rows.assign(N=rows.particles, b=rows.branching, text=text)
-    title = f"{label} over particles N and branching b"
-    return _by_task(run, "sweep", title, ["N", "b"], rows, note)
-
-
-def distinct_texts(run: Run) -> Table:
-    """How many different texts a vote over K samples really has."""
-    rows = series.accuracy_nfe(run).query("label == 'best_of_k'")
-    rows = rows.assign(K=rows.particles * rows.branching, text=rows.distinct.map(number))
-    note = "Mean number over problems. A sharp model writes the same text again and again."
-    title = "Distinct texts among the K samples of best_of_k"
-    return _by_task(run, "distinct", title, ["K"], rows, note)
-
-
-def _by_task(
-    run: Run, key: str, title: str, points: list[str], rows: pd.DataFrame, note: str
-) -> Table:
-    """A row per point of a sweep, a column of texts per task; no rows if there is only one point."""
-    wide = rows.pivot_table(index=points, columns="task", values="text", aggfunc="last")
-    wide = wide.reindex(columns=run.tasks).fillna("–").rename(columns=title_of).reset_index()
-    return Table.of(key, title, wide.astype(str) if len(wide) > 1 else wide[:0], note, late=True)
-
-
-def failures(run: Run) -> Table:
-    """The samples that failed, with their reasons."""
-    labels = {c.spec: (title_of(c.task), c.label) for c in run.manifest.conditions}
-    rows = [
-        (*labels[f.spec], f.sample, str(f.seed), f"{f.error}: {f.reason}")
-        for f in run.failures[:LISTED]
-    ]
-    more = len(run.failures) - len(rows)
-    note = (
-        "Failed samples count in no table. `s3dlm eval … --run retry_failed=true` runs them again."
-    )
-    note += f" {more} more are not listed." if more else ""
-    columns = ("Task", "Method", "Sample", "Seed", "Reason")
-    return Table("failures", f"Failed samples: {len(run.failures)}", columns, rows, note, late=True)
+    rows = [row for row in rows if not math.isnan(row.printed("accuracy"))]
+    return table("paper", "Beside the paper's accuracy", rows, note)
