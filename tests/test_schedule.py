@@ -82,6 +82,15 @@ def test_policies_order_positions_as_they_say() -> None:
     assert picks == {0, 1, 2}
 
 
+def test_the_pool_is_the_five_surest_positions() -> None:
+    """Any of them, and no other one, is taken; which, is left to chance."""
+    logp = -np.array([[3.0, 1.0, 2.0, 7.0, 5.0, 6.0, 4.0, 0.5]])
+    draw = Draw(np.zeros((1, 8), np.int64), logp, masked=np.arange(8)[None] < 7)
+    rng = np.random.default_rng(0)
+    picks = [int(choose(POLICIES["pool"](draw, rng), 1, draw.masked).argmax()) for _ in range(200)]
+    assert set(picks) == {0, 1, 2, 4, 6}
+
+
 def test_a_known_position_is_never_chosen() -> None:
     chosen = choose(np.array([[9.0, 1.0, 5.0]]), 2, np.array([[False, True, False]]))
     assert chosen.tolist() == [[False, True, False]]

@@ -108,3 +108,9 @@ def test_the_comparison_notices_another_lambda() -> None:
     literal = [literal_s3(4, 3, 2, 5.0, rng)[0] for _ in range(2 * RUNS)]
     ours = [survivors for survivors, _ in library_s3(4, 3, 2, 3.0, RUNS)]
     assert discrepancy(ours, literal) > 2.5
+
+
+def test_more_children_than_are_verified_in_one_go_are_all_scored() -> None:
+    ((survivors, answer),) = library_s3(2, 80, 2, 3.0, 1)
+    assert len(survivors) == 80
+    assert answer in survivors
