@@ -88,6 +88,24 @@ def test_a_question_without_code_needs_a_whole_function() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("import os\n\ndef add(a, b):\n    return a + b", "import os"),  # code in front parses
+        ("from now on (\n\ndef add(a, b):\n    return a + b", "def add(a, b):"),  # prose does not
+        ("import it with\nimport os\ndef add(a, b):\n    return a + b", "import os"),
+        ("def add(a, b):\n    return a + b +", "def add(a, b):"),  # nothing in front to parse
+        ("@cache\ndef add(a, b):\n    return a + b", "@cache"),
+    ],
+)
+def test_a_program_begins_with_the_first_line_from_which_all_in_front_of_it_parses(
+    text: str, first: str
+) -> None:
+    found = program(text, PROSE)
+    assert found is not None
+    assert lines(found.attempted)[0] == first
+
+
 def test_the_longest_part_that_parses_is_kept() -> None:
     found = program(
         "def add(a, b):\n    c = a + b\n    return c\n\nThis is how it works (more or less", PROSE

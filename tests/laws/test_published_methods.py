@@ -11,7 +11,7 @@ import pytest
 
 from s3dlm.diffusion.blocks import reveals
 from s3dlm.engine import generate
-from s3dlm.errors import SettingsError
+from s3dlm.errors import SettingsError, TemperatureWarning
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score
@@ -292,6 +292,15 @@ def test_vgb_is_its_authors_walk() -> None:
     rewarded = np.array([reward(tuple(map(int, one.text))) for one in found])
     assert_agree(rewarded, np.array([one for one, _ in literal]))
     assert_agree(1 / np.array([one.nfe for one in found]), 1 / np.array([n for _, n in literal]))
+
+
+def test_walks_of_vgb_without_chance_all_have_their_ways() -> None:
+    """At temperature 0 there is one draw for all walks, and none of them is left without."""
+    with pytest.warns(TemperatureWarning):
+        settings = Settings("vgb", temperature=0.0, gen_length=LENGTH, particles=3)
+    result = generate(TOY, "toy", settings=settings, verifier=Partial())
+    assert len(result.survivors) == 3
+    assert all(str(MASK) not in one.text for one in result.survivors)
 
 
 def test_vgb_needs_a_verifier_of_partial_texts() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import qmc
 
 from s3dlm.errors import SettingsError
 from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise, ssp
@@ -66,6 +67,34 @@ def test_expected_offspring_are_the_marginals(name: str, weights: list[float]) -
     expected = count * normalise(logs)
     error = 3.2 * np.sqrt(np.maximum(expected, 1e-12) / draws)  # no scheme varies more than Poisson
     assert (np.abs(total / draws - expected) <= error + 1e-9).all()
+
+
+class Given:
+    """A source of uniforms that are given beforehand, in place of a generator."""
+
+    def __init__(self, uniforms: np.ndarray) -> None:
+        self.uniforms = uniforms
+
+    def random(self, count: int) -> np.ndarray:
+        return self.uniforms[:count]
+
+
+@pytest.mark.parametrize(
+    ("weights", "count"),
+    [
+        ([0.3, 0.7], 1),
+        ([0.45, 0.35, 0.2], 2),  # fractions 0.9, 0.7, 0.4: all meetings rise
+        ([0.1, 0.2, 0.7], 1),  # a drop, then a rise
+        ([0.05, 0.15, 0.3, 0.5], 3),
+        ([0.26, 0.24, 0.25, 0.125, 0.125], 3),
+    ],
+    ids=str,
+)
+def test_ssp_is_unbiased_to_a_thousandth(weights: list[float], count: int) -> None:
+    """Without chance: the mean over points that fill the cube of uniforms evenly."""
+    grid = qmc.Sobol(len(weights) - 1, scramble=False).random_base2(14)
+    total = sum(ssp(np.log(weights), count, Given(row)) for row in grid)  # type: ignore[arg-type]
+    np.testing.assert_allclose(total / len(grid), count * np.array(weights), atol=1e-3, rtol=0)
 
 
 def test_ssp_varies_least() -> None:

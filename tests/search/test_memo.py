@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from s3dlm.search.rounds import IDLE
 from s3dlm.search.step import Memo
 from s3dlm.settings import Settings, only_used
 from s3dlm.verifier import Score
-from tests.fakes import events_of, fake_model
+from tests.fakes import assert_same_search, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 32, "steps": 8, "block_length": 16, "temperature": 0.6, "particles": 2}
@@ -28,13 +29,6 @@ def outcome(settings: Settings, **model: Any) -> tuple[s3dlm.Result, int]:
     return result, fake.denoiser.rows_seen  # type: ignore[attr-defined]
 
 
-def same(one: s3dlm.Result, two: s3dlm.Result) -> bool:
-    """Equal in every text, score, weight and likelihood."""
-    return (one.text, one.answer, one.survivors, one.nfe_logical) == (
-        two.text, two.answer, two.survivors, two.nfe_logical
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("how", [{}, {"reveal": "threshold", "reveal_threshold": 0.5}], ids=str)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_memo_saves_passes_and_changes_nothing_else(method: str, how: dict[str, Any]) -> None:
@@ -45,7 +39,7 @@ def test_a_memo_saves_passes_and_changes_nothing_else(method: str, how: dict[str
         pytest.skip(str(error))
     with_memo, forwarded = outcome(settings)
     without, all_of_them = outcome(settings.replace(memo=0))
-    assert same(with_memo, without)
+    assert_same_search(with_memo, without)
     assert with_memo.nfe == forwarded <= all_of_them == without.nfe
 
 
@@ -65,7 +59,7 @@ def test_what_comes_back_is_not_paid_for(method: str, more: dict[str, Any]) -> N
     settings = Settings(method, **only_used(method, {**SMALL, **more}))
     with_memo, forwarded = outcome(settings)
     without, _ = outcome(settings.replace(memo=0))
-    assert same(with_memo, without)
+    assert_same_search(with_memo, without)
     assert with_memo.nfe == forwarded < without.nfe
 
 
@@ -111,8 +105,8 @@ def test_a_search_that_outgrows_its_memo_is_the_same() -> None:
                 if isinstance(event, s3dlm.Result):
                     results.append(event)
             assert memo.held <= capacity
-    assert same(results[0], results[1])
-    assert same(results[1], results[2])
+    assert_same_search(results[0], results[1])
+    assert_same_search(results[1], results[2])
     assert results[0].nfe > results[1].nfe > results[2].nfe
 
 
@@ -123,7 +117,7 @@ def test_a_batch_does_not_change_a_search_with_a_memo() -> None:
     together = s3dlm.generate_batch(model, prompts, task="countdown", settings=settings)
     for prompt, result in zip(prompts, together, strict=True):
         alone = s3dlm.generate(model, prompt, task="countdown", settings=settings)
-        assert same(alone, result)
+        assert_same_search(alone, result)
         assert alone.nfe == result.nfe
 
 
@@ -149,3 +143,15 @@ def test_a_search_that_meets_nothing_new_ends_before_its_budget(stop_when: str) 
     assert isinstance(result, s3dlm.Result)
     assert result.nfe < 20
     assert len({step.round for step in steps}) <= IDLE + 2  # type: ignore[union-attr]
+
+
+def test_a_comparison_of_results_says_what_differs() -> None:
+    settings = Settings("best_of_k", **only_used("best_of_k", SMALL))
+    result, _ = outcome(settings)
+    assert_same_search(result, result)
+    with pytest.raises(AssertionError, match=r"in answer: .* and 'other'"):
+        assert_same_search(result, dataclasses.replace(result, answer="other"))
+    changed = dataclasses.replace(result.survivors[1], nll=-1.0)
+    survivors = (result.survivors[0], changed, *result.survivors[2:])
+    with pytest.raises(AssertionError, match=r"survivor 1 differs in nll: .* and -1\.0"):
+        assert_same_search(result, dataclasses.replace(result, survivors=survivors))

@@ -151,3 +151,12 @@ def test_a_budget_with_a_json_form_stops_early(monkeypatch: pytest.MonkeyPatch) 
     ]  # fmt: skip
     assert [run.stopped for run in runs] == ["satisfied", "satisfied"]
     assert runs[0].nfe == runs[1].nfe
+
+
+def test_a_function_can_do_no_more_than_score() -> None:
+    """So its texts may be verified one by one and its scores be kept."""
+    plain = as_verifier(lambda prompt, text, confidence: 0.5)
+    assert plain.satisfied_at is None
+    assert (plain.compares_texts, plain.batched, plain.rescores, plain.reads_partial) == (
+        False,
+    ) * 4

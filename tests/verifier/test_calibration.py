@@ -84,6 +84,20 @@ def test_few_answers_are_refused_with_the_number_needed():
         fit_logistic([0.1, 0.9], [False, True])
 
 
+@pytest.mark.parametrize(("good", "bad"), [(2, 18), (18, 2), (10, 10)])
+def test_two_right_and_two_wrong_of_twenty_are_enough(good, bad):
+    values = [n / 20 for n in range(20)]
+    fitted = fit_logistic(values, [False] * bad + [True] * good)
+    assert fitted(0.0) < fitted(1.0)
+
+
+@pytest.mark.parametrize(("good", "bad"), [(1, 19), (19, 1), (0, 40), (40, 0), (10, 9), (1, 39)])
+def test_fewer_right_wrong_or_in_all_are_too_few(good, bad):
+    values = [n / 40 for n in range(good + bad)]
+    with pytest.raises(SettingsError, match=f"{good} of them right, are too few"):
+        fit_logistic(values, [False] * bad + [True] * good)
+
+
 def test_separable_answers_give_finite_weights():
     fitted = fit_logistic([0.0] * 20 + [1.0] * 20, [False] * 20 + [True] * 20)
     assert np.isfinite([fitted.slope, fitted.intercept]).all()

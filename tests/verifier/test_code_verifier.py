@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib.util
 import math
@@ -156,6 +157,27 @@ def test_inputs_are_new_calls_that_depend_on_the_question_alone() -> None:
     assert made == inputs.__wrapped__(HEAD)
     assert inputs("def f(x: int, s: str):\n")  # from annotations
     assert inputs("def f(x, s):\n") == ()
+
+
+def test_inputs_keep_the_type_and_the_sign_of_the_examples() -> None:
+    """A function of a list is called with other lists, of a tuple with other tuples."""
+    question = "assert f([3, -1], (2, 5), {'k': [7]}, 'ab', True, 1.5, None, -4) == 1"
+    changed = []
+    for call in inputs(question):
+        values = [ast.literal_eval(argument) for argument in ast.parse(call).body[0].value.args]  # type: ignore[attr-defined]
+        kinds = [type(value) for value in values]
+        assert kinds == [list, tuple, dict, str, bool, float, type(None), int]
+        assert values[2].keys() == {"k"}
+        assert all(isinstance(item, int) for item in [*values[0], *values[1], *values[2]["k"]])
+        assert all(item <= 9 for item in values[0][:1])
+        assert all(item <= 0 for item in values[0][1:])
+        assert set(values[3]) <= set("ab")
+        assert values[5] in (0.0, 0.75, 1.5, 2.25, 3.0)
+        assert -11 <= values[7] <= 0
+        changed.append(values)
+    for place in (0, 1, 2, 3, 4, 5, 7):  # each is changed in some call
+        assert len({repr(values[place]) for values in changed}) > 1
+    assert any(len(values[0]) < 2 for values in changed)
 
 
 def test_candidates_that_agree_are_better_than_one_that_stands_apart(

@@ -91,6 +91,16 @@ def test_a_given_calibration_maps_the_raw_score(tmp_path):
     assert mapped.total == pytest.approx(1 / (1 + math.exp(-(0.5 * raw - 1))))
 
 
+def test_of_a_long_text_the_likelihood_of_its_end_counts(tmp_path, monkeypatch):
+    verifier = LearnedVerifier.load("likelihood", saved(tmp_path, "ForCausalLM"))
+    monkeypatch.setattr("s3dlm.verifier.learned.MAX_TOKENS", 4)
+    ids = torch.tensor([verifier.ids("efgh")])
+    logp = torch.log_softmax(verifier.model(ids).logits[0], dim=-1)
+    expected = sum(logp[at, ids[0, at + 1]].item() for at in range(3)) / 3
+    score = verifier.score("ab", "cdefgh")
+    assert score.parts["log_likelihood"] == pytest.approx(expected, abs=1e-5)
+
+
 def test_likelihood_is_the_mean_log_probability_of_the_text_alone(tmp_path):
     folder = saved(tmp_path, "ForCausalLM")
     verifier = LearnedVerifier.load("likelihood", folder)

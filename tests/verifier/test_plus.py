@@ -263,3 +263,17 @@ def test_shipped_weights_are_the_fitted_ones_and_order_few_shot_outputs_they_nev
     few_shot = [pair for pair in held if "few-shot" in pair[0].model]
     assert free_text.pair_accuracy(few_shot) > 0.72
     assert free_text.pair_accuracy((g, g.paper) for g, _ in few_shot) < 0.72
+
+
+def test_an_answer_is_computed_if_an_equation_gives_it() -> None:
+    """Features without a weight today are those that a fit may choose tomorrow."""
+    feature = {name: f for group in FEATURES.values() for name, f in group.items()}
+    question = "Ann has 16 eggs and eats 7. How many are left?"
+    for text, computed, just_named in (
+        (r"16 - 7 = 9, so \boxed{9}", True, True),
+        (r"She has 9 left: \boxed{9}", False, True),
+        (r"9 are left, since 1, 2 and 3 are gone: \boxed{9}", False, False),
+    ):
+        parsed = ParsedText(question, text)
+        assert feature["answer_computed"](parsed, parsed.derivation) == computed
+        assert feature["answer_just_named"](parsed, parsed.derivation) == just_named

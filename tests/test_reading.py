@@ -1,0 +1,78 @@
+"""What a canvas says: its text, its text with holes, and which positions count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from s3dlm.diffusion.blocks import TextReader
+from s3dlm.verifier import HOLE
+
+MASK, END = 256, 257
+
+
+def decode(ids: list[int]) -> str:
+    """Bytes as tokens, so that a character may be cut in half; the mask reads as nothing."""
+    return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+
+def canvas(*parts: bytes | int) -> np.ndarray:
+    return np.array([t for part in parts for t in ([part] if isinstance(part, int) else part)])
+
+
+READER = TextReader(decode, MASK, np.array([END]))
+EURO = "€".encode()  # three bytes
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (canvas(b"ab", MASK, b"c"), f"ab{HOLE}c"),
+        (canvas(b"a", EURO[:1], MASK, MASK, b"c"), f"a{HOLE * 3}c"),  # half a character in front
+        (canvas(b"a", MASK, EURO[1:], b"c"), f"a{HOLE * 3}c"),  # and behind
+        (canvas(EURO, MASK, EURO), f"€{HOLE}€"),
+        (canvas(b"a", EURO[:1], b"b", MASK), f"a\ufffdb{HOLE}"),  # not beside a hole: as it reads
+        (canvas(b"ab", END, MASK, b"c"), "ab"),
+        (canvas(MASK, b"b", END), f"{HOLE}b"),
+        (canvas(b"abc"), "abc"),
+        (canvas(b"a", EURO[:1]), "a\ufffd"),
+    ],
+    ids=str,
+)
+def test_a_partial_text_has_a_hole_for_every_unknown_token(tokens: np.ndarray, text: str) -> None:
+    assert READER.read_partial(tokens) == text
+
+
+def test_a_text_ends_before_its_end_token_or_what_is_not_known() -> None:
+    for tokens in (canvas(b"ab", END, b"c"), canvas(b"ab", MASK, b"c"), canvas(b"ab")):
+        assert (READER.read(tokens), READER.length(tokens)) == ("ab", 2)
+    short = TextReader(decode, MASK, np.array([END]), answer_length=1)
+    assert (short.read(canvas(b"ab")), short.read_partial(canvas(b"ab"))) == ("a", "a")
+    assert short.counted(canvas(b"ab")[None]).tolist() == [[True, False]]
+
+
+def test_what_counts_is_all_up_to_the_first_end_or_the_holes() -> None:
+    rows = np.array([[1, END, 2, END], [END, 1, 2, 3], [1, 2, 3, 4]])
+    counted = [[True, True, False, False], [True, False, False, False], [True] * 4]
+    assert READER.counted(rows).tolist() == counted
+    infilling = TextReader(decode, MASK, np.array([END]), given=np.array([1, MASK, MASK, 4]))
+    assert infilling.counted(rows).tolist() == [[False, True, True, False]] * 3
+    assert infilling.filled(canvas(b"abcd")) == ("bc",)
+    assert READER.filled(canvas(b"abcd")) == ()
+    assert infilling.keeps_given(np.array([1, 7, 8, 4]))
+    assert not infilling.keeps_given(np.array([2, 7, 8, 4]))
+    assert not infilling.keeps_given(np.array([1, 7, 8]))
+
+
+def test_a_text_is_complete_with_its_end_or_its_length() -> None:
+    assert READER.keeps_given(canvas(b"ab"))
+    assert READER.keeps_given(canvas(b"ab", END, MASK))
+    assert not READER.keeps_given(canvas(b"ab", MASK))
+
+
+def test_doubts_about_characters_are_doubts_about_their_tokens() -> None:
+    tokens = canvas(b"a", EURO, b"bc", END, b"xyzw")
+    movable, doubt = READER.remaskable(tokens, [(1, 3, 0.5)])  # "€b"
+    assert doubt.nonzero()[0].tolist() == [1, 2, 3, 4]  # with all bytes of the character
+    assert doubt.max() == 0.5
+    assert np.flatnonzero(movable).tolist() == list(range(10))  # four positions behind the end
