@@ -129,7 +129,7 @@ def literal(samples: Any, right: Any) -> tuple[str, list[list[float]], float, in
 
     network.head = head
     for task in TASKS:
-        length = Settings.recommended(defaults_of("tiny"), "greedy", task).gen_length
+        length = Settings.recommended(defaults_of("tiny"), "greedy", task).decoding.gen_length
         texts = []
         for sample in samples[task]:
             ids = fast_dllm(network, model.tokenizer.chat(sample.question), length, BLOCK, 0.9)

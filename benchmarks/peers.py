@@ -36,10 +36,10 @@ class Loop:
         self.model, self.settings = model, settings
         self.prompt = prepare(model, Job(prompt, task, settings)).process.prompt.tolist()
         self.mask = model.denoiser.mask_id
-        self.schedule = reveals(settings.gen_length, settings.steps, settings.block_length)
+        self.schedule = reveals(settings.decoding.gen_length, settings.decoding.steps, settings.decoding.block_length)
 
     def start(self, rows: int) -> Tensor:
-        canvas = [self.mask] * self.settings.gen_length
+        canvas = [self.mask] * self.settings.decoding.gen_length
         return torch.tensor([self.prompt + canvas] * rows)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Loop:
         reveal = self.schedule[index]
         logits = self.logits(x)
         logits[..., self.mask] = -torch.inf
-        drawn = gumbel(logits, self.settings.temperature).argmax(-1)
+        drawn = gumbel(logits, self.settings.decoding.temperature).argmax(-1)
         probability = torch.softmax(logits.to(torch.float64), dim=-1)
         confidence = probability.gather(-1, drawn[..., None])[..., 0]
         confidence[:, : len(self.prompt) + reveal.start] = -torch.inf
@@ -85,7 +85,7 @@ class LiteralAlgorithm1(Loop):
     ) -> None:
         super().__init__(model, prompt, settings, task)
         self.question, self.verifier = prompt, verifier
-        self.rng = np.random.default_rng(settings.seed)
+        self.rng = np.random.default_rng(settings.decoding.seed)
 
     def text(self, tokens: list[int]) -> str:
         ends = [place for place, token in enumerate(tokens) if token in self.model.end_ids]
@@ -93,18 +93,18 @@ class LiteralAlgorithm1(Loop):
 
     @torch.inference_mode()
     def search(self) -> list[str]:
-        particles = [self.start(1) for _ in range(self.settings.particles)]
+        particles = [self.start(1) for _ in range(self.settings.search.particles)]
         for index in range(len(self.schedule)):
             children, scores = [], []
             for particle in particles:
-                for _ in range(self.settings.branching):
+                for _ in range(self.settings.search.branching):
                     child = self.step(particle, index)  # first forward: propose
                     logits = self.logits(child)  # second forward: look ahead
                     clean = torch.where(child == self.mask, logits.argmax(-1), child)
                     text = self.text(clean[0, len(self.prompt) :].tolist())
                     children.append(child)
                     scores.append(self.verifier.score(self.question, text).total)
-            offspring = ssp(self.settings.lam * np.array(scores), len(particles), self.rng)
+            offspring = ssp(self.settings.search.lam * np.array(scores), len(particles), self.rng)
             particles = [
                 child
                 for child, count in zip(children, offspring, strict=True)

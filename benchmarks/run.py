@@ -243,7 +243,7 @@ def growth(repeats: int = 3) -> Iterable[Figure]:
 
     def slope(runs: list[Settings], tokens: bool) -> float:
         results = [s3dlm.generate(model, question, task="countdown", settings=one) for one in runs]
-        sizes = [one.nfe * (one.settings.gen_length if tokens else 1) for one in results]
+        sizes = [one.nfe * (one.settings.decoding.gen_length if tokens else 1) for one in results]
         return exponent([float(size) for size in sizes], [one.seconds for one in results])
 
     rows = [slope(by_children, tokens=False) for _ in range(repeats)]

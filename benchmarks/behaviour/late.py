@@ -65,7 +65,7 @@ def measure(config: StudyConfig, run: Evaluate, chosen: Path, folder: Path) -> p
     for label in (*CONTROLS, *ROWS):
         used = settings(label, None)
         level, nfe = found.mean_accuracy(label), found.mean_nfe(label, label)
-        cell = [label, used.temperature, used.lam if "lam" in used.active else None]
+        cell = [label, used.decoding.temperature, used.search.lam if "lam" in used.active else None]
         cell += [level.value, level.low, level.high, nfe]
         for control in PAIRS.get(label, ()):
             gap = found.compare(label, control)

@@ -153,7 +153,7 @@ def _values(setting: str, grid: Sequence[float], entry: Entry, config: StudyConf
     fixed = {**entry.overrides, **entry.points[entry.tuned_at]}
     if setting in fixed or not settings.effective({setting: 0.0}):
         return []
-    return [0.0, *grid] if setting == "temperature" and settings.size == 1 else [*grid]
+    return [0.0, *grid] if setting == "temperature" and settings.search.size == 1 else [*grid]
 
 
 def _read_file(folder: Path) -> dict[str, Any]:

@@ -236,7 +236,8 @@ def schema() -> dict[str, dict[str, Any]]:
     found["method"] = {"type": "string", "enum": list(METHODS), "description": "the search method"}
     found["method"] |= {"default": "s3", "shown": True, "nullable": False, "group": "search"}
     classes: list[type[BaseModel]] = [METHODS.find(name) for name in METHODS]
-    for model in (*classes, _Verifier, Decoding):
+    classes += [_Verifier, Decoding]
+    for model in classes:
         for name, made in model.model_json_schema()["properties"].items():
             if name in found and "const" not in found[name]:
                 continue
@@ -249,7 +250,7 @@ def schema() -> dict[str, dict[str, Any]]:
 
 
 class _Verifier(BaseModel):
-    verifier: str = VERIFIER
+    verifier: str = VERIFIER  # type: ignore[assignment]
 
 
 def _table(field: FieldInfo) -> Iterable[str] | None:
@@ -271,7 +272,7 @@ def allowed(name: str) -> str:
 def check(name: str, value: Any) -> Any:
     """The value of one setting in its type, or an error that says what is allowed."""
     field = fields()[name]
-    annotated: Any = Annotated[(field.annotation, *field.metadata)]  # type: ignore[misc]
+    annotated: Any = Annotated[(field.annotation, *field.metadata)]
     try:
         return TypeAdapter(annotated, config=FROZEN).validate_python(value)
     except ValidationError as error:

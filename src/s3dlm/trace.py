@@ -64,8 +64,7 @@ class TraceEncoder:
         if infill is None and (read := tokenizer.holes(question)) is not None:
             infill = read[1]
         if infill is not None:
-            # What is known from the start, at every combination of lengths of the holes.
-            given = list(Template.parse(infill).rows(tokenizer.encode, UNKNOWN))
+            given = [Template.parse(infill).row(tokenizer.encode, UNKNOWN)]  # known from the start
             extra |= {"infill": infill, "given": given}
         if tokenizer.columns is not None:
             extra["columns"] = tokenizer.columns

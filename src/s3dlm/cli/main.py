@@ -96,23 +96,18 @@ def list_command(
 
 
 def _methods() -> Listed:
-    from s3dlm.search.methods import all_methods
-    from s3dlm.settings import Settings
+    from s3dlm.search.methods import METHODS
+    from s3dlm.settings import Settings, names
 
-    size = {"one": "1", "product": "N·b", "particles": "N"}
-    scored = {"never": "never", "at the end": "end", "every step": "steps"}
-    plain, parts, texts = {}, [], []
-    for name, row in all_methods().items():
-        settings = Settings(name)
-        weight = row.weight if settings.lam > 0 else f"{row.weight}, λ=0"
-        plain[name] = {"summary": row.summary, **row.to_json()}
-        parts.append(
-            [name, size[row.population], "b" if row.branches else "1", scored[row.scored], weight,
-             settings.resampling or "keep", settings.selection]
-        )  # fmt: skip
-        texts.append([name, settings.nfe_formula(), row.summary])
-    columns = ["method", "size", "children", "scored", "weight", "resample", "select"]
-    return plain, [(columns, parts), (["method", "NFE at most", "description"], texts)]
+    plain, rows = {}, []
+    for name in METHODS:
+        row, settings = METHODS.find(name), Settings(name)
+        plain[name] = {
+            "summary": row.summary, "source": row.source, "verified": row.verified,
+            "passes": row.cost, "settings": names(row), "defaults": settings.to_json(),
+        }  # fmt: skip
+        rows.append([name, row.cost, row.verified, settings.search.selection, row.summary])
+    return plain, [(["method", "passes at most", "verified", "ending", "description"], rows)]
 
 
 def _models() -> Listed:

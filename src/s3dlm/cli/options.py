@@ -18,9 +18,9 @@ Texts = list[str] | None
 
 # --- shell completion
 def method_names() -> list[str]:
-    from s3dlm.search.methods import all_methods
+    from s3dlm.search.methods import METHODS
 
-    return list(all_methods())
+    return list(METHODS)
 
 
 def task_names() -> list[str]:

@@ -132,7 +132,7 @@ def _check(asked: Settings, prompt: str, task: str | None, infill: str | None) -
 
     if task is not None:
         tasks.require_file(tasks.get(task))
-    if "verifier" in asked.active:
+    if asked.search.verified != "never":
         check_name(tasks.get(task).verifier if task else GENERAL, asked.verifier)
     if infill is not None:
         Template.parse(infill)

@@ -175,7 +175,7 @@ def demo(
     from s3dlm.evaluation.report import write
 
     defaults = plans.defaults_of(loaded)
-    size = plans.settings_for("best_of_k", defaults).size
+    size = plans.settings_for("best_of_k", defaults).search.size
     with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
         task, question = demos.live_problem(loaded)
         typer.echo(f"\n1. One search, step by step\n\n{textwrap.fill(question, 79)}\n")

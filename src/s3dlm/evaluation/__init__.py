@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from s3dlm.evaluation.statistics import Cell
     from s3dlm.models.base import Model
-    from s3dlm.settings import SettingsKwargs
     from s3dlm.verifier.base import ScoreFunction, Verifier
 
 
@@ -24,7 +23,7 @@ def evaluate(
     split: str = "test",
     data: str | Path | None = None,
     verifier: Verifier | ScoreFunction | str | None = None,
-    **settings: Unpack[SettingsKwargs],
+    **settings: Any,
 ) -> dict[str, dict[str, Cell]]:
     """Accuracy, NFE and more for every task and method: `found["countdown"]["s3"].accuracy`.
 

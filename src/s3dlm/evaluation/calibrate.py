@@ -78,7 +78,7 @@ def verifier_of(condition: Condition, unscored: str = FOR_UNSCORED) -> str | Non
 
     Code is not run again for a report, so methods that never score have none on code tasks.
     """
-    if "verifier" in condition.settings.active:
+    if condition.settings.search.verified != "never":
         return condition.settings.verifier
     return None if tasks.get(condition.task).verifier == CODE else unscored
 
@@ -135,7 +135,7 @@ def read(
         for condition in run.main(name).values():
             scored_by = verifier_of(condition, verifier)
             if scored_by is not None:
-                key = (name, condition.settings.row.kin, scored_by)
+                key = (name, condition.settings.search.kin, scored_by)
                 groups.setdefault(key, []).extend(answers(run, condition, verifier))
     return GradedAnswers(run.manifest.model, run.manifest.fingerprint, groups)
 

@@ -49,9 +49,9 @@ class Shape:
     def operations(self, settings: Settings) -> float:
         """Per forward pass: body on all positions, attention, and logits where they are read, which
         is at masked positions only: all of them at first, none at the end."""
-        length = PROMPT_TOKENS + settings.gen_length
+        length = PROMPT_TOKENS + settings.decoding.gen_length
         attention = 4.0 * self.layers * self.width * length * length
-        logits = self.width * self.vocabulary * settings.gen_length
+        logits = self.width * self.vocabulary * settings.decoding.gen_length
         return 2.0 * self.layers * self.block * length + attention + logits
 
 

@@ -54,7 +54,7 @@ class LocalRunner:
 
     def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
         """Measured once for each task and length, on the first prompt that works."""
-        key = (condition.task, condition.settings.gen_length)
+        key = (condition.task, condition.settings.decoding.gen_length)
         task, style = tasks.get(condition.task), self.model.defaults.prompt_style
         for question in questions if key not in self.batch_sizes else ():
             try:
@@ -130,7 +130,10 @@ class _Watch:
     def _confidence(self, step: Step) -> float:
         """Mean probability of the children's texts as far as the open block: methods that never
         look ahead know no more, and all are drawn in one figure."""
-        masked, size = step.tokens == self.model.denoiser.mask_id, self.job.settings.block_length
+        masked, size = (
+            step.tokens == self.model.denoiser.mask_id,
+            self.job.settings.decoding.block_length,
+        )
         position = np.arange(masked.shape[1])
         first = np.where(masked.any(axis=1), masked.argmax(axis=1), len(position))
         ends = np.isin(step.clean, list(self.model.end_ids))

@@ -38,7 +38,7 @@ def printed(condition: Condition, name: str) -> float:
 
     The main comparison is Tables 1, 2 and 4, other block lengths are Table 5."""
     label = {"greedy": "baseline"}.get(condition.label, condition.label)
-    length = 0 if condition.main else condition.settings.block_length
+    length = 0 if condition.main else condition.settings.decoding.block_length
     row = PRINTED.get((condition.task, label, length), {})
     if name == "seconds":
         source = tasks.get(condition.task).source

@@ -23,7 +23,7 @@ from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models import defaults as models
 from s3dlm.models.base import Model
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, fields
 from s3dlm.tasks import Loaded
 
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
@@ -59,7 +59,7 @@ class Condition:
 
         Only what differs from the defaults is hashed; the manifest has every value.
         """
-        defaults = {name: field.default for name, field in Settings.model_fields.items()}
+        defaults = Settings(type(self.settings.search)).to_json()
         plain = {"task": self.task}
         for name, value in self.settings.to_json().items():
             if name == "method" or (name != "seed" and value != defaults.get(name)):
@@ -73,13 +73,13 @@ class Condition:
 
     @property
     def children(self) -> int:  # canvases per step
-        return self.settings.size * self.settings.children
+        return self.settings.search.size * self.settings.search.children
 
     @property
     def cost(self) -> int:
         """The likely NFE of a sample: its canvases that differ, or half of its budget."""
-        steps, budget = self.settings.steps, self.value("budget")
-        if self.settings.reveal != SCHEDULE:
+        steps, budget = self.settings.decoding.steps, self.value("budget")
+        if self.settings.decoding.reveal != SCHEDULE:
             steps = steps // ADAPTIVE_SAVES + 1
         cost = steps + steps * (self.children - 1) // SHARED
         return cost if budget is None else max(1, min(cost, budget // 2))
@@ -88,7 +88,8 @@ class Condition:
     def sampled(self) -> bool:
         """Whether another seed can give another result."""
         own = self.settings
-        chance = own.temperature > 0 or own.position_temperature > 0 or own.policy == "random"
+        how = own.decoding
+        chance = how.temperature > 0 or how.position_temperature > 0 or how.policy == "random"
         return chance or bool(self.value("rounds"))
 
     def value(self, name: str) -> Any:
@@ -149,8 +150,9 @@ def settings_for(
     """The defaults, then the overrides as far as the method uses them; equal runs have one form."""
     settings = defaults(method, task)
     settings = settings.replace(**settings.effective(overrides or {}))
-    if settings.row.population == "product":
-        return settings.replace(particles=settings.size, branching=1)
+    if "branching" in type(settings.search).model_fields and settings.search.children == 1:
+        whole = settings.search.sized(settings.search.size)  # K = N·b in one form
+        return settings.replace(**dict(whole))
     return settings
 
 
@@ -191,8 +193,8 @@ def _check_used(
     for name in (*overrides, *axes):
         if name == "seed":
             raise SettingsError("seed is set by --seeds N: problems are asked with 0, 1, … N − 1")
-        if name not in Settings.model_fields:
-            raise SettingsError(unknown_name("setting", name, Settings.model_fields))
+        if name not in fields():
+            raise SettingsError(unknown_name("setting", name, fields()))
     changes = {**overrides, **{name: values[0] for name, values in axes.items()}}
     used = {n for label in labels for n in defaults(label, None).effective(changes)}
     for name in changes:

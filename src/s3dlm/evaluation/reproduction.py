@@ -89,7 +89,7 @@ def reproduction(
     differ from seed to seed runs once, and `s3_paper` only if it is not `s3` itself."""
     names, given = list(loaded), overrides or {}
     s3, paper = (settings_for(label, defaults, given) for label in ("s3", "s3_paper"))
-    same = s3.to_json() == {**paper.to_json(), "method": "s3", "lam": paper.lam}
+    same = s3.to_json() == {**paper.to_json(), "method": "s3", "lam": 1.0}
     once = [label for label in size.once if not (same and label == "s3_paper")]
     main = [
         c if c.sampled and c.label not in once else replace(c, seeds=1)
@@ -98,8 +98,8 @@ def reproduction(
     sweeps: list[Condition] = []
     fewer = size.sweep_problems if sweep_problems is None else sweep_problems
     if fewer:
-        least = -(-s3.gen_length // s3.steps)  # every block needs a step
-        lengths = [length for length in BLOCK_LENGTHS if least <= length <= s3.gen_length]
+        least = -(-s3.decoding.gen_length // s3.decoding.steps)  # every block needs a step
+        lengths = [length for length in BLOCK_LENGTHS if least <= length <= s3.decoding.gen_length]
         axes = {"particles": PARTICLES, "branching": BRANCHING}
         over = {name: value for name, value in given.items() if name not in axes}
         points = grid(names, SWEPT, defaults, over, axes)

@@ -264,7 +264,9 @@ class Bars(Display):
         line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label}"
         if complete or not self.console.is_terminal:
             particles, branching = condition.budget
-            line += f" (N={particles} b={branching} block={condition.settings.block_length}"
+            line += (
+                f" (N={particles} b={branching} block={condition.settings.decoding.block_length}"
+            )
             if condition.value("budget") is not None:
                 line += f" budget={condition.value('budget')}"
             line += "".join(f" {TOLD[name]}={condition.value(name)}" for name in self.varied) + ")"

@@ -45,7 +45,7 @@ def series(run: Run, grading: str = "fixed") -> dict[str, pd.DataFrame]:
 def points(cells: list[Cell]) -> pd.DataFrame:
     """Accuracy and cost of some conditions."""
     rows = [
-        (c.task, c.label, *c.budget, c.settings.block_length, cell.nfe, cell.nfe_logical,
+        (c.task, c.label, *c.budget, c.settings.decoding.block_length, cell.nfe, cell.nfe_logical,
          *astuple(cell.accuracy))
         for cell in cells for c in (cell.condition,)
     ]  # fmt: skip

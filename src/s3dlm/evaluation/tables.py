@@ -137,14 +137,11 @@ def _ticked(yes: bool) -> str:
 
 
 def _tilts(cell: Cell) -> bool:
-    settings = cell.condition.settings
-    return settings.row.weight in ("tilt", "twist") and settings.lam > 0
+    return cell.condition.settings.search.tilts
 
 
 def _ess(row: Row) -> str:
-    settings = row.cell.condition.settings  # ranks are no weights
-    weighted = settings.row.weight not in ("none", "rank") and settings.lam > 0
-    return number(row.cell.ess, 2) if weighted else NONE
+    return number(row.cell.ess, 2) if row.cell.condition.settings.search.weighs else NONE
 
 
 def _accuracy(task: str, bounds: bool) -> Callable[[Row], str]:
@@ -168,11 +165,11 @@ COLUMNS = (
     Column("Method", lambda r: r.label, "summary short gains accuracy comparisons cost sweep paper"),
     Column("Compared with", lambda r: r.reference, "comparisons"),
     Column("On", lambda r: r.task, "comparisons"),
-    Column("Look-ahead", lambda r: _ticked(r.cell.condition.settings.row.scored == "every step"), "accuracy"),
+    Column("Look-ahead", lambda r: _ticked(r.cell.condition.settings.search.verified == "every step"), "accuracy"),
     Column("Tilting", lambda r: _ticked(_tilts(r.cell)), "accuracy"),
     Column("N", lambda r: str(r.cell.condition.budget[0]), "sweep"),
     Column("b", lambda r: str(r.cell.condition.budget[1]), "sweep"),
-    Column("Block length", lambda r: str(r.cell.condition.settings.block_length), "cost"),
+    Column("Block length", lambda r: str(r.cell.condition.settings.decoding.block_length), "cost"),
     Column("Problems × seeds", lambda r: f"{r.cell.problems} × {r.cell.seeds}", "accuracy cost sweep paper"),
     TASKS,
     Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy), "summary sweep"),
@@ -284,7 +281,7 @@ def cost(run: Run) -> Table:
     order = [*run.tasks, *run.labels()]
     rows = sorted([*by_task(run), *lengths], key=lambda row: (
         order.index(row.cell.condition.task), order.index(row.label),
-        row.cell.condition.settings.block_length))  # fmt: skip
+        row.cell.condition.settings.decoding.block_length))  # fmt: skip
     note = (
         "ESS share: effective sample size of a step's weights divided by the number of children. "
         "Distinct texts: among the survivors. Tokens are counted by "

@@ -108,7 +108,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         defaults = defaults_of(model) if isinstance(model, str) else model.defaults
         self.settings = Settings.recommended(defaults, **settings)
-        self.children = self.settings.size * self.settings.children  # per step
+        self.search.children = self.settings.search.size * self.settings.search.children  # per step
         own_file = verifier is not None and own.is_file(verifier)  # the user's command names it
         self.given_task = task
         self.given_verifier = own.from_file(verifier or "") if own_file else verifier
@@ -245,7 +245,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         return values
 
     def _likelihood(self, context: Sequence[int], text: Sequence[int]) -> float:
-        samples, seed = self.mc_samples, self.settings.seed
+        samples, seed = self.mc_samples, self.settings.decoding.seed
         return likelihood.log_likelihood(self.model, context, text, samples=samples, seed=seed)
 
 
@@ -259,10 +259,10 @@ def _question(request: Any, context: str) -> str:
 def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
     """A shorter canvas if the request allows fewer tokens, with as many tokens per step."""
     limit = next((int(options[name]) for name in LIMITS if options.get(name) is not None), None)
-    if limit is None or limit >= settings.gen_length:
+    if limit is None or limit >= settings.decoding.gen_length:
         return settings
-    block, same_pace = min(settings.block_length, limit), settings.steps * limit
-    steps = max(-(-same_pace // settings.gen_length), -(-limit // block))
+    block, same_pace = min(settings.decoding.block_length, limit), settings.decoding.steps * limit
+    steps = max(-(-same_pace // settings.decoding.gen_length), -(-limit // block))
     sizes = {"gen_length": limit, "block_length": block, "steps": steps}
     return settings.replace(**settings.effective(sizes))
 

@@ -54,6 +54,8 @@ class Method(BaseModel):
     verifier: ClassVar[str] = "paper"
     fixed: ClassVar[Mapping[str, Any]] = {}
     once_only: ClassVar[bool] = False
+    weighs: ClassVar[bool] = False  # its survivors carry weights, or are drawn by them
+    tilts: ClassVar[bool] = False  # and these are exp(λ·score)
     meets_again: ClassVar[bool] = False  # one search may come back to a canvas
     cost: ClassVar[str] = "1 + T·N·b"
 
@@ -120,6 +122,11 @@ class Method(BaseModel):
     def looks(self) -> int:
         """Texts that are read per child."""
         return int(getattr(self, "look_aheads", 1))
+
+    @property
+    def texts_at_once(self) -> int:
+        """The most texts that a step has verified."""
+        return self.size * self.children * self.looks
 
     @property
     def draws(self) -> int:

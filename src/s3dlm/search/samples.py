@@ -82,6 +82,7 @@ class Tilting(BestOfK):
     summary = "K = N·b independent trajectories, a vote weighted by exp(λ·score)"
     source = ABLATION
     verified: ClassVar[Verified] = "at the end"
+    weighs = tilts = True
 
     lam: float = setting(1.0, "how strongly scores tilt the weights: λ in exp(λ·score)", ge=0)
     selection: Ending = setting("weighted", "how the answer is chosen among the survivors")
@@ -123,9 +124,11 @@ class Hex(BestOfK):
         each = None if limit is None else limit // len(shares)
         outcomes: list[Outcome] = []
         for process, share in zip(processes, shares, strict=False):
-            part, options = self.sized(share), {"limit": each, "round": round}
-            search: Any = part.search
-            outcomes.append(await run.attempt(search, process=process, places=places, **options))
+            search = self.sized(share).search
+            outcome = await run.attempt(
+                search, limit=each, process=process, round=round, places=places
+            )
+            outcomes.append(outcome)
             places = unrelated(self.size)
         return Outcome.join(outcomes)
 

@@ -52,6 +52,7 @@ class S3(Method):
     name = "s3"
     summary = "the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling"
     source = PAPER
+    weighs = tilts = True
 
     particles: Size = setting(4, "partly denoised answers kept after every step (N)")
     branching: int = setting(2, "children per particle and step (b)", ge=1, le=1024)
@@ -156,6 +157,7 @@ class LookAhead(S3):
     name = "look_ahead"
     summary = "search with look-ahead scores; the N best are kept at every step"
     source = ABLATION
+    weighs = tilts = False
 
     lam: ClassVar[float] = 1.0  # type: ignore[misc]
     resampling: Resampler = setting("top", "how survivors are drawn from the weights")
@@ -246,6 +248,7 @@ class SelfRewarding(Steering):
     )
     source = "as in self-rewarding SMC, Luo et al. 2026"
     verified: ClassVar[Verified] = "never"
+    tilts = False
 
     branching: int = setting(1, "children per particle and step (b)", ge=1, le=1024)
     lam: ClassVar[float] = 1.0  # type: ignore[misc]
@@ -266,6 +269,7 @@ class PathLikelihood(S3):
     )
     source = "path log-likelihood, Liu et al. 2026"
     verified: ClassVar[Verified] = "never"
+    tilts = False
 
     look_aheads: ClassVar[int] = 1  # type: ignore[misc]
 
@@ -283,6 +287,7 @@ class LookUM(S3):
     )
     source = "after LookUM, Lee et al. 2025"
     verified: ClassVar[Verified] = "never"
+    tilts = False
     fixed: ClassVar[dict[str, Any]] = {
         "reveal": "schedule", "reveal_threshold": 0.98, "edit_threshold": None, "policy": "pool",
     }  # fmt: skip

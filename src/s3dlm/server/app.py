@@ -192,9 +192,9 @@ def _watch(request: Request, service: Service, parsed: Parsed, *, watched: bool)
         task=parsed.jobs[0].task,
         search=settings.method,
         **openai.population(settings),
-        steps=settings.steps,
-        gen_length=settings.gen_length,
-        seed=settings.seed,
+        steps=settings.decoding.steps,
+        gen_length=settings.decoding.gen_length,
+        seed=settings.decoding.seed,
     )
     if service.log_prompts:
         request.state.note["prompts"] = [

@@ -17,13 +17,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from s3dlm.engine import Batcher, Event, advance
 from s3dlm.errors import VerifierError
 from s3dlm.job import Running
 from s3dlm.models.base import Model
-from s3dlm.search.particles import Reply
 from s3dlm.search.score import PORTION, Scored, Verify, is_for_verifier
 from s3dlm.server.limits import Limits, share
 from s3dlm.server.reporting import ApiError, as_api_error, log
@@ -191,9 +190,7 @@ class ServerBatcher(Batcher):
 
     def _at_once(self, running: Running) -> bool:
         """Not the many texts of a wide step: others take their turns meanwhile."""
-        settings = running.job.settings
-        texts = max(settings.children * settings.look_aheads, settings.screen)
-        few = settings.size * texts <= PORTION
+        few = running.job.settings.search.texts_at_once <= PORTION
         return few and running.job.verifier is None and super()._at_once(running)
 
     def _verify(self, requests: Mapping[int, Verify]) -> list[Scored]:
@@ -205,7 +202,7 @@ class ServerBatcher(Batcher):
             failure.__cause__ = error
             return [failure] * len(requests)
 
-    def _events(self, running: Running, reply: Reply) -> list[Event]:
+    def _events(self, running: Running, reply: Any) -> list[Event]:
         """Whatever is raised ends this search only, also what is no `Exception`: a panic of the
         tokenizer."""
         events: list[Event] = []

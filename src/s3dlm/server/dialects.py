@@ -176,8 +176,8 @@ class ResponsesReply(Translated):
             "status": status, "error": None, "incomplete_details": cause, "instructions": None,
             "output": [] if text is None else [self._message(end, _output_text(text))], "metadata": {},
             "parallel_tool_calls": False, "tools": [], "tool_choice": "none",
-            "temperature": settings.temperature, "top_p": settings.top_p,
-            "max_output_tokens": settings.gen_length,
+            "temperature": settings.decoding.temperature, "top_p": settings.decoding.top_p,
+            "max_output_tokens": settings.decoding.gen_length,
         }  # fmt: skip
 
     def _message(self, end: dict[str, Any], *content: dict[str, Any]) -> dict[str, Any]:

@@ -66,15 +66,14 @@ class Limits:
 
     def check(self, settings: Settings, model: Model, choices: int = 1) -> None:
         """Refuse settings of a search, of which a request makes so many, beyond a limit."""
-        children = settings.size * settings.children
+        children = settings.search.size * settings.search.children
         most_nfe = settings.most_nfe_in_blocks(model.denoiser.causal_block)
         for name, value, most in (
-            ("gen_length", settings.gen_length, self.length),
+            ("gen_length", settings.decoding.gen_length, self.length),
             ("particles × branching", children, self.children),
-            ("steps", settings.steps, self.steps),
+            ("steps", settings.decoding.steps, self.steps),
             ("the forward passes that it can need", most_nfe, self.nfe),
-            ("n × children × look_aheads", choices * children * settings.look_aheads, self.texts),
-            ("n × particles × screen", choices * settings.size * settings.screen, self.texts),
+            ("n × texts per step", choices * settings.search.texts_at_once, self.texts),
         ):
             if value > most:
                 raise SettingsError(
@@ -82,11 +81,12 @@ class Limits:
                 )
 
     def check_infill(self, settings: Settings, template: Template) -> None:
-        """Refuse holes beyond a limit; every combination of their lengths is a search."""
-        longer = -(-template.most // settings.gen_length)
-        once = settings.most_nfe * (1 if settings.budget else template.count * longer)
+        """Refuse holes beyond a limit."""
+        tokens = sum(template.lengths)
+        longer = -(-tokens // settings.decoding.gen_length)
+        once = settings.most_nfe * (1 if settings.search.budget else longer)
         for what, value, most in (
-            ("the holes of infill have {} tokens", template.most, self.length),
+            ("the holes of infill have {} tokens", tokens, self.length),
             ("infill can need {} forward passes", once, self.nfe),
         ):
             if value > most:

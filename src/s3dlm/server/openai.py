@@ -34,8 +34,7 @@ def sse(data: dict[str, Any]) -> str:
 
 def population(settings: Settings) -> dict[str, int]:
     """Particles and branching, each only if the method uses it."""
-    sizes = {"particles": settings.particles, "branching": settings.branching}
-    return {name: size for name, size in sizes.items() if name in settings.active}
+    return {n: v for n, v in settings.search if n in ("particles", "branching")}
 
 
 class Reply:
@@ -149,7 +148,7 @@ class Reply:
             tokens = len(self.service.model.tokenizer.encode(result.text))
         self._count(completion_tokens=tokens, nfe=result.nfe, nfe_logical=result.nfe_logical)
         sent, was_cut = cut(result.text, self.parsed.stops)
-        full = tokens >= result.settings.gen_length and not (was_cut or result.holes)
+        full = tokens >= result.settings.decoding.gen_length and not (was_cut or result.holes)
         return {
             "logprobs": self._logprobs(result, sent) if self.parsed.logprobs else None,
             "finish_reason": "length" if full else "stop",
@@ -162,7 +161,7 @@ class Reply:
                 "score": result.score,
                 "stopped": result.stopped,
                 "p_correct": None if result.p_correct is None else round(result.p_correct, 6),
-                "seed": result.settings.seed,
+                "seed": result.settings.decoding.seed,
                 "seconds": round(result.seconds, 6),
                 "holes": list(result.holes),
             },

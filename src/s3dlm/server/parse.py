@@ -43,20 +43,17 @@ class Parsed:
 
     @property
     def streams_text(self) -> bool:
-        """Whether tokens that all survivors agree on are sure to be sent: no form, no other lengths to
-        try, and a method whose answer descends from the survivors of every step."""
-        infill = self.jobs[0].infill
-        final = self.form is None and (infill is None or Template.parse(infill).count == 1)
-        return final and keeps_revealed_tokens(self.settings)
+        """Whether tokens that all survivors agree on are sure to be sent: no form, and a method whose
+        answer descends from the survivors of every step."""
+        return self.form is None and keeps_revealed_tokens(self.settings)
 
 
 def keeps_revealed_tokens(settings: Settings) -> bool:
     """Whether the answer descends from the survivors of every step and no token changes."""
-    selection = SELECTIONS[settings.selection]
+    selection = SELECTIONS[settings.search.selection]
     from_elsewhere = selection.from_all_seen or selection.from_steps
-    changes = settings.has_rounds or settings.edit_threshold is not None
-    changes = changes or settings.stop_when == "agreed"  # later samples may outvote the first ones
-    return settings.row.ensemble == "none" and not changes and not from_elsewhere
+    edits = settings.decoding.edit_threshold is not None
+    return settings.search.final and not edits and not from_elsewhere
 
 
 def chat(service: Service, body: schemas.ChatRequest) -> Parsed:
@@ -121,7 +118,7 @@ def _openai(
             weights = tasks.get(body.task).verifier if body.task is not None else "general"
             verifier = for_task(weights, settings.verifier)
         jobs = [replace(job, verifier=JsonVerifier(form, verifier)) for job in jobs]
-    seeds = range(settings.seed, settings.seed + (body.n or 1))
+    seeds = range(settings.decoding.seed, settings.decoding.seed + (body.n or 1))
     choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
     return Parsed(tuple(choices), stops, logprobs, form)
 
@@ -130,7 +127,7 @@ def _form(requested: schemas.ResponseFormat | None, settings: Settings) -> JsonF
     """The JSON form that a request wants, if its method can be steered towards it."""
     if requested is None or requested.type == "text":
         return None
-    if settings.row.scored == "never":
+    if settings.search.verified == "never":
         message = (
             f"response_format={requested.type!r} is enforced by the verifier, and method="
             f"{settings.method!r} never calls it; choose a method that does, such as s3"
@@ -171,8 +168,9 @@ def _settings(
     overrides = _overrides(service, body)
     chosen = overrides.pop("method", None)
     method = service.method if chosen is None else chosen
-    temperature = overrides.get("temperature", service.settings(method, body.task).temperature)
-    if temperature == 0 and find_method(method).needs_chance:
+    usual = service.settings(method, body.task).decoding.temperature
+    temperature = overrides.get("temperature", usual)
+    if temperature == 0 and not find_method(method).once_only:
         if chosen is not None:
             raise SettingsError(
                 f"temperature=0 with method={chosen!r}: all children would be equal; "
@@ -182,9 +180,9 @@ def _settings(
     if max_tokens is not None:
         # Steps that the request names are for the length that it wants.
         others = {name: value for name, value in overrides.items() if name != "steps"}
-        usual = service.settings(method, body.task, **others)
-        if max_tokens < usual.gen_length or "gen_length" not in overrides:
-            overrides |= _sizes(service, usual, max_tokens, overrides)
+        by_default = service.settings(method, body.task, **others)
+        if max_tokens < by_default.decoding.gen_length or "gen_length" not in overrides:
+            overrides |= _sizes(service, by_default, max_tokens, overrides)
     settings = service.settings(method, body.task, **overrides)
     if "budget" in overrides:
         if body.reasoning_effort is not None:
@@ -192,7 +190,7 @@ def _settings(
         overrides["budget"] //= count
     elif body.reasoning_effort is not None:
         times = {**EFFORTS, **service.model.defaults.effort}[body.reasoning_effort]
-        overrides["budget"] = min(times * (1 + settings.steps), service.limits.nfe)
+        overrides["budget"] = min(times * (1 + settings.decoding.steps), service.limits.nfe)
     settings = service.settings(method, body.task, **overrides)
     service.limits.check(settings, service.model, count)
     return settings
@@ -207,8 +205,10 @@ def _sizes(
     if length >= context:
         message = f"max_tokens={length} is too long: {service.name} reads {context} tokens in all"
         raise ApiError(400, message, param="max_tokens", code="context_length_exceeded")
-    block = min(settings.block_length, length)
-    steps = min(round(settings.steps * length / settings.gen_length), service.limits.steps)
+    block = min(settings.decoding.block_length, length)
+    steps = min(
+        round(settings.decoding.steps * length / settings.decoding.gen_length), service.limits.steps
+    )
     steps = overrides.get("steps", min(max(steps, -(-length // block)), length))
     fitting = settings.effective({"block_length": block, "steps": steps})
     return {**fitting, "gen_length": length}

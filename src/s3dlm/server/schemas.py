@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal
 from jinja2 import ChainableUndefined, Environment
 from pydantic import BaseModel, Field
 
-from s3dlm.search.methods import all_methods
+from s3dlm.search.methods import METHODS
 from s3dlm.settings import schema as settings_schema
 from s3dlm.verifier import SELF, VERIFIERS
 
 LARGEST_SEED = 2**63 - 1025  # the choices of one request count up from it
 HOTTEST = 2.0  # OpenAI's largest temperature
 _NARROWER: dict[str, dict[str, Any]] = {
-    "method": {"enum": list(all_methods())},
+    "method": {"enum": list(METHODS)},
     "temperature": {"maximum": HOTTEST},
     "seed": {"maximum": LARGEST_SEED},
     "verifier": {"enum": [*VERIFIERS, SELF]},  # files are not for clients

@@ -17,12 +17,12 @@ from s3dlm import tasks
 from s3dlm.errors import RecordError, SettingsError, short_repr
 from s3dlm.inputs import find_entry_points, read_json_lines
 from s3dlm.models.base import Model
-from s3dlm.search.methods import all_methods, find_method
+from s3dlm.search.methods import METHODS, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.schemas import SETTINGS
-from s3dlm.settings import DECODING, Settings, active
+from s3dlm.settings import Settings, names
 from s3dlm.verifier import GROUP, as_verifier
 from s3dlm.viewer.page import for_page
 
@@ -170,13 +170,13 @@ class Service:
         """The settings of a request: the model's and the operator's as far as they count beside its
         own."""
         row = find_method(method)
-        layers = [*self.model.defaults.layers(row.names, task), self.operator]
+        layers = [*self.model.defaults.layers(row.like or row.name, task), self.operator]
         return Settings.over(row, layers, changes)
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""
         first = [name for name in self.model.defaults.tasks if name in self.task_names]
-        methods = all_methods()
+        methods = {name: METHODS.find(name) for name in METHODS}
         defaults = {name: self.settings(name) for name in methods}
         return {
             "model": self.name,
@@ -184,7 +184,7 @@ class Service:
             "method": self.method,
             "methods": {name: row.summary for name, row in methods.items()},
             "settings": list(SETTINGS.values()),
-            "settings_of": {name: sorted(_usable(each)) for name, each in defaults.items()},
+            "settings_of": {name: names(row) for name, row in methods.items()},
             "defaults": {name: settings.to_json() for name, settings in defaults.items()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
@@ -194,12 +194,6 @@ class Service:
                 name: getattr(self.limits, name) for name in ("length", "children", "steps")
             },
         }
-
-
-def _usable(settings: Settings) -> frozenset[str]:
-    """What a form may offer: settings that count, or would beside a budget, rounds or a reveal rule."""
-    row = settings.row
-    return (DECODING - row.fixed) | active(row, {**dict(settings), "budget": 2, "rounds": 1})
 
 
 def _public(verifier: str) -> str:

@@ -65,9 +65,7 @@ class Mend(Revise):
         0, "searches after the first; 0: as many as the budget allows", ge=0, le=1000
     )
     lam: float = setting(30.0, "λ of Metropolis' rule and of screening: exp(λ·score)", ge=0)
-    remask: Literal["weighted"] = more(  # type: ignore[assignment]
-        "weighted", "each cell as likely as the verifier doubts it"
-    )
+    remask: Literal["weighted"] = more("weighted", "each cell as likely as the verifier doubts it")
     remask_floor: Share = more(0.0, "the least probability with which a cell is re-masked")
     remask_below: Share = more(
         1.0,
@@ -100,6 +98,10 @@ class Mend(Revise):
         ge=0,
         le=1000,
     )
+
+    @property
+    def texts_at_once(self) -> int:
+        return self.size * max(self.looks, self.screen)
 
     @property
     def draws(self) -> int:
@@ -209,7 +211,7 @@ class Mend(Revise):
         that their children differ."""
         each, grow = self.screen, CHILD_SAMPLINGS["independent"]
         run.branches(particles, "step")
-        parent, candidates = grow(run.process, particles, each, run.steps, run.rng)
+        _, candidates = grow(run.process, particles, each, run.steps, run.rng)
         where = f"screening before step {run.steps + 2} of {run.process.steps}"
         gain = self.lam * await run.scorer.score_partial(candidates.tokens, where)
         row = particles.prediction.row
