@@ -184,7 +184,8 @@ def tests_of(path: str) -> tuple[str, ...]:
 
 def run(root: Path, tests: tuple[str, ...], seconds: float) -> str | None:
     """These tests in this copy, in one process and thread: the first that fails, or None."""
-    paths = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    given = filter(None, [os.environ.get("PYTHONPATH")])  # behind the copy
+    paths = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root), *given])}
     fixed = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     options = ["-x", "-q", "-rfE", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
     try:
