@@ -108,7 +108,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         defaults = defaults_of(model) if isinstance(model, str) else model.defaults
         self.settings = Settings.recommended(defaults, **settings)
-        self.search.children = self.settings.search.size * self.settings.search.children  # per step
+        self.children = self.settings.search.size * self.settings.search.children  # per step
         own_file = verifier is not None and own.is_file(verifier)  # the user's command names it
         self.given_task = task
         self.given_verifier = own.from_file(verifier or "") if own_file else verifier
