@@ -14,9 +14,9 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from s3dlm.sandbox import shared
-from s3dlm.tasks.code import from_package
-from s3dlm.verifier.code import CodeVerifier
+from s3dlm.extras.code.sandbox import shared
+from s3dlm.extras.code.tasks import from_package
+from s3dlm.extras.code.verifier import CodeVerifier
 
 
 def texts(body: str) -> Iterator[tuple[str, str]]:

@@ -18,8 +18,8 @@ import s3dlm
 from s3dlm import board, tasks
 from s3dlm.cli import main as cli
 from s3dlm.models import registry
-from s3dlm.sandbox import configure, shared
-from s3dlm.sandbox.runner import UNSAFE
+from s3dlm.extras.code.sandbox import configure, shared
+from s3dlm.extras.code.sandbox.runner import UNSAFE
 from s3dlm.settings import schema
 from tests.fakes import events_of, fake_model
 

@@ -23,9 +23,9 @@ from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import PromptError, SettingsError, short_repr
-from s3dlm.inputs import load_built_in
 from s3dlm.models.base import Model, Turn
 from s3dlm.models.packing import Sampling
+from s3dlm.models.self_judge import SelfJudge
 from s3dlm.result import answer_of
 from s3dlm.search.methods import Method
 from s3dlm.search.particles import Floats, Ints, Request
@@ -115,7 +115,7 @@ def prepare(model: Model, job: Job) -> Running:
     method, name = settings.search, settings.verifier if fit is None else fit.verifier
     verifier = job.verifier
     if verifier is None and name == SELF:
-        verifier = load_built_in(name, "s3dlm.models.self_judge:SelfJudge")(model)
+        verifier = SelfJudge(model)
     elif verifier is None:
         kind = tasks.get(job.task).verifier if job.task is not None else GENERAL
         verifier = for_task(kind, name)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from s3dlm import answers
-from s3dlm.answers.code import extract, normalise, parse, program, required
+from s3dlm.extras.code.programs import extract, normalise, parse, program, required
 
 HEAD = 'import math\n\n\ndef helper(x):\n    return x\n\n\ndef area(r: float) -> float:\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
 PROSE = (

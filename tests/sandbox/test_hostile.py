@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from s3dlm.sandbox import Sandbox, SandboxLimits, Verdict
+from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits, Verdict
 from tests.sandbox.hostile import LOOP, PROGRAMS
 
 # Programs that never end get little time; the others get plenty, so that a busy machine does not

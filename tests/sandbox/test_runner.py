@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from s3dlm.errors import SandboxError, SettingsError
-from s3dlm.sandbox import CodeResult, Sandbox, SandboxLimits, configure, shared
-from s3dlm.sandbox.confine import MECHANISMS
-from s3dlm.sandbox.runner import PROTECTIONS, UNSAFE
-from s3dlm.sandbox.values import decode, encode, same
+from s3dlm.extras.code.sandbox import CodeResult, Sandbox, SandboxLimits, configure, shared
+from s3dlm.extras.code.sandbox.confine import MECHANISMS
+from s3dlm.extras.code.sandbox.runner import PROTECTIONS, UNSAFE
+from s3dlm.extras.code.sandbox.values import decode, encode, same
 from tests.sandbox.test_hostile import processes, with_command_line
 
 # Nothing here takes long; a busy machine may.
@@ -201,7 +201,7 @@ def test_closing_ends_the_launcher(sandbox: Sandbox) -> None:
 
 def test_nothing_outlives_a_parent_that_is_killed(sandbox: Sandbox) -> None:
     code = (
-        "from s3dlm.sandbox import SandboxLimits, Sandbox\n"
+        "from s3dlm.extras.code.sandbox import SandboxLimits, Sandbox\n"
         "s = Sandbox(SandboxLimits(seconds=60))\n"
         "print(s._running().process.pid, flush=True)\n"
         "s.evaluate('while True: pass', ['1'])\n"
@@ -244,7 +244,7 @@ def test_the_shared_sandbox_can_be_configured() -> None:
 
 @pytest.mark.parametrize("value", ["1", "0"])
 def test_the_environment_can_accept_the_risk(value: str) -> None:
-    code = "from s3dlm.sandbox import shared; print(int(shared().allow_unprotected))"
+    code = "from s3dlm.extras.code.sandbox import shared; print(int(shared().allow_unprotected))"
     environment = {**os.environ, UNSAFE: value}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

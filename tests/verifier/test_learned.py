@@ -13,13 +13,13 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-import s3dlm.verifier.judge as judging
+import s3dlm.extras.judges.endpoint as judging
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import as_verifier
 from s3dlm.verifier.calibration import Logistic
-from s3dlm.verifier.judge import EndpointJudge
-from s3dlm.verifier.learned import LearnedVerifier
+from s3dlm.extras.judges.endpoint import EndpointJudge
+from s3dlm.extras.judges.learned import LearnedVerifier
 
 PROMPTS = ["What is 3 + 4?", "How many?", "What is 3 + 4?"]
 TEXTS = ["3 + 4 = 7\nso 7", "a very long answer that goes on and on and on", "8"]
@@ -93,7 +93,7 @@ def test_a_given_calibration_maps_the_raw_score(tmp_path):
 
 def test_of_a_long_text_the_likelihood_of_its_end_counts(tmp_path, monkeypatch):
     verifier = LearnedVerifier.load("likelihood", saved(tmp_path, "ForCausalLM"))
-    monkeypatch.setattr("s3dlm.verifier.learned.MAX_TOKENS", 4)
+    monkeypatch.setattr("s3dlm.extras.judges.learned.MAX_TOKENS", 4)
     ids = torch.tensor([verifier.ids("efgh")])
     logp = torch.log_softmax(verifier.model(ids).logits[0], dim=-1)
     expected = sum(logp[at, ids[0, at + 1]].item() for at in range(3)) / 3

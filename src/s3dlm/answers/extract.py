@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Literal, get_args
 
-from s3dlm.answers import code, delimiters, expressions
+from s3dlm.answers import delimiters, expressions
 from s3dlm.answers.grids import ORDERS
+from s3dlm.answers.kinds import KINDS, REGEX, find_kind
 from s3dlm.answers.numbers import NUMBER, last_number_in
 from s3dlm.errors import SettingsError, unknown_name
 
-Kind = Literal["number", "math", "choice", "expression", "grid", "code", "text"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-TASK_KINDS: dict[str, Kind] = {
+TASK_KINDS: dict[str, str] = {
     "gsm8k": "number",
     "arithmetic": "number",
     "chain": "number",
@@ -34,15 +31,14 @@ TASK_KINDS: dict[str, Kind] = {
     "general": "text",
 }
 
-_ALL: dict[str, Kind] = {**TASK_KINDS, **{kind: kind for kind in KINDS}}
 
-
-def kind_of(kind_or_task: str) -> Kind:
+def kind_of(kind_or_task: str) -> str:
     """The kind of answer a task asks for; a kind names itself."""
-    try:
-        return _ALL[kind_or_task]
-    except KeyError:
-        raise SettingsError(unknown_name("task", kind_or_task, _ALL)) from None
+    if kind_or_task in TASK_KINDS:
+        return TASK_KINDS[kind_or_task]
+    if kind_or_task in KINDS or kind_or_task.startswith(REGEX):
+        return kind_or_task
+    raise SettingsError(unknown_name("task", kind_or_task, [*TASK_KINDS, *KINDS]))
 
 
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
@@ -57,12 +53,12 @@ _CELLS = re.compile(r"[0-9.](?:[\s|,;+_\-]{0,40}[0-9.])*+")
 
 def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
     """The answer a text gives, as written; None when there is none."""
-    kind = kind_of(kind_or_task)
-    if kind == "code":  # whose first line may be indented
-        return code.extract(text, question)
+    kind = find_kind(kind_of(kind_or_task))
+    if kind.runs:  # a program, whose first line may be indented
+        return kind.extract(text, question)
     question = question[-delimiters.MAX_TEXT :]
     text = delimiters.strip_end_tokens(text[-delimiters.MAX_TEXT :])
-    return _EXTRACTORS[kind](text if kind == "text" else delimiters.up_to_stop(text), question)
+    return kind.extract(text if kind.whole else delimiters.up_to_stop(text), question)
 
 
 def _content(text: str, question: str) -> str | None:
@@ -152,7 +148,7 @@ def cells_in(content: str) -> str | None:
     return re.sub(r"[^0-9.]", "", max(runs, key=len)).replace(".", "0")
 
 
-_EXTRACTORS: dict[Kind, Callable[[str, str], str | None]] = {
+EXTRACTORS: dict[str, Callable[[str, str], str | None]] = {
     "number": _number,
     "math": _content,
     "choice": _choice,

@@ -7,18 +7,22 @@ is the same but for Sudoku, where a grid is right or wrong as a whole.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
-from s3dlm.answers import code, d1, delimiters, expressions, mathverify
-from s3dlm.answers.extract import Kind, extract, kind_of
+from s3dlm.answers import d1, delimiters, expressions, mathverify
+from s3dlm.answers.extract import extract, kind_of
 from s3dlm.answers.grids import is_solution
+from s3dlm.answers.kinds import find_kind
 from s3dlm.answers.normalise import is_choice_of_values, normalise, number_in
 from s3dlm.answers.numbers import to_fraction
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.sandbox import Verdict, shared
+from s3dlm.inputs import Registry
 
 GRADINGS = ("fixed", "d1", "hex")
 LETTERS = "ABCDEFGH"
@@ -27,13 +31,14 @@ LETTERS = "ABCDEFGH"
 def grade(task: str, text: str, gold: object, grading: str = "fixed", question: str = "") -> float:
     """1.0 for a right output, 0.0 for a wrong one; Sudoku under `d1` gets its share of cells."""
     check_grading(grading)
-    kind = kind_of(task)
     if gold is None:  # a data set's own gap: nothing can be right
         return 0.0
-    text = text if kind == "code" else text[-delimiters.MAX_TEXT :]
-    if grading == "fixed":
-        return float(_FIXED[kind](text, gold, question))
-    share = _D1[kind](text, gold, question)
+    kind = kind_of(task)
+    grader, runs = grader_of(kind), find_kind(kind).runs
+    text = text if runs else text[-delimiters.MAX_TEXT :]
+    if grading == "fixed" or grader.d1 is None:
+        return float(grader.fixed(text, gold, question))
+    share = grader.d1(text, gold, question)
     return float(share == 1.0) if grading == "hex" else float(share)
 
 
@@ -45,7 +50,7 @@ def check_grading(name: str) -> None:
 def graded_answer(task: str, text: str, grading: str = "fixed", question: str = "") -> str | None:
     """The answer that a grading judges, as it reads it."""
     kind = kind_of(task)
-    if grading == "fixed" or kind == "code":
+    if grading == "fixed" or grader_of(kind).d1 is None:
         return extract(kind, text, question)
     if kind == "number":
         value = d1.gsm8k_number(text)
@@ -158,19 +163,6 @@ def _fixed_grid(text: str, gold: object, question: str) -> bool:
     return cells == wanted or is_solution(cells, question)
 
 
-def code_verdict(text: str, gold: object, question: str) -> Verdict:
-    """Whether the program in a text passes the hidden tests, and if not, why."""
-    match gold:
-        case {"setup": str(setup), "tests": str(tests), "remote": [*remote]}:
-            source = code.extract(text, question)
-            if source is None:
-                return Verdict(False, "no code")
-            return shared().test(source, tests, setup=setup, remote=[str(name) for name in remote])
-    raise SettingsError(
-        f"gold={gold!r} is no code gold; give {{'setup': …, 'tests': …, 'remote': [names]}}"
-    )
-
-
 def _pool(gold: object) -> tuple[list[int], float]:
     """Countdown's gold: the numbers, each to be used exactly once, and the target."""
     if isinstance(gold, str) and "|" in gold:  # generated problems: target|numbers
@@ -191,26 +183,84 @@ def _d1_grid(text: str, gold: object, question: str) -> float:
     return d1.sudoku_share(text, solution, puzzle or "0" * len(solution))
 
 
-_Grader = Callable[[str, object, str], float]
-_FIXED: dict[Kind, _Grader] = {
-    "number": _fixed_number,
-    "math": _fixed_math,
-    "choice": _fixed_choice,
-    "expression": _fixed_expression,
-    "grid": _fixed_grid,
-    # pass@1 of one sample: the hidden tests, run in the sandbox
-    "code": lambda text, gold, question: code_verdict(text, gold, question).passed,
-    "text": lambda text, gold, question: (
-        normalise("text", delimiters.strip_end_tokens(text)) == normalise("text", str(gold))
+def _fixed_text(text: str, gold: object, question: str) -> bool:
+    spelled = normalise("text", delimiters.strip_end_tokens(text))
+    return spelled == normalise("text", str(gold))
+
+
+GradeText = Callable[[str, object, str], float]  # (text, gold, question) → 1.0 if it is right
+
+
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """How answers of a kind are graded.
+
+    Args:
+        fixed: Our grading.
+        d1: That of the d1 evaluation; None: the same.
+        gold: What a gold answer must be, in words.
+        fits: Whether it is that.
+    """
+
+    fixed: GradeText
+    d1: GradeText | None = None
+    gold: str = ""
+    fits: Callable[[Any], bool] = lambda gold: True
+
+
+GRADERS: Registry[Grader] = Registry("grading", "s3dlm.graders", Grader)
+for _name, _grader in {
+    "number": Grader(
+        _fixed_number,
+        lambda text, gold, question: (
+            (wanted := gold_number(gold)) is not None and d1.gsm8k_number(text) == float(wanted)
+        ),
+        "a number",
+        lambda gold: gold_number(gold) is not None,
     ),
-}
-_D1: dict[Kind, _Grader] = {
-    **_FIXED,
-    "number": lambda text, gold, question: (
-        (wanted := gold_number(gold)) is not None and d1.gsm8k_number(text) == float(wanted)
+    "math": Grader(
+        _fixed_math,
+        lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
     ),
-    "math": lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
-    "choice": lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
-    "expression": lambda text, gold, question: d1.countdown_right(text, *_pool(gold)),
-    "grid": _d1_grid,
-}
+    "choice": Grader(
+        _fixed_choice,
+        lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
+        "a letter from A to H or a number from 1 to 8",
+        lambda gold: str(gold).strip().upper() in {*"ABCDEFGH12345678"},
+    ),
+    "expression": Grader(
+        _fixed_expression,
+        lambda text, gold, question: d1.countdown_right(text, *_pool(gold)),
+        "[[numbers], target]",
+        lambda gold: bool(_pool(gold)),
+    ),
+    "grid": Grader(
+        _fixed_grid,
+        _d1_grid,
+        "a string of digits",
+        lambda gold: str(gold).isascii() and str(gold).isdigit(),
+    ),
+    "text": Grader(_fixed_text),
+}.items():
+    GRADERS.register(_name, _grader)
+
+
+def grader_of(kind: str) -> Grader:
+    """How a kind of answer is graded: by its own grader, or by its spelling."""
+    if kind in GRADERS:
+        return GRADERS.find(kind)
+
+    def same(text: str, gold: object, question: str) -> bool:
+        answer = extract(kind, text, question)
+        return answer is not None and normalise(kind, answer) == normalise(kind, str(gold))
+
+    return Grader(same)
+
+
+def wrong_gold(kind_or_task: str, gold: object) -> str | None:
+    """What a gold answer should have been, if no text could ever be graded by it."""
+    grader = grader_of(kind_of(kind_or_task))
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        if grader.fits(gold):
+            return None
+    return grader.gold

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from s3dlm.answers import code, expressions
-from s3dlm.answers.extract import Kind, kind_of
+from s3dlm.answers import expressions
+from s3dlm.answers.extract import kind_of
+from s3dlm.answers.kinds import find_kind
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, frac, to_fraction
 
 _DROPPED = (
@@ -28,13 +29,12 @@ _UNITS = re.compile(_STATED + r"\s*[A-Za-z][A-Za-z .²³/^0-9-]{0,60}")
 _MATH_UNITS = re.compile(_STATED + r"\s+[A-Za-z]{2}[A-Za-z .²³/^0-9-]{0,60}")
 _MIXED = re.compile(r"(-?)([0-9]{1,9})\s*" + frac("([0-9]{1,9})", "([0-9]{1,9})"))
 _OR = re.compile(r"[0-9})]\s*or\s*[-+\\(0-9.]")
-_MAX = 2000
 
 
 def normalise(kind_or_task: str, answer: str) -> str:
     """The canonical spelling of an answer; equal answers have equal spellings."""
-    kind = kind_of(kind_or_task)
-    return _NORMALISERS[kind](answer[: code.MAX_LENGTH if kind == "code" else _MAX])
+    kind = find_kind(kind_of(kind_or_task))
+    return kind.normalise(answer[: kind.longest])
 
 
 def is_choice_of_values(answer: str) -> bool:
@@ -103,12 +103,11 @@ def _value(text: str, with_units: Callable[[str], re.Match[str] | None]) -> Frac
     return to_fraction(units[1]) if units else None
 
 
-_NORMALISERS: dict[Kind, Callable[[str], str]] = {
+NORMALISERS: dict[str, Callable[[str], str]] = {
     "number": _number,
     "math": _math,
     "choice": lambda answer: answer.strip(" \t\n.()[]{}*:").upper(),
     "expression": _expression,
     "grid": lambda answer: re.sub(r"[^0-9A-Za-z]", "", answer.replace(".", "0")),
-    "code": code.normalise,
     "text": lambda answer: " ".join(answer.split()),
 }

@@ -55,11 +55,7 @@ def options_of_all(
 ) -> None:
     """What is common to all commands."""
     if unsafe_code:  # here, and in the workers that inherit this environment
-        from s3dlm.sandbox import configure
-        from s3dlm.sandbox.runner import UNSAFE
-
-        os.environ[UNSAFE] = "1"
-        configure(allow_unprotected=True)
+        os.environ["S3DLM_UNSAFE_CODE"] = "1"  # read when the sandbox is imported
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -138,10 +134,9 @@ def _tasks() -> Listed:
 
 
 def _verifiers() -> Listed:
-    from s3dlm.inputs import find_entry_points
-    from s3dlm.verifier import GROUP, SELF, SPELLINGS, VERIFIERS
+    from s3dlm.verifier import LOADERS, SELF, VERIFIERS
 
-    names = [*VERIFIERS, SELF, *find_entry_points(GROUP), *SPELLINGS, "FILE.toml", "FILE.py:NAME"]
+    names = [*VERIFIERS, SELF, *(f"{kind}:…" for kind in LOADERS), "FILE.toml", "FILE.py:NAME"]
     return names, [(["verifier", "how it judges"], [[n, JUDGES.get(n, "")] for n in names])]
 
 

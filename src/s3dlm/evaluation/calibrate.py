@@ -29,10 +29,10 @@ from s3dlm.evaluation.statistics import CalibrationReport, mean
 from s3dlm.evaluation.tables import Table, number
 from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.folder import HUB_ID, cached_folder
-from s3dlm.verifier import CODE, calibration, for_task
-from s3dlm.verifier.base import FROM_FILES, score_texts
+from s3dlm.verifier import bundled_verifiers, calibration, for_task
+from s3dlm.verifier.base import score_texts
 from s3dlm.verifier.calibration import Fit, GradedAnswer
-from s3dlm.verifier.weights import was_in_fit
+from s3dlm.verifier.weights import PAPER, was_in_fit
 
 Group = tuple[str, str, str]  # task, method, verifier
 Row = tuple[str, ...]
@@ -80,7 +80,7 @@ def verifier_of(condition: Condition, unscored: str = FOR_UNSCORED) -> str | Non
     """
     if condition.settings.search.verified != "never":
         return condition.settings.verifier
-    return None if tasks.get(condition.task).verifier == CODE else unscored
+    return unscored if tasks.get(condition.task).verifier in PAPER else None
 
 
 def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> list[GradedAnswer]:
@@ -89,7 +89,7 @@ def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> lis
     if verifier is None:
         return []
     # A recorded run may name a verifier that loads weights or opens a connection: it is not built here.
-    built, graded = verifier in (*FROM_FILES, unscored), []
+    built, graded = verifier in (*bundled_verifiers(), unscored), []
     if not built and any(record.chosen_score is None for record in run.records[condition]):
         return []
     questions = {sample.id: sample.question for sample in run.samples[condition.task]}

@@ -7,7 +7,6 @@ batch, so the others lose nothing but time.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from s3dlm import answers, tasks
-from s3dlm.answers.grading import gold_number, grade
+from s3dlm import tasks
+from s3dlm.answers import grading
+from s3dlm.answers.grading import grade
 from s3dlm.engine import Batcher, Job, Result
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
 from s3dlm.evaluation import manifest
@@ -179,26 +179,10 @@ def _failure(condition: Condition, item: WorkItem, error: Exception) -> Failure:
     return Failure(condition.spec, item.sample.id, item.seed, type(error).__name__, reason)
 
 
-_GOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {  # what it must be, by kind of answer
-    "number": ("a number", lambda gold: gold_number(gold) is not None),
-    "choice": (
-        "a letter from A to H or a number from 1 to 8",
-        lambda gold: str(gold).strip().upper() in {*"ABCDEFGH12345678"},
-    ),
-    "expression": (
-        "[[numbers], target]",
-        lambda gold: grade("expression", "<answer>1</answer>", gold) >= 0,
-    ),
-    "grid": ("a string of digits", lambda gold: str(gold).isascii() and str(gold).isdigit()),
-}
-
-
 def wrong_gold(kind: str, sample: Sample) -> str | None:
     """What is wrong with a gold answer, if anything: no text could ever be graded by it."""
-    expected, fits = _GOLD.get(answers.kind_of(kind), ("", lambda gold: True))
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        if fits(sample.gold):
-            return None
+    if (expected := grading.wrong_gold(kind, sample.gold)) is None:
+        return None
     gold = f"the gold answer {str(sample.gold)[:60]!r} of {sample.id}"
     return f"{gold} is not {expected}; correct the data"
 

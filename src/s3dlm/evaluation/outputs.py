@@ -19,7 +19,8 @@ from typing import Any
 from s3dlm import tasks
 from s3dlm.answers import TASK_KINDS
 from s3dlm.answers.delimiters import find_boxed
-from s3dlm.answers.extract import Kind, kind_of
+from s3dlm.answers.extract import kind_of
+from s3dlm.answers.kinds import find_kind
 from s3dlm.errors import RecordError
 from s3dlm.inputs import read_json_lines
 from s3dlm.search.select import SELECTIONS, Survivor
@@ -53,7 +54,7 @@ class OutputRow:
     verdict: bool | None = None  # another harness's
 
 
-def kind_of_task(task: str) -> Kind:
+def kind_of_task(task: str) -> str:
     """The kind of answer of a task, also of one that another package adds."""
     return TASK_KINDS[task] if task in TASK_KINDS else kind_of(tasks.get(task).answer)
 
@@ -76,7 +77,7 @@ def read_rows(path: str | Path, task: str, by: str | None = None) -> tuple[list[
             data = _from_lm_eval(data, kind)
         place = f"{path}, line {number}"
         question, gold = _first(data, QUESTION_KEYS), _first(data, GOLD_KEYS)
-        if kind == "code" and (problem := _problem(task, data)) is not None:
+        if find_kind(kind).runs and (problem := _problem(task, data)) is not None:
             question, gold = problem
         if kind == "math" and isinstance(gold, str) and (boxed := find_boxed(gold)):
             gold = boxed.content  # a whole solution
@@ -120,7 +121,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from read_json_lines(path)
 
 
-def _from_lm_eval(data: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+def _from_lm_eval(data: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """A line of lm-eval as a plain one: the question and gold of its document, all its responses."""
     doc, arguments, texts = data.get("doc"), data.get("arguments"), list[object]()
     waiting: list[object] = [data["resps"]]
@@ -138,7 +139,7 @@ def _from_lm_eval(data: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
 
 
 def _problem(task: str, data: Mapping[str, Any]) -> tuple[str, object] | None:
-    """Prompt and hidden tests of a code problem: in the line itself, or by its `task_id`."""
+    """Prompt and hidden tests of a problem that is graded by tests: in the line itself, or by its `task_id`."""
     source = tasks.get(task).source if task not in TASK_KINDS else None
     if source is None or ("gold" in data and isinstance(data["gold"], dict)):
         return None

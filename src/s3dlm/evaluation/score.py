@@ -15,9 +15,9 @@ from typing import Any
 
 from s3dlm import tasks
 from s3dlm.answers import TASK_KINDS, extract, normalise
-from s3dlm.answers.extract import Kind
 from s3dlm.answers.grading import GRADINGS, disagreement, grade
 from s3dlm.answers.grading import notes as notes_on_math
+from s3dlm.answers.kinds import find_kind
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation import statistics
 from s3dlm.evaluation.outputs import OutputRow, choices, kind_of_task, read_rows
@@ -160,14 +160,14 @@ class _JudgedOutputs:
     def __init__(
         self,
         rows: Sequence[OutputRow],
-        kind: Kind,
+        kind: str,
         grading: str,
         judge: Verifier,
         progress: Progress,
     ) -> None:
         self.rows, self.kind = rows, kind
         used: Sequence[str] = GRADINGS if any(row.gold is not None for row in rows) else ()
-        used = used[:1] if kind == "code" else used  # equal there, and tests take time
+        used = used[:1] if find_kind(kind).runs else used  # equal there, and tests take time
         self.grades: dict[str, list[float]] = {name: [] for name in used}
         self.answers: list[str | None] = []
         questions = dict.fromkeys(row.question for row in rows)

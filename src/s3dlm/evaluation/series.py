@@ -17,7 +17,7 @@ from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.statistics import Cell
 from s3dlm.evaluation.tables import by_method
 from s3dlm.verifier import Verifier
-from s3dlm.verifier.base import FROM_FILES, score_texts
+from s3dlm.verifier.base import score_texts
 
 PROGRESS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the denoising, where score densities are drawn
 SCORE_BINS = 25
@@ -121,7 +121,7 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
     @functools.cache
     def judge(task: str) -> Verifier:
         names = [condition.value("verifier") for condition in run.main(task).values()]
-        recorded = [name for name in names if name in FROM_FILES]
+        recorded = [name for name in names if name in bundled_verifiers()]
         return verifier.for_task(tasks.get(task).verifier, next(iter(recorded), "paper"))
 
     @functools.cache  # each text of a problem once

@@ -13,7 +13,7 @@ from typing import Any
 
 from s3dlm.errors import ModelError, short_repr
 from s3dlm.models.folder import read_json
-from s3dlm.verifier.base import FROM_FILES
+from s3dlm.verifier import bundled_verifiers
 
 FILE = "s3dlm.json"
 BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9")}
@@ -55,10 +55,10 @@ def defaults_in(folder: Path) -> Defaults:
             raise ModelError(f"{folder / FILE}: {given}; give low, medium, high from 1 to 10000")
     for name, settings in data.get("settings", {}).items():
         verifier = settings.get("verifier", "paper") if isinstance(settings, dict) else settings
-        if verifier not in FROM_FILES:
+        if verifier not in bundled_verifiers():
             raise ModelError(
                 f"{folder / FILE}: settings {short_repr(name)} have the verifier "
-                f"{short_repr(verifier)}; a model's file may name only {' or '.join(FROM_FILES)}, "
+                f"{short_repr(verifier)}; a model's file may name only {' or '.join(bundled_verifiers())}, "
                 "which run nothing and open no connection; name another one yourself"
             )
     if "tasks" in data:

@@ -21,7 +21,7 @@ from s3dlm.server import schemas
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings
-from s3dlm.verifier import SELF, VERIFIERS, for_task
+from s3dlm.verifier import SELF, bundled_verifiers, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 Asked = TypeVar("Asked", bound=schemas.Request)
@@ -219,8 +219,8 @@ def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
     overrides: dict[str, Any] = {"temperature": body.temperature, "seed": body.seed}
     if body.verifier not in service.verifiers:  # registered ones are not a setting
         overrides["verifier"] = body.verifier
-        if body.verifier is not None and body.verifier not in (SELF, *VERIFIERS):
-            allowed = {*service.verifiers, *VERIFIERS, SELF}
+        if body.verifier is not None and body.verifier not in (SELF, *bundled_verifiers()):
+            allowed = {*service.verifiers, *bundled_verifiers(), SELF}
             raise SettingsError(unknown_name("verifier", body.verifier, allowed))
     for name, value in (body.__pydantic_extra__ or {}).items():
         if name in schemas.SETTINGS:

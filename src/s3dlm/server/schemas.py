@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import schema as settings_schema
-from s3dlm.verifier import SELF, VERIFIERS
+from s3dlm.verifier import SELF, bundled_verifiers
 
 LARGEST_SEED = 2**63 - 1025  # the choices of one request count up from it
 HOTTEST = 2.0  # OpenAI's largest temperature
@@ -22,7 +22,7 @@ _NARROWER: dict[str, dict[str, Any]] = {
     "method": {"enum": list(METHODS)},
     "temperature": {"maximum": HOTTEST},
     "seed": {"maximum": LARGEST_SEED},
-    "verifier": {"enum": [*VERIFIERS, SELF]},  # files are not for clients
+    "verifier": {"enum": [*bundled_verifiers(), SELF]},  # files are not for clients
 }
 SETTINGS = {
     name: {"name": name, **setting, **_NARROWER.get(name, {})}

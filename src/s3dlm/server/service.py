@@ -15,7 +15,7 @@ from typing import Any
 
 from s3dlm import tasks
 from s3dlm.errors import RecordError, SettingsError, short_repr
-from s3dlm.inputs import find_entry_points, read_json_lines
+from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model
 from s3dlm.search.methods import METHODS, find_method
 from s3dlm.server.limits import Limits
@@ -23,7 +23,7 @@ from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.schemas import SETTINGS
 from s3dlm.settings import Settings, names
-from s3dlm.verifier import GROUP, as_verifier
+from s3dlm.verifier import as_verifier, installed
 from s3dlm.viewer.page import for_page
 
 EXAMPLES_PER_TASK = 3
@@ -137,7 +137,7 @@ class Service:
         self.operator: dict[str, Any] = dict(defaults or {})
         # For requests that name none; by its latest name, which the page knows.
         self.method = find_method(str(self.operator.pop("method", "s3"))).name
-        self.verifiers = {name: as_verifier(name) for name in find_entry_points(GROUP)}
+        self.verifiers = {name: as_verifier(name) for name in installed()}
         for name, verifier in (verifiers or {}).items():
             self.verifiers[_public(name)] = as_verifier(verifier)
         self.task_names, self.recorded = frozenset(tasks.names()), Recorded(tuple(runs))

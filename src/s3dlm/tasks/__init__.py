@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.inputs import find_entry_points, load_entry_point
+from s3dlm.errors import SettingsError
+from s3dlm.inputs import Registry
 from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
 from s3dlm.tasks.benchmarks import BENCHMARKS
-from s3dlm.tasks.code import CODE_BENCHMARKS
 from s3dlm.tasks.data import Loaded, load, require_file, task_of_file
 
 __all__ = [
@@ -28,31 +27,27 @@ __all__ = [
 ]
 
 NONE = "none"  # instead of a task: any text, whatever it looks like
-GROUP = "s3dlm.tasks"  # the entry-point group through which other packages add tasks
 
-_BUILT_IN = {task.name: task for task in (*BENCHMARKS, *CODE_BENCHMARKS)}
+TASKS: Registry[Task] = Registry("task", "s3dlm.tasks", Task)
+for _task in BENCHMARKS:
+    TASKS.register(_task.name, _task)
 
 
 def names() -> list[str]:
     """Every task that `get` finds by name."""
-    return [*_BUILT_IN, *find_entry_points(GROUP)]
+    return list(TASKS)
 
 
 def get(name: str) -> Task:
     """The task of a name, of another package's entry point, or of `FILE.jsonl:TASK`, or .csv."""
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
     if ".jsonl" in name or ".csv" in name:
         return task_of_file(name)
-    installed = find_entry_points(GROUP)
-    if name in installed:
-        return load_entry_point(installed[name], Task)
     if Path(name.partition(":")[0]).suffix:
         raise SettingsError(
             f"task={name!r} looks like a file, but problems are read from JSON lines or CSV; "
             "write FILE.jsonl:TASK or FILE.csv:TASK, for example problems.jsonl:gsm8k"
         )
-    raise SettingsError(unknown_name("task", name, names()))
+    return TASKS.find(name)
 
 
 def of_question(given: str | None, question: object, known: Sequence[str]) -> str | None:

@@ -1,19 +1,20 @@
 """The reference-free verifier: how good a text looks, without knowing the answer.
 
-Here a name becomes a verifier: a bundled one, a file of weights, a learned one, or one that another
-package adds. What needs a sandbox, a network or a second model is imported when it is named.
+Here a name becomes a verifier. `VERIFIERS` holds one value per name, ours and those that packages add
+under the entry-point group `s3dlm.verifiers`; `LOADERS` (`s3dlm.verifier_loaders`) those that are named
+with what they load, as in `reward:MODEL`. A file of weights is a verifier, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
-from s3dlm.inputs import find_entry_points, load_built_in, load_entry_point
+from s3dlm.inputs import Registry
 from s3dlm.verifier.base import (
     HOLE,
     PARTS,
@@ -26,14 +27,17 @@ from s3dlm.verifier.base import (
 )
 from s3dlm.verifier.composite import Composite, compose, from_row, from_toml
 from s3dlm.verifier.equations import wrong_equalities
+from s3dlm.verifier.plus import plus
 from s3dlm.verifier.weights import PAPER, SATISFIED_AT
 
 __all__ = [
     "HOLE",
+    "LOADERS",
     "PARTS",
     "SELF",
     "VERIFIERS",
     "Composite",
+    "NamedVerifier",
     "Score",
     "Verifier",
     "WrappedVerifier",
@@ -44,48 +48,72 @@ __all__ = [
     "wrong_equalities",
 ]
 
-GROUP = "s3dlm.verifiers"  # the entry-point group through which other packages add verifiers
-CODE = "code"  # the verifier of code tasks; it has no weights by name
 GENERAL = "general"  # judges a text that belongs to no task
-PLUS = "s3dlm.verifier.plus:plus"
-SOLVER = "plus_solver"  # as plus, but what it says of partial texts takes a step of a solver
 
-VERIFIERS: dict[str, Callable[[str], Composite]] = {
-    "paper": lambda task: from_row(PAPER[task]),
-    "plus": lambda task: load_built_in("plus", PLUS)(task),
-    SOLVER: lambda task: load_built_in("plus", PLUS)(task, solver=True),
-}
-LEARNED = {  # what loads `KIND:MODEL`
-    "reward": "s3dlm.verifier.learned:load",
-    "prm": "s3dlm.verifier.learned:load",
-    "likelihood": "s3dlm.verifier.learned:load",
-    "orm": "s3dlm.integrations.reward:DiffusionReward",
-    "judge": "s3dlm.verifier.judge:load",
-}
+
+@dataclass(frozen=True, slots=True)
+class NamedVerifier:
+    """A verifier by name.
+
+    Args:
+        build: The verifier for a task, by the name of its row of weights.
+        summary: What it does, in one line.
+        from_files: Whether a model's file may name it: it opens no connection, runs no code and loads
+            no weights.
+    """
+
+    build: Callable[[str], Verifier]
+    summary: str = ""
+    from_files: bool = False
+
+
+def _composite(name: str, build: Callable[[str], Composite]) -> Callable[[str], Verifier]:
+    return lambda task: replace(build(task), satisfied_at=SATISFIED_AT.get((name, task)))
+
+
+VERIFIERS: Registry[Any] = Registry("verifier", "s3dlm.verifiers", object)
+LOADERS: Registry[Callable[[str], Verifier]] = Registry(
+    "verifier", "s3dlm.verifier_loaders", object
+)
+for _name, _build, _summary in (
+    ("paper", lambda task: from_row(PAPER[task]), "the paper's composite"),
+    ("plus", plus, "also recomputes equations, reads partial texts and says what looks wrong"),
+):
+    VERIFIERS.register(_name, NamedVerifier(_composite(_name, _build), _summary, from_files=True))
+VERIFIERS.register(
+    "plus_solver",  # they judge whole texts alike
+    NamedVerifier(
+        _composite("plus", lambda task: plus(task, solver=True)),
+        "as plus, but what it says of partial texts takes a step of a solver",
+        from_files=True,
+    ),
+)
 OWN: dict[str, Verifier] = {}  # the user's, by the names that `own.py` gives them in this process
-SPELLINGS = ("reward:MODEL", "prm:MODEL", "likelihood:MODEL", "orm:ADAPTER", "judge:URL#MODEL")
 
 
 def for_task(task: str, verifier: str = "paper") -> Verifier:
-    """The verifier of a task: "paper", "plus", a TOML file with weights, or any other name.
+    """The verifier of a task.
 
-    `paper` keeps to the paper, where nobody scores a text that is partly masked: it reads none. Other names are those of learned verifiers (`learned.py`, `judge.py`) and of entry points.
+    Args:
+        task: The row of weights that the task names, or a verifier of its own, which then stands for the
+            bundled ones.
+        verifier: "paper", "plus", a TOML file with weights, or any other name.
     """
-    if task not in (*PAPER, CODE):
-        raise SettingsError(unknown_name("task", task, [*PAPER, CODE]))
+    if task not in PAPER and task not in VERIFIERS:
+        raise SettingsError(unknown_name("task", task, [*PAPER, *VERIFIERS]))
     if verifier in OWN:
         return OWN[verifier]
-    if verifier in VERIFIERS:
-        return _code() if task == CODE else _bundled(task, verifier)
     if verifier == SELF:
         raise SettingsError(
             "verifier='self' is the model of a search that judges its own texts; without a search, or "
-            "inside another verifier, choose one of: " + ", ".join([*VERIFIERS, *SPELLINGS])
+            "inside another verifier, choose one of: " + ", ".join(VERIFIERS)
         )
     if Path(verifier).suffix == ".toml":
-        return from_toml(verifier, GENERAL if task == CODE else task)
+        return from_toml(verifier, task if task in PAPER else GENERAL)
     kind, _, model = verifier.partition(":")
-    return _learned(verifier) if kind in LEARNED and model else _installed(verifier)
+    if kind in LOADERS and model:
+        return _loaded(verifier)
+    return _named(task, verifier)
 
 
 def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = None) -> Verifier:
@@ -95,57 +123,55 @@ def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = Non
     """
     if not isinstance(verifier, str):
         return adapt(verifier)
-    names_task = verifier in (*PAPER, CODE) and verifier not in VERIFIERS
+    names_task = verifier in PAPER and verifier not in VERIFIERS
     return for_task(verifier) if names_task else for_task(task or GENERAL, verifier)
 
 
 def check_name(task: str, verifier: str) -> None:
     """Refuse a verifier that does not exist, without loading one that is a model of its own."""
-    if verifier != SELF and verifier.partition(":")[0] not in LEARNED:
+    if verifier != SELF and verifier.partition(":")[0] not in LOADERS:
         for_task(task, verifier)
 
 
+def bundled_verifiers() -> list[str]:
+    """Verifiers that files and clients may name, since they only read the text."""
+    found = {name: VERIFIERS.find(name) for name in VERIFIERS}
+    return [n for n, one in found.items() if isinstance(one, NamedVerifier) and one.from_files]
+
+
+def installed() -> list[str]:
+    """Verifiers of other packages."""
+    return [name for name in VERIFIERS if not isinstance(VERIFIERS.find(name), NamedVerifier)]
+
+
 @lru_cache(maxsize=64)
-def _bundled(task: str, verifier: str) -> Verifier:
-    built = VERIFIERS[verifier](task)
-    whole = "plus" if verifier == SOLVER else verifier  # they judge whole texts alike
-    return replace(built, satisfied_at=SATISFIED_AT.get((whole, task)))
-
-
-@lru_cache(maxsize=1)
-def _code() -> Verifier:
-    """One for the process: it remembers what it ran."""
-    built: Verifier = load_built_in(CODE, "s3dlm.verifier.code:CodeVerifier")()
-    return built
-
-
-@lru_cache(maxsize=8)
-def _learned(name: str) -> Verifier:
-    """The same name gives the same verifier: its model is loaded once per process."""
-    kind = name.partition(":")[0]
-    loaded: Verifier = load_built_in(kind, LEARNED[kind])(name)
-    return loaded
-
-
-def _installed(name: str) -> Verifier:
-    """What another package's entry point names; a class is built."""
-    entries = find_entry_points(GROUP)
+def _named(task: str, name: str) -> Verifier:
+    """One for the process: it may remember what it has judged."""
     if ".py:" in name:
         raise SettingsError(
             f"verifier={name!r} is a file of Python, which only the command line may name "
             "(--verifier FILE.py:NAME); in Python pass the function itself"
         )
-    if name not in entries:
-        choices = [*VERIFIERS, SELF, *entries, "FILE.toml", "FILE.py:NAME", *SPELLINGS]
+    if name not in VERIFIERS:
+        files = ["FILE.toml", "FILE.py:NAME"]
+        choices = [*VERIFIERS, SELF, *files, *(f"{kind}:…" for kind in LOADERS)]
         raise SettingsError(unknown_name("verifier", name, choices))
-    loaded: Any = load_entry_point(entries[name], object)
-    if not isinstance(loaded, type):
-        return as_verifier(loaded)
+    found = VERIFIERS.find(name)
+    if isinstance(found, NamedVerifier) and found.from_files and task not in PAPER:
+        return _named(GENERAL, task)  # a task with a verifier of its own
     try:
-        return as_verifier(loaded())
+        if isinstance(found, NamedVerifier):
+            return found.build(task)
+        return adapt(found() if isinstance(found, type) else found)
     except Exception as error:
         raise VerifierError(
-            f"verifier {name!r} ({entries[name].value}) of the entry points {GROUP!r} cannot be "
-            f"built: {type(error).__name__}: {error}; the entry point must name a class that needs "
-            "no arguments, an object, or a function"
+            f"verifier {name!r} of the entry points 's3dlm.verifiers' cannot be built: "
+            f"{type(error).__name__}: {error}; the entry point must name a class that needs no "
+            "arguments, an object, or a function"
         ) from error
+
+
+@lru_cache(maxsize=8)
+def _loaded(name: str) -> Verifier:
+    """The same name gives the same verifier: its model is loaded once per process."""
+    return LOADERS.find(name.partition(":")[0])(name)

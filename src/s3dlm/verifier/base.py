@@ -18,9 +18,6 @@ from weakref import WeakValueDictionary
 from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.errors import SettingsError, VerifierError
 
-# What a file may name (a model's settings, a calibration, a recorded run): these open no connection,
-# run no code and load no weights. Everything else must come from the user's own command or code.
-FROM_FILES = ("paper", "plus", "plus_solver")
 SELF = "self"  # the model that searches, as judge of its own texts (models/self_judge.py)
 PARTS = ("structure", "arithmetic", "reachability", "confidence", "non_degeneracy", "constraint")
 CHECKABLE = "checkable"  # a part of weight 0: whether the text has a step to check

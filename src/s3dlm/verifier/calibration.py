@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.errors import MissingExtraError, ModelError, SettingsError
-from s3dlm.verifier.base import FROM_FILES
+from s3dlm.verifier import bundled_verifiers
 
 FILE = "calibration.json"
 BUNDLED = Path(__file__).parent / "calibrated"  # for models whose weights are elsewhere
@@ -87,7 +87,7 @@ class Calibrations:
 
     def find(self, task: str | None, method: str, verifier: str | None) -> Fit | None:
         """The fit for a task and a method whose scores are this verifier's (None: a bundled one's)."""
-        allowed = FROM_FILES if verifier is None else (verifier,)
+        allowed = bundled_verifiers() if verifier is None else [verifier]
         fits = [fit for fit in self.fits if fit.task == task and fit.verifier in allowed]
         return next((fit for fit in fits if fit.method == method), None)
 

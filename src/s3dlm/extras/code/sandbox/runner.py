@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from s3dlm.errors import SandboxError
-from s3dlm.sandbox.exchange import FINAL, CodeResult, Exchange, SandboxLimits
+from s3dlm.extras.code.sandbox.exchange import FINAL, CodeResult, Exchange, SandboxLimits
 
 PROTECTIONS = {  # each is given by any one of these mechanisms
     "no network": ("namespaces", "seccomp"),
@@ -32,7 +32,7 @@ PROTECTIONS = {  # each is given by any one of these mechanisms
 UNSAFE = "S3DLM_UNSAFE_CODE"
 _START_SECONDS = 20.0
 _MAIN = (
-    "import sys; sys.path.append(sys.argv[3]); from s3dlm.sandbox.launcher import launch; "
+    "import sys; sys.path.append(sys.argv[3]); from s3dlm.extras.code.sandbox.launcher import launch; "
     "sys.path.pop(); launch(int(sys.argv[1]), sys.argv[2])"
 )
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}

@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from s3dlm.answers.code import Program, attempt, may_go_on, parse, program, required
-from s3dlm.sandbox import CodeResult, Sandbox, shared
-from s3dlm.sandbox.values import same
+from s3dlm.extras.code.examples import examples, inputs
+from s3dlm.extras.code.programs import Program, attempt, may_go_on, parse, program, required
+from s3dlm.extras.code.sandbox import CodeResult, Sandbox, shared
+from s3dlm.extras.code.sandbox.values import same
 from s3dlm.verifier.base import HOLE, Confidences, Score, Spans, Texts, Verifier, check_wanted
-from s3dlm.verifier.code_examples import examples, inputs
 
 WEIGHTS: Mapping[str, float] = {
     "parses": 0.15,

@@ -13,7 +13,7 @@ import os
 import random
 from itertools import islice
 
-from s3dlm.sandbox.values import Json, decode, encode
+from s3dlm.extras.code.sandbox.values import Json, decode, encode
 
 _LONGEST = 2**24  # characters of one message between judge and candidate
 _ITEMS = 100_000

@@ -16,9 +16,9 @@ import select
 import signal
 import socket
 
-from s3dlm.sandbox.child import Candidate, Channel, judge
-from s3dlm.sandbox.confine import Confinement
-from s3dlm.sandbox.exchange import SandboxLimits
+from s3dlm.extras.code.sandbox.child import Candidate, Channel, judge
+from s3dlm.extras.code.sandbox.confine import Confinement
+from s3dlm.extras.code.sandbox.exchange import SandboxLimits
 
 # Loaded before the file system is out of reach: faster for all, and shared libraries need files.
 _PRELOADED = (

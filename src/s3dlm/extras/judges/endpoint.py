@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from s3dlm.errors import SettingsError, VerifierError
+from s3dlm.extras.judges.learned import split_name
 from s3dlm.verifier.base import Confidences, Score, Texts, Verifier
 from s3dlm.verifier.calibration import Calibration
-from s3dlm.verifier.learned import split_name
 
 if TYPE_CHECKING:
     import openai

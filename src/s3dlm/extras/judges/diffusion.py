@@ -18,11 +18,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import VerifierError
+from s3dlm.extras.judges.learned import BATCH, split_name
 from s3dlm.models import lora, registry
 from s3dlm.models.transformer import Transformer
 from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.calibration import Logistic
-from s3dlm.verifier.learned import BATCH, split_name
 
 HEADS = ("reward_head.", "step_proj.")
 

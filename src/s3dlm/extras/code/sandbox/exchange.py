@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from s3dlm.errors import SettingsError
-from s3dlm.sandbox.values import Json
+from s3dlm.extras.code.sandbox.values import Json
 
 TOO_LONG, TOO_MUCH, ENDED = "took too long", "returned too much", "ended without an answer"
 FINAL = (TOO_LONG, TOO_MUCH, ENDED)  # after one of these the process answers no more

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
-from s3dlm.answers.code import parse, required
-from s3dlm.sandbox.values import Json, encode
+from s3dlm.extras.code.programs import parse, required
+from s3dlm.extras.code.sandbox.values import Json, encode
 
 MOST_EXAMPLES, MOST_INPUTS = 16, 8
 _DOCTEST = re.compile(r"^[ \t]*+>>> ([^\n]+)\n((?:[ \t]*+(?!>>>)\S[^\n]*+\n?)*+)", re.MULTILINE)

@@ -83,24 +83,28 @@ def free_names(code: str) -> list[str]:
 
 
 # name, title, verifier, kind of answer, instruction, source
-CODE_BENCHMARKS = (
-    Task(
-        "humaneval", "HumanEval", "code", "code",
-        "Complete the following Python function. Answer with one Python code block that holds the "
-        "whole function, its signature unchanged, and every import it needs.",
-        DataSource(
-            ("HumanEval.jsonl", "humaneval.jsonl"), parse_humaneval, 164, package=from_package
-        ),
-        prefill=PREFILL,
+HUMANEVAL = Task(
+    "humaneval",
+    "HumanEval",
+    "code",
+    "code",
+    "Complete the following Python function. Answer with one Python code block that holds the "
+    "whole function, its signature unchanged, and every import it needs.",
+    DataSource(("HumanEval.jsonl", "humaneval.jsonl"), parse_humaneval, 164, package=from_package),
+    prefill=PREFILL,
+)
+MBPP = Task(
+    "mbpp",
+    "MBPP",
+    "code",
+    "code",
+    "Write a Python function for the following task. Answer with one Python code block that "
+    "holds the function, named as in the test, and every import it needs.",
+    DataSource(
+        ("mbpp_test.jsonl", "mbpp.jsonl"),
+        parse_mbpp,
+        500,
+        ("google-research-datasets/mbpp", "full", "test"),
     ),
-    Task(
-        "mbpp", "MBPP", "code", "code",
-        "Write a Python function for the following task. Answer with one Python code block that "
-        "holds the function, named as in the test, and every import it needs.",
-        DataSource(
-            ("mbpp_test.jsonl", "mbpp.jsonl"), parse_mbpp, 500,
-            ("google-research-datasets/mbpp", "full", "test"),
-        ),
-        prefill=PREFILL,
-    ),
-)  # fmt: skip
+    prefill=PREFILL,
+)

@@ -18,7 +18,6 @@ from urllib.parse import parse_qsl
 
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
-from s3dlm.inputs import load_built_in
 from s3dlm.verifier.base import Confidences, Score, Texts, Verifier
 from s3dlm.verifier.calibration import Calibration, Logistic
 
@@ -101,7 +100,9 @@ class LearnedVerifier(Verifier):
         if name.endswith(".gguf"):
             path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
         # models/ is reached by name, because a verifier needs none of it otherwise.
-        adapter = load_built_in("lora", "s3dlm.models.lora:read")(place) if place else None
+        from s3dlm.models.lora import read as read_lora
+
+        adapter = read_lora(place) if place else None
         for head in ("score.weight", "classifier.weight"):
             if adapter is not None and head in adapter.whole:
                 extra["num_labels"] = len(adapter.whole[head])

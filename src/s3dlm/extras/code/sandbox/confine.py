@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from s3dlm.sandbox.exchange import SandboxLimits
+from s3dlm.extras.code.sandbox.exchange import SandboxLimits
 
 MECHANISMS = ("namespaces", "landlock", "seccomp")
 

@@ -1,0 +1,1 @@
+"""Code: tasks, verifier, grading and the sandbox that runs what a model wrote."""

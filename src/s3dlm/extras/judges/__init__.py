@@ -1,0 +1,1 @@
+"""Learned verifiers: reward models, process rewards, likelihoods, and language models as judges."""
