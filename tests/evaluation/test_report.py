@@ -364,10 +364,6 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
     assert all((folder / row["trace"]).is_file() for row in rows.values())
     assert sum(count for count, *_ in rows["s3"]["survivors"]) == 2
     assert all("<answer>" in text for *_, text in rows["s3"]["survivors"])
-    steps = [step for step, _, _ in rows["s3"]["story"]]
-    assert steps == sorted(set(steps))
-    assert steps[-1] <= 4
-    assert rows["best_of_k"]["story"] == []  # it scores nothing
 
 
 @pytest.mark.usefixtures("undrawn")

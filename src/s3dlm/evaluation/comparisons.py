@@ -15,20 +15,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from s3dlm.errors import RecordError, SettingsError, unknown_name
+from s3dlm.evaluation.formats import LEVEL, NONE, Table, p_value, percent, points
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.statistics import Cell, Comparison, Floats, judged, percentiles
-from s3dlm.evaluation.tables import (
-    LEVEL,
-    NONE,
-    Row,
-    Table,
-    by_method,
-    p_value,
-    percent,
-    points,
-    table,
-)
+from s3dlm.evaluation.tables import TableRow, by_method, table
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
 HEADLINE = ("revise", "s3")  # methods that the verdict speaks of, if they were run
@@ -62,9 +53,8 @@ def comparisons(run: Run, reference: str) -> Table:
     rows = []
     for label, other in dict.fromkeys(pairs):
         both = {t: cell for t, cell in mean.get(label, {}).items() if t in mean.get(other, {})}
-        if both and label != other:
-            parts = [both, *({task: cell} for task, cell in both.items())] if both.keys() - {*list(both)[:1]} else [both]  # fmt: skip
-            rows += [Row(run, label, cells, other) for cells in parts]
+        parts = [both] * (len(both) > 1) + [{task: cell} for task, cell in both.items()]
+        rows += [TableRow(run, label, cells, other) for cells in parts if label != other]
     note = (
         "Points: difference in accuracy on the problems and seeds that both have, with a 95 % bootstrap "
         "interval over problems with all their seeds (10,000 draws). Better : worse counts problems, by "
@@ -84,7 +74,7 @@ def verdict(run: Run, reference: str) -> list[str]:
     return [text for label in chosen if (text := _sentence(run, rows, label, reference))]
 
 
-def _alone(row: Row) -> str:
+def _alone(row: TableRow) -> str:
     cell, where = row.cell, row.task
     return (
         f"{row.label} answers {percent(cell.accuracy)} % of {cell.problems} problems right ({where}), "
@@ -92,7 +82,7 @@ def _alone(row: Row) -> str:
     )
 
 
-def _sentence(run: Run, rows: Mapping[str, Row], label: str, reference: str) -> str:
+def _sentence(run: Run, rows: Mapping[str, TableRow], label: str, reference: str) -> str:
     whole = rows[label].compared
     if whole is None:
         return ""
@@ -172,7 +162,9 @@ def sweep(run: Run) -> Table:
     labels = [label for label, _ in whole]
     others = [cells for (label, _), cells in whole.items() if label == OTHER]
     rows = [
-        Row(run, label, cells, gap=_gap(run, [cells, *others]) if label == OURS else (NONE, NONE))
+        TableRow(
+            run, label, cells, gap=_gap(run, [cells, *others]) if label == OURS else (NONE, NONE)
+        )
         for (label, _), cells in whole.items()
         if labels.count(label) > 1
     ]

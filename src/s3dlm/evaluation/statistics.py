@@ -141,8 +141,7 @@ def mean_of(intervals: Iterable[Interval]) -> Interval:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """McNemar's exact two-sided test: would a fair coin split the wins so unevenly? Each win or loss
-    must be an independent trial: a problem, never a problem and seed."""
+    """McNemar's exact two-sided test; a win or loss is a problem, never a problem and seed."""
     n = wins + losses
     tail = sum(math.comb(n, k) for k in range(min(wins, losses) + 1))
     return min(1.0, float(Fraction(2 * tail, 2**n)))
