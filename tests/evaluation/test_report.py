@@ -142,6 +142,23 @@ def test_a_failed_sample_is_a_wrong_answer(run: Run) -> None:
     assert "ValueError: a test" in report._facts(failed, "fixed")["Failed samples"]
 
 
+@pytest.mark.parametrize("failed", [0, 2])
+def test_a_run_without_a_result_has_a_report(tmp_path: Path, failed: int) -> None:
+    """Nothing was answered yet, or everything failed."""
+    asked = small_plan(write_task(tmp_path, 2), ("s3",), seeds=(0,))
+    evaluate(small_model(), asked, tmp_path / "run")
+    name = tmp_path / "run" / records.FILE
+    run = json.loads(name.read_bytes().splitlines()[0])["run"]
+    name.unlink()
+    (condition,) = asked.conditions
+    with records.Store(tmp_path / "run") as store:
+        for sample in asked.problems[condition.task].samples[:failed]:
+            store.append(Failure(condition.spec, sample.id, 0, "ValueError", "a test"), run)
+    made = report.write(tmp_path / "run")
+    assert made.verdict[-1].startswith("2 samples failed" if failed else "Nothing has been")
+    assert made.html.is_file()
+
+
 def test_methods_are_compared_on_the_problems_that_all_have(run: Run) -> None:
     s3 = run.main(run.tasks[0])["s3"]
     asked = sorted({record.sample for record in run.records[s3]})[:2]

@@ -133,23 +133,26 @@ def lead(tasks: Sequence[tuple[Floats, Floats]]) -> tuple[float, Comparison] | N
             size = task[0].shape[1]
             counts = rng.multinomial(size, np.full(size, 1 / size), size=AT_ONCE) / size
             both += np.stack([counts @ values.T for values in task]) / len(tasks)
-        drawn += [_difference(*pair) for pair in zip(*both, strict=True)]
-    gaps = np.concatenate([part[0][0] - _there(part[0], costs) for part in tasks]).tolist()
-    figure = percentiles(_difference(grades, costs), np.array(drawn))
-    return float(costs[0]), judged(gaps, *figure)
+        drawn.append(_ahead(both[0], both[1]))
+    gaps = [_ahead(part[0].T, np.tile(costs, (part[0].shape[1], 1))) for part in tasks]
+    difference = float(_ahead(grades[None], costs[None])[0])
+    figure = percentiles(difference, np.concatenate(drawn))
+    return float(costs[0]), judged(np.concatenate(gaps).tolist(), *figure)
 
 
-def _difference(grades: Floats, costs: Floats) -> float:
-    return float(grades[0] - _there(grades, costs))
-
-
-def _there(grades: Floats, costs: Floats) -> Floats:
-    """The other curve's grades, of all problems or of each, interpolated at our cost."""
-    order = 1 + np.argsort(costs[1:], kind="stable")
-    place = np.interp(np.log(costs[0]), np.log(costs[order]), np.arange(len(order)))
-    before, share = int(place), place - int(place)
-    after = min(before + 1, len(order) - 1)
-    return np.asarray((1 - share) * grades[order[before]] + share * grades[order[after]])
+def _ahead(grades: Floats, costs: Floats) -> Floats:
+    """The first grade minus the others', interpolated at the first cost; both [cases, 1 + points]."""
+    order = 1 + np.argsort(costs[:, 1:], axis=1, kind="stable")
+    logs = np.log(np.take_along_axis(costs, order, axis=1))
+    ours, last = np.log(costs[:, :1]), order.shape[1] - 1
+    after = np.clip((logs <= ours).sum(axis=1, keepdims=True), min(1, last), last)
+    before = np.maximum(after - 1, 0)
+    start, end = (np.take_along_axis(logs, place, axis=1) for place in (before, after))
+    share = np.where(end > start, (ours - start) / np.where(end > start, end - start, 1.0), 1.0)
+    share = np.clip(share, 0.0, 1.0)
+    values = np.take_along_axis(grades, order, axis=1)
+    low, high = (np.take_along_axis(values, place, axis=1) for place in (before, after))
+    return np.asarray(grades[:, 0] - ((1 - share) * low + share * high)[:, 0])
 
 
 def sweep(run: Run) -> Table:

@@ -59,10 +59,10 @@ class Report:
 
     def to_markdown(self, images: str) -> list[str]:
         """Verdict, picture, tables, other figures and settings, each a part of a page."""
-        first, *others = [FIGURES[name].to_markdown(f"{images}{name}.png") for name in self.drawn]
+        drawn = [FIGURES[name].to_markdown(f"{images}{name}.png") for name in self.drawn]
         shown = [table.to_markdown() for table in self.tables]
         settings = "\n".join(f"- **{name}**: {value}" for name, value in self.facts.items())
-        return [*self.verdict, first, *shown, *others, f"## Settings\n\n{settings}"]
+        return [*self.verdict, *drawn[:1], *shown, *drawn[1:], f"## Settings\n\n{settings}"]
 
 
 def write(
