@@ -184,7 +184,7 @@ def test_columns_and_sections_without_content_are_absent(run: Run) -> None:
         assert table.rows
         assert all(any(text != "–" for text in column) for column in zip(*table.rows, strict=True))
     assert "paper" not in [table.key for table in shown]
-    assert "Latency (s), paper" not in tables.cost(run).columns
+    assert "s per problem, paper" not in tables.cost(run).columns
 
 
 def test_only_right_texts_are_filled() -> None:

@@ -100,10 +100,14 @@ def _sentence(run: Run, rows: Mapping[str, TableRow], label: str, reference: str
         spent = f"{ours:.1f} NFE per problem instead of {theirs:.1f}"
         return f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent}"
 
+    spent = (
+        [rows[each].cell.nfe_logical for each in (label, reference)] if reference in rows else []
+    )
+    unshared = f", or {spent[0]:.1f} instead of {spent[1]:.1f} without sharing" if spent else ""
     alone = [(title_of(task), run.compare(label, reference, task)) for task in rows[label].cells]
     parts = [
-        f"{label} is {outcome(whole)} {reference} in accuracy: {in_words(reference, whole)} "
-        f"({rows[label].task}, {whole.problems} problems)"
+        f"{label} is {outcome(whole)} {reference} in accuracy: {in_words(reference, whole)}"
+        f"{unshared} ({rows[label].task}, {whole.problems} problems)"
     ]
     for word in ("better", "worse") if len(alone) > 1 else ():
         alike = [(t, c) for t, c in alone if outcome(c) == f"{word} than"]
@@ -164,17 +168,14 @@ def sweep(run: Run) -> Table:
     whole = {key: cells for key, cells in sorted(found.items()) if len(cells) == len(run.tasks)}
     labels = [label for label, _ in whole]
     others = [cells for (label, _), cells in whole.items() if label == OTHER]
-    rows = [
-        TableRow(
-            run, label, cells, gap=_gap(run, [cells, *others]) if label == OURS else (NONE, NONE)
-        )
-        for (label, _), cells in whole.items()
-        if labels.count(label) > 1
-    ]
+    rows = []
+    for (label, _), cells in whole.items():
+        gap = _gap(run, [cells, *others]) if label == OURS else (NONE, NONE)
+        rows += [TableRow(run, label, cells, gap=gap)] * (labels.count(label) > 1)
     note = (
-        f"{len(run.tasks)} tasks, on the problems and seeds that all points share. At equal NFE: accuracy "
-        f"of {OURS} minus that of {OTHER}, whose curve over K is interpolated over log NFE; 95 % bootstrap "
-        f"interval over problems, their NFE included. –: {OTHER} never spends as much, or as little."
+        f"On the problems and seeds that all points share. At equal NFE: accuracy of {OURS} minus that of "
+        f"{OTHER}, whose curve over K is interpolated over log NFE; 95 % bootstrap interval over "
+        f"problems, their NFE included. –: {OTHER} never spends as much, or as little."
     )
     return table("sweep", "Over particles N and branching b", rows, note)
 

@@ -27,7 +27,7 @@ from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
 
 Floats = NDArray[np.float64]
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
-AVERAGED = ("nfe", "nfe_logical", "tokens", "answer_tokens", "confidence")  # in a record and a cell
+AVERAGED = ("nfe", "nfe_logical", "tokens", "answer_tokens")  # in a record and a cell
 LEAST = 10  # problems, with fewer of which there is no p-value
 
 
@@ -72,7 +72,6 @@ class Cell:
     wall: float  # the paper's wall time: mean of the times at which samples finish
     tokens: float
     answer_tokens: float
-    confidence: float
     ess: float
     distinct: float  # different texts among the survivors
 
