@@ -32,7 +32,7 @@ def series(run: Run, grading: str = "fixed") -> dict[str, pd.DataFrame]:
     texts = finished_texts(run, grading)
     both = texts.groupby("task").how.transform("nunique") == len(SHOWN)  # one side compares nothing
     return {
-        "mean": points([row.cell for row in by_method(run)]).assign(task="mean"),
+        "mean": points([row.cell for row in by_method(run) if row.whole]).assign(task="mean"),
         "accuracy_nfe": points(run.swept("particles", "branching")),
         "confidence": confidence(run),
         "block_length": block_length(run),

@@ -41,6 +41,11 @@ class TableRow:
         return several if len(self.cells) > 1 else title_of(next(iter(self.cells)))
 
     @property
+    def whole(self) -> bool:
+        """Whether it has all tasks: means of different tasks are not compared."""
+        return len(self.cells) == len(self.run.tasks)
+
+    @property
     def compared(self) -> Comparison | None:
         """With the reference, on the problems that both have."""
         if self.reference in ("", self.label):
@@ -127,8 +132,8 @@ COLUMNS = (
     Column("Block length", lambda r: str(r.cell.condition.settings.block_length), "cost"),
     Column("Problems × seeds", lambda r: f"{r.cell.problems} × {r.cell.seeds}", "accuracy cost sweep paper"),
     TASKS,
-    Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy), "summary sweep"),
-    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value), "short"),
+    Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy) if r.whole else NONE, "summary sweep"),
+    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value) if r.whole else NONE, "short"),
     Column("Points vs {reference}", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "summary gains"),
     Column("Points", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "comparisons"),
     Column("Better : worse", lambda r: _if(r.compared, lambda c: f"{c.wins} : {c.losses}"), "comparisons"),
