@@ -31,8 +31,8 @@ from s3dlm import tasks
 from s3dlm.answers.grading import grade
 from s3dlm.cli.options import print_table
 from s3dlm.engine import Job, run
+from s3dlm.evaluation.formats import percent, points
 from s3dlm.evaluation.statistics import bootstrap
-from s3dlm.evaluation.tables import percent, points
 from s3dlm.models.cache import RowCache
 from s3dlm.search.methods import METHODS, UNTILTED
 from s3dlm.settings import Settings

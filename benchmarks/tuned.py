@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks import study
 from s3dlm.evaluation import comparisons, frames, tables
+from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
-from s3dlm.evaluation.reproduction import tuned_in
 
 CHOSEN = Path(__file__).with_name("tuned.json")
 METHODS = "best_of_k,s3_paper,s3,s3_verified,verified_best_of_k"

@@ -13,8 +13,8 @@ import pandas as pd
 from benchmarks.study import Evaluate, StudyConfig
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
+from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import Condition, settings_for, unique
-from s3dlm.evaluation.reproduction import tuned_in
 from s3dlm.search.resample import RESAMPLERS
 
 TEMPERATURES = (0.7, 1.0, 1.5, 2.0)

@@ -18,8 +18,8 @@ from benchmarks.study import Evaluate, StudyConfig
 from benchmarks.tune import tune
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
+from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
-from s3dlm.evaluation.reproduction import tuned_in
 from s3dlm.search.weigh import WEIGHTS, Weighting
 
 POWER, START = 4, 0.75

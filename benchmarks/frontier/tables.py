@@ -20,11 +20,11 @@ from benchmarks.frontier.curves import (
 )
 from benchmarks.frontier.entries import CONTROLS, ENTRIES, OURS
 from benchmarks.frontier.stages import Chosen
-from s3dlm.evaluation import tables
+from s3dlm.evaluation import formats
 from s3dlm.evaluation.comparisons import MEAN
+from s3dlm.evaluation.formats import Table, number, p_value, percent
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
-from s3dlm.evaluation.tables import Table, number, p_value, percent
 
 BY_LENGTH = "chain"  # its problems have groups n=2 … n=10; it is no part of the mean
 RESTARTS = "restarts"
@@ -111,7 +111,7 @@ def _lead(found: Gap | None) -> tuple[str, str]:
     return (
         ("–", "–")
         if found is None
-        else (tables.points(found.difference, found.p), p_value(found.p))
+        else (formats.points(found.difference, found.p), p_value(found.p))
     )
 
 

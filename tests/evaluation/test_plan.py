@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from s3dlm.errors import SettingsError
+from s3dlm.evaluation import paper
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation import reproduction
 from s3dlm.evaluation.plan import Condition, settings_for
 from s3dlm.settings import Settings, only_used
 from s3dlm.tasks import Loaded
@@ -101,10 +101,10 @@ def test_unknown_labels_and_settings_are_named() -> None:
 
 def test_the_reproduction_holds_every_table_and_curve() -> None:
     loaded = {"gsm8k": Loaded((), "", 0)}
-    found = reproduction.reproduction(loaded, defaults, (0, 1, 2), sweep_problems=100).conditions
+    found = paper.reproduction(loaded, defaults, (0, 1, 2), sweep_problems=100).conditions
     main = [c for c in found if c.main]
-    once = [label for label in reproduction.ONE_SEED if label != "s3_paper"]  # it would be s3 again
-    assert [c.label for c in main] == [*reproduction.MAIN, *once]
+    once = [label for label in paper.ONE_SEED if label != "s3_paper"]  # it would be s3 again
+    assert [c.label for c in main] == [*paper.MAIN, *once]
     assert {c.label for c in main if c.seeds == 1} == {"greedy", *once}
     swept = {c.budget for c in found if c.label == "s3" and c.settings.block_length == 64}
     assert swept == {(n, b) for n in (1, 2, 4, 8, 16) for b in (1, 2, 4)}
@@ -118,7 +118,7 @@ def test_a_model_that_recommends_another_lambda_is_also_asked_with_the_papers() 
     def tuned(method: str, task: str | None = None) -> Settings:
         return Settings(method, **only_used(method, {"lam": 10.0}))
 
-    found = reproduction.reproduction({"gsm8k": Loaded((), "", 0)}, tuned, (0,), sweep_problems=0)
+    found = paper.reproduction({"gsm8k": Loaded((), "", 0)}, tuned, (0,), sweep_problems=0)
     assert {c.label: c.settings.lam for c in found.conditions}["s3_paper"] == 1.0
 
 
@@ -126,14 +126,9 @@ def test_smaller_sizes_are_parts_of_larger_ones() -> None:
     """So that a folder can go on from an hour to a day to everything."""
     loaded = {"gsm8k": Loaded((), "", 0)}
     hour, day, full = (
-        {
-            (c.label, c.spec)
-            for c in reproduction.reproduction(loaded, defaults, (0,), size).conditions
-        }
-        for size in (reproduction.SIZES[name] for name in ("hour", "day", "full"))
+        {(c.label, c.spec) for c in paper.reproduction(loaded, defaults, (0,), size).conditions}
+        for size in (paper.SIZES[name] for name in ("hour", "day", "full"))
     )
     assert hour < day < full
-    given = reproduction.reproduction(
-        loaded, defaults, (0,), overrides={"temperature": 0.3}
-    ).conditions
+    given = paper.reproduction(loaded, defaults, (0,), overrides={"temperature": 0.3}).conditions
     assert {c.settings.temperature for c in given} == {0.0, 0.3}

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from s3dlm import tasks
 from s3dlm.cli.main import app
 from s3dlm.errors import RecordError, SettingsError
-from s3dlm.evaluation import manifest, paper, records, reproduction
+from s3dlm.evaluation import manifest, paper, records
 from tests.models.checkpoints import LLADA, edit_json, llada_tensors, write_folder
 
 BENCHMARKS = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
@@ -79,8 +79,8 @@ def reproduce(*words: str) -> str:
 def test_every_part_runs_on_every_benchmark(
     data: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reproduction, "PARTICLES", (1, 2))
-    monkeypatch.setattr(reproduction, "BRANCHING", (1, 2))
+    monkeypatch.setattr(paper, "PARTICLES", (1, 2))
+    monkeypatch.setattr(paper, "BRANCHING", (1, 2))
     out, page = tmp_path / "run", tmp_path / "results.md"
     words = ["--model", f"{checkpoint}/", "--data", str(data), "--out", str(out), "--limit", "1"]
     small = ["--set", "gen_length=8", "--set", "steps=2", "--set", "block_length=4"]

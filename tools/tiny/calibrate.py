@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from s3dlm.evaluation import calibrate, figures, frames
+from s3dlm.evaluation import calibrate, figures, frames, tables
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.accuracy_chart import styles_of
 from s3dlm.evaluation.records import write_atomic
@@ -108,7 +108,9 @@ def main() -> None:
     run("test", given.test, given.out / "test", given.row_cache)
     measured = frames.read(given.out / "test")
     found = calibrate.reliabilities(measured)
-    page = fill(page, "test", calibrate.probability_table(found).to_markdown().partition("\n\n")[2])
+    page = fill(
+        page, "test", tables.probability(measured, found).to_markdown().partition("\n\n")[2]
+    )
     titles = {task: plans.title_of(task) for task in measured.tasks}
     rows = [
         (each.condition.task, each.condition.label, bin_.mean, bin_.accuracy, bin_.count)

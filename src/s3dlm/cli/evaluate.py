@@ -131,20 +131,20 @@ def reproduce(
 
     A larger size continues what a smaller one has in the same folder.
     """
-    from s3dlm.evaluation import reproduction as papers
+    from s3dlm.evaluation import paper
     from s3dlm.evaluation.plan import defaults_of as settings_of
     from s3dlm.models.defaults import defaults_of
 
     texts = [*(more or ()), *(() if temperature is None else (f"temperature={temperature}",))]
-    fixed, chosen = options.single(options.setting_values(texts)), papers.size_of(size, grading)
+    fixed, chosen = options.single(options.setting_values(texts)), paper.size_of(size, grading)
     parts: dict[str, Any] = {"sweep_problems": None, "traces": 2, "row_cache": 2.0}
     how = parts | options.typed("--run", run, {**RUNNING, "sweep_problems": int})
     parts = {name: how.pop(name) for name in parts}
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
         defaults, count = settings_of(recommended), seeds or chosen.seeds
-        defaults = papers.tuned_in(tuned, defaults) if tuned else defaults
-        return papers.reproduction(problems, defaults, range(count), chosen, fixed, **parts)
+        defaults = paper.tuned_in(tuned, defaults) if tuned else defaults
+        return paper.reproduction(problems, defaults, range(count), chosen, fixed, **parts)
 
     folder = out or Path("runs") / f"reproduce-{model.strip('/').replace('/', '-')}"
     which = {"data": data, "limit": limit or chosen.problems}

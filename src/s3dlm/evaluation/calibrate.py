@@ -26,7 +26,6 @@ from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.records import rounded, write_atomic
 from s3dlm.evaluation.statistics import CalibrationReport, mean
-from s3dlm.evaluation.tables import Table, number
 from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.folder import HUB_ID, cached_folder
 from s3dlm.verifier import bundled_verifiers, calibration, for_task
@@ -37,7 +36,6 @@ from s3dlm.verifier.weights import PAPER, was_in_fit
 Group = tuple[str, str, str]  # task, method, verifier
 Row = tuple[str, ...]
 FOR_UNSCORED = "plus"  # the verifier that judges the answers of methods that never score
-SHARES = ("25%", "50%", "75%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,6 @@ class Reliability:
 
     condition: Condition
     by_model: bool  # by the model's calibration, or fitted on other questions of the run
-    mean: float | None  # of the model's probabilities
-    accuracy: float
     report: CalibrationReport
 
 
@@ -209,31 +205,8 @@ def reliabilities(run: Run) -> list[Reliability]:
         else:
             report = CalibrationReport.cross_fitted(answers(run, condition))
         if report is not None:
-            average = mean(known) if by_model else None
-            made.append(Reliability(condition, by_model, average, mean(right), report))
+            made.append(Reliability(condition, by_model, report))
     return made
-
-
-def probability_table(reliabilities: Sequence[Reliability]) -> Table:
-    """Brier score and accuracy at coverage."""
-    rows = [
-        (title_of(each.condition.task), each.condition.label,
-         "the model's" if each.by_model else "cross-fitted",
-         "–" if each.mean is None else number(100 * each.mean), number(100 * each.accuracy),
-         number(each.report.brier, 3), number(each.report.brier_of_mean, 3),
-         *(number(100 * each.report.coverage[share]) for share in SHARES))
-        for each in reliabilities
-    ]  # fmt: skip
-    columns = ("Task", "Method", "Calibration", "Mean p_correct (%)", "Accuracy (%)", "Brier score",
-               "Brier, constant p", *(f"Surest {share[:-1]} % (%)" for share in SHARES))  # fmt: skip
-    note = (
-        "p_correct: the probability that the chosen answer is right. Calibration: the model's own, "
-        "or fitted on the other questions of this run (five folds). Brier score: mean squared "
-        "distance to the truth; constant p: if every answer got the mean accuracy. Last columns: "
-        "accuracy on the share of answers with the highest p_correct. A method without a row has too "
-        "few wrong answers, or too few right ones, to fit a probability."
-    )
-    return Table("probability", "Probability of being right", columns, rows, note)
 
 
 def fitted_on(run: Run) -> list[str]:
@@ -248,6 +221,6 @@ def fitted_on(run: Run) -> list[str]:
             others = mean(record.correct for record in records if record.sample not in fitted)
             lines.append(
                 f"{condition.label} on {title_of(task)}: {len(seen)} of {len(problems)} problems were "
-                f"used to fit its verifier; accuracy on the others: {number(100 * others)} %."
+                f"used to fit its verifier; accuracy on the others: {100 * others:.1f} %."
             )
     return lines

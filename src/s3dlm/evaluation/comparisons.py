@@ -15,20 +15,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from s3dlm.errors import RecordError, SettingsError, unknown_name
+from s3dlm.evaluation.formats import LEVEL, NONE, Table, p_value, percent, points
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.statistics import Cell, Comparison, Floats, judged, percentiles
-from s3dlm.evaluation.tables import (
-    LEVEL,
-    NONE,
-    Row,
-    Table,
-    by_method,
-    p_value,
-    percent,
-    points,
-    table,
-)
+from s3dlm.evaluation.tables import TableRow, by_method, table
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
 HEADLINE = ("revise", "s3")  # methods that the verdict speaks of, if they were run
@@ -62,9 +53,8 @@ def comparisons(run: Run, reference: str) -> Table:
     rows = []
     for label, other in dict.fromkeys(pairs):
         both = {t: cell for t, cell in mean.get(label, {}).items() if t in mean.get(other, {})}
-        if both and label != other:
-            parts = [both, *({task: cell} for task, cell in both.items())] if both.keys() - {*list(both)[:1]} else [both]  # fmt: skip
-            rows += [Row(run, label, cells, other) for cells in parts]
+        parts = [both] * (len(both) > 1) + [{task: cell} for task, cell in both.items()]
+        rows += [TableRow(run, label, cells, other) for cells in parts if label != other]
     note = (
         "Points: difference in accuracy on the problems and seeds that both have, with a 95 % bootstrap "
         "interval over problems with all their seeds (10,000 draws). Better : worse counts problems, by "
@@ -84,7 +74,7 @@ def verdict(run: Run, reference: str) -> list[str]:
     return [text for label in chosen if (text := _sentence(run, rows, label, reference))]
 
 
-def _alone(row: Row) -> str:
+def _alone(row: TableRow) -> str:
     cell, where = row.cell, row.task
     return (
         f"{row.label} answers {percent(cell.accuracy)} % of {cell.problems} problems right ({where}), "
@@ -92,7 +82,7 @@ def _alone(row: Row) -> str:
     )
 
 
-def _sentence(run: Run, rows: Mapping[str, Row], label: str, reference: str) -> str:
+def _sentence(run: Run, rows: Mapping[str, TableRow], label: str, reference: str) -> str:
     whole = rows[label].compared
     if whole is None:
         return ""
@@ -110,10 +100,14 @@ def _sentence(run: Run, rows: Mapping[str, Row], label: str, reference: str) -> 
         spent = f"{ours:.1f} NFE per problem instead of {theirs:.1f}"
         return f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent}"
 
+    spent = (
+        [rows[each].cell.nfe_logical for each in (label, reference)] if reference in rows else []
+    )
+    unshared = f", or {spent[0]:.1f} instead of {spent[1]:.1f} without sharing" if spent else ""
     alone = [(title_of(task), run.compare(label, reference, task)) for task in rows[label].cells]
     parts = [
-        f"{label} is {outcome(whole)} {reference} in accuracy: {in_words(reference, whole)} "
-        f"({rows[label].task}, {whole.problems} problems)"
+        f"{label} is {outcome(whole)} {reference} in accuracy: {in_words(reference, whole)}"
+        f"{unshared} ({rows[label].task}, {whole.problems} problems)"
     ]
     for word in ("better", "worse") if len(alone) > 1 else ():
         alike = [(t, c) for t, c in alone if outcome(c) == f"{word} than"]
@@ -143,23 +137,26 @@ def lead(tasks: Sequence[tuple[Floats, Floats]]) -> tuple[float, Comparison] | N
             size = task[0].shape[1]
             counts = rng.multinomial(size, np.full(size, 1 / size), size=AT_ONCE) / size
             both += np.stack([counts @ values.T for values in task]) / len(tasks)
-        drawn += [_difference(*pair) for pair in zip(*both, strict=True)]
-    gaps = np.concatenate([part[0][0] - _there(part[0], costs) for part in tasks]).tolist()
-    figure = percentiles(_difference(grades, costs), np.array(drawn))
-    return float(costs[0]), judged(gaps, *figure)
+        drawn.append(_ahead(both[0], both[1]))
+    gaps = [_ahead(part[0].T, np.tile(costs, (part[0].shape[1], 1))) for part in tasks]
+    difference = float(_ahead(grades[None], costs[None])[0])
+    figure = percentiles(difference, np.concatenate(drawn))
+    return float(costs[0]), judged(np.concatenate(gaps).tolist(), *figure)
 
 
-def _difference(grades: Floats, costs: Floats) -> float:
-    return float(grades[0] - _there(grades, costs))
-
-
-def _there(grades: Floats, costs: Floats) -> Floats:
-    """The other curve's grades, of all problems or of each, interpolated at our cost."""
-    order = 1 + np.argsort(costs[1:], kind="stable")
-    place = np.interp(np.log(costs[0]), np.log(costs[order]), np.arange(len(order)))
-    before, share = int(place), place - int(place)
-    after = min(before + 1, len(order) - 1)
-    return np.asarray((1 - share) * grades[order[before]] + share * grades[order[after]])
+def _ahead(grades: Floats, costs: Floats) -> Floats:
+    """The first grade minus the others', interpolated at the first cost; both [cases, 1 + points]."""
+    order = 1 + np.argsort(costs[:, 1:], axis=1, kind="stable")
+    logs = np.log(np.take_along_axis(costs, order, axis=1))
+    ours, last = np.log(costs[:, :1]), order.shape[1] - 1
+    after = np.clip((logs <= ours).sum(axis=1, keepdims=True), min(1, last), last)
+    before = np.maximum(after - 1, 0)
+    start, end = (np.take_along_axis(logs, place, axis=1) for place in (before, after))
+    share = np.where(end > start, (ours - start) / np.where(end > start, end - start, 1.0), 1.0)
+    share = np.clip(share, 0.0, 1.0)
+    values = np.take_along_axis(grades, order, axis=1)
+    low, high = (np.take_along_axis(values, place, axis=1) for place in (before, after))
+    return np.asarray(grades[:, 0] - ((1 - share) * low + share * high)[:, 0])
 
 
 def sweep(run: Run) -> Table:
@@ -171,15 +168,14 @@ def sweep(run: Run) -> Table:
     whole = {key: cells for key, cells in sorted(found.items()) if len(cells) == len(run.tasks)}
     labels = [label for label, _ in whole]
     others = [cells for (label, _), cells in whole.items() if label == OTHER]
-    rows = [
-        Row(run, label, cells, gap=_gap(run, [cells, *others]) if label == OURS else (NONE, NONE))
-        for (label, _), cells in whole.items()
-        if labels.count(label) > 1
-    ]
+    rows = []
+    for (label, _), cells in whole.items():
+        gap = _gap(run, [cells, *others]) if label == OURS else (NONE, NONE)
+        rows += [TableRow(run, label, cells, gap=gap)] * (labels.count(label) > 1)
     note = (
-        f"{len(run.tasks)} tasks, on the problems and seeds that all points share. At equal NFE: accuracy "
-        f"of {OURS} minus that of {OTHER}, whose curve over K is interpolated over log NFE; 95 % bootstrap "
-        f"interval over problems, their NFE included. –: {OTHER} never spends as much, or as little."
+        f"On the problems and seeds that all points share. At equal NFE: accuracy of {OURS} minus that of "
+        f"{OTHER}, whose curve over K is interpolated over log NFE; 95 % bootstrap interval over "
+        f"problems, their NFE included. –: {OTHER} never spends as much, or as little."
     )
     return table("sweep", "Over particles N and branching b", rows, note)
 

@@ -7,32 +7,26 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 import shlex
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 
 from s3dlm.answers.grading import gold_in_words
 from s3dlm.evaluation import calibrate, comparisons, cost, figures, frames, paper, series, tables
 from s3dlm.evaluation.figures import FIGURES
+from s3dlm.evaluation.formats import Table, percent
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.records import Record, write_atomic
-from s3dlm.evaluation.tables import Table
-from s3dlm.search.step import Step
-from s3dlm.trace import read_trace
 from s3dlm.viewer.page import standalone
 
 LISTED = 50  # failed samples in a report
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
-SPECIAL = re.compile(r"<\|[^|]*\|>|</?s>|\[(EOS|PAD|SEP)\]")  # as in the viewer
 TUNED = (
     "Temperature and λ of the methods in the file named there are those of that file (`python -m "
     "benchmarks.tune` chooses them on the validation split); all settings are listed at the end."
@@ -65,10 +59,10 @@ class Report:
 
     def to_markdown(self, images: str) -> list[str]:
         """Verdict, picture, tables, other figures and settings, each a part of a page."""
-        first, *others = [FIGURES[name].to_markdown(f"{images}{name}.png") for name in self.drawn]
+        drawn = [FIGURES[name].to_markdown(f"{images}{name}.png") for name in self.drawn]
         shown = [table.to_markdown() for table in self.tables]
         settings = "\n".join(f"- **{name}**: {value}" for name, value in self.facts.items())
-        return [*self.verdict, first, *shown, *others, f"## Settings\n\n{settings}"]
+        return [*self.verdict, *drawn[:1], *shown, *drawn[1:], f"## Settings\n\n{settings}"]
 
 
 def write(
@@ -116,7 +110,7 @@ def all_tables(run: Run, regraded: Run, reference: str) -> list[Table]:
         comparisons.comparisons(run, reference),
         tables.cost(run),
         comparisons.sweep(run),
-        calibrate.probability_table(calibrate.reliabilities(run)),
+        tables.probability(run, calibrate.reliabilities(run)),
     ]
     return [table for table in every if table.rows]
 
@@ -212,7 +206,7 @@ def render(made: Report) -> str:
     jinja = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     return jinja.get_template("report.html.j2").render(
         made=made,
-        points=[(row.label, tables.percent(row.cell.accuracy), f"{row.cell.nfe:.1f}")
+        points=[(row.label, percent(row.cell.accuracy), f"{row.cell.nfe:.1f}")
                 for row in tables.by_method(run)],
         pictures=pictures,
         labels=labels,
@@ -262,20 +256,4 @@ def _row(
         "survivors": sorted(kinds.values(), key=lambda kind: -kind[0]),
         "p_correct": record.p_correct,
         "trace": page if trace.is_file() else None,
-        "story": _story(trace) if trace.is_file() else [],
     }
-
-
-def _story(path: Path) -> list[list[Any]]:
-    """A recorded search in short: [step, score, text] whenever the leading look-ahead changed."""
-    trace, told = read_trace(path), list[list[Any]]()
-    for step in trace:
-        if not isinstance(step, Step) or np.isnan(step.score).all():
-            continue
-        best = int(np.nanargmax(step.score))
-        pieces = [trace.pieces.get(token, "·") for token in step.clean[best].tolist()]
-        if "given" not in trace.header:  # a special token ends an answer
-            pieces = list(takewhile(lambda piece: SPECIAL.fullmatch(piece) is None, pieces))
-        if not told or told[-1][2] != "".join(pieces):
-            told.append([step.index + 1, round(float(step.score[best]), 3), "".join(pieces)])
-    return told

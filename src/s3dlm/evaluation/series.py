@@ -32,7 +32,7 @@ def series(run: Run, grading: str = "fixed") -> dict[str, pd.DataFrame]:
     texts = finished_texts(run, grading)
     both = texts.groupby("task").how.transform("nunique") == len(SHOWN)  # one side compares nothing
     return {
-        "mean": points([row.cell for row in by_method(run)]).assign(task="mean"),
+        "mean": points([row.cell for row in by_method(run) if row.whole]).assign(task="mean"),
         "accuracy_nfe": points(run.swept("particles", "branching")),
         "confidence": confidence(run),
         "block_length": block_length(run),
@@ -121,7 +121,7 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
     @functools.cache
     def judge(task: str) -> Verifier:
         names = [condition.value("verifier") for condition in run.main(task).values()]
-        recorded = [name for name in names if name in bundled_verifiers()]
+        recorded = [name for name in names if name in verifier.bundled_verifiers()]
         return verifier.for_task(tasks.get(task).verifier, next(iter(recorded), "paper"))
 
     @functools.cache  # each text of a problem once

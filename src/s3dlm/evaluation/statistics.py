@@ -27,7 +27,7 @@ from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
 
 Floats = NDArray[np.float64]
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
-AVERAGED = ("nfe", "nfe_logical", "tokens", "answer_tokens", "confidence")  # in a record and a cell
+AVERAGED = ("nfe", "nfe_logical", "tokens", "answer_tokens")  # in a record and a cell
 LEAST = 10  # problems, with fewer of which there is no p-value
 
 
@@ -72,7 +72,6 @@ class Cell:
     wall: float  # the paper's wall time: mean of the times at which samples finish
     tokens: float
     answer_tokens: float
-    confidence: float
     ess: float
     distinct: float  # different texts among the survivors
 
@@ -141,8 +140,7 @@ def mean_of(intervals: Iterable[Interval]) -> Interval:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """McNemar's exact two-sided test: would a fair coin split the wins so unevenly? Each win or loss
-    must be an independent trial: a problem, never a problem and seed."""
+    """McNemar's exact two-sided test; a win or loss is a problem, never a problem and seed."""
     n = wins + losses
     tail = sum(math.comb(n, k) for k in range(min(wins, losses) + 1))
     return min(1.0, float(Fraction(2 * tail, 2**n)))

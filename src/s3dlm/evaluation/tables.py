@@ -9,81 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
 
 from s3dlm.evaluation import paper
+from s3dlm.evaluation.calibrate import Reliability
+from s3dlm.evaluation.formats import LEVEL, NONE, Table, number, p_value, percent, points
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
-from s3dlm.evaluation.statistics import Cell, Comparison, Interval, mean_cell
-
-LEVEL = 0.05  # of significance
-NONE = "–"
+from s3dlm.evaluation.statistics import CalibrationReport, Cell, Comparison, mean_cell
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of text, shown as Markdown, HTML, JSON and on a terminal; `*` begins an emphasised cell."""
-
-    key: str
-    title: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    note: str = ""
-
-    @classmethod
-    def of(cls, key: str, title: str, frame: pd.DataFrame, note: str = "") -> Table:
-        return cls(key, title, tuple(frame), list(frame.itertuples(index=False, name=None)), note)
-
-    @property
-    def named(self) -> list[bool]:
-        """Which columns hold names: they are aligned left, columns of numbers right."""
-        return [all(c[:1].isalpha() for c in column) for column in zip(*self.rows, strict=True)]
-
-    def to_json(self) -> dict[str, Any]:
-        """What `--json` prints."""
-        return {"title": self.title, "columns": self.columns, "rows": self.rows, "note": self.note}
-
-    def to_markdown(self) -> str:
-        """Title, table and note."""
-
-        def line(cells: Sequence[str]) -> str:
-            safe = [cell.replace("|", "\\|") for cell in cells]
-            return f"| {' | '.join(f'**{c[1:]}**' if c[:1] == '*' else c for c in safe)} |"
-
-        head = [line(self.columns), f"|{'|'.join('---' for _ in self.columns)}|"]
-        note = f"\n\n{self.note}" if self.note else ""
-        return f"## {self.title}\n\n" + "\n".join([*head, *map(line, self.rows)]) + note
-
-
-def percent(interval: Interval, digits: int = 1) -> str:
-    """An accuracy with its bounds, which have so many digits."""
-    if math.isnan(interval.value):
-        return NONE
-    low, high = 100 * interval.low, 100 * interval.high
-    return f"{100 * interval.value:.1f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def number(value: float, digits: int = 1) -> str:
-    return NONE if math.isnan(value) else f"{value:,.{digits}f}"
-
-
-def points(difference: Interval, p: float) -> str:
-    """A difference of accuracies in points with its interval, emphasised if it is significant."""
-    low, high = 100 * difference.low, 100 * difference.high
-    text = f"{100 * difference.value:+.1f} [{low:+.1f}, {high:+.1f}]"
-    return f"*{text}" if p < LEVEL else text
-
-
-def p_value(value: float) -> str:
-    if math.isnan(value):
-        return NONE
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A method on some tasks."""
 
     run: Run
@@ -92,6 +28,7 @@ class Row:
     reference: str = ""  # the method that it is compared with
     top: Mapping[str, float] | None = None  # the highest accuracy of the table, by task
     gap: tuple[str, str] = (NONE, NONE)  # at equal cost, with its p-value
+    trust: Reliability | None = None  # of its probabilities of being right
 
     @property
     def cell(self) -> Cell:
@@ -102,6 +39,11 @@ class Row:
         """The only one, or how many there are."""
         several = f"mean of {len(self.cells)} tasks"
         return several if len(self.cells) > 1 else title_of(next(iter(self.cells)))
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all tasks: means of different tasks are not compared."""
+        return len(self.cells) == len(self.run.tasks)
 
     @property
     def compared(self) -> Comparison | None:
@@ -124,7 +66,7 @@ class Column:
     """One column of some tables."""
 
     title: str  # {reference} and {mean} are filled in
-    text: Callable[[Row], str]
+    text: Callable[[TableRow], str]
     tables: str  # their keys
 
 
@@ -140,14 +82,29 @@ def _tilts(cell: Cell) -> bool:
     return cell.condition.settings.search.tilts
 
 
-def _ess(row: Row) -> str:
+def _ess(row: TableRow) -> str:
     return number(row.cell.ess, 2) if row.cell.condition.settings.search.weighs else NONE
 
 
-def _accuracy(task: str, bounds: bool) -> Callable[[Row], str]:
+def _report(
+    write: Callable[[CalibrationReport], float], digits: int = 1
+) -> Callable[[TableRow], str]:
+    """A figure of how far probabilities can be trusted."""
+    return lambda row: NONE if row.trust is None else number(write(row.trust.report), digits)
+
+
+def _surest(share: str) -> Callable[[TableRow], str]:
+    return _report(lambda found: 100 * found.coverage[share])
+
+
+def _calibration(row: TableRow) -> str:
+    return "the model's" if row.trust is not None and row.trust.by_model else "cross-fitted"
+
+
+def _accuracy(task: str, bounds: bool) -> Callable[[TableRow], str]:
     """The accuracy on one task; the highest of the table is emphasised."""
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         if task not in row.cells:
             return NONE
         value = row.cells[task].accuracy
@@ -161,8 +118,8 @@ TASKS = Column(
     "", lambda r: "", "summary short accuracy sweep"
 )  # stands for the accuracy on every task
 COLUMNS = (
-    Column("Task", lambda r: r.task, "cost paper"),
-    Column("Method", lambda r: r.label, "summary short gains accuracy comparisons cost sweep paper"),
+    Column("Task", lambda r: r.task, "cost paper probability"),
+    Column("Method", lambda r: r.label, "summary short gains accuracy comparisons cost sweep paper probability"),
     Column("Compared with", lambda r: r.reference, "comparisons"),
     Column("On", lambda r: r.task, "comparisons"),
     Column("Look-ahead", lambda r: _ticked(r.cell.condition.settings.search.verified == "every step"), "accuracy"),
@@ -172,8 +129,8 @@ COLUMNS = (
     Column("Block length", lambda r: str(r.cell.condition.settings.decoding.block_length), "cost"),
     Column("Problems × seeds", lambda r: f"{r.cell.problems} × {r.cell.seeds}", "accuracy cost sweep paper"),
     TASKS,
-    Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy), "summary sweep"),
-    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value), "short"),
+    Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy) if r.whole else NONE, "summary sweep"),
+    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value) if r.whole else NONE, "short"),
     Column("Points vs {reference}", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "summary gains"),
     Column("Points", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "comparisons"),
     Column("Better : worse", lambda r: _if(r.compared, lambda c: f"{c.wins} : {c.losses}"), "comparisons"),
@@ -186,7 +143,6 @@ COLUMNS = (
     Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else NONE, "summary"),
     Column("ESS share", _ess, "cost"),
     Column("Distinct texts", lambda r: number(r.cell.distinct), "cost sweep"),
-    Column("Mean confidence", lambda r: number(r.cell.confidence, 3), "cost"),
     Column("No answer (%)", lambda r: number(100 * r.cell.unanswered), "cost"),
     Column("Accuracy, ours [95 %]", lambda r: percent(r.cell.accuracy), "paper"),
     Column("Accuracy, paper", lambda r: number(r.printed("accuracy"), 2), "paper"),
@@ -199,11 +155,15 @@ COLUMNS = (
     Column("Wall time (s)", lambda r: number(r.cell.wall), "cost"),
     Column("s per sample", lambda r: number(r.cell.seconds, 3), "cost sweep"),
     Column("s per problem, paper", lambda r: number(r.printed("seconds"), 3), "cost"),
-    Column("Latency (s), paper", lambda r: number(r.printed("latency"), 2), "cost"),
+    Column("Calibration", _calibration, "probability"),
+    Column("Accuracy (%)", lambda r: number(100 * r.cell.accuracy.value), "probability"),
+    Column("Brier score", _report(lambda found: found.brier, 3), "probability"),
+    Column("Brier, constant p", _report(lambda found: found.brier_of_mean, 3), "probability"),
+    *(Column(f"Surest {share} (%)", _surest(share), "probability") for share in ("25%", "50%", "75%")),
 )  # fmt: skip
 
 
-def table(key: str, title: str, rows: Iterable[Row], note: str) -> Table:
+def table(key: str, title: str, rows: Iterable[TableRow], note: str) -> Table:
     """The columns that name this table, without those that no row has anything for."""
     rows = list(rows)
     tasks = list(dict.fromkeys(task for row in rows for task in row.cells))
@@ -220,19 +180,21 @@ def table(key: str, title: str, rows: Iterable[Row], note: str) -> Table:
     return Table(key, title, tuple(heading for heading, _ in shown), list(texts), note)
 
 
-def by_method(run: Run, reference: str = "") -> list[Row]:
+def by_method(run: Run, reference: str = "") -> list[TableRow]:
     """A row per method of the main comparison, on all its tasks."""
     cells = run.main_cells
     of_task = {task: [cell.accuracy.value for cell in row.values()] for task, row in cells.items()}
     top = {task: max(v) if len({*v}) > 1 else math.nan for task, v in of_task.items()}
     found = {label: {t: row[label] for t, row in cells.items() if label in row} for label in run.labels()}  # fmt: skip
-    return [Row(run, label, own, reference, top) for label, own in found.items() if own]
+    return [TableRow(run, label, own, reference, top) for label, own in found.items() if own]
 
 
-def by_task(run: Run) -> list[Row]:
+def by_task(run: Run) -> list[TableRow]:
     """A row per task and method of the main comparison."""
     every = run.main_cells.items()
-    return [Row(run, label, {task: cell}) for task, row in every for label, cell in row.items()]
+    return [
+        TableRow(run, label, {task: cell}) for task, row in every for label, cell in row.items()
+    ]
 
 
 def summary(run: Run, reference: str) -> Table:
@@ -277,7 +239,7 @@ def cost(run: Run) -> Table:
     """Tables 4 and 5 of the paper, and what the search did."""
     main = [cell.condition for row in run.main_cells.values() for cell in row.values()]
     blocks = [c for c in run.swept("block_length") if c.condition not in main]
-    lengths = [Row(run, cell.condition.label, {cell.condition.task: cell}) for cell in blocks]
+    lengths = [TableRow(run, cell.condition.label, {cell.condition.task: cell}) for cell in blocks]
     order = [*run.tasks, *run.labels()]
     rows = sorted([*by_task(run), *lengths], key=lambda row: (
         order.index(row.cell.condition.task), order.index(row.label),
@@ -290,6 +252,19 @@ def cost(run: Run) -> Table:
         "without loading the model. Wall time: the mean of the times at which samples finish."
     )
     return table("cost", "Cost and search on every task (the paper's Tables 4 and 5)", rows, note)
+
+
+def probability(run: Run, trusted: Sequence[Reliability]) -> Table:
+    """How far the probabilities of being right can be trusted."""
+    rows = [TableRow(run, t.condition.label, {t.condition.task: run.cells[t.condition]}, trust=t) for t in trusted]  # fmt: skip
+    note = (
+        "p_correct: the probability that the chosen answer is right. Calibration: the model's own, "
+        "or fitted on the other questions of this run (five folds). Brier score: mean squared "
+        "distance to the truth; constant p: if every answer got the mean accuracy. Last columns: "
+        "accuracy on the share of answers with the highest p_correct. A method without a row has too "
+        "few wrong answers, or too few right ones, to fit a probability."
+    )
+    return table("probability", "Probability of being right", rows, note)
 
 
 def beside_paper(run: Run, regraded: Run) -> Table:

@@ -67,9 +67,6 @@
   const survivors = (row) => table(["survivors", "answer", "score", "text"],
     row.survivors.map(([count, answer, score, text]) => [count + " ×", answer ?? "no answer", number(score), text]));
 
-  const story = (row) => table(["step", "score", "best text at this step, as the look-ahead saw it"],
-    row.story.map(([step, score, text]) => [step, number(score), text]));
-
   const draw = (problem) => {
     const card = element("article", undefined, "problem");
     card.append(element("h3", data.titles[problem.task] + " · " + problem.id));
@@ -81,9 +78,8 @@
       line.append(element("td", row.label, "name"), grades(row), element("td", row.answer ?? "no answer", "answer"));
       const more = element("td");
       const details = element("details");
-      details.append(element("summary", row.story.length || row.trace ? "output, survivors, trace" : "output, survivors"), element("pre", row.text || "(empty)"));
+      details.append(element("summary", row.trace ? "output, survivors, trace" : "output, survivors"), element("pre", row.text || "(empty)"));
       details.append(survivors(row));
-      if (row.story.length) details.append(story(row));
       if (row.p_correct !== null) {
         details.append(element("p", "Probability of being right: " + row.p_correct.toFixed(2), "soft"));
       }
