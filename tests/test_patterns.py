@@ -45,7 +45,7 @@ def trees() -> dict[str, ast.Module]:
 def patterns() -> Iterator[tuple[str, str, int, frozenset[str]]]:
     """Where each pattern stands, its source and flags, and the methods by which it is used."""
     for name, tree in trees().items():
-        if name.endswith((".confine", ".child", "math_worker")) or "lm_eval_tasks" in name:
+        if name.endswith((".confine", ".child", "math_worker")) or "lm_eval.tasks" in name:
             continue  # run as scripts, in processes of their own
         used: dict[str, set[str]] = {}
         for node in ast.walk(tree):

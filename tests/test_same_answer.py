@@ -67,7 +67,7 @@ def test_http(expected: str, server: Live) -> None:
 def test_lm_eval(expected: str, model: s3dlm.Model) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the harness and its packages warn about themselves
-        from s3dlm.integrations.lm_eval import S3dlmLM
+        from s3dlm.extras.lm_eval.model import S3dlmLM
     lm = S3dlmLM(model, method=METHOD)
     context = lm.apply_chat_template([{"role": "user", "content": QUESTION}])
     asked = SimpleNamespace(

@@ -130,11 +130,6 @@ def find_entry_points(group: str) -> dict[str, EntryPoint]:
     return dict(sorted(first.items()))
 
 
-def load_built_in(name: str, value: str) -> Any:
-    """A part of this package, "module:attribute", that is imported only when it is named."""
-    return load_entry_point(EntryPoint(name, value, "s3dlm"), object)
-
-
 def load_entry_point(entry: EntryPoint, kind: type[T]) -> T:
     """The object that an entry point names, which must be of a kind (`object` allows any)."""
     place = f"entry point {entry.name!r} ({entry.value}) of the group {entry.group!r}"

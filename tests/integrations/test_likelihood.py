@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from s3dlm.errors import PromptError, SettingsError
-from s3dlm.integrations.likelihood import is_greedy, log_likelihood, stratified_masks
+from s3dlm.extras.lm_eval.likelihood import is_greedy, log_likelihood, stratified_masks
 from s3dlm.models.base import Model
 from tests.fakes import MASK, fake_model
 

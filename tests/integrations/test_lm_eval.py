@@ -23,7 +23,7 @@ from tests.integrations.stand_in import provide
 pytest.importorskip("lm_eval")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the harness and its packages have habits of their own
-    from s3dlm.integrations.lm_eval import KNOWN_TASKS, TASKS, S3dlmLM, _limited, _until, main
+    from s3dlm.extras.lm_eval.model import KNOWN_TASKS, TASKS, S3dlmLM, _limited, _until, main
 
 pytestmark = [  # what the harness's own packages leave behind
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -179,7 +179,7 @@ def test_the_command_of_the_page(
     provide(monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^python -m s3dlm\.integrations\.lm_eval (.*)$", page, re.MULTILINE)
+    (line,) = re.findall(r"^python -m s3dlm\.extras\.lm_eval (.*)$", page, re.MULTILINE)
     run_here(monkeypatch, shlex.split(line))
     printed = capsys.readouterr().out
     for task in ("s3dlm_countdown", "s3dlm_choice_letters"):
@@ -189,7 +189,7 @@ def test_the_command_of_the_page(
 @pytest.mark.slow  # a new process imports the harness, and the harness lists every package
 def test_the_command_line_of_the_harness_in_a_process(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "s3dlm.integrations.lm_eval", *command(tmp_path)],
+        [sys.executable, "-m", "s3dlm.extras.lm_eval", *command(tmp_path)],
         capture_output=True, text=True, check=False, cwd=ROOT, timeout=900,
         env=environment(tmp_path / "plugin"),
     )  # fmt: skip
@@ -220,7 +220,7 @@ def test_every_shipped_task_names_one_of_ours() -> None:
 def test_without_the_harness_it_is_one_line() -> None:
     code = (
         "import runpy, sys; sys.modules['lm_eval'] = None\n"
-        "runpy.run_module('s3dlm.integrations.lm_eval', run_name='__main__')"
+        "runpy.run_module('s3dlm.extras.lm_eval', run_name='__main__')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -13,7 +13,7 @@ import torch
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from s3dlm.models import sharded
+from s3dlm.extras.parallel import sharded
 from s3dlm.models.family import Experts
 from s3dlm.models.forward import Forward
 from tests.models.networks import make_rows, random_network

@@ -12,7 +12,7 @@ import torch
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from s3dlm.models.copies import Copies
+from s3dlm.extras.parallel.copies import Copies
 from s3dlm.models.family import Experts
 from s3dlm.models.forward import Forward, Prediction, Sampling
 from tests.models.networks import make_rows, random_network

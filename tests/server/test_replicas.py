@@ -226,7 +226,7 @@ def test_without_replicas_ray_is_not_imported() -> None:
 def test_one_replica_per_device(
     cluster: dict[str, float], wanted: Any, places: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from s3dlm import serving as module
+    from s3dlm.extras.ray import serving as module
 
     there = SimpleNamespace(cluster_resources=lambda: cluster, is_initialized=lambda: True)
     monkeypatch.setattr(module, "ray", there)
@@ -239,7 +239,7 @@ def test_one_replica_per_device(
 
 
 def test_without_a_cluster_this_machine_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from s3dlm import serving as module
+    from s3dlm.extras.ray import serving as module
 
     monkeypatch.setattr(module, "ray", SimpleNamespace(is_initialized=lambda: False))
     monkeypatch.setattr(module, "_this_machine", lambda: {"GPU": 0, "CPU": 4})
@@ -262,7 +262,7 @@ def test_without_a_cluster_this_machine_counts(monkeypatch: pytest.MonkeyPatch) 
 def test_mistakes_are_told_before_anything_starts(
     wanted: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from s3dlm import serving as module
+    from s3dlm.extras.ray import serving as module
 
     few = SimpleNamespace(cluster_resources=lambda: {"CPU": 2.0}, is_initialized=lambda: True)
     monkeypatch.setattr(module, "ray", few)

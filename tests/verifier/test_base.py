@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import s3dlm
-from s3dlm.integrations.lm_eval import AskedVerifier
+from s3dlm.extras.lm_eval.model import AskedVerifier
 from s3dlm.verifier import Score, Verifier, WrappedVerifier, as_verifier
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 from tests.fakes import fake_model

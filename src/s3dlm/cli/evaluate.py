@@ -185,9 +185,9 @@ def _run(
         if loaded.defaults.prompt_style != style:  # a model of another package may have its own
             problems = load_problems(names, loaded.defaults.prompt_style, **which)
     else:  # its workers load the model
-        from s3dlm.evaluation.distributed import RayRunner
+        from s3dlm.evaluation.run import RUNNERS
 
-        runner = RayRunner(model, address=ray, workers=workers, device=device, **loading)
+        runner = RUNNERS.find("ray")(model, address=ray, workers=workers, device=device, **loading)
     for name, some in problems.items():
         total = "" if len(some.samples) == some.total else f" of {some.total}"
         typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)

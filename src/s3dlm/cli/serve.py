@@ -66,7 +66,7 @@ def serve(
     from s3dlm.models.registry import check_name as check_model
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
-    from s3dlm.server.run import allowed_hosts, bind_socket, check_exposure
+    from s3dlm.server.run import REPLICAS, allowed_hosts, bind_socket, check_exposure
     from s3dlm.server.run import serve as run
     from s3dlm.settings import Settings
     from s3dlm.verifier import GENERAL, check_name
@@ -108,22 +108,13 @@ def serve(
         web = create_app(options.load_model(model, device=device, **how), **configuration)
         run(web, bound, grace=grace, announce=announce)
         return
-    from s3dlm.evaluation.distributed import connect
-
     port = bound.getsockname()[1]
-    bound.close()  # it was free; Ray listens there from here on
-    engine, owned = connect(ray, logs=True)
-    try:
-        from s3dlm import serving
-
-        app = serving.application(
-            model, replicas=replicas, device=device, load=how, grace=grace, **configuration
-        )
-        typer.echo(f"starting {replicas} replicas of {model} …", err=True)
-        serving.serve(app, host, port, grace=grace, announce=announce)
-    finally:
-        if owned:
-            engine.shutdown()
+    bound.close()  # it was free; the replicas' proxy listens there from here on
+    typer.echo(f"starting {replicas} replicas of {model} …", err=True)
+    REPLICAS.find("ray")(
+        model, host, port, cluster=ray, announce=announce, replicas=replicas, device=device,
+        load=how, grace=grace, **configuration,
+    )  # fmt: skip
 
 
 def _alias(text: str) -> tuple[str, dict[str, Any]]:

@@ -23,6 +23,7 @@ from s3dlm.evaluation import manifest as manifests
 from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import Condition, Plan, title_of
 from s3dlm.evaluation.records import Failure, Record, Store
+from s3dlm.inputs import Registry
 from s3dlm.models.base import Model
 from s3dlm.tasks import Sample
 
@@ -68,6 +69,9 @@ class Runner(Protocol):
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         """One record or failure per search as they finish; the caller sets `at`."""
+
+
+RUNNERS: Registry[Callable[..., Any]] = Registry("runner", "s3dlm.runners", object)
 
 
 class Observer:

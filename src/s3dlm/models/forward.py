@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from s3dlm.errors import ModelError
-from s3dlm.inputs import load_built_in
 from s3dlm.models.base import Denoiser
 from s3dlm.models.cache import PrefixCache, leave, recalled
+from s3dlm.models.dual_cache import DualCache
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
@@ -34,7 +34,6 @@ from s3dlm.models.sampling import Shifted, restrict, shift
 CPU_LOGITS = 1 << 26  # bytes of logits at once
 GPU_LOGITS = 1 << 30
 CACHE_BYTES = 1 << 20  # of logits read together on CPU
-DUAL = "s3dlm.models.dual_cache:DualCache"
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 
 
@@ -56,7 +55,7 @@ class Forward:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
         self.prefixes: PrefixCache | None = None
         if denoiser.dual_cache is not None:
-            self.prefixes = load_built_in("dual", DUAL)(denoiser)
+            self.prefixes = DualCache(denoiser)
         elif denoiser.prefix_cache:
             self.prefixes = PrefixCache(denoiser)
         # With a cache that pretends, what a pass says of a canvas depends on when it is made.

@@ -7,13 +7,13 @@ so that listing names stays instant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
-from s3dlm.inputs import find_entry_points, load_built_in, load_entry_point
+from s3dlm.inputs import Registry, find_entry_points, load_entry_point
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import BUNDLED, EVERY_METHOD, defaults_in
 from s3dlm.models.families import find_family
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
     from s3dlm.models.lora import Adapter
 
-# By name, so that what `transformers` runs is imported only where it is needed.
-NOT_NATIVE = "s3dlm.models.hf:load_with_transformers"
+# What loads checkpoints whose config.json has this model_type and that no family describes; it is called
+# as (name, folder, *, device, dtype, attention, mask_id, trusted, adapter) and returns a Model.
+MODEL_TYPES: Registry[Callable[..., Model]] = Registry("model_type", "s3dlm.model_types", object)
+# Ways to use several devices, by the option of `load` that asks for them: (load, options) → Model.
+PLACEMENTS: Registry[Callable[..., Model]] = Registry("placement", "s3dlm.placements", object)
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -75,10 +78,9 @@ def load(
     row when a block opens and every so many passes (0: never). `fast`: that, and reveal="threshold".
     """
     options: dict[str, Any] = {**locals()}
-    if tensor_parallel:
-        return _load_parts(options)
-    if devices is not None:
-        return _load_copies(devices, options)
+    for way in ("tensor_parallel", "devices"):
+        if options[way]:
+            return PLACEMENTS.find(way)(load, options)
     check_name(name)
     plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
     if plugin is not None:
@@ -100,18 +102,23 @@ def load(
         family = find_family(config)
         width = config.get("d_model", config.get("hidden_size"))
         kind = f"{family.name}-{width}".lower() if family else ""
-        place = _device(device)
+        place = device_of(device)
         dtype = "bfloat16" if dtype is None and quantize == "int4" else dtype
-        options = {"device": place, "dtype": _dtype(dtype, place), "attention": attention}
+        options = {"device": place, "dtype": dtype_of(dtype, place), "attention": attention}
         options |= {"mask_id": mask_id, "trusted": trust_remote_code}
         if isinstance(adapter, str):
             from s3dlm.models import lora
 
             adapter = lora.read(adapter)
         options["adapter"] = adapter
-        if family is None:
+        if (kind_of_model := str(config.get("model_type"))) in MODEL_TYPES:
             _only_native(name, quantize)
-            model = load_built_in("transformers", NOT_NATIVE)(name, folder, **options)
+            model = MODEL_TYPES.find(kind_of_model)(name, folder, **options)
+        elif family is None:
+            from s3dlm.models.hf import load_with_transformers
+
+            _only_native(name, quantize)
+            model = load_with_transformers(name, folder, **options)
         else:
             from s3dlm.models.checkpoint import load_native
 
@@ -168,43 +175,7 @@ def _only_native(name: str, quantize: str | None) -> None:
         )
 
 
-def _load_copies(devices: str | Sequence[str], options: dict[str, Any]) -> Model:
-    """The model once per device, as one."""
-    names = devices.split(",") if isinstance(devices, str) else list(devices)
-    kinds = {_device(name.strip() or None).type for name in names}
-    if len(kinds) != 1 or not all(names) or options["device"] is not None:
-        raise SettingsError(
-            f"devices={devices!r} with device={options['device']!r} is not allowed; give devices of "
-            "one kind, as in devices=cuda:0,cuda:1, and no device"
-        )
-    from s3dlm.models.copies import Copies
-
-    models = [load(**options | {"device": name.strip(), "devices": None}) for name in names]
-    if len(models) == 1:
-        return models[0]
-    return replace(models[0], denoiser=Copies([model.denoiser for model in models]))
-
-
-def _load_parts(options: dict[str, Any]) -> Model:
-    """The model in as many parts as torchrun has started processes."""
-    unfit = [name for name in ("devices", "compile", "quantize") if options[name]]
-    if unfit or options["device"] not in (None, "cpu", "cuda"):
-        raise SettingsError(
-            "tensor_parallel=true cannot be had with other ways to place or change weights; leave out "
-            f"{', '.join(unfit) or 'the number of the device'}"
-        )
-    from s3dlm.models.sharded import Sharded, join
-    from s3dlm.models.transformer import Transformer
-
-    device = join(_device(options["device"]))
-    dtype = str(_dtype(options["dtype"], device))
-    model = load(**options | {"device": "cpu", "dtype": dtype, "tensor_parallel": False})
-    if not isinstance(model.denoiser, Transformer):
-        raise SettingsError(f"tensor_parallel=true is for native models; {model.name!r} is none")
-    return replace(model, denoiser=Sharded(model.denoiser, device))
-
-
-def _device(name: str | None) -> torch.device:
+def device_of(name: str | None) -> torch.device:
     import torch
 
     if name is None:
@@ -218,7 +189,7 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-def _dtype(name: str | None, device: torch.device) -> torch.dtype:
+def dtype_of(name: str | None, device: torch.device) -> torch.dtype:
     import torch
 
     if name is None:

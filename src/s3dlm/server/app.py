@@ -25,10 +25,11 @@ from starlette.responses import (
 
 from s3dlm import __version__, tasks
 from s3dlm.errors import S3dlmError
+from s3dlm.inputs import Registry
 from s3dlm.models.base import Model
-from s3dlm.server import dialects, openai, parse, schemas
+from s3dlm.server import openai, parse, schemas
 from s3dlm.server.parse import Parsed
-from s3dlm.server.reporting import MESSAGES, ApiError, as_api_error
+from s3dlm.server.reporting import ApiError, as_api_error
 from s3dlm.server.run import Middleware
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Service
@@ -47,6 +48,7 @@ STREAMED: dict[int | str, dict[str, Any]] = {
 }
 TRACED: dict[int | str, dict[str, Any]] = {200: {"content": {**STREAMED[200]["content"], **LINES}}}
 router = APIRouter(responses=ERRORS)
+DIALECTS: Registry[APIRouter] = Registry("dialect", "s3dlm.dialects", APIRouter)
 
 
 def create_app(
@@ -72,7 +74,9 @@ def create_app(
     )
     app.state.service = service
     app.include_router(router)
-    paths = frozenset(str(getattr(route, "path", "")) for route in router.routes)
+    for name in DIALECTS:
+        app.include_router(DIALECTS.find(name))
+    paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
     app.add_middleware(Middleware, service=service, endpoints=paths, spans=spans or tracing())
     if cors:
         app.add_middleware(
@@ -120,7 +124,7 @@ def _card(service: Service, name: str) -> schemas.ModelCard:
 @router.post("/v1/chat/completions", response_model=schemas.ChatCompletion, responses=STREAMED)
 async def chat(body: schemas.ChatRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation."""
-    return await _reply(request, service, body)
+    return await reply_to(request, service, body)
 
 
 @router.post("/v1/completions", response_model=schemas.Completion, responses=STREAMED)
@@ -128,22 +132,10 @@ async def completion(
     body: schemas.CompletionRequest, request: Request, service: Shared
 ) -> Response:
     """Answer one prompt or several, each as a user's message."""
-    return await _reply(request, service, body)
+    return await reply_to(request, service, body)
 
 
-@router.post("/v1/responses", responses=STREAMED)
-async def responses(body: dialects.ResponsesRequest, request: Request, service: Shared) -> Response:
-    """Answer a conversation, in the shape of OpenAI's Responses."""
-    return await _reply(request, service, body.as_chat(), dialects.ResponsesReply)
-
-
-@router.post(MESSAGES, responses=STREAMED)
-async def messages(body: dialects.MessagesRequest, request: Request, service: Shared) -> Response:
-    """Answer a conversation, in the shape of Anthropic's Messages."""
-    return await _reply(request, service, body.as_chat(), dialects.MessagesReply)
-
-
-async def _reply(
+async def reply_to(
     request: Request,
     service: Service,
     body: schemas.ChatRequest | schemas.CompletionRequest,

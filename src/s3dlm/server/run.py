@@ -28,12 +28,15 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from s3dlm.errors import ModelError, SettingsError
+from s3dlm.inputs import Registry
 from s3dlm.server.limits import quiet_accept_errors, server_config
 from s3dlm.server.reporting import ApiError, as_api_error, configure_logging, log, shutting_down
 from s3dlm.server.service import Service
 from s3dlm.server.telemetry import record_span
 
 HARD_END_SECONDS = 15.0  # after the grace period
+# What serves replicas of a model behind one address, by the engine that runs them.
+REPLICAS: Registry[Callable[..., None]] = Registry("replicas", "s3dlm.replicas", object)
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
 OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files

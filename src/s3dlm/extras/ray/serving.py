@@ -1,7 +1,7 @@
 """Many replicas of the server behind one address, over Ray Serve.
 
     s3dlm serve --model tiny --replicas 2
-    serve run s3dlm.serving:build_app model=tiny replicas=2
+    serve run s3dlm.extras.ray.serving:build_app model=tiny replicas=2
 
 A replica is the app of server/ with an engine of its own, on its own GPU or group of cores. Ray sends
 each request to the less loaded of two replicas and puts another in the place of one that dies. An answer
@@ -109,7 +109,7 @@ def build_app(arguments: Mapping[str, Any]) -> Any:
         hosts = None if key else LOCAL_NAMES
         return application(**{"api_key": key, "hosts": hosts, **arguments})
     except ValidationError as error:
-        raise SettingsError(f"arguments of s3dlm.serving:build_app: {error}") from None
+        raise SettingsError(f"arguments of s3dlm.extras.ray.serving:build_app: {error}") from None
 
 
 @validate_call
@@ -235,3 +235,19 @@ def _drained(everyone: Any) -> bool:
     except (TimeoutError, ray.exceptions.RayError):
         return False
     return not any(idle is False for idle in told)
+
+
+def run_replicas(
+    model: str, host: str, port: int, *, cluster: str | None, announce: Callable[[str], None],
+    grace: float, **configuration: Any,
+) -> None:  # fmt: skip
+    """Serve replicas of a model until the process is ended; a cluster of its own ends with it."""
+    from s3dlm.extras.ray.evaluation import connect
+
+    engine, owned = connect(cluster, logs=True)
+    try:
+        app = application(model, grace=grace, **configuration)
+        serve(app, host, port, grace=grace, announce=announce)
+    finally:
+        if owned:
+            engine.shutdown()

@@ -1,6 +1,6 @@
 """A model of lm-evaluation-harness, so that its tasks and tables work with a search.
 
-    python -m s3dlm.integrations.lm_eval run --model s3dlm --model_args model=tiny --tasks s3dlm_choice
+    python -m s3dlm.extras.lm_eval run --model s3dlm --model_args model=tiny --tasks s3dlm_choice
 
 The harness has no plugins; importing this module registers the model. `run`, `ls`, `validate` and all
 their options are the harness's own.
@@ -25,7 +25,7 @@ import torch
 
 from s3dlm import engine, tasks
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
-from s3dlm.integrations import likelihood
+from s3dlm.extras.lm_eval import likelihood
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.registry import load
@@ -45,7 +45,7 @@ except ImportError as error:
 
 log = logging.getLogger("lm_eval.s3dlm")  # the harness shows loggers below its own name
 
-TASKS = Path(__file__).parent / "lm_eval_tasks"
+TASKS = Path(__file__).parent / "tasks"
 PREFIX = "s3dlm_"  # of our bundled tasks
 # Our task for a task of the harness: sets verifier and answer format; others are general text.
 KNOWN_TASKS = {

@@ -1,0 +1,1 @@
+"""Ray: evaluation over a cluster, and replicas of the server behind one address."""
