@@ -73,10 +73,11 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
-    app.include_router(router)
-    for name in DIALECTS:
-        app.include_router(DIALECTS.find(name))
-    paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
+    routers = [router, *(DIALECTS.find(name) for name in DIALECTS)]
+    for each in routers:
+        app.include_router(each)
+    routes = [route for each in routers for route in each.routes]
+    paths = frozenset(str(getattr(route, "path", "")) for route in routes)
     app.add_middleware(Middleware, service=service, endpoints=paths, spans=spans or tracing())
     if cors:
         app.add_middleware(
