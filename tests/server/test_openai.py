@@ -9,7 +9,8 @@ import openai
 import pytest
 
 from s3dlm.models.defaults import Defaults
-from s3dlm.settings import METHODS, only_used
+from s3dlm.search.methods import METHODS, find_method
+from s3dlm.settings import has
 from tests.fakes import fake_model
 from tests.server.live import ASK, QUESTION, Live, alone, code, serving
 
@@ -17,8 +18,9 @@ LONG = {"gen_length": 60, "steps": 15, "block_length": 20}
 
 
 def long(method: str) -> dict[str, Any]:
-    """As many of the settings of a long answer as the method uses."""
-    return {**only_used(METHODS[method], LONG), "method": method, "task": "countdown"}
+    """As many of the settings of a long answer as the method has."""
+    own = {name: value for name, value in LONG.items() if has(find_method(method), name)}
+    return {**own, "method": method, "task": "countdown"}
 
 
 def joined(stream: Any) -> str:
