@@ -22,7 +22,7 @@ from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.schemas import SETTINGS
-from s3dlm.settings import Settings, names
+from s3dlm.settings import Settings, merged, names
 from s3dlm.verifier import GROUP, as_verifier
 from s3dlm.viewer.page import for_page
 
@@ -166,12 +166,15 @@ class Service:
         renamed.operator = {**self.operator, **overrides}
         return renamed
 
-    def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
-        """The settings of a request: the model's and the operator's as far as they count beside its
-        own."""
+    def settings(self, method: str, task: str | None = None) -> Settings:
+        """The settings of a request that gives none itself."""
+        return Settings(method, **self.values(method, task, {}))
+
+    def values(self, method: str, task: str | None, own: Mapping[str, Any]) -> dict[str, Any]:
+        """A request's own settings over the operator's and the model's, as far as the method has them."""
         row = find_method(method)
         layers = [*self.model.defaults.layers(row.like or row.name, task), self.operator]
-        return Settings.over(row, layers, changes)
+        return merged(row, layers, own)
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""
