@@ -279,7 +279,9 @@ def allowed(name: str) -> str:
 def check(name: str, value: Any) -> Any:
     """The value of one setting in its type, or an error that says what is allowed."""
     field = fields()[name]
-    annotated: Any = Annotated[(field.annotation, *field.metadata)]
+    annotated: Any = field.annotation
+    if field.metadata:
+        annotated = Annotated[(field.annotation, *field.metadata)]
     try:
         return TypeAdapter(annotated, config=FROZEN).validate_python(value)
     except ValidationError as error:

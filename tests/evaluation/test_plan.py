@@ -11,6 +11,7 @@ from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation import reproduction
 from s3dlm.evaluation.plan import Condition, settings_for
 from s3dlm.search.methods import find_method
+from s3dlm.search.smc import S3, S3Paper
 from s3dlm.settings import Settings, has
 from s3dlm.tasks import Loaded
 
@@ -59,7 +60,9 @@ def test_a_given_setting_wins_over_the_methods_own() -> None:
     assert (own.decoding.temperature, own.to_json()["lam"]) == (0.3, 4.0)
     swept = plans.grid(["gsm8k"], ["s3"], tuned, sweeps={"lam": [1.0, 2.0]})
     assert [(c.value("lam"), c.value("temperature")) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
-    assert settings_for("s3_paper", tuned, {"lam": 3.0}).to_json().get("lam") == 1.0
+    paper = settings_for("s3_paper", tuned, {"lam": 3.0}).search
+    assert isinstance(paper, S3)
+    assert paper.lam == 1.0
 
 
 def test_a_setting_applies_to_the_methods_that_use_it() -> None:
@@ -117,7 +120,8 @@ def test_a_model_that_recommends_another_lambda_is_also_asked_with_the_papers() 
         return tuned_to(method, {"lam": 10.0})
 
     found = reproduction.reproduction({"gsm8k": Loaded((), "", 0)}, tuned, (0,), sweep_problems=0)
-    assert {c.label: c.value("lam") for c in found.conditions}["s3_paper"] == 1.0
+    (paper,) = (c.settings.search for c in found.conditions if c.label == "s3_paper")
+    assert isinstance(paper, S3Paper)
 
 
 def test_smaller_sizes_are_parts_of_larger_ones() -> None:
@@ -134,4 +138,4 @@ def test_smaller_sizes_are_parts_of_larger_ones() -> None:
     given = reproduction.reproduction(
         loaded, defaults, (0,), overrides={"temperature": 0.3}
     ).conditions
-    assert {c.value("temperature") for c in given} == {0.0, 0.3}
+    assert {c.settings.decoding.temperature for c in given} == {0.0, 0.3}

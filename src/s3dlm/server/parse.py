@@ -231,13 +231,13 @@ def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
             allowed = {*service.verifiers, *VERIFIERS, SELF}
             raise SettingsError(unknown_name("verifier", body.verifier, allowed))
     for name, value in (body.__pydantic_extra__ or {}).items():
-        if name in schemas.SETTINGS:
+        if name in schemas.settings():
             overrides[name] = value
         elif name in schemas.NEUTRAL:
             if value is not None and value not in schemas.NEUTRAL[name]:
                 message = f"{name} is not supported by a diffusion search; leave it out"
                 raise ApiError(400, message, param=name, code="unsupported_parameter")
         elif name not in schemas.IGNORED:
-            message = unknown_name("field", name, {*type(body).model_fields, *schemas.SETTINGS})
+            message = unknown_name("field", name, {*type(body).model_fields, *schemas.settings()})
             raise ApiError(400, message, param=name, code="unknown_parameter")
     return {name: value for name, value in overrides.items() if value is not None}

@@ -21,8 +21,8 @@ from s3dlm.search.methods import METHODS, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
-from s3dlm.server.schemas import SETTINGS
-from s3dlm.settings import Settings, merged, names
+from s3dlm.server.schemas import settings as request_settings
+from s3dlm.settings import FIRST, Settings, merged, names
 from s3dlm.verifier import GROUP, as_verifier
 from s3dlm.viewer.page import for_page
 
@@ -186,7 +186,8 @@ class Service:
             "models": self.names,
             "method": self.method,
             "methods": {name: row.summary for name, row in methods.items()},
-            "settings": list(SETTINGS.values()),
+            "settings": list(request_settings().values()),
+            "first": list(FIRST),
             "settings_of": {name: names(row) for name, row in methods.items()},
             "defaults": {name: settings.to_json() for name, settings in defaults.items()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
