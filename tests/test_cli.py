@@ -17,9 +17,9 @@ from rich.console import Console
 import s3dlm
 from s3dlm import board, tasks
 from s3dlm.cli import main as cli
-from s3dlm.models import registry
 from s3dlm.extras.code.sandbox import configure, shared
 from s3dlm.extras.code.sandbox.runner import UNSAFE
+from s3dlm.models import registry
 from s3dlm.settings import schema
 from tests.fakes import events_of, fake_model
 
@@ -166,7 +166,10 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --model tinny --dry-run --out x", ["model='tinny' is unknown"]),
         ("generate x --method s3 --method revise", ["generate takes one"]),
         ("generate x --task chain --task countdown", ["generate takes one"]),
-        ("generate x --method best_of_k --lam 3", ["lam=3.0 changes nothing"]),
+        (
+            "generate x --method best_of_k --lam 3",
+            ["lam=3.0 is not a setting of method='best_of_k'"],
+        ),
         ("generate x --load dtyp=float32", ["did you mean 'dtype'"]),
         ("generate x --load compile=maybe", ["true or false"]),
         ("generate x --task nowhere.jsonl:gsm8k", ["nowhere.jsonl does not exist"]),

@@ -57,14 +57,9 @@ class Settings:
         verifier = values.pop("verifier", row.verifier)
         if not isinstance(verifier, str) or not verifier:
             raise SettingsError(f"verifier={short_repr(verifier)} is not allowed; give a name")
-        decoded = {name: value for name, value in values.items() if name in DECODING}
         own = {name: value for name, value in values.items() if name not in DECODING}
-        given = overlaid(_DECODING_DEFAULTS, decoded)
-        given |= {name: given["gen_length"] if v is None and name in LENGTHS else v for name, v in row.fixed.items()}  # fmt: skip
-        if given["reveal"] == "threshold":
-            given["steps"] = given["gen_length"]  # the most that there can be
         object.__setattr__(self, "search", _build(row, own))
-        object.__setattr__(self, "decoding", _build(Decoding, given))
+        object.__setattr__(self, "decoding", _build(Decoding, decoded(row, values)))
         object.__setattr__(self, "verifier", verifier)
         several = self.search.size * self.search.children > 1
         if self.decoding.temperature == 0 and several and "temperature" not in row.fixed:
@@ -112,11 +107,7 @@ class Settings:
         row = find_method(method)
         if isinstance(method, Method):
             changes = {**{n: getattr(method, n) for n in method.model_fields_set}, **changes}
-        usable = [{n: v for n, v in each.items() if has(row, n)} for each in layers]
-        values: dict[str, Any] = reduce(overlaid, (*usable, changes), {})
-        if values.get("reveal", "schedule") == "threshold" and "steps" not in changes:
-            values.pop("steps", None)
-        return cls(row, **values)
+        return cls(row, **merged(row, layers, changes))
 
     @property
     def method(self) -> str:
@@ -178,6 +169,22 @@ class Settings:
 
 LENGTHS = ("steps", "block_length")
 _DECODING_DEFAULTS = {name: field.default for name, field in Decoding.model_fields.items()}
+
+
+def merged(method: type[Method], layers: Sequence[Layer], changes: Layer) -> dict[str, Any]:
+    """Changes over those settings of some layers that the method has; nothing is checked."""
+    usable = [{n: v for n, v in each.items() if has(method, n)} for each in layers]
+    return reduce(overlaid, (*usable, changes), {})
+
+
+def decoded(method: type[Method], values: Layer) -> dict[str, Any]:
+    """How to decode by some settings, by what the method decides, and by default; nothing is checked."""
+    given = overlaid(_DECODING_DEFAULTS, {n: v for n, v in values.items() if n in DECODING})
+    for name, value in method.fixed.items():
+        given[name] = given["gen_length"] if value is None and name in LENGTHS else value
+    if given["reveal"] == "threshold":
+        given["steps"] = given["gen_length"]  # the most that there can be
+    return given
 
 
 def has(method: type[Method], name: str) -> bool:
@@ -272,7 +279,9 @@ def allowed(name: str) -> str:
 def check(name: str, value: Any) -> Any:
     """The value of one setting in its type, or an error that says what is allowed."""
     field = fields()[name]
-    annotated: Any = Annotated[(field.annotation, *field.metadata)]
+    annotated: Any = field.annotation
+    if field.metadata:
+        annotated = Annotated[(field.annotation, *field.metadata)]
     try:
         return TypeAdapter(annotated, config=FROZEN).validate_python(value)
     except ValidationError as error:

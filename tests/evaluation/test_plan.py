@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import paper
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.plan import Condition, settings_for
-from s3dlm.settings import Settings, only_used
+from s3dlm.search.methods import find_method
+from s3dlm.search.smc import S3, S3Paper
+from s3dlm.settings import Settings, has
 from s3dlm.tasks import Loaded
 
 BASE = Settings()
@@ -16,6 +20,12 @@ BASE = Settings()
 
 def defaults(method: str, task: str | None = None) -> Settings:
     return Settings(method)
+
+
+def tuned_to(method: str, values: dict[str, Any]) -> Settings:
+    """Those of the values that the method has."""
+    own = {name: value for name, value in values.items() if has(find_method(method), name)}
+    return Settings(method, **own)
 
 
 def test_a_sweep_pays_for_equal_runs_once() -> None:
@@ -38,24 +48,26 @@ def test_the_seed_is_no_part_of_a_condition() -> None:
 
 def test_greedy_is_the_baseline_without_sampling() -> None:
     greedy = settings_for("greedy", defaults, {"temperature": 1.0})
-    assert (greedy.row.kin, greedy.temperature) == ("baseline", 0.0)
-    assert settings_for("baseline", defaults).temperature == BASE.temperature
+    assert (greedy.search.kin, greedy.decoding.temperature) == ("baseline", 0.0)
+    assert settings_for("baseline", defaults).decoding == BASE.decoding
 
 
 def test_a_given_setting_wins_over_the_methods_own() -> None:
     def tuned(method: str, task: str | None) -> Settings:
-        return Settings(method, **only_used(method, {"temperature": 0.3, "lam": 4.0}))
+        return tuned_to(method, {"temperature": 0.3, "lam": 4.0})
 
     own = settings_for("s3", tuned)
-    assert (own.temperature, own.lam) == (0.3, 4.0)
+    assert (own.decoding.temperature, own.to_json()["lam"]) == (0.3, 4.0)
     swept = plans.grid(["gsm8k"], ["s3"], tuned, sweeps={"lam": [1.0, 2.0]})
-    assert [(c.value("lam"), c.settings.temperature) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
-    assert settings_for("s3_paper", tuned, {"lam": 3.0}).lam == 1.0
+    assert [(c.value("lam"), c.value("temperature")) for c in swept] == [(1.0, 0.3), (2.0, 0.3)]
+    paper = settings_for("s3_paper", tuned, {"lam": 3.0}).search
+    assert isinstance(paper, S3)
+    assert paper.lam == 1.0
 
 
 def test_a_setting_applies_to_the_methods_that_use_it() -> None:
     found = plans.grid(["gsm8k"], ["best_of_k", "s3"], defaults, {"lam": 5.0, "steps": 32})
-    assert [(c.value("lam"), c.settings.steps) for c in found] == [(None, 32), (5.0, 32)]
+    assert [(c.value("lam"), c.value("steps")) for c in found] == [(None, 32), (5.0, 32)]
     with pytest.raises(SettingsError, match="lam has no effect on baseline, best_of_k"):
         plans.grid(["gsm8k"], ["baseline", "best_of_k"], defaults, {"lam": 5.0})
     with pytest.raises(SettingsError, match="branching has no effect on baseline"):
@@ -64,23 +76,12 @@ def test_a_setting_applies_to_the_methods_that_use_it() -> None:
         plans.grid(["gsm8k"], ["s3"], defaults, {"seed": 3})
 
 
-def test_what_a_method_uses_depends_on_its_other_settings() -> None:
-    """With a budget a method can stop; by a rule of its own it has no use for steps."""
-
+def test_a_method_that_reveals_by_a_threshold_has_no_number_of_steps() -> None:
     def tuned(method: str, task: str | None = None) -> Settings:
-        own = {"budget": 64, "reveal": "threshold"} if method == "revise" else {}
-        return Settings(method, **own)
+        return Settings(method, **({"reveal": "threshold"} if method == "revise" else {}))
 
-    given = {"stop_when": "never", "steps": 32}
-    found = plans.grid(["gsm8k"], ["s3", "revise"], tuned, given)
-    assert [(c.value("stop_when"), c.value("steps")) for c in found] == [
-        (None, 32),
-        ("never", None),
-    ]
-    with pytest.raises(SettingsError, match="stop_when has no effect on s3"):
-        plans.grid(["gsm8k"], ["s3"], tuned, given)
-    (stops,) = plans.grid(["gsm8k"], ["s3"], tuned, {**given, "budget": 16})
-    assert stops.value("stop_when") == "never"
+    found = plans.grid(["gsm8k"], ["s3", "revise"], tuned, {"steps": 32})
+    assert [c.value("steps") for c in found] == [32, None]
 
 
 def test_the_main_comparison_of_a_sweep_is_the_default_point_else_the_first() -> None:
@@ -106,9 +107,9 @@ def test_the_reproduction_holds_every_table_and_curve() -> None:
     once = [label for label in paper.ONE_SEED if label != "s3_paper"]  # it would be s3 again
     assert [c.label for c in main] == [*paper.MAIN, *once]
     assert {c.label for c in main if c.seeds == 1} == {"greedy", *once}
-    swept = {c.budget for c in found if c.label == "s3" and c.settings.block_length == 64}
+    swept = {c.budget for c in found if c.label == "s3" and c.value("block_length") == 64}
     assert swept == {(n, b) for n in (1, 2, 4, 8, 16) for b in (1, 2, 4)}
-    lengths = {c.settings.block_length for c in found if c.label == "baseline"}
+    lengths = {c.value("block_length") for c in found if c.label == "baseline"}
     assert lengths == {2, 4, 8, 16, 32, 64}
     assert len({(c.label, c.spec) for c in found}) == len(found)
     assert {c.seeds for c in found} == {None, 1}
@@ -116,10 +117,11 @@ def test_the_reproduction_holds_every_table_and_curve() -> None:
 
 def test_a_model_that_recommends_another_lambda_is_also_asked_with_the_papers() -> None:
     def tuned(method: str, task: str | None = None) -> Settings:
-        return Settings(method, **only_used(method, {"lam": 10.0}))
+        return tuned_to(method, {"lam": 10.0})
 
     found = paper.reproduction({"gsm8k": Loaded((), "", 0)}, tuned, (0,), sweep_problems=0)
-    assert {c.label: c.settings.lam for c in found.conditions}["s3_paper"] == 1.0
+    (asked,) = (c.settings.search for c in found.conditions if c.label == "s3_paper")
+    assert isinstance(asked, S3Paper)
 
 
 def test_smaller_sizes_are_parts_of_larger_ones() -> None:
@@ -131,4 +133,4 @@ def test_smaller_sizes_are_parts_of_larger_ones() -> None:
     )
     assert hour < day < full
     given = paper.reproduction(loaded, defaults, (0,), overrides={"temperature": 0.3}).conditions
-    assert {c.settings.temperature for c in given} == {0.0, 0.3}
+    assert {c.settings.decoding.temperature for c in given} == {0.0, 0.3}

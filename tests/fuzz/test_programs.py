@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from s3dlm import tasks
-from s3dlm.extras.code.programs import required
 from s3dlm.answers.grading import code_verdict
+from s3dlm.extras.code.programs import required
 from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits, shared
 from tests.fuzz import counts
 from tests.sandbox.hostile import LOOP, PROGRAMS, WRONG

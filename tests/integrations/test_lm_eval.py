@@ -77,7 +77,8 @@ def test_stop_strings(stops: Any, left: str) -> None:
 def test_a_limit_on_tokens_shortens_the_canvas_at_the_same_pace(lm: S3dlmLM) -> None:
     paper = lm.settings.replace(gen_length=128, steps=64, block_length=64)
     short = _limited(paper, {"max_gen_toks": 32})
-    assert (short.gen_length, short.steps, short.block_length) == (32, 16, 32)
+    how = short.decoding
+    assert (how.gen_length, how.steps, how.block_length) == (32, 16, 32)
     assert _limited(paper, {"max_new_tokens": 500}) == paper
     assert _limited(paper, {"temperature": 0.0, "do_sample": False}) == paper
 

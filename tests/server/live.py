@@ -30,7 +30,7 @@ from s3dlm.server.reporting import JsonLines
 from s3dlm.server.run import bind_socket
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.service import Service
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings, has
 from tests.fakes import fake_model
 
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
@@ -124,7 +124,8 @@ def alone(
     prompt: str, *, task: str | None = None, verifier: Any = None, **own: Any
 ) -> s3dlm.Result:
     """What the library answers without a server, with the settings that the test server has."""
-    small = only_used(find_method(own.get("method", "s3")), SMALL)
+    method = find_method(own.get("method", "s3"))
+    small = {name: value for name, value in SMALL.items() if has(method, name)}
     settings = Settings.from_json({**small, **own})
     return s3dlm.generate(fake_model(), prompt, task=task, settings=settings, verifier=verifier)
 

@@ -11,7 +11,7 @@ from s3dlm.settings import Settings
 from tests.fakes import MASK, fake_model
 from tests.server.live import ASK, QUESTION, SMALL, Live, serving
 
-TEXT = "12 - 6 = [[1]]. <answer>[[4-6]]</answer>"
+TEXT = "12 - 6 = [[1]]. <answer>[[5]]</answer>"
 
 
 def filled(text: str = TEXT, prompt: str = QUESTION) -> s3dlm.Result:

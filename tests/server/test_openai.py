@@ -9,7 +9,8 @@ import openai
 import pytest
 
 from s3dlm.models.defaults import Defaults
-from s3dlm.settings import METHODS, only_used
+from s3dlm.search.methods import METHODS, find_method
+from s3dlm.settings import has
 from tests.fakes import fake_model
 from tests.server.live import ASK, QUESTION, Live, alone, code, serving
 
@@ -17,8 +18,9 @@ LONG = {"gen_length": 60, "steps": 15, "block_length": 20}
 
 
 def long(method: str) -> dict[str, Any]:
-    """As many of the settings of a long answer as the method uses."""
-    return {**only_used(METHODS[method], LONG), "method": method, "task": "countdown"}
+    """As many of the settings of a long answer as the method has."""
+    own = {name: value for name, value in LONG.items() if has(find_method(method), name)}
+    return {**own, "method": method, "task": "countdown"}
 
 
 def joined(stream: Any) -> str:
@@ -67,7 +69,13 @@ def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
     [
         {"temperature": 0.2, "particles": 1},
         {"resampling": "systematic", "lam": 5.0},
-        {"rounds": 2, "remask": "rest", "policy": "left_to_right", "particles": 1, "branching": 1},
+        {
+            "method": "revise",
+            "rounds": 2,
+            "remask": "rest",
+            "policy": "left_to_right",
+            "particles": 1,
+        },
         {"cadence": "block", "ess_threshold": 0.5},
         {"selection": "best_seen"},
     ],
@@ -202,7 +210,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"reasoning_effort": "extreme"}, "'low', 'medium' or 'high'"),
         ({"method": "revise", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
-        ({"look_aheads": 1000}, "children × look_aheads=4000 is more than this server's limit"),
+        ({"look_aheads": 1000}, "n × texts per step=4000 is more than this server's limit"),
         ({"top_p": 1.5}, "top_p"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"temperature": 2.5}, "temperature"),

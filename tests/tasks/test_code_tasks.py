@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from s3dlm import tasks
-from s3dlm.extras.code.programs import required
 from s3dlm.answers.grading import GRADINGS, code_verdict, grade
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
+from s3dlm.extras.code.programs import required
 from s3dlm.extras.code.sandbox import shared
 from s3dlm.tasks import Sample, code
 

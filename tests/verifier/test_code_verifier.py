@@ -11,12 +11,12 @@ import tracemalloc
 import pytest
 
 from s3dlm.errors import VerifierError
+from s3dlm.extras.code.examples import MOST_INPUTS, Example, examples, inputs
 from s3dlm.extras.code.sandbox import CodeResult, Sandbox, SandboxLimits, shared
+from s3dlm.extras.code.verifier import WEIGHTS, CodeVerifier
 from s3dlm.tasks import code as task
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score, wanted
-from s3dlm.extras.code.verifier import WEIGHTS, CodeVerifier
-from s3dlm.extras.code.examples import MOST_INPUTS, Example, examples, inputs
 
 pytestmark = pytest.mark.skipif(bool(shared().missing()), reason="code cannot be run safely here")
 needs_package = pytest.mark.skipif(

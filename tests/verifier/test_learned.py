@@ -16,10 +16,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import s3dlm.extras.judges.endpoint as judging
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.evaluation.score import score_file
-from s3dlm.verifier import as_verifier
-from s3dlm.verifier.calibration import Logistic
 from s3dlm.extras.judges.endpoint import EndpointJudge
 from s3dlm.extras.judges.learned import LearnedVerifier
+from s3dlm.verifier import as_verifier
+from s3dlm.verifier.calibration import Logistic
 
 PROMPTS = ["What is 3 + 4?", "How many?", "What is 3 + 4?"]
 TEXTS = ["3 + 4 = 7\nso 7", "a very long answer that goes on and on and on", "8"]

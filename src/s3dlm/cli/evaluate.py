@@ -80,6 +80,8 @@ def eval_command(
     from s3dlm.evaluation import plan as plans
     from s3dlm.search.methods import find_method
 
+    # First of all: a file of one's own may have settings of its own.
+    methods = [find_method(name).name for name in options.split(method)] or plans.ABLATION
     named = [] if verifier is None else [f"verifier={verifier}"]
     chosen = options.setting_values([*(more or ()), *named])
     sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
@@ -90,7 +92,6 @@ def eval_command(
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
     if fast:
         load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
-    methods = [find_method(name).name for name in options.split(method)] or plans.ABLATION
     how = {"traces": 0, "row_cache": 0.0, **options.typed("--run", run, RUNNING)}
     traces, row_cache = how.pop("traces"), how.pop("row_cache")
 

@@ -85,13 +85,15 @@ def setting_values(texts: Texts, flag: str = "--set") -> dict[str, list[Any]]:
     """`--set NAME=VALUE` as settings; several values, separated by commas, are a sweep."""
     from s3dlm.settings import check, schema
 
-    found = {}
-    for name, text in pairs(flag, texts).items():
+    found: dict[str, list[Any]] = {}
+    given = pairs(flag, texts)
+    rules = schema() if given else {}
+    for name, text in given.items():
         if name == "method":
             raise SettingsError(f"{flag} method={text} is not allowed; --method chooses the method")
-        if name not in schema():
-            raise SettingsError(unknown_name("setting", name, schema()))
-        kind = {"integer": int, "number": float, "string": str}[schema()[name]["type"]]
+        if name not in rules:
+            raise SettingsError(unknown_name("setting", name, rules))
+        kind = {"integer": int, "number": float, "string": str}[rules[name]["type"]]
         try:
             values = [None if part == "none" else kind(part) for part in split([text])]
         except ValueError as error:

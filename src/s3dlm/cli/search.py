@@ -47,6 +47,7 @@ def generate(
     budget: Annotated[int | None, Option(help="Most forward passes; rounds until then.")] = None,
     rounds: Annotated[int | None, Option(help="Searches after the first.")] = None,
     remask: Annotated[str | None, Option(help="What a later round hides.")] = None,
+    decided_at: Annotated[float | None, Option(help="When adaptive_vote may stop.")] = None,
     temperature: Annotated[float | None, Option(help="0 is greedy.")] = None,
     gen_length: Annotated[int | None, Option(help="Tokens of the answer.")] = None,
     steps: Annotated[int | None, Option(help="Denoising steps.")] = None,
@@ -69,27 +70,30 @@ def generate(
     \b
     s3dlm generate "Target: 15 Numbers: 10, 1, 6" --method revise
     s3dlm generate "Start with 7. Step 1: Add 5." --infill "Step 1: 7 + 5 =[[2]]"
-    A hole is [[16]] for 16 tokens, [[4-32]] for 4 to 32.
+    A hole is [[16]] for 16 tokens.
     """
     from s3dlm import engine, tasks
     from s3dlm import trace as traces
     from s3dlm.models.defaults import defaults_of
-    from s3dlm.settings import Settings, schema
+    from s3dlm.search.methods import find_method
+    from s3dlm.settings import Settings, fields
 
     verifier = options.own_verifier(verifier)
-    given = {name: value for name, value in locals().items() if name in schema()}
+    given = {name: value for name, value in locals().items() if name in fields()}
+    row, given_task = find_method(_only("--method", method) or "s3"), _only("--task", task)
     overrides = _overrides(given, more)
-    method_name, given_task = _only("--method", method) or "s3", _only("--task", task)
     prompt, infill = _or_stdin(prompt), None if infill is None else _or_stdin(infill)
     task_name = tasks.of_question(given_task, prompt, defaults_of(model).tasks)
     # What can be checked is checked before a long load.
-    asked = Settings.recommended(defaults_of(model), method_name, task_name, **overrides)
-    _check(asked, prompt, task_name, infill)
+    recommended = defaults_of(model)
+    settings = Settings.recommended(recommended, row, task_name, **overrides)
+    _check(settings, prompt, task_name, infill)
     how = options.loading(load, fast=fast)
     if given_task is task_name is infill is None:
         _check_known(model, prompt)
     loaded = options.load_model(model, quiet=quiet, device=device, **how)
-    settings = Settings.for_model(loaded, method_name, task_name, **overrides)
+    if loaded.defaults != recommended:  # those of a model on the hub are known only now
+        settings = Settings.for_model(loaded, row, task_name, **overrides)
     search = engine.stream(loaded, prompt, task=task_name, settings=settings, infill=infill)
     events = search.events
     if trace is not None:
@@ -113,7 +117,7 @@ def generate(
 
 def _overrides(given: Mapping[str, Any], more: options.Texts) -> dict[str, Any]:
     """Settings by their own options and by --set."""
-    flags = {name: value for name, value in given.items() if value is not None and name != "method"}
+    flags = {name: value for name, value in given.items() if value is not None}
     sets = options.single(options.setting_values(more))
     if twice := flags.keys() & sets.keys():
         raise SettingsError(f"--set {min(twice)} and its own option were both given; give one")

@@ -119,10 +119,14 @@ def serve(
 
 def _alias(text: str) -> tuple[str, dict[str, Any]]:
     """`NAME=METHOD,SETTING=VALUE` as a name and settings."""
+    from s3dlm.search.methods import find_method
+
     name, _, rest = text.partition("=")
     method, *pairs = [part.strip() for part in rest.split(",")]
     if not name.strip():
         raise SettingsError(f"--alias {text!r} is not allowed; write NAME=METHOD,SETTING=VALUE")
+    if method:
+        find_method(method)  # a file of one's own may have settings of its own
     own = options.single(options.setting_values(pairs, "--alias"))
     return name.strip(), {**({"method": method} if method else {}), **own}
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from s3dlm import tasks as benchmarks
 from s3dlm.diffusion.blocks import SCHEDULE
@@ -52,6 +52,8 @@ class Condition:
     seeds: int | None = None
     main: bool = True  # part of the main comparison, not of a sweep
     timed: int = TIMED  # problems that do without the row cache, so that their times mean something
+
+    __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True)  # the settings check themselves
 
     @property
     def spec(self) -> str:

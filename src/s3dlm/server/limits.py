@@ -34,7 +34,7 @@ class Limits:
     length: int = 4096  # gen_length
     children: int = 64  # particles times branching
     steps: int = 1024
-    texts: int = 2048  # verified in one step: choices × children × look_aheads, or × screen
+    texts: int = 2048  # verified in one step: choices × children × look_aheads
     nfe: int = 100_000  # forward passes that one search can need
     choices: int = 16  # searches per request: prompts times n
     characters: int = 16  # of a prompt, per token of the model's context
@@ -92,7 +92,7 @@ class Limits:
             if value > most:
                 raise SettingsError(
                     f"{what.format(value)}, more than this server's limit of {most}; use shorter "
-                    "holes or fewer lengths"
+                    "holes"
                 )
 
     def check_prompt(self, model: Model, characters: int) -> None:

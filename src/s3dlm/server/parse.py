@@ -15,12 +15,12 @@ from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.models.base import Turn
 from s3dlm.models.defaults import EFFORTS
-from s3dlm.search.methods import find_method
+from s3dlm.search.methods import METHODS, find_method
 from s3dlm.search.select import SELECTIONS
 from s3dlm.server import schemas
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.service import Service
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, decoded, has
 from s3dlm.verifier import SELF, bundled_verifiers, for_task
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
@@ -167,10 +167,14 @@ def _settings(
         raise SettingsError(unknown_name("task", body.task, service.task_names))
     overrides = _overrides(service, body)
     chosen = overrides.pop("method", None)
+    if isinstance(chosen, str) and chosen not in tuple(METHODS):  # a file is not for clients
+        raise SettingsError(unknown_name("method", chosen, METHODS))
     method = service.method if chosen is None else chosen
-    usual = service.settings(method, body.task).decoding.temperature
-    temperature = overrides.get("temperature", usual)
-    if temperature == 0 and not find_method(method).once_only:
+
+    def decoding() -> dict[str, Any]:
+        return decoded(find_method(method), service.values(method, body.task, overrides))
+
+    if decoding()["temperature"] == 0 and not find_method(method).once_only:
         if chosen is not None:
             raise SettingsError(
                 f"temperature=0 with method={chosen!r}: all children would be equal; "
@@ -178,40 +182,44 @@ def _settings(
             )
         method = "baseline"  # there is nothing to search: one greedy answer
     if max_tokens is not None:
-        # Steps that the request names are for the length that it wants.
-        others = {name: value for name, value in overrides.items() if name != "steps"}
-        by_default = service.settings(method, body.task, **others)
-        if max_tokens < by_default.decoding.gen_length or "gen_length" not in overrides:
-            overrides |= _sizes(service, by_default, max_tokens, overrides)
-    settings = service.settings(method, body.task, **overrides)
+        overrides |= _sizes(service, method, body.task, overrides, max_tokens)
     if "budget" in overrides:
         if body.reasoning_effort is not None:
             raise SettingsError("budget and reasoning_effort were both given; leave one out")
-        overrides["budget"] //= count
+        if isinstance(overrides["budget"], int):
+            overrides["budget"] //= count
     elif body.reasoning_effort is not None:
         times = {**EFFORTS, **service.model.defaults.effort}[body.reasoning_effort]
-        overrides["budget"] = min(times * (1 + settings.decoding.steps), service.limits.nfe)
-    settings = service.settings(method, body.task, **overrides)
+        overrides["budget"] = min(times * (1 + decoding()["steps"]), service.limits.nfe)
+    settings = Settings(method, **service.values(method, body.task, overrides))
     service.limits.check(settings, service.model, count)
     return settings
 
 
 def _sizes(
-    service: Service, settings: Settings, length: int, overrides: Mapping[str, Any]
+    service: Service, method: str, task: str | None, overrides: Mapping[str, Any], length: int
 ) -> dict[str, Any]:
     """Settings for another length of the answer: blocks stay as long as they are, and steps are in
     proportion, as far as the server's limit allows, unless the request names them."""
+    row = find_method(method)
+    # Steps that the request names are for the length that it wants.
+    others = {name: value for name, value in overrides.items() if name != "steps"}
+    usual = decoded(row, service.values(method, task, others))
+    sizes = [usual[name] for name in ("gen_length", "block_length", "steps")]
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        return {}  # which is refused with the rest
+    whole, block, steps = sizes
+    if "gen_length" in overrides and length >= whole:
+        return {}
     context = service.model.denoiser.context
     if length >= context:
         message = f"max_tokens={length} is too long: {service.name} reads {context} tokens in all"
         raise ApiError(400, message, param="max_tokens", code="context_length_exceeded")
-    block = min(settings.decoding.block_length, length)
-    steps = min(
-        round(settings.decoding.steps * length / settings.decoding.gen_length), service.limits.steps
-    )
+    block = min(block, length)
+    steps = min(round(steps * length / whole), service.limits.steps)
     steps = overrides.get("steps", min(max(steps, -(-length // block)), length))
-    fitting = settings.effective({"block_length": block, "steps": steps})
-    return {**fitting, "gen_length": length}
+    fitting = {"block_length": block, "steps": steps, "gen_length": length}
+    return {name: value for name, value in fitting.items() if has(row, name)}
 
 
 def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
@@ -223,13 +231,13 @@ def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
             allowed = {*service.verifiers, *bundled_verifiers(), SELF}
             raise SettingsError(unknown_name("verifier", body.verifier, allowed))
     for name, value in (body.__pydantic_extra__ or {}).items():
-        if name in schemas.SETTINGS:
+        if name in schemas.settings():
             overrides[name] = value
         elif name in schemas.NEUTRAL:
             if value is not None and value not in schemas.NEUTRAL[name]:
                 message = f"{name} is not supported by a diffusion search; leave it out"
                 raise ApiError(400, message, param=name, code="unsupported_parameter")
         elif name not in schemas.IGNORED:
-            message = unknown_name("field", name, {*type(body).model_fields, *schemas.SETTINGS})
+            message = unknown_name("field", name, {*type(body).model_fields, *schemas.settings()})
             raise ApiError(400, message, param=name, code="unknown_parameter")
     return {name: value for name, value in overrides.items() if value is not None}

@@ -6,6 +6,7 @@ Settings are not listed here: their schema names them, and `Settings` checks the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -19,16 +20,10 @@ from s3dlm.verifier import SELF, bundled_verifiers
 LARGEST_SEED = 2**63 - 1025  # the choices of one request count up from it
 HOTTEST = 2.0  # OpenAI's largest temperature
 _NARROWER: dict[str, dict[str, Any]] = {
-    "method": {"enum": list(METHODS)},
     "temperature": {"maximum": HOTTEST},
     "seed": {"maximum": LARGEST_SEED},
     "verifier": {"enum": [*bundled_verifiers(), SELF]},  # files are not for clients
 }
-SETTINGS = {
-    name: {"name": name, **setting, **_NARROWER.get(name, {})}
-    for name, setting in settings_schema().items()
-}
-"""The JSON schema of every setting as a request may give it."""
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Effort = Literal["low", "medium", "high"]
 PUBLISHED = ("type", "description", "enum", "minimum", "maximum")
@@ -59,10 +54,23 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
+def settings() -> Mapping[str, dict[str, Any]]:
+    """The JSON schema of every setting of every method known now, as a request may give it."""
+    return _settings(tuple(METHODS))
+
+
+@cache
+def _settings(methods: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"name": name, **setting, **_NARROWER.get(name, {})}
+        for name, setting in settings_schema().items()
+    }
+
+
 def _document(schema: dict[str, Any]) -> None:
     """List the settings among the properties of the OpenAPI schema, and allow no others."""
     properties: dict[str, Any] = {name: {} for name in (*sorted(IGNORED), *NEUTRAL)}
-    for name, setting in SETTINGS.items():
+    for name, setting in settings().items():
         described = {key: setting[key] for key in PUBLISHED if key in setting}
         if "enum" in described:
             described["enum"] = [*described["enum"], None]  # null stands for one that is left out
@@ -82,7 +90,7 @@ class Request(BaseModel, extra="allow", strict=True, json_schema_extra=_document
     reasoning_effort: Effort | None = Field(
         None, description="A budget of the model's own; in place of `budget`."
     )
-    infill: str | None = Field(None, description="The answer as a text with holes, as in [[4-32]].")
+    infill: str | None = Field(None, description="The answer as a text with holes, as in [[16]].")
 
 
 class Strict(BaseModel, strict=True, extra="forbid"):

@@ -21,8 +21,8 @@ from s3dlm.search.methods import METHODS, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
-from s3dlm.server.schemas import SETTINGS
-from s3dlm.settings import Settings, names
+from s3dlm.server.schemas import settings as request_settings
+from s3dlm.settings import FIRST, Settings, merged, names
 from s3dlm.verifier import as_verifier, installed
 from s3dlm.viewer.page import for_page
 
@@ -166,12 +166,15 @@ class Service:
         renamed.operator = {**self.operator, **overrides}
         return renamed
 
-    def settings(self, method: str, task: str | None = None, **changes: Any) -> Settings:
-        """The settings of a request: the model's and the operator's as far as they count beside its
-        own."""
+    def settings(self, method: str, task: str | None = None) -> Settings:
+        """The settings of a request that gives none itself."""
+        return Settings(method, **self.values(method, task, {}))
+
+    def values(self, method: str, task: str | None, own: Mapping[str, Any]) -> dict[str, Any]:
+        """A request's own settings over the operator's and the model's, as far as the method has them."""
         row = find_method(method)
         layers = [*self.model.defaults.layers(row.like or row.name, task), self.operator]
-        return Settings.over(row, layers, changes)
+        return merged(row, layers, own)
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""
@@ -183,7 +186,8 @@ class Service:
             "models": self.names,
             "method": self.method,
             "methods": {name: row.summary for name, row in methods.items()},
-            "settings": list(SETTINGS.values()),
+            "settings": list(request_settings().values()),
+            "first": list(FIRST),
             "settings_of": {name: names(row) for name, row in methods.items()},
             "defaults": {name: settings.to_json() for name, settings in defaults.items()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],

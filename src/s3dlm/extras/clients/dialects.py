@@ -15,7 +15,7 @@ from s3dlm.engine import Result
 from s3dlm.errors import unknown_name
 from s3dlm.server.openai import Reply, sse
 from s3dlm.server.reporting import MESSAGES, ApiError
-from s3dlm.server.schemas import SETTINGS, ChatRequest, Count, Effort, Message, Request
+from s3dlm.server.schemas import ChatRequest, Count, Effort, Message, Request, settings
 from s3dlm.server.streaming import Watch, cut
 
 # Tokens of thought that a client of Messages allows, as an effort: up to so many, else high.
@@ -95,7 +95,7 @@ def _chat(body: Any, system: str | list[Part] | None, turns: Turns, **own: Any) 
     """The same request to chat completions; a field of theirs that this API lacks is unknown here."""
     extra = body.__pydantic_extra__ or {}
     for name in extra.keys() & ChatRequest.model_fields.keys():
-        message = unknown_name("field", name, {*type(body).model_fields, *SETTINGS})
+        message = unknown_name("field", name, {*type(body).model_fields, *settings()})
         raise ApiError(400, message, param=name, code="unknown_parameter")
     first = [TextTurn(role="system", content=system)] if system else []
     messages = [Message(role=turn.role, content=turn.joined()) for turn in [*first, *turns]]

@@ -3,8 +3,6 @@
 import { resolved } from "./client.js";
 import { el } from "./dom.js";
 
-// What most people change; everything else is folded.
-const FIRST = ["particles", "branching", "lam", "budget", "temperature", "gen_length", "steps", "seed"];
 const LABELS = { lam: "λ", gen_length: "Length", block_length: "Block length", ess_threshold: "ESS threshold" };
 
 export class Form {
@@ -12,7 +10,7 @@ export class Form {
     this.options = options;
     const methods = Object.keys(options.methods);
     this.prompt = el("textarea", { id: "prompt", rows: "2", spellcheck: "false", placeholder: "Type a question, or pick an example", "aria-label": "Prompt", required: true });
-    this.infill = el("textarea", { id: "infill", rows: "1", spellcheck: "false", placeholder: "6 + 4 =[[2]]. <answer>[[4-12]]</answer>", "aria-label": "Answer with holes" });
+    this.infill = el("textarea", { id: "infill", rows: "1", spellcheck: "false", placeholder: "6 + 4 =[[2]]. <answer>[[8]]</answer>", "aria-label": "Answer with holes" });
     this.task = select("Task", [["", "recognise"], ["none", "none"], ...named(options.tasks)], "");
     this.method = select("Method", named(methods), options.method);
     this.against = select("Compare with", [["", "nothing"], ...named(methods)], "");
@@ -35,7 +33,8 @@ export class Form {
   }
 
   build(ask) {
-    const first = FIRST.map((name) => this.settings.find((one) => one.name === name)).filter(Boolean);
+    // What most people change; everything else is folded.
+    const first = this.options.first.map((name) => this.settings.find((one) => one.name === name)).filter(Boolean);
     const group = (name, title) => el(
       "details",
       { class: "more" },
@@ -134,13 +133,13 @@ export class Form {
     this.refresh();
   }
 
-  // Show the method's defaults and disable what it does not use. A text with holes may stand alone.
+  // Show the method's defaults and hide what it does not have. A text with holes may stand alone.
   refresh() {
     this.prompt.required = !this.infill.value.trim();
     const method = this.method.input.value;
     for (const one of this.settings) {
       one.suggest(this.defaults[one.name]);
-      one.input.disabled = !this.uses(method, one);
+      one.input.disabled = one.node.hidden = !this.uses(method, one);
     }
   }
 
