@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3dlm.server.batching import Demand, FairShare
+import s3dlm
+from s3dlm.engine import Job
+from s3dlm.job import prepare
+from s3dlm.server.batching import Demand, FairShare, ServerBatcher
 from s3dlm.server.limits import Limits
+from s3dlm.settings import Settings
+from tests.fakes import fake_model
 from tests.server.live import held_model, serving, wait_for
 
 FLOWS = st.lists(
@@ -66,14 +73,23 @@ def test_a_newcomer_does_not_catch_up_on_the_past() -> None:
     assert max(chosen.values()) - min(chosen.values()) <= 2
 
 
-def test_a_small_request_does_not_wait_for_wide_ones() -> None:
+@pytest.mark.parametrize("verifier", ["paper", "self"])
+def test_a_small_request_does_not_wait_for_wide_ones(verifier: str) -> None:
     model, gate = held_model()
-    wide = {"gen_length": 120, "steps": 20, "block_length": 120, "particles": 16, "branching": 4}
+    wide = {
+        "gen_length": 120,
+        "steps": 20,
+        "block_length": 120,
+        "particles": 16,
+        "branching": 4,
+        "look_aheads": 8,
+        "verifier": verifier,
+    }
     small = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 1, "branching": 1}
     order: list[str] = []
     with serving(model, limits=Limits(batch=64)) as live:
 
-        def ask(name: str, own: dict[str, int]) -> int:
+        def ask(name: str, own: dict[str, Any]) -> int:
             status = live.ask(name, **own).status_code
             order.append(name)
             return status
@@ -87,3 +103,24 @@ def test_a_small_request_does_not_wait_for_wide_ones() -> None:
         gate.set()
         assert [future.result() for future in done] == [200] * 4
     assert order[0] == "small"
+
+
+@pytest.mark.parametrize("verifier", ["paper", "self"])
+def test_no_demand_is_larger_than_a_pass(verifier: str) -> None:
+    """What a search asks for at once is forwarded in portions, and its answer stays the same."""
+    sizes = {"gen_length": 16, "steps": 4, "block_length": 16, "particles": 6, "branching": 6}
+    settings = Settings("s3", **sizes, look_aheads=4, verifier=verifier, temperature=1.0)
+    model, question = fake_model(context=1024), "Target: 24 Numbers: 6, 4, 12"
+    alone = s3dlm.generate(model, question, task="countdown", settings=settings)
+    batcher, results = ServerBatcher(model, lambda: None, Limits(batch=20)), []
+    batcher.start(prepare(model, Job(question, "countdown", settings)))
+    batcher.clients[0] = "client"
+    portions = 0
+    while batcher.running:
+        assert batcher.rows <= 20
+        portions += batcher.rows == 10
+        events = batcher.step() if batcher.rows else batcher.collect()
+        results += [event for _, event in events if isinstance(event, s3dlm.Result)]
+    assert portions > 2
+    assert (results[0].text, results[0].nfe) == (alone.text, alone.nfe)
+    assert results[0].survivors == alone.survivors

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from s3dlm.errors import SettingsError
+from s3dlm.verifier import json_format
 from s3dlm.verifier.base import adapt
 from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
@@ -59,6 +60,9 @@ def test_what_fits(text: str, fits: bool) -> None:
         ({"items": {"required": [1]}}, r"\['items'\]\['required'\]\[0\]=1 is not allowed"),
         ({"items": 3}, "items=3 is not a JSON schema"),
         ({"enum": list(range(10_000))}, "longer than 20000 characters"),
+        ({"anyOf": [{}] * 4900}, "has 4901 subschemas; give a smaller one, of at most 256"),
+        ({"enum": [[1]] * 3900}, "has 7803 values; give a smaller one, of at most 4000"),
+        ({"items": {"$schema": "http://json-schema.org/draft-03/schema#"}}, "only at the top"),
     ],
 )
 def test_what_could_not_be_checked_is_refused(schema: dict[str, Any], words: str) -> None:
@@ -92,9 +96,38 @@ def test_more_keywords(schema: dict[str, Any], text: str, fits: bool) -> None:
 def test_time_is_bounded_by_schema_times_text() -> None:
     """Branches that all fail late, at every level: without bounds on both this has no end."""
     schema: dict[str, Any] = {"const": 1}
-    for _ in range(8):
+    for _ in range(5):
         schema = {"anyOf": [{"items": schema}, {"items": {"items": schema}}]}
     assert not JsonFormat(schema).fits("[" * 400 + "2" + "]" * 400)
+
+
+def test_a_text_that_takes_too_many_checks_does_not_fit() -> None:
+    form = JsonFormat({"items": {"anyOf": [{"const": 0}] * 200 + [{}]}})
+    assert form.fits("[1, 2, 3]")
+    assert form.progress(str([1] * 9000)) == 0.5  # as any JSON of another form
+
+
+def test_a_text_is_read_once_and_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    progress = JsonFormat._progress
+
+    def counted(form: JsonFormat, text: str) -> float:
+        read.append(text)
+        return progress(form, text)
+
+    monkeypatch.setattr(JsonFormat, "_progress", counted)
+    monkeypatch.setattr(json_format, "MOST_READ", 4)
+    form = JsonFormat(PERSON)
+    assert [form.fits('{"name": "Ann"}') for _ in range(3)] == [True] * 3
+    assert read == ['{"name": "Ann"}']
+    for number in range(20):
+        form.fits(str(number))
+    assert len(form.read) <= 4
+
+
+def test_its_calls_are_counted_by_themselves() -> None:
+    content = adapt(lambda *_: 0.5)
+    assert JsonVerifier(JsonFormat(PERSON), content).name != content.name
 
 
 def test_more_of_the_form_is_a_higher_score() -> None:

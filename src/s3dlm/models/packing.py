@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,6 +64,13 @@ class Rows:
         """Whether a row need not be run again."""
         return len(self.kept) > 0 and self.kept[row] is not None
 
+    def take(self, rows: slice) -> Rows:
+        """Some of the rows."""
+        names = ("start", "stop", "canvas", "masked", "uniforms", "fixed", "asked", "kept")
+        values = {name: getattr(self, name) for name in names}
+        parts = {n: v[rows] for n, v in values.items() if v is not None and not isinstance(v, int)}
+        return replace(self, **parts)
+
     @property
     def starts(self) -> Ints:
         """(rows,) where the open block of each row begins."""
@@ -110,6 +117,18 @@ class Prediction:
             asked_logp=None if request.asked is None else np.zeros(request.asked.shape),
             kept=list(request.kept or [None] * len(request.canvas)) if request.keep else (),
         )
+
+    @classmethod
+    def join(cls, parts: Sequence[Prediction]) -> Prediction:
+        """The prediction for the rows of all parts."""
+
+        def joined(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            if name == "kept":
+                return [each for value in values for each in value]
+            return None if values[0] is None else np.concatenate(values)
+
+        return parts[0] if len(parts) == 1 else cls(*(joined(f.name) for f in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class SelfJudge(Verifier):
     """P(Yes) against P(No) at the masked answer to a question about the text; one pass per text."""
 
     name, passes = SELF, 1
-    batched = rescores = True
+    rescores = True  # and in portions: each text is a pass, which others wait for
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -143,15 +143,21 @@ async def reply_to(
     shape: type[openai.Reply] = openai.Reply,
 ) -> Response:
     service = service.named(body.model)
-    if isinstance(body, schemas.ChatRequest):
-        parsed = parse.chat(service, body)
+    if body.response_format is None:
+        parsed = _parsed(service, body)
     else:
-        parsed = parse.completion(service, body)
+        parsed = await openai.beside(_parsed, service, body)
     reply = shape(service, parsed, body, request.state.note)
     watch = _watch(request, service, parsed, watched=bool(body.stream))
     if body.stream:
         return await streamed(request, watch, reply.pieces(watch), reply.failure)
     return JSONResponse(await unless_disconnected(request, watch, reply.whole(watch)))
+
+
+def _parsed(service: Service, body: schemas.ChatRequest | schemas.CompletionRequest) -> Parsed:
+    if isinstance(body, schemas.ChatRequest):
+        return parse.chat(service, body)
+    return parse.completion(service, body)
 
 
 @router.post("/v1/search", response_class=StreamingResponse, responses=TRACED)

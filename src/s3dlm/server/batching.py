@@ -10,19 +10,22 @@ the number of threads of each verifier, hung ones included, is bounded.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from s3dlm.engine import Batcher, Event, advance
 from s3dlm.errors import VerifierError
 from s3dlm.job import Running
 from s3dlm.models.base import Model
+from s3dlm.models.packing import Prediction, Rows
+from s3dlm.search.particles import Request
 from s3dlm.search.score import PORTION, Scored, Verify, is_for_verifier
 from s3dlm.server.limits import Limits, share
 from s3dlm.server.reporting import ApiError, as_api_error, log
@@ -108,6 +111,37 @@ class VerifierCall:
     client: str  # of the first of its searches
 
 
+@dataclass(slots=True)
+class Portions(Request[Any]):
+    """A request for more canvases than a pass has, forwarded in portions; the search is sent all."""
+
+    whole: Request[Any]
+    most: int  # canvases of a portion
+    done: list[list[Prediction]] = field(init=False)  # of each of the request's rows, its parts
+    left: list[tuple[int, Rows]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.done = [[] for _ in self.whole.forwards]
+        self.left = [
+            (index, rows.take(slice(first, first + self.most)))
+            for index, rows in enumerate(self.whole.forwards)
+            for first in range(0, len(rows.canvas), self.most)
+        ]
+
+    @property
+    def forwards(self) -> list[Rows]:
+        """The next portion."""
+        ends = itertools.accumulate(len(rows.canvas) for _, rows in self.left)
+        return [rows for (_, rows), end in zip(self.left, ends, strict=True) if end <= self.most]
+
+    def reply(self, predictions: Sequence[Prediction]) -> Any:
+        """What the search is sent, or None while something is left."""
+        for (index, _), prediction in zip(self.left, predictions, strict=False):
+            self.done[index].append(prediction)
+        del self.left[: len(predictions)]
+        return None if self.left else self.whole.reply([Prediction.join(x) for x in self.done])
+
+
 class ServerBatcher(Batcher):
     """A batcher whose searches may wait for a registered verifier."""
 
@@ -187,6 +221,24 @@ class ServerBatcher(Batcher):
         call = self.calls.pop(key, None)
         if call is not None and call not in self.calls.values():
             self._abandoned.append(call)
+
+    def start(self, running: Running) -> int:
+        key = super().start(running)
+        self._portion(running)
+        return key
+
+    def _advance(self, key: int, reply: Any) -> list[tuple[int, Event]]:
+        running = self.running[key]
+        request = running.request
+        if isinstance(request, Portions) and request.left and reply is None:
+            return []
+        events = super()._advance(key, reply)
+        self._portion(running)
+        return events
+
+    def _portion(self, running: Running) -> None:
+        if running.request is not None and running.rows > self.limits.batch:
+            running.request = Portions(running.request, max(1, self.limits.batch // 2))
 
     def _at_once(self, running: Running) -> bool:
         """Not the many texts of a wide step: others take their turns meanwhile."""

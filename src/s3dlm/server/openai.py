@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from s3dlm.engine import Result
 from s3dlm.search.step import Step
@@ -20,7 +22,16 @@ from s3dlm.server.service import Service
 from s3dlm.server.streaming import CertainText, Watch, cut
 from s3dlm.settings import Settings
 
+T = TypeVar("T")
 DONE = "data: [DONE]\n\n"
+FORMS = ThreadPoolExecutor(
+    2, "form"
+)  # whoever has a large one waits here, and only for others like it
+
+
+async def beside(function: Callable[..., T], *arguments: Any) -> T:
+    """A function's value without holding up the event loop: reading a JSON form may take a second."""
+    return await asyncio.get_running_loop().run_in_executor(FORMS, function, *arguments)
 
 
 def json_line(data: dict[str, Any]) -> str:
@@ -83,7 +94,8 @@ class Reply:
                 if new := certain[index].after(event):
                     yield index, new, {}
             else:
-                result = self._formed(event)
+                has_form = parsed.form is not None
+                result = await beside(self._formed, event) if has_form else event
                 if rest := certain[index].rest(result.text):
                     yield index, rest, {}
                 yield index, "", self._end(result)
@@ -127,7 +139,8 @@ class Reply:
     def _formed(self, result: Result) -> Result:
         """The result, or the best survivor of the wanted form, or an error that says there is none."""
         form = self.parsed.form
-        if form is None or form.fits(result.text):
+        assert form is not None
+        if form.fits(result.text):
             return result
         fitting = [survivor for survivor in result.survivors if form.fits(survivor.text)]
         if not fitting:

@@ -1,13 +1,15 @@
 """A verifier that rewards texts of a wanted JSON form, around another that judges what they say.
 
 A schema comes from a client, so it is bounded before it is used: no patterns and no references (whose
-time or reach nobody could bound), few levels, few keywords. What is left takes time in proportion to
-the size of the schema times that of the text. A keyword that could not be enforced is refused. A text
-that is not yet JSON gets credit for how far it can be read, so that a search has something to climb.
+time or reach nobody could bound), few levels, few keywords, few subschemas and values. What is left takes
+time in proportion to the size of the schema times that of the text, and a text for which that is too much
+does not fit. A keyword that could not be enforced is refused. A text that is not yet JSON gets credit for
+how far it can be read, so that a search has something to climb.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +21,9 @@ from s3dlm.verifier.base import HOLE, Confidences, Score, Texts, Verifier, Wrapp
 FORM = 0.7  # the weight of the form; the rest is the other verifier's
 UNFINISHED = 0.5  # the most that a text can earn for its form without having it
 DEEPEST, LONGEST = 32, 20_000  # levels and characters of a schema
+MOST_SUBSCHEMAS, MOST_VALUES = 256, 4000  # of a schema; those of enum are values too
+MOST_CHECKS = 250_000  # values of a schema times values of a text: about a second
+MOST_READ = 1 << 13  # texts whose form is remembered
 
 ANNOTATIONS = frozenset({"title", "description", "$schema", "default", "examples"})
 BY_NAME = frozenset({"properties"})
@@ -41,6 +46,8 @@ class JsonFormat:
 
     schema: Mapping[str, Any]
     validator: Any = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
+    read: dict[bytes, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -49,7 +56,6 @@ class JsonFormat:
             raise SettingsError(
                 "response_format needs the package jsonschema; run: pip install 's3dlm[serve]'"
             ) from error
-        _check(self.schema, "schema", DEEPEST)
         try:
             length = len(json.dumps(self.schema, default=str))
         except RecursionError:  # a constant without end
@@ -58,6 +64,15 @@ class JsonFormat:
             raise SettingsError(
                 f"the schema is longer than {LONGEST} characters; give a shorter one"
             )
+        size = _values(self.schema)
+        for what, count, most in (
+            ("subschemas", _check(self.schema, "schema", DEEPEST), MOST_SUBSCHEMAS),
+            ("values", size, MOST_VALUES),
+        ):
+            if count > most:
+                raise SettingsError(
+                    f"the schema has {count} {what}; give a smaller one, of at most {most}"
+                )
         try:
             Draft202012Validator.check_schema(self.schema)
         except SchemaError as error:
@@ -66,16 +81,27 @@ class JsonFormat:
                 f"schema{place}={short_repr(error.instance)} is not allowed: {error.message[:300]}"
             ) from None
         object.__setattr__(self, "validator", Draft202012Validator(self.schema))
+        object.__setattr__(self, "size", size)
 
     def fits(self, text: str) -> bool:
         """Whether the whole text is JSON of this form."""
         return self.progress(text) == 1.0
 
     def progress(self, text: str) -> float:
-        """1 for a text of this form, less for one that is not, by how far it can be read."""
+        """1 for a text of this form, less for one that is not, by how far it can be read; each text is
+        read once."""
+        key = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        if key not in self.read:
+            if len(self.read) >= MOST_READ:
+                self.read.clear()
+            self.read[key] = self._progress(text)
+        return self.read.get(key, 0.0)
+
+    def _progress(self, text: str) -> float:
         try:
             value = json.loads(text, parse_constant=_refuse)
-            return 1.0 if self.validator.is_valid(value) else UNFINISHED
+            few = self.size * _values(value) <= MOST_CHECKS
+            return 1.0 if few and self.validator.is_valid(value) else UNFINISHED
         except json.JSONDecodeError as error:
             return UNFINISHED * error.pos / max(len(text), 1)
         except (ValueError, RecursionError):  # NaN, numbers of thousands of digits, deep nesting
@@ -106,6 +132,7 @@ class JsonVerifier(WrappedVerifier):
     """Scores the form first, then what the other verifier says."""
 
     __slots__ = ("form",)
+    name = "json_form"  # not the other's: a server counts the calls of each name by itself
 
     def __init__(self, form: JsonFormat, content: Verifier) -> None:
         super().__init__(content)
@@ -150,15 +177,35 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _check(schema: Any, where: str, levels: int) -> None:
-    """Refuse a schema that could not be enforced, or not in bounded time."""
+def _values(value: Any) -> int:
+    """How many values a JSON value holds, itself and names included."""
+    count, left = 0, [value]
+    while left:
+        count, each = count + 1, left.pop()
+        if isinstance(each, Mapping):
+            count += len(each)
+            left.extend(each.values())
+        elif isinstance(each, list):
+            left.extend(each)
+    return count
+
+
+def _check(schema: Any, where: str, levels: int) -> int:
+    """Refuse a schema that could not be enforced; the number of its subschemas, itself included."""
     if isinstance(schema, bool):
-        return
+        return 1
     if not isinstance(schema, Mapping) or levels == 0:
         raise SettingsError(
             f"{where}={short_repr(schema)} is not a JSON schema of at most {DEEPEST} levels"
         )
+    count = 1
     for name, value in schema.items():
+        if (
+            name == "$schema" and levels < DEEPEST
+        ):  # it would switch to the keywords of another draft
+            raise SettingsError(
+                f"{where}: $schema is allowed only at the top of a schema; leave it out"
+            )
         if name not in KEYWORDS | ANNOTATIONS:
             raise SettingsError(
                 f"the schema keyword {short_repr(name)} cannot be enforced here; use only: "
@@ -180,4 +227,5 @@ def _check(schema: Any, where: str, levels: int) -> None:
         elif name in SUBSCHEMAS:
             children = [(name, value)]
         for place, child in children:
-            _check(child, place, levels - 1)
+            count += _check(child, place, levels - 1)
+    return count
