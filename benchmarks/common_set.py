@@ -44,7 +44,9 @@ def main(arguments: Sequence[str]) -> None:
             for name, entry, point, chosen in ROWS:
                 settings = settings_of(ENTRIES[entry], point, task, config.defaults, chosen)
                 if entry == "plain":  # as many steps as the model recommends for the task
-                    settings = settings.replace(steps=config.defaults("greedy", task).decoding.steps)
+                    settings = settings.replace(
+                        steps=config.defaults("greedy", task).decoding.steps
+                    )
                 conditions.append(Condition(task, name, settings, timed=0))
         run([(config.plan(conditions), options.out)])
     cells = frames.read(options.out).main_cells

@@ -1,9 +1,9 @@
-"""What `plus`, votes and agreement are worth on several samples per question of real models.
+"""What `checker`, votes and agreement are worth on several samples per question of real models.
 
     S3DLM_DATA=folder python -m benchmarks.free_text [--calibrate]
 
 Reads `dlm_samples_gsm8k.jsonl` (Dream-7B and LLaDA-8B on GSM8K: model, question, sample, output, gold)
-and the GSM8K outputs of `llada8b_outputs.jsonl`, which are no part of this project. The weights of `plus`
+and the GSM8K outputs of `llada8b_outputs.jsonl`, which are no part of this project. The weights of `checker`
 for free text are fitted here, on the questions that `in_fit_half` names, and printed as they ship.
 "held out": by these weights, on the other questions. "cross-fitted": all questions, each by weights
 from the four fifths of the questions that it is not in. "left out": each model's outputs by weights
@@ -34,12 +34,12 @@ from s3dlm.search.agreed import ahead
 from s3dlm.search.select import SELECTIONS, Survivor
 from s3dlm.verifier import for_task
 from s3dlm.verifier.calibration import BUNDLED, GradedAnswer
+from s3dlm.verifier.checker import FEATURES
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.plus import FEATURES
-from s3dlm.verifier.weights import PLUS, in_fit_half
+from s3dlm.verifier.weights import CHECKER, in_fit_half
 
 Floats = NDArray[np.float64]
-NAMES = [name for part in FEATURES.values() for name in part if name in PLUS["gsm8k"]]
+NAMES = [name for part in FEATURES.values() for name in part if name in CHECKER["gsm8k"]]
 RIDGE, POINTWISE, FOLDS = 0.1, 1.0, 5
 D1 = "LLaDA-8B-Instruct, d1's prompt, 2 lengths"
 RULES = ("majority", "verified", "agreement")
@@ -56,7 +56,7 @@ class Group:
     answers: list[str | None]
     right: NDArray[np.bool_]
     features: Floats  # [outputs, features]
-    shipped: Floats  # the score of `plus` as it is in the package
+    shipped: Floats  # the score of `checker` as it is in the package
     paper: Floats
 
     @property
@@ -84,7 +84,7 @@ def read() -> list[Group]:
         if row["gold"] is not None:
             grouped.setdefault((row["model"], row["question"]), []).append(row)
     features = {n: f for part in FEATURES.values() for n, f in part.items() if n in NAMES}
-    plus, paper = for_task("gsm8k", "plus"), for_task("gsm8k")
+    checker, paper = for_task("gsm8k", "checker"), for_task("gsm8k")
     groups = []
     for (model, question), outputs in grouped.items():
         known: dict[str, tuple[str | None, bool, list[float], float, float]] = {}
@@ -96,7 +96,7 @@ def read() -> list[Group]:
                     None if answer is None else normalise("gsm8k", answer),
                     grade("gsm8k", text, row["gold"], "fixed", question) == 1.0,
                     [float(features[name](free, free.derivation)) for name in NAMES],
-                    plus.score(question, text).total,
+                    checker.score(question, text).total,
                     paper.score(question, text).total,
                 )
         made = [known[row["output"]] for row in outputs]
@@ -177,7 +177,7 @@ def pair_accuracy(groups: Iterable[tuple[Group, Floats]]) -> float:
 def print_pairs(groups: Sequence[Group]) -> None:
     print("\nPair accuracy within questions\n")
     print(
-        "| outputs | questions with right and wrong | paper, all | plus, held out | cross-fitted | left out |"
+        "| outputs | questions with right and wrong | paper, all | checker, held out | cross-fitted | left out |"
     )
     print("|---|---|---|---|---|---|")
     folds, models = crossed(groups, leave_model=False), crossed(groups, leave_model=True)
@@ -197,7 +197,7 @@ def print_pairs(groups: Sequence[Group]) -> None:
 def recovered(groups: Sequence[Group], scores: Sequence[Floats], title: str) -> None:
     """What each rule makes of the headroom between one sample and the best of all."""
     print(f"\n{title}\n")
-    print("| outputs | questions | single | vote | best by plus | agreement | oracle |")
+    print("| outputs | questions | single | vote | best by checker | agreement | oracle |")
     print("|---|---|---|---|---|---|---|")
     names = [name for name in dict.fromkeys(g.model for g in groups) if name != D1]
     outcomes: dict[str, Floats] = {}
@@ -291,8 +291,8 @@ def probabilities(groups: Sequence[Group], write: bool) -> None:
     made: list[calibrate.Calibrated] = []
     for kind, start in KINDS.items():
         ours = [g for g in groups if g.model.startswith(start) and g.model != D1]
-        answers = {("gsm8k", m, "plus"): graded(ours, r) for m, r in METHODS.items()}
-        answers["gsm8k", "baseline", "plus"] = singles(ours)
+        answers = {("gsm8k", m, "checker"): graded(ours, r) for m, r in METHODS.items()}
+        answers["gsm8k", "baseline", "checker"] = singles(ours)
         fits, skipped = calibrate.calibrate(answers)
         assert not skipped, skipped
         made += fits
@@ -317,7 +317,7 @@ def main() -> None:
     weights = fit([group for group in groups if in_fit_half(group.question)])
     fitted = dict(zip(NAMES, weights.tolist(), strict=True))
     print("weights:", {name: value for name, value in fitted.items() if value})
-    changed = {n: (fitted[n], w) for n, w in PLUS["gsm8k"].items() if abs(fitted[n] - w) > 1e-9}
+    changed = {n: (fitted[n], w) for n, w in CHECKER["gsm8k"].items() if abs(fitted[n] - w) > 1e-9}
     if changed:
         print('verifier/weights.py has other weights, so "held out" is not theirs:', changed)
     print_pairs(groups)

@@ -36,7 +36,9 @@ class Loop:
         self.model, self.settings = model, settings
         self.prompt = prepare(model, Job(prompt, task, settings)).process.prompt.tolist()
         self.mask = model.denoiser.mask_id
-        self.schedule = reveals(settings.decoding.gen_length, settings.decoding.steps, settings.decoding.block_length)
+        self.schedule = reveals(
+            settings.decoding.gen_length, settings.decoding.steps, settings.decoding.block_length
+        )
 
     def start(self, rows: int) -> Tensor:
         canvas = [self.mask] * self.settings.decoding.gen_length

@@ -87,7 +87,7 @@ def table(report: ScoreReport, last: str, figures: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def main(verifier: str = "plus") -> None:
+def main(verifier: str = "checker") -> None:
     folder = Path(os.environ["S3DLM_DATA"])
     maths, code = folder / "dlm_samples_gsm8k.jsonl", folder / "dlm_samples_humaneval.jsonl"
     report = score_file(maths, "gsm8k", verifier=verifier, by="model")

@@ -40,7 +40,7 @@ from s3dlm.tasks import Sample
 from s3dlm.tasks.data import load as load_samples
 
 BEST = replace(METHODS["revise"], weight="none", beside=UNTILTED)
-MEND = {"remask": "rest", "accept": "metropolis", "patience": 6, "restart_fraction": 0.0}
+MEND = {"remask": "from_doubt", "accept": "metropolis", "patience": 6, "restart_fraction": 0.0}
 SCREEN = {"screen": 16}
 ROWS: dict[str, dict[str, Any]] = {
     "restarts": {"remask": "all"},

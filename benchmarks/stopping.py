@@ -41,7 +41,7 @@ class Seen:
 
 def searches(model: s3dlm.Model, task: str, samples: tuple[Sample, ...]) -> list[list[Seen]]:
     """For every problem the best text of each step, and last the one that is answered."""
-    verifier = replace(for_task(tasks.get(task).verifier, "plus"), satisfied_at=NEVER)  # type: ignore[type-var]
+    verifier = replace(for_task(tasks.get(task).verifier, "checker"), satisfied_at=NEVER)  # type: ignore[type-var]
     settings = Settings.for_model(model, "revise", task)
     jobs = [Job(one.question, task, settings, one.id, verifier) for one in samples]
     found: list[list[Seen]] = [[] for _ in samples]

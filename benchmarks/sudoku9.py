@@ -61,8 +61,8 @@ TUNED: dict[str, dict[str, Any]] = {
     CONTROL: {"remask": "all"},
     "re-masking": {**MOVES, "remask_floor": 0.1},
     "screening, duplicates": {"remask": "all", **SCREEN},
-    "screening": {"remask": "all", **SCREEN, "verifier": "plus_solver"},
-    "both": {**MOVES, "remask_floor": 0.1, **SCREEN, "verifier": "plus_solver"},
+    "screening": {"remask": "all", **SCREEN, "verifier": "checker_solver"},
+    "both": {**MOVES, "remask_floor": 0.1, **SCREEN, "verifier": "checker_solver"},
 }
 UNTUNED = {"restarts, untuned": (0.98, 1.0)}  # the model's own threshold and temperature
 PIECES: dict[str, dict[str, Any]] = {  # what is changed in `revise` as it is shipped
@@ -86,7 +86,7 @@ GROUPS = {
 # λ is that of screening and of Metropolis' rule; look-aheads are not tilted.
 BEST = replace(METHODS["revise"], weight="none", beside=UNTILTED)
 # The model's own settings for `revise` re-mask and screen: no tuned row may inherit them.
-SHARED: dict[str, Any] = {"particles": 1, "rounds": 0, "screen": 0, "verifier": "plus"}
+SHARED: dict[str, Any] = {"particles": 1, "rounds": 0, "screen": 0, "verifier": "checker"}
 TEMPERATURES = (0.5, 1.0)
 # As many for each; a fresh start has no use for a careless pass, which re-masking mends.
 THRESHOLDS = {"all": (0.6, 0.8, 0.9, 0.98), "weighted": (0.3, 0.5, 0.7, 0.9)}

@@ -32,7 +32,7 @@ LONGEST = (
     "test_conformance.py",
     "test_openai.py",
     "test_docs.py",
-    "test_plus.py",
+    "test_checker.py",
     "test_gpu.py",
     "test_published_methods.py",
     "test_connections.py",

@@ -36,7 +36,7 @@ SMALL = {"gen_length": 32, "steps": 8, "block_length": 32, "temperature": 1.0}
         (("x",), {"particels": 3}, ["did you mean 'particles'"]),
         (("x",), {"method": "best_off"}, ["did you mean 'best_of_k'"]),
         (("x",), {"method": 7}, ["method=7", "a name such as"]),
-        (("x",), {"verifier": "pluss"}, ["did you mean 'plus'"]),
+        (("x",), {"verifier": "cheker"}, ["did you mean 'checker'"]),
         (("x",), {"verifier": 3}, ["is not a verifier", "a function"]),
         (("x",), {"task": "countdwn"}, ["did you mean 'countdown'"]),
         (("x",), {"settings": s3dlm.Settings(), "particles": 3}, ["were both given"]),
@@ -57,11 +57,11 @@ def test_a_model_that_is_none() -> None:
 
 
 def test_a_verifier_by_name_is_a_setting() -> None:
-    result = s3dlm.generate(fake_model(), QUESTION, task="countdown", verifier="plus", **SMALL)
-    assert result.settings.verifier == "plus"
+    result = s3dlm.generate(fake_model(), QUESTION, task="countdown", verifier="checker", **SMALL)
+    assert result.settings.verifier == "checker"
     settings = s3dlm.Settings(**SMALL)
     again = s3dlm.generate(
-        fake_model(), QUESTION, task="countdown", verifier="plus", settings=settings
+        fake_model(), QUESTION, task="countdown", verifier="checker", settings=settings
     )
     assert again.text == result.text
 

@@ -53,7 +53,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_an_answer_without_a_step_to_check_says_so(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = "generate x --task gsm8k --gen-length 32 --block-length 32 --reveal threshold --verifier plus"
+    asked = "generate x --task gsm8k --gen-length 32 --block-length 32 --reveal threshold --verifier checker"
     for text, checkable in (("We add. \\boxed{5}", False), ("2 + 3 = 5. \\boxed{5}", True)):
         model = fake_model((text,) * 2, noise=0.0)
         monkeypatch.setattr(registry, "load", lambda name, model=model, **_: model)
@@ -252,7 +252,7 @@ def test_what_is_here_is_listed(run: Run) -> None:
     assert set(json.loads(run("list", "methods", "--json")[1])) == set(s3dlm.settings.METHODS)
     for what, names in {
         "methods": [*s3dlm.settings.METHODS], "models": ["tiny"], "tasks": ["countdown"],
-        "verifiers": ["plus"],
+        "verifiers": ["checker"],
     }.items():  # fmt: skip
         for more in ([], ["--json"]):
             code, out, _ = run("list", what, *more)
@@ -305,7 +305,7 @@ def test_the_version_is_the_packages(run: Run) -> None:
     ("words", "offered"),
     [
         ("s3dlm gen", "generate"),
-        ("s3dlm generate --method look", "look_ahead"),
+        ("s3dlm generate --method look", "top_n"),
         ("s3dlm generate --task count", "countdown"),
         ("s3dlm eval --method greedy,s3_p", "greedy,s3_paper"),
         ("s3dlm eval --task chain,count", "chain,countdown"),

@@ -181,7 +181,7 @@ def call(small: None, capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
-SMALL = ["--task", "countdown", "--entries", "revise,restarts,no_plus_verifier,s3,greedy"]
+SMALL = ["--task", "countdown", "--entries", "revise,restarts,no_checker,s3,greedy"]
 
 
 def test_both_stages_as_a_user_types_them(
@@ -210,7 +210,7 @@ def test_both_stages_as_a_user_types_them(
         "Settings and cost",
     ]
     values = {row[0]: row[1] for row in made["tables"][-1]["rows"]}
-    assert values["`no_plus_verifier`"] == values["`revise`"] != "–"
+    assert values["`no_checker`"] == values["`revise`"] != "–"
     found = records.read(out / "test" / "s3")
     assert len(found) == 5 * 2  # one seed of two
     assert not any("-validation-" in r.sample for r in found)

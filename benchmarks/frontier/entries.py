@@ -96,7 +96,7 @@ _ENTRIES = (
         branching=2, accept="resample", lam=None,
     ),
     _without("adaptive reveal", reveal="schedule"),
-    _without("plus verifier", verifier="paper"),
+    _without("checker", verifier="paper"),
     _without("several look-aheads", look_aheads=1),
     _without("differing children", child_sampling="independent"),
     _without("best-seen ending", selection="verified"),
@@ -117,7 +117,7 @@ _ENTRIES = (
     ),
     _other("best_of_k", TRAJECTORIES, "K samples, majority vote"),
     _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)"),
-    _other("look_ahead", POPULATIONS, "the paper's ablation without the tilt"),
+    _other("top_n", POPULATIONS, "the paper's ablation without the tilt"),
     _other("s3", POPULATIONS, "the paper's method"),
     _other("s3_verified", POPULATIONS, "s3 that ends with the text of the best score"),
     _other("twisted", POPULATIONS, "s3 with telescoping weights"),
@@ -129,7 +129,7 @@ _ENTRIES = (
     _other("particle_gibbs", POPULATIONS, "particle Gibbs, two sweeps"),
     _other("hex", TRAJECTORIES, "vote over block lengths"),
     _other("prism", NARROWING, "Prism, as its authors run it: the model is its own judge"),
-    _other("prism_plus", NARROWING, "Prism with the plus verifier as judge", "prism", verifier="plus"),
+    _other("prism_checker", NARROWING, "Prism with the checker verifier as judge", "prism", verifier="checker"),
     _other("order_token", _over("particles", (1, 2, 3, 4, 6)), "Order-Token Search"),
     # These two reveal by the schedule, of which the points are the steps or the texts.
     _other(
@@ -137,11 +137,11 @@ _ENTRIES = (
     ),
     _other(
         "unmaskfork", _over("particles", (1, 2, 4, 8, 16), steps=8), "UnMaskFork, eight tokens per step",
-        reveal=None, verifier="plus",
+        reveal=None, verifier="checker",
     ),
     _other(
         "vgb", _over("budget", (16, 32, 64, 128, 256)), "MDM-VGB, one walk after the other", problems=20,
-        reveal=None, verifier="plus",
+        reveal=None, verifier="checker",
     ),
 )  # fmt: skip
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

@@ -172,7 +172,7 @@ def _introduction(frontier: Frontier, command: str) -> str:
         f"Made by `{command}` on {plan.model} (weights {plan.fingerprint}), split "
         f"{plan.split}, seeds {', '.join(map(str, plan.seeds))}; problems: {counts}. Some entries use "
         f"fewer of them; the last table has the number of samples of each. {_tuning(frontier)} "
-        "The verifier `plus` checks Countdown and Sudoku exactly, so accuracy there is coverage."
+        "The verifier `checker` checks Countdown and Sudoku exactly, so accuracy there is coverage."
     )
 
 

@@ -231,7 +231,7 @@ def generate(
 
     The model (or its name) brings the settings it recommends for the method, `s3` unless another is
     named; keywords such as `particles=8` override them. `settings` replaces them all. `verifier` is
-    a name ("plus", a TOML file), a function (question, text, confidence) → score, or a `Verifier`.
+    a name ("checker", a TOML file), a function (question, text, confidence) → score, or a `Verifier`.
     """
     model = _loaded(model)
     job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides)

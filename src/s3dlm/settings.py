@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DECODING = frozenset(Decoding.model_fields)
 VERIFIER: FieldInfo = setting(
     "paper",
-    "paper, plus, self (the model as judge), a TOML file of weights, or an installed verifier",
+    "paper, checker, self (the model as judge), a TOML file of weights, or an installed verifier",
 )
 FIRST = ("particles", "budget", "verifier", "temperature", "seed")  # what most people change
 Layer = Mapping[str, Any]

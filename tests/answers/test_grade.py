@@ -64,7 +64,7 @@ PUZZLE = "Solve the following Sudoku puzzle: 1030341221034321\n"
 )
 def test_grades(task, text, gold, d1, fixed):
     assert grade(task, text, gold, "d1") == d1
-    assert grade(task, text, gold, "hex") == d1
+    assert grade(task, text, gold, "d1_whole") == d1
     assert grade(task, text, gold) == fixed
 
 

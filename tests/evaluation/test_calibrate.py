@@ -42,7 +42,7 @@ def calibrated(*fits: Fit):
 
 @pytest.mark.parametrize("method", ["baseline", "s3", "revise"])
 def test_the_probability_is_the_curve_at_what_the_search_knows(method: str) -> None:
-    verifier = "plus" if method == "revise" else "paper"
+    verifier = "checker" if method == "revise" else "paper"
     fit = Fit("countdown", method, verifier, WEIGHTS)
     result = generate(calibrated(fit), QUESTION, task="countdown", method=method)
     plain = generate(small_model(), QUESTION, task="countdown", method=method)
@@ -66,7 +66,7 @@ def test_there_is_none_for_another_task_method_or_verifier() -> None:
     assert p_correct() is not None
     assert p_correct(method="best_of_k") is None
     assert p_correct(task="none") is None
-    assert p_correct(verifier="plus") is None
+    assert p_correct(verifier="checker") is None
     assert p_correct(verifier=lambda prompt, text, confidence: 0.5) is None
 
 
@@ -102,7 +102,7 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
 ) -> None:
     """The same searches with a calibrated model: records carry p_correct, and its Brier score is that
     of the promises in them."""
-    source = calibrate.read(run, "plus")
+    source = calibrate.read(run, "checker")
     made, _ = calibrate.calibrate(source.groups)
     model = dataclasses.replace(
         small_model(), calibrations=Calibrations(tuple(m.fit for m in made))
@@ -141,12 +141,12 @@ def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> No
     assert "--model" in str(refused.exception)
     assert CliRunner().invoke(app, [*command, "--model", "nobody/nothing"]).exit_code == 0
     (fit,) = read_calibrations(tmp_path / "c.json").fits
-    assert (fit.task, fit.method, fit.verifier) == ("gsm8k", "baseline", "plus")
+    assert (fit.task, fit.method, fit.verifier) == ("gsm8k", "baseline", "checker")
     assert fit.answers == 60
 
 
 def test_too_few_answers_are_no_calibration(run: Path) -> None:
-    groups = calibrate.read(run, "plus").groups
+    groups = calibrate.read(run, "checker").groups
     key = next(iter(groups))
     made, skipped = calibrate.calibrate({key: groups[key][:8]})
     assert not made
@@ -171,7 +171,7 @@ def test_a_calibration_of_other_weights_is_not_used(tmp_path: Path) -> None:
 def test_fits_of_the_same_weights_are_added_and_of_others_replaced(
     run: Path, tmp_path: Path
 ) -> None:
-    source = calibrate.read(run, "plus")
+    source = calibrate.read(run, "checker")
     made, _ = calibrate.calibrate(source.groups)
     path = tmp_path / "c.json"
     calibrate.write(source, made[:1], path)

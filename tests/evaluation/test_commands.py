@@ -96,7 +96,7 @@ def test_reproduce_writes_the_results_page(app: typer.Typer, tmp_path: Path) -> 
     words += ["--run", "sweep_problems=0"]
     call(app, *words, "--out", str(tmp_path / "run"), "--results", str(tmp_path / "results.md"))
     text = (tmp_path / "results.md").read_text()
-    for label in ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3", "twisted"):
+    for label in ("greedy", "baseline", "best_of_k", "tilting", "top_n", "s3", "twisted"):
         assert label in text
 
 

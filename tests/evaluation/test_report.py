@@ -39,7 +39,7 @@ from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
 from s3dlm.verifier.weights import in_fit_half
 from tests.evaluation.small_run import defaults, small_model, small_plan, write_task
 
-LABELS = ("greedy", "baseline", "best_of_k", "tilting", "look_ahead", "s3")
+LABELS = ("greedy", "baseline", "best_of_k", "tilting", "top_n", "s3")
 CHROMIUM = Path("/usr/bin/chromium")
 HOSTILE = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4, 12"
 
@@ -113,7 +113,7 @@ def test_what_runs_once_counts_for_every_seed(run: Run) -> None:
 
 def test_pairs_that_differ_in_one_thing_are_compared(run: Run) -> None:
     """The other methods of the run, told as if they ended with the best score."""
-    names = {"look_ahead": "s3_verified", "tilting": "verified_best_of_k"}
+    names = {"top_n": "s3_verified", "tilting": "verified_best_of_k"}
     renamed = {
         dataclasses.replace(c, label=names.get(c.label, c.label)): some
         for c, some in run.records.items()
@@ -391,7 +391,7 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
 def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_path: Path) -> None:
     before = (folder / records.FILE).read_bytes()
     made = report.write(folder, grading="hex", out=tmp_path)
-    assert "**Grading**: hex" in made.markdown.read_text()
+    assert "**Grading**: d1_whole" in made.markdown.read_text()
     assert (folder / records.FILE).read_bytes() == before
 
 

@@ -97,7 +97,7 @@ def test_every_part_runs_on_every_benchmark(
     for title in ("Tables 1 and 2", "Tables 4 and 5", "Figure 1)", "Figure 3", "Figure 4", "5)",
                   "| s3_verified | verified_best_of_k |", "at equal NFE"):  # fmt: skip
         assert title in text
-    assert "**Grading**: hex" in text
+    assert "**Grading**: d1_whole" in text
     assert "precision float32" in text
     assert "1 of 1319 problems of GSM8K" in text
     assert "Temperature and λ were not tuned for this run" in text

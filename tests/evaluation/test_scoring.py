@@ -37,7 +37,7 @@ def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
     report = score_file(file, "gsm8k")
     whole, short, long = report.sections
     assert (whole.outputs, whole.questions, whole.pairs, report.skipped) == (40, 20, 20, 1)
-    assert whole.accuracy == {"fixed": 0.5, "d1": 0.5, "hex": 0.5}
+    assert whole.accuracy == {"fixed": 0.5, "d1": 0.5, "d1_whole": 0.5}
     total = whole.components[0]
     assert (total.name, total.auc.value, total.pair_accuracy.value) == ("total", 1.0, 1.0)
     assert (short.name, long.name) == ("gen_length=128", "gen_length=256")
@@ -79,7 +79,7 @@ def test_changed_verdicts_are_listed(tmp_path):
 def test_outputs_without_a_step_to_check_are_counted(tmp_path):
     bare = {"question": "q", "output": r"We add them up. \boxed{42}", "gold": 42}
     rows = [{**bare, "output": RIGHT}, bare, bare]
-    report = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k", verifier="plus")
+    report = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k", verifier="checker")
     assert any("2 of 3 outputs have no step to check" in line for line in report.warnings)
     part = report.sections[0].components[-1]
     assert (part.name, part.weight, part.mean) == ("checkable", 0.0, pytest.approx(1 / 3))

@@ -17,7 +17,7 @@ METHODS: dict[str, Values] = {
     "best_of_k": SMALL,
     "tilting": SMALL,
     "verified_best_of_k": SMALL,
-    "look_ahead": SMALL,
+    "top_n": SMALL,
     "s3": SMALL,
     "s3_paper": SMALL,
     "s3_verified": SMALL,
@@ -91,7 +91,7 @@ def cases() -> Iterator[Case]:
         {"look_aheads": 4},
         {"look_aheads": 4, "budget": 40},
         {"lam": 1.0},
-        {"verifier": "plus"},
+        {"verifier": "checker"},
         {"verifier": "self", "budget": 60},
         {"temperature": 1.0, "seed": 7},
         {"memo": 0},
@@ -111,7 +111,7 @@ def cases() -> Iterator[Case]:
         yield Case("twisted", "arithmetic", {**s3, **values})
         yield Case("fk_max", "choice", {**s3, **values})
     for values in (
-        *({"remask": name} for name in ("rest", "doubted", "unsure", "random")),
+        *({"remask": name} for name in ("from_doubt", "doubted", "unsure", "random")),
         {"restart_fraction": 0.0},
         {"restart_fraction": 1.0},
         {"look_aheads": 1},

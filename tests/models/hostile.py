@@ -128,7 +128,10 @@ def make(good: Path, folder: Path, seed: int) -> None:
     weights = dict.fromkeys(("intercept", "score", "agreement", "confidence"), 1.0)
     fit = {"task": "general", "method": "s3", "verifier": "paper", "weights": weights}
     (folder / "calibration.json").write_text(json.dumps({"fits": [fit], "fingerprint": "x"}))
-    settings = {"*": {"particles": 2, "lam": 1.5, "verifier": "plus"}, "task:gsm8k": {"steps": 8}}
+    settings = {
+        "*": {"particles": 2, "lam": 1.5, "verifier": "checker"},
+        "task:gsm8k": {"steps": 8},
+    }
     own = {"prompt_style": "d1", "tasks": ["gsm8k"], "settings": settings}
     (folder / "s3dlm.json").write_text(json.dumps(own))
     rng = random.Random(seed)

@@ -225,13 +225,13 @@ def test_the_search_moves_towards_what_the_verifier_likes() -> None:
         scores = [one.score for result in results for one in result.survivors]
         return float(np.mean([0.0 if score is None else score for score in scores]))
 
-    unguided, s3, top = map(mean_score, ("tilting", "s3", "look_ahead"))
+    unguided, s3, top = map(mean_score, ("tilting", "s3", "top_n"))
     assert s3 > unguided + 0.04
     assert top > unguided + 0.02
 
 
 def test_a_contradicted_text_is_hidden_from_its_first_wrong_equality_and_retried() -> None:
-    model, settings = fake_model(), Settings(method="s3", rounds=2, remask="rest", **SMALL)
+    model, settings = fake_model(), Settings(method="s3", rounds=2, remask="from_doubt", **SMALL)
     process = prepare(model, Job(QUESTION, "countdown", settings)).process
     text = "6 + 12 = 18. 18 + 4 = 23. So 23."
     tokens = np.array([[*text.encode(), *[257] * 32]])

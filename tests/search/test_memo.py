@@ -111,7 +111,9 @@ def test_a_search_that_outgrows_its_memo_is_the_same() -> None:
 
 
 def test_a_batch_does_not_change_a_search_with_a_memo() -> None:
-    settings = Settings("revise", **only_used("revise", {**SMALL, **ROUNDS, "remask": "earlier"}))
+    settings = Settings(
+        "revise", **only_used("revise", {**SMALL, **ROUNDS, "remask": "from_doubt_or_earlier"})
+    )
     prompts = [f"Target: {n} Numbers: 6, 4, 12" for n in range(20, 26)]
     model = s3dlm.load("tiny")
     together = s3dlm.generate_batch(model, prompts, task="countdown", settings=settings)

@@ -233,7 +233,7 @@ def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> N
 
 
 def test_a_second_round_reveals_adaptively_too() -> None:
-    settings = small("s3", rounds=2, remask="rest")
+    settings = small("s3", rounds=2, remask="from_doubt")
     *steps, result = events_of(unsure(), QUESTION, task="countdown", settings=settings)
     assert isinstance(result, s3dlm.Result)
     assert sum(step.index == 0 for step in steps) > 1
@@ -265,7 +265,7 @@ def test_rows_of_one_request_may_have_different_open_blocks() -> None:
     canvas[1, :5] = ord("6")
     prompt = np.array([*b"x\n"])
     uniforms = np.random.default_rng(0).random((2, 5, 3))
-    shared = {"temperature": 1.0, "look_ahead": True, "statistics": True, "label": "x"}
+    shared = {"temperature": 1.0, "top_n": True, "statistics": True, "label": "x"}
 
     def predicted(rows: list[int], start: object, stop: object) -> object:
         request = Rows(

@@ -124,7 +124,7 @@ def test_with_a_budget_votes_of_all_rounds_count() -> None:
 
 def test_more_budget_finds_no_worse_text() -> None:
     """The verifier's best over three seeds, which is what `revise` returns."""
-    verifier = replace(for_task("countdown", "plus"), satisfied_at=None)  # type: ignore[type-var]
+    verifier = replace(for_task("countdown", "checker"), satisfied_at=None)  # type: ignore[type-var]
     totals = []
     for budget in (10, 25, 60):
         given = {"budget": budget, "rounds": 0, "remask": "all"}
@@ -151,9 +151,11 @@ def test_hidings_choose_what_they_say() -> None:
     }
     assert all(one == list(range(8)) for one in drawn["all"])
     assert {tuple(one) for one in drawn["doubted"]} == {(4,), (5,), (4, 5)}
-    assert {tuple(one) for one in drawn["rest"]} == {(4, 5, 6, 7)}
-    assert {tuple(one) for one in drawn["earlier"]} == {tuple(range(n, 8)) for n in range(5)}
-    assert drawn["earlier"].count([4, 5, 6, 7]) > 20
+    assert {tuple(one) for one in drawn["from_doubt"]} == {(4, 5, 6, 7)}
+    assert {tuple(one) for one in drawn["from_doubt_or_earlier"]} == {
+        tuple(range(n, 8)) for n in range(5)
+    }
+    assert drawn["from_doubt_or_earlier"].count([4, 5, 6, 7]) > 20
     least_sure = [1, 3, 5, 7, 6, 4, 2, 0]
     assert all(set(one) == set(least_sure[: len(one)]) for one in drawn["unsure"])
     assert len({tuple(one) for one in drawn["random"]}) > 30
@@ -194,7 +196,7 @@ def test_weighted_hides_each_token_as_likely_as_it_is_doubtful() -> None:
 def test_a_doubt_of_a_half_is_no_place_to_begin() -> None:
     rng = np.random.default_rng(0)
     text = replace(TEXT, doubt=np.array([0.5, 0, 0.3, 0, 0.6, 0, 0, 0, 0, 0]))
-    assert np.flatnonzero(REMASKINGS["rest"].hide(text, HALF, rng)).tolist() == [4, 5, 6, 7]
+    assert np.flatnonzero(REMASKINGS["from_doubt"].hide(text, HALF, rng)).tolist() == [4, 5, 6, 7]
     assert np.flatnonzero(REMASKINGS["doubted"].hide(text, HALF, rng)).tolist() == [4]
 
 

@@ -106,7 +106,7 @@ def test_budget_rounds_and_moves_go_on() -> None:
 
 
 def test_batched_is_unbatched() -> None:
-    settings = Settings("revise", **SMALL, screen=8, verifier="plus")
+    settings = Settings("revise", **SMALL, screen=8, verifier="checker")
     questions = [f"Target: {n} Numbers: 6, 4, 12" for n in (24, 22, 8)]
     alone = [
         s3dlm.generate(fake_model(), q, task="countdown", settings=settings) for q in questions
@@ -121,7 +121,7 @@ def test_batched_is_unbatched() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"verifier": "paper"}, "'paper' does not for this task; choose plus or plus_solver"),
+        ({"verifier": "paper"}, "'paper' does not for this task; choose checker or checker_solver"),
         ({"verifier": lambda prompt, text, confidence: 0.5}, "score_partial"),
         ({"lam": 0.0}, "screen=8 changes nothing with lam=0"),
         ({"screen": 1}, "screen=1 changes nothing"),
@@ -131,7 +131,7 @@ def test_batched_is_unbatched() -> None:
     ],
 )
 def test_screening_that_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
-    given = {"method": "s3", "screen": 8, "verifier": "plus", **options}
+    given = {"method": "s3", "screen": 8, "verifier": "checker", **options}
     with pytest.raises(SettingsError, match=words):
         s3dlm.generate(fake_model(), QUESTION, task="countdown", **given)
 

@@ -20,7 +20,7 @@ QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 12, "temperature": 0.9, "lam": 8.0}
 TEXTS = ("6+4=11. <answer>6+4<", "6*4=25. <answer>6*4<", "12+4=15 <answer>12-4<")
 VALUES: dict[str, list[object]] = {
-    "particles": [7], "branching": [5], "lam": [60.0], "verifier": ["plus", "paper"],
+    "particles": [7], "branching": [5], "lam": [60.0], "verifier": ["checker", "paper"],
     "look_aheads": [1, 9], "screen": [16], "ess_threshold": [0.1, 0.95], "rounds": [0, 1, 3],
     "budget": [9, 3],  # one answer takes six passes here
     "remask_fraction": [0.1], "restart_fraction": [1.0], "remask_floor": [0.9], "patience": [1],
@@ -53,7 +53,7 @@ def outcome(method: str, seed: int, given: tuple[tuple[str, Any], ...]) -> dict[
     usual = {**SMALL, "seed": seed, **({"gen_length": 16} if method == "vgb" else {})}
     base = only_used(method, {**usual, **dict(given)}, usual)  # a walk has many moves per token
     model = fake_model(TEXTS, noise=2.0, push=6.5)
-    read = {"verifier": "plus"} if "screen" in dict(given) else {}  # by which partial texts are
+    read = {"verifier": "checker"} if "screen" in dict(given) else {}  # by which partial texts are
     settings = Settings(method, **{**base, **read, **dict(given)})
     result = s3dlm.generate(model, QUESTION, task="countdown", settings=settings)
     data = dataclasses.asdict(result)
@@ -97,7 +97,7 @@ def has_an_effect(method: str, setting: str) -> bool:
     row = METHODS[method]
     beside = {**COMPANIONS.get(setting, {}), **(JUDGED if setting in row.beside else {})}
     if setting == "screen" and "verifier" not in row.beside:
-        beside = {"verifier": "plus"}
+        beside = {"verifier": "checker"}
     if (method, setting) == ("revise", "ess_threshold"):
         beside = {"child_sampling": "distinct"}
     without_chance = method == "greedy" or (method, setting) in WITHOUT_CHANCE
@@ -130,7 +130,7 @@ def test_rounds_of_an_ensemble_keep_the_ensemble() -> None:
         [*events_of(fake_model(), QUESTION, task="countdown", settings=Settings(
             "hex", gen_length=64, steps=16, rounds=rounds, **rest
         ))]
-        for rounds, rest in ((0, {}), (2, {"remask": "rest"}))
+        for rounds, rest in ((0, {}), (2, {"remask": "from_doubt"}))
     )  # fmt: skip
     assert len(repaired) > len(plain)
     for one, two in zip(plain[:-1], repaired, strict=False):

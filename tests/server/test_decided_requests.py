@@ -21,7 +21,7 @@ QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 8, "block_length": 64, "temperature": 0.5, "seed": 3}
 VOTE = {**SMALL, "method": "best_of_k", "particles": 12, "branching": 1, "stop_when": "agreed"}
 JUDGED = {**SMALL, "method": "verified_best_of_k", "particles": 2, "branching": 2}
-CHOSEN = {**JUDGED, "verifier": "plus", "selection": "agreement"}
+CHOSEN = {**JUDGED, "verifier": "checker", "selection": "agreement"}
 ASKED: dict[str, dict[str, Any]] = {
     "agreed": VOTE,
     "decided_at": {**VOTE, "decided_at": 0.999},
@@ -71,8 +71,8 @@ def test_a_threshold_takes_more_samples_and_the_judge_more_passes() -> None:
     early, late = alone(ASKED["agreed"]), alone(ASKED["decided_at"])
     assert early.stopped == "agreed"
     assert len(early.survivors) < len(late.survivors) <= 12
-    judged, plus = alone(ASKED["self"]), alone({**JUDGED, "verifier": "plus"})
-    assert judged.nfe == plus.nfe + len({one.text for one in judged.survivors})
+    judged, checker = alone(ASKED["self"]), alone({**JUDGED, "verifier": "checker"})
+    assert judged.nfe == checker.nfe + len({one.text for one in judged.survivors})
 
 
 @pytest.mark.parametrize("seed", [1, 3, 6])
@@ -105,6 +105,6 @@ def test_what_cannot_be_is_refused_with_a_reason(
 
 
 def test_a_reply_says_whether_there_was_anything_to_check(client: TestClient) -> None:
-    reply = chat(client, **{**JUDGED, "verifier": "plus", "task": "gsm8k"}).json()
+    reply = chat(client, **{**JUDGED, "verifier": "checker", "task": "gsm8k"}).json()
     assert reply["choices"][0]["search"]["checkable"] is True
     assert "checkable" not in chat(client, **ASKED["self"]).json()["choices"][0]["search"]

@@ -72,7 +72,7 @@ def test_streamed_pieces_add_up_to_the_whole(live: Live, method: str) -> None:
         {
             "method": "revise",
             "rounds": 2,
-            "remask": "rest",
+            "remask": "from_doubt",
             "policy": "left_to_right",
             "particles": 1,
         },

@@ -42,7 +42,7 @@ def text(answer: Any) -> str:
 
 
 def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
-    methods = ["s3", "best_of_k", "tilting", "look_ahead", "twisted", "baseline"]
+    methods = ["s3", "best_of_k", "tilting", "top_n", "twisted", "baseline"]
     asked = []
     for i in range(64):
         method = methods[i % 6]

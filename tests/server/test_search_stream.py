@@ -85,7 +85,7 @@ def test_options_offer_only_what_is_accepted(live: Live) -> None:
     "own",
     [
         {"rounds": 3},
-        {"rounds": 2, "remask": "rest"},
+        {"rounds": 2, "remask": "from_doubt"},
         {"guidance": 0.5},
         {"budget": 40},
         {"budget": 2},

@@ -39,7 +39,7 @@ def doubted(score: Score, text: str) -> list[str]:
 
 def test_it_is_a_verifier_found_by_its_name() -> None:
     assert isinstance(for_task("code"), Verifier)
-    assert for_task("code", "plus") is for_task("code", "paper") is as_verifier("code")
+    assert for_task("code", "checker") is for_task("code", "paper") is as_verifier("code")
     assert math.fsum(WEIGHTS.values()) == pytest.approx(1)
 
 

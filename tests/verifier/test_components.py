@@ -205,7 +205,7 @@ def test_the_short_cut_for_rich_vocabularies_changes_nothing(words):
 
 
 def test_the_papers_arithmetic_counts_equalities_of_numbers_and_nothing_else():
-    """Garbage is no equality, so it counts neither for nor against a text; `plus` counts it."""
+    """Garbage is no equality, so it counts neither for nor against a text; `checker` counts it."""
     whole = "She has 56 - 11 = 45 eggs and gets 45 * 2 = 90."
     garbled = whole.replace("11", "slowStep")
     assert arithmetic(ParsedText("", garbled)) == arithmetic(ParsedText("", whole)) == 1.0

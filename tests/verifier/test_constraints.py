@@ -64,9 +64,9 @@ def test_countdown_of_a_question_that_cannot_be_read():
         ("Numbers: [49, 55, 53]", r"\boxed{49 + 55 - 53}", r"\boxed{1 + 2}"),
     ],
 )
-def test_plus_countdown_uses_the_half_of_a_question_that_can_be_read(prompt, better, worse):
+def test_checker_countdown_uses_the_half_of_a_question_that_can_be_read(prompt, better, worse):
     def score(text):
-        return for_task("countdown", "plus").score(prompt, text).parts["constraint"]
+        return for_task("countdown", "checker").score(prompt, text).parts["constraint"]
 
     assert 0 < score(worse) < score(better) < 1
 

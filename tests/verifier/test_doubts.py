@@ -1,4 +1,4 @@
-"""What `plus` doubts in a text, task by task: this is where a search re-masks."""
+"""What `checker` doubts in a text, task by task: this is where a search re-masks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from s3dlm.answers.grading import grade
 from s3dlm.verifier import for_task
 from s3dlm.verifier.base import doubts
-from s3dlm.verifier.plus import reasoning, worked_steps
-from s3dlm.verifier.weights import PLUS, PLUS_RULES
+from s3dlm.verifier.checker import reasoning, worked_steps
+from s3dlm.verifier.weights import CHECKER, CHECKER_RULES
 
 CHAIN = "Start with 8. Step 1: Divide by 2. Step 2: Add 13. Step 3: Multiply by 5."
 GAME = "Numbers: 14, 3, 13. Target: 30."
@@ -26,7 +26,7 @@ def doubted(task: str, prompt: str, text: str) -> list[str]:
 
 
 def weighed(task: str, prompt: str, text: str) -> list[tuple[int, int, float]]:
-    return [*doubts(for_task(task, "plus").score(prompt, text).spans)]
+    return [*doubts(for_task(task, "checker").score(prompt, text).spans)]
 
 
 def test_a_right_text_is_not_doubted() -> None:
@@ -103,12 +103,12 @@ def test_a_grid_of_the_wrong_size_is_doubted_as_a_whole() -> None:
 
 
 @given(
-    task=st.sampled_from(sorted((*PLUS, *PLUS_RULES))),
+    task=st.sampled_from(sorted((*CHECKER, *CHECKER_RULES))),
     text=st.text("0123456789+-*/= .\n<>answerZoe\\boxed{}", max_size=120),
 )
 def test_doubts_lie_in_the_text_and_in_order(task: str, text: str) -> None:
     for prompt in (CHAIN, GAME, BLANKS, ""):
-        spans = list(for_task(task, "plus").score(prompt, text).spans)
+        spans = list(for_task(task, "checker").score(prompt, text).spans)
         assert all(0 <= start < end <= len(text) for start, end, *_ in spans)
         assert spans == sorted(set(spans))
 

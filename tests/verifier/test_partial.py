@@ -21,7 +21,7 @@ MAKERS = {
     "countdown": countdown.generate,
     "sudoku": sudoku.generate,
 }
-LEVELS = ("plus", "plus_solver")
+LEVELS = ("checker", "checker_solver")
 
 
 def pieces(text: str) -> list[str]:
@@ -117,19 +117,23 @@ def sudoku_score(level: str, grid: str, puzzle: str) -> float:
 def test_the_two_levels_of_sudoku() -> None:
     puzzle = "0" * 16
     doubled = "11" + HOLE * 14
-    assert sudoku_score("plus", doubled, puzzle) == sudoku_score("plus_solver", doubled, puzzle) < 1
+    assert (
+        sudoku_score("checker", doubled, puzzle)
+        == sudoku_score("checker_solver", doubled, puzzle)
+        < 1
+    )
     # 1 2 in the row, 3 and 4 in the columns: the third cell has no candidate, and nothing is double.
     dead = "12" + HOLE * 8 + "3" + HOLE * 3 + "4" + HOLE
-    assert sudoku_score("plus", dead, puzzle) == 1.0
-    assert sudoku_score("plus_solver", dead, puzzle) < 1.0
+    assert sudoku_score("checker", dead, puzzle) == 1.0
+    assert sudoku_score("checker_solver", dead, puzzle) < 1.0
     # A clue counts before it is revealed.
-    assert sudoku_score("plus", "1" + HOLE * 15, "0100000000000000") < 1.0
-    assert sudoku_score("plus", "1" + HOLE * 15, "2000000000000000") < 1.0
+    assert sudoku_score("checker", "1" + HOLE * 15, "0100000000000000") < 1.0
+    assert sudoku_score("checker", "1" + HOLE * 15, "2000000000000000") < 1.0
     nine = "5" + HOLE * 7 + "5" + HOLE * 72
-    assert sudoku_score("plus", nine, "0" * 81) < 1.0
-    assert sudoku_score("plus", "<answer>" + nine, "0" * 81) == 1.0  # its end is not known
-    assert sudoku_score("plus", "<answer>55" + HOLE * 79, "0" * 81) < 1.0  # these cells are sure
-    assert sudoku_score("plus", nine[:40], "0" * 81) == 1.0  # tokens that are no cells
+    assert sudoku_score("checker", nine, "0" * 81) < 1.0
+    assert sudoku_score("checker", "<answer>" + nine, "0" * 81) == 1.0  # its end is not known
+    assert sudoku_score("checker", "<answer>55" + HOLE * 79, "0" * 81) < 1.0  # these cells are sure
+    assert sudoku_score("checker", nine[:40], "0" * 81) == 1.0  # tokens that are no cells
 
 
 @pytest.mark.parametrize(
@@ -221,16 +225,16 @@ def test_json_that_cannot_be_completed(schema: dict[str, object], text: str, rig
 def test_a_target_out_of_reach_is_a_solvers_step() -> None:
     question = "Target: 25 Numbers: 11, 13, 1"
     off = f"First, 11 - 1 = 10. Then {HOLE}"
-    assert for_task("countdown", "plus").score_partial(question, off).total == 1.0
-    assert for_task("countdown", "plus_solver").score_partial(question, off).total < 1.0
+    assert for_task("countdown", "checker").score_partial(question, off).total == 1.0
+    assert for_task("countdown", "checker_solver").score_partial(question, off).total < 1.0
 
 
 def test_both_levels_judge_whole_texts_alike_and_the_paper_reads_no_part() -> None:
     for task in MAKERS:
-        plus, solver = (for_task(task, level) for level in LEVELS)
+        checker, solver = (for_task(task, level) for level in LEVELS)
         for problem in problems(task)[:5]:
-            judged = [v.score(problem.question, problem.response, 0.9) for v in (plus, solver)]
+            judged = [v.score(problem.question, problem.response, 0.9) for v in (checker, solver)]
             assert judged[0] == judged[1]
-        assert plus.satisfied_at == solver.satisfied_at
+        assert checker.satisfied_at == solver.satisfied_at
         assert not for_task(task, "paper").reads_partial
-    assert for_task("general", "plus").score_partial("x", "2 + 2 = 5.\n").total < 1
+    assert for_task("general", "checker").score_partial("x", "2 + 2 = 5.\n").total < 1

@@ -54,7 +54,7 @@ def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
 
 def fit_llada(outputs: Path) -> str:
     """The bundled coefficients for LLaDA; answers of two lengths count as answers of `baseline`."""
-    source = calibrate.read(outputs, "plus", LLADA_TASKS, LLADA)
+    source = calibrate.read(outputs, "checker", LLADA_TASKS, LLADA)
     made, _ = calibrate.calibrate(source.groups)
     calibrate.write(source, made, bundled(LLADA))
     return "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made))

@@ -1,7 +1,7 @@
 """Is an output right? The only file that reads gold answers; the search never imports it.
 
 Three gradings. `fixed` is ours: the answer by the verifier's own cascade (a number may also be the
-last one of the text), formulas by math-verify, numbers by value (commas, signs and units handled). `d1` repeats the d1 evaluation, quirks kept; `hex`
+last one of the text), formulas by math-verify, numbers by value (commas, signs and units handled). `d1` repeats the d1 evaluation, quirks kept; `d1_whole`
 is the same but for Sudoku, where a grid is right or wrong as a whole.
 """
 
@@ -24,7 +24,7 @@ from s3dlm.answers.numbers import to_fraction
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import Registry
 
-GRADINGS = ("fixed", "d1", "hex")
+GRADINGS = ("fixed", "d1", "d1_whole")
 LETTERS = "ABCDEFGH"
 
 
@@ -39,7 +39,7 @@ def grade(task: str, text: str, gold: object, grading: str = "fixed", question: 
     if grading == "fixed" or grader.d1 is None:
         return float(grader.fixed(text, gold, question))
     share = grader.d1(text, gold, question)
-    return float(share == 1.0) if grading == "hex" else float(share)
+    return float(share == 1.0) if grading == "d1_whole" else float(share)
 
 
 def check_grading(name: str) -> None:

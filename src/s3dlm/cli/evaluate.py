@@ -114,7 +114,7 @@ def reproduce(
     temperature: Annotated[float | None, Option(help="Of all methods that sample.")] = None,
     more: Settings = None,
     tuned: Annotated[Path | None, Option(help="Settings by method, as JSON.")] = None,
-    grading: Annotated[str | None, Option(help="Of the tables: fixed, d1 or hex.")] = None,
+    grading: Annotated[str | None, Option(help="Of the tables: fixed, d1 or d1_whole.")] = None,
     data: Data = None,
     out: Annotated[Path | None, Option(help="Default: runs/reproduce-MODEL.")] = None,
     results: Annotated[Path | None, Option(help="Also write the tables to this page.")] = None,
@@ -252,7 +252,9 @@ def report(
     reference: Annotated[
         str | None, Option(help="Compare with. Default: best_of_k, if run.")
     ] = None,
-    grading: Annotated[str | None, Option(help="Grade the texts again: fixed, d1 or hex.")] = None,
+    grading: Annotated[
+        str | None, Option(help="Grade the texts again: fixed, d1 or d1_whole.")
+    ] = None,
     out: Annotated[Path | None, Option(help="Default: the run's; needed for several.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -287,7 +289,7 @@ def _show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
 def calibrate(
     source: Annotated[Path, Argument(help="A folder of `s3dlm eval`, or JSON lines of outputs.")],
     out: Annotated[Path | None, Option(help="Default: beside the model's weights.")] = None,
-    verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "plus",
+    verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "checker",
     task: Annotated[options.Texts, Option(help="Tasks of a file of outputs.")] = None,
     model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
     as_json: options.AsJson = False,

@@ -142,8 +142,8 @@ def _verifiers() -> Listed:
 
 JUDGES = {
     "paper": "the paper's components and weights for the task",
-    "plus": "checks every equation, grid and expression it can read; finds doubtful spans",
-    "plus_solver": "as plus; of partial grids it also takes a solver's step",
+    "checker": "checks every equation, grid and expression it can read; finds doubtful spans",
+    "checker_solver": "as checker; of partial grids it also takes a solver's step",
     "self": "the searching model's own P(Yes) on the draft",
     "reward:MODEL": "a reward model of the whole text",
     "prm:MODEL": "a process reward model, step by step",
@@ -160,7 +160,9 @@ def score(
     file: Annotated[Path, Argument(help="JSON lines, lm-eval's samples or d1's generations.")],
     task: Annotated[str, Option(help="The task of these outputs, for example gsm8k.")],
     verifier: options.VerifierName = "paper",
-    grading: Annotated[str, Option(help="How answers are graded: fixed, d1 or hex.")] = "fixed",
+    grading: Annotated[
+        str, Option(help="How answers are graded: fixed, d1 or d1_whole.")
+    ] = "fixed",
     by: Annotated[
         str | None,
         Option(help="Also split the report by this field. Default: model or gen_length."),
@@ -172,7 +174,7 @@ def score(
 
     \b
     s3dlm score outputs.jsonl --task gsm8k --explain
-    s3dlm score samples_gsm8k_2026-01-01.jsonl --task gsm8k --verifier plus
+    s3dlm score samples_gsm8k_2026-01-01.jsonl --task gsm8k --verifier checker
     """
     from rich.console import Console
     from rich.progress import Progress

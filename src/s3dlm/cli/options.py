@@ -57,7 +57,7 @@ _LOAD = "How to load: dtype, quantize, adapter, compile, prefix_cache, mask_id, 
 Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 _FAST = "Adaptive reveal, and an approximate cache where the model's own is not exact."
 Fast = Annotated[bool, Option("--fast", help=_FAST)]
-_VERIFIER = "paper, plus, FILE.toml, your FILE.py:NAME, …"
+_VERIFIER = "paper, checker, FILE.toml, your FILE.py:NAME, …"
 VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 

@@ -21,7 +21,7 @@ LOOKS = {  # colour, marker, line style
     "baseline": ("#0072B2", "s", "--"),
     "best_of_k": ("#009E73", "^", "-."),
     "tilting": ("#CC79A7", "v", "-"),
-    "look_ahead": ("#56B4E9", "D", "-"),
+    "top_n": ("#56B4E9", "D", "-"),
     "s3": ("#D55E00", "o", "-"),
     "twisted": ("#E69F00", "P", "-"),
     "revise": ("#5B4FC9", "*", "-"),

@@ -35,7 +35,7 @@ from s3dlm.verifier.weights import PAPER, was_in_fit
 
 Group = tuple[str, str, str]  # task, method, verifier
 Row = tuple[str, ...]
-FOR_UNSCORED = "plus"  # the verifier that judges the answers of methods that never score
+FOR_UNSCORED = "checker"  # the verifier that judges the answers of methods that never score
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def reproduction(
     return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)
 
 
-GRADING = "hex"  # the paper follows the protocol of HEX
+GRADING = "d1_whole"  # the paper follows the protocol of HEX
 PARAMETERS = 8_015_581_184  # of LLaDA-8B-Instruct: a name says little about the weights in a folder
 SETTINGS = {
     "gen_length": 128, "steps": 64, "block_length": 64, "particles": 4, "branching": 2, "lam": 1.0,

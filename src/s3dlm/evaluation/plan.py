@@ -28,7 +28,7 @@ from s3dlm.tasks import Loaded
 
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
-ABLATION = ("baseline", "best_of_k", "tilting", "look_ahead", "s3")  # the paper's five methods
+ABLATION = ("baseline", "best_of_k", "tilting", "top_n", "s3")  # the paper's five methods
 TIMED = 40  # problems, enough to rank methods by their times
 ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
 SHARED = 2  # canvases per forward pass beyond the first, roughly: equal ones are forwarded once

@@ -22,18 +22,18 @@ from s3dlm.search.smc import (
     FkDifference,
     FkMax,
     FkSum,
-    LookAhead,
     LookUM,
     ParticleGibbs,
     PathLikelihood,
     S3Paper,
     S3Verified,
     SelfRewarding,
+    TopN,
     Twisted,
 )
 
 for _method in (
-    Revise, Restarts, S3, S3Paper, S3Verified, LookAhead, Tilting, BestOfK, VerifiedBestOfK,
+    Revise, Restarts, S3, S3Paper, S3Verified, TopN, Tilting, BestOfK, VerifiedBestOfK,
     AdaptiveVote, Baseline, Greedy, Twisted, FkDifference, FkMax, FkSum, ParticleGibbs,
     SelfRewarding, PathLikelihood, TemporalVote, Hex, LookUM,
 ):  # fmt: skip

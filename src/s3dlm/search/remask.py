@@ -92,8 +92,8 @@ def _earlier(text: Text, fraction: float, rng: np.random.Generator) -> Bools:
 
 REMASKINGS: Registry[Remasking] = Registry("remask", "s3dlm.remaskings", Remasking)
 for _name, _rule in {
-    "rest": Remasking(_rest, by_doubt=True),
-    "earlier": Remasking(_earlier, by_doubt=True),
+    "from_doubt": Remasking(_rest, by_doubt=True),
+    "from_doubt_or_earlier": Remasking(_earlier, by_doubt=True),
     "doubted": Remasking(_doubted, by_doubt=True),
     "unsure": Remasking(_unsure),
     "random": Remasking(_random),

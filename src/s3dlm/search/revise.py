@@ -41,7 +41,7 @@ class Restarts(Method):
     summary = "drafts answers from empty canvases again and again, and returns the best text seen"
     source = "ours, as the control of revise"
     like = "revise"
-    verifier = "plus"
+    verifier = "checker"
     cost = "1 + T·N"
 
     particles: Size = setting(4, "partly denoised answers kept after every step (N)")
@@ -75,9 +75,9 @@ class Revise(Restarts):
         1, "searches after the first; 0: as many as the budget allows", ge=0, le=1000
     )
     remask: Remask = setting(
-        "earlier",
-        "what a later round re-masks: all from where the verifier doubts the text (rest), or every "
-        "other time from an earlier place (earlier), some of what it doubts (doubted), the least sure "
+        "from_doubt_or_earlier",
+        "what a later round re-masks: all from where the verifier doubts the text (from_doubt), or every "
+        "other time from an earlier place (from_doubt_or_earlier), some of what it doubts (doubted), the least sure "
         "tokens (unsure), or random ones",
     )
     remask_fraction: Share = more(

@@ -153,8 +153,8 @@ class S3Verified(S3):
     selection: Ending = setting("verified", "how the answer is chosen among the survivors")
 
 
-class LookAhead(S3):
-    name = "look_ahead"
+class TopN(S3):
+    name = "top_n"
     summary = "search with look-ahead scores; the N best are kept at every step"
     source = ABLATION
     weighs = tilts = False

@@ -25,9 +25,9 @@ from s3dlm.verifier.base import (
     WrappedVerifier,
     adapt,
 )
+from s3dlm.verifier.checker import checker
 from s3dlm.verifier.composite import Composite, compose, from_row, from_toml
 from s3dlm.verifier.equations import wrong_equalities
-from s3dlm.verifier.plus import plus
 from s3dlm.verifier.weights import PAPER, SATISFIED_AT
 
 __all__ = [
@@ -77,14 +77,18 @@ LOADERS: Registry[Callable[[str], Verifier]] = Registry(
 )
 for _name, _build, _summary in (
     ("paper", lambda task: from_row(PAPER[task]), "the paper's composite"),
-    ("plus", plus, "also recomputes equations, reads partial texts and says what looks wrong"),
+    (
+        "checker",
+        checker,
+        "also recomputes equations, reads partial texts and says what looks wrong",
+    ),
 ):
     VERIFIERS.register(_name, NamedVerifier(_composite(_name, _build), _summary, from_files=True))
 VERIFIERS.register(
-    "plus_solver",  # they judge whole texts alike
+    "checker_solver",  # they judge whole texts alike
     NamedVerifier(
-        _composite("plus", lambda task: plus(task, solver=True)),
-        "as plus, but what it says of partial texts takes a step of a solver",
+        _composite("checker", lambda task: checker(task, solver=True)),
+        "as checker, but what it says of partial texts takes a step of a solver",
         from_files=True,
     ),
 )
@@ -97,7 +101,7 @@ def for_task(task: str, verifier: str = "paper") -> Verifier:
     Args:
         task: The row of weights that the task names, or a verifier of its own, which then stands for the
             bundled ones.
-        verifier: "paper", "plus", a TOML file with weights, or any other name.
+        verifier: "paper", "checker", a TOML file with weights, or any other name.
     """
     if task not in PAPER and task not in VERIFIERS:
         raise SettingsError(unknown_name("task", task, [*PAPER, *VERIFIERS]))

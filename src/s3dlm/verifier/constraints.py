@@ -1,6 +1,6 @@
 """What a task's own rules say about a text: Countdown, Sudoku and multiple choice.
 
-The paper's rules, and the sharper ones of the `plus` verifier. Everything is read from the question
+The paper's rules, and the sharper ones of the `checker` verifier. Everything is read from the question
 itself, never from a gold answer.
 """
 
@@ -49,7 +49,7 @@ def countdown(parsed: ParsedText) -> float:
     return _countdown(parsed, sharp=False)
 
 
-def plus_countdown(parsed: ParsedText) -> float:
+def checker_countdown(parsed: ParsedText) -> float:
     """As the paper's, but the numbers count in full only when each is used exactly once.
 
     What cannot be read from the question counts as missed; if nothing can be read, it is 0.7.
@@ -84,7 +84,7 @@ def sudoku(parsed: ParsedText) -> float:
     return 0.75 * grids.satisfied(grid[0]) + 0.25 * grid[1] if grid else 0.0
 
 
-def plus_sudoku(parsed: ParsedText) -> float:
+def checker_sudoku(parsed: ParsedText) -> float:
     """The paper's share of complete units, and a share for units that at least hold no digit twice."""
     grid = _grid(parsed)
     if grid is None:
@@ -115,7 +115,7 @@ def choice(parsed: ParsedText) -> float:
     return min(score + 0.2 * (len(parsed.text) >= 30), 1.0)
 
 
-def plus_choice(parsed: ParsedText) -> float:
+def checker_choice(parsed: ParsedText) -> float:
     """The paper's share, and more for a letter whose option the reasoning speaks of last."""
     letter = extract("choice", parsed.text, parsed.prompt)
     last = {name: parsed.lower.rfind(text.lower()) for name, text in options(parsed.prompt)}
@@ -131,6 +131,6 @@ Constraints = dict[str, Callable[[ParsedText], float]]
 CONSTRAINTS: Constraints = {
     "none": lambda parsed: 0.0, "countdown": countdown, "sudoku": sudoku, "choice": choice,
 }  # fmt: skip
-PLUS_CONSTRAINTS: Constraints = {
-    **CONSTRAINTS, "countdown": plus_countdown, "sudoku": plus_sudoku, "choice": plus_choice,
+CHECKER_CONSTRAINTS: Constraints = {
+    **CONSTRAINTS, "countdown": checker_countdown, "sudoku": checker_sudoku, "choice": checker_choice,
 }  # fmt: skip

@@ -42,7 +42,7 @@ PAPER: dict[str, Row] = {
     "general": Row((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
 }
 
-# Weights of the features in `plus.py`; only their ratios matter. For MATH-500 fitted by
+# Weights of the features in `checker.py`; only their ratios matter. For MATH-500 fitted by
 # `tools/fit_verifier.py` on one half of the questions, for the bundled model's own problems on all GSM8K
 # outputs in d1's format; for GSM8K, whose texts may have any format, by `benchmarks/free_text.py` on the
 # same half of the questions, with outputs of five models and prompts.
@@ -73,43 +73,43 @@ _FITTED: dict[str, tuple[float, float, float]] = {
 FREE = ("gsm8k",)  # tasks whose texts may have any format: few-shot, calculator marks, no delimiter
 FROM_MODELS = ("gsm8k", "math500", "aime")  # texts of any model: some have nothing to check
 _COLUMNS = {"gsm8k": 0, "math500": 1, "aime": 1, "arithmetic": 2, "chain": 2}
-PLUS: dict[str, dict[str, float]] = {
+CHECKER: dict[str, dict[str, float]] = {
     task: {feature: row[column] for feature, row in _FITTED.items() if row[column]}
     for task, column in _COLUMNS.items()
 }
 
 # What the reasoning says must be true, and must speak of the option that is chosen.
-_PLUS_CHOICE = Row((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
+_CHECKER_CHOICE = Row((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
 
 # A model that fills a grid in place writes nothing else, so the rules are all there is to judge.
-_PLUS_SUDOKU9 = Row((0.00, 0.00, 0.00, 0.00, 0.00, 1.00), constraint="sudoku")
+_CHECKER_SUDOKU9 = Row((0.00, 0.00, 0.00, 0.00, 0.00, 1.00), constraint="sudoku")
 
 # Tasks with rules of their own: what can be checked exactly counts for nearly all.
-PLUS_RULES: dict[str, Row] = {
+CHECKER_RULES: dict[str, Row] = {
     "countdown": Row((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
     "sudoku": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
-    "sudoku9": _PLUS_SUDOKU9,
-    "sudoku9_open": _PLUS_SUDOKU9,
-    "arc": _PLUS_CHOICE,
-    "truthfulqa": _PLUS_CHOICE,
-    "truthfulqa_mc": _PLUS_CHOICE,
-    "choice": _PLUS_CHOICE,
+    "sudoku9": _CHECKER_SUDOKU9,
+    "sudoku9_open": _CHECKER_SUDOKU9,
+    "arc": _CHECKER_CHOICE,
+    "truthfulqa": _CHECKER_CHOICE,
+    "truthfulqa_mc": _CHECKER_CHOICE,
+    "choice": _CHECKER_CHOICE,
     "general": PAPER["general"],
 }
 
 # Totals with which a search may stop, by verifier and row: the lowest of the table of
 # `python -m benchmarks.stopping` from which on stopping cost no accuracy (docs/performance.md).
 SATISFIED_AT: dict[tuple[str, str], float] = {
-    ("plus", "arithmetic"): 0.975,
-    ("plus", "chain"): 0.925,
-    ("plus", "choice"): 0.975,
-    ("plus", "countdown"): 0.9,
-    ("plus", "sudoku"): 0.925,
-    ("plus", "sudoku9"): 0.999,  # all rules kept
-    ("plus", "sudoku9_open"): 0.999,
+    ("checker", "arithmetic"): 0.975,
+    ("checker", "chain"): 0.925,
+    ("checker", "choice"): 0.975,
+    ("checker", "countdown"): 0.9,
+    ("checker", "sudoku"): 0.925,
+    ("checker", "sudoku9"): 0.999,  # all rules kept
+    ("checker", "sudoku9_open"): 0.999,
 }
 
-# Tasks on whose questions the `plus` weights were fitted: on the half that a hash chooses.
+# Tasks on whose questions the `checker` weights were fitted: on the half that a hash chooses.
 FITTED = ("gsm8k", "math500")
 
 
@@ -124,4 +124,4 @@ def was_in_fit(task: str, verifier: str, question: str) -> bool:
 
     Figures on such questions flatter the verifier; evaluation says so.
     """
-    return verifier.startswith("plus") and task in FITTED and in_fit_half(question)
+    return verifier.startswith("checker") and task in FITTED and in_fit_half(question)

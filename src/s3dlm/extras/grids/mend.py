@@ -122,7 +122,7 @@ class Mend(Revise):
         if self.screen and not verifier.reads_partial:
             raise SettingsError(
                 f"screen={self.screen} needs a verifier that reads partial texts, and {verifier.name!r} "
-                "does not for this task; choose plus or plus_solver, or give a verifier with "
+                "does not for this task; choose checker or checker_solver, or give a verifier with "
                 "`score_partial`, or leave screen out"
             )
         if self.screen == 1 or (self.screen and self.lam == 0):

@@ -147,7 +147,7 @@ class Vgb(Method):
         "their direction unless the other one promises more"
     )
     source = "as in MDM-VGB with momentum, 2026"
-    verifier = "plus"
+    verifier = "checker"
     fixed: ClassVar[dict[str, Any]] = {
         "steps": None, "block_length": None, "reveal": "schedule", "reveal_threshold": 0.98,
         "edit_threshold": None, "policy": "low_confidence", "position_temperature": 0.0,
@@ -167,7 +167,7 @@ class Vgb(Method):
             name = verifier.name or type(verifier).__name__
             raise SettingsError(
                 f"method='vgb' walks by the score of partial texts, and verifier {name!r} reads none; "
-                "choose verifier='plus', or give yours a method `score_partial`"
+                "choose verifier='checker', or give yours a method `score_partial`"
             )
         if masked(run).blocks.causal:
             raise SettingsError(

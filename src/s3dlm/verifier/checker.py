@@ -1,4 +1,4 @@
-"""The `plus` verifier: sharper views of the same six kinds, weighted by what they proved worth.
+"""The `checker` verifier: sharper views of the same six kinds, weighted by what they proved worth.
 
 For maths a part is a weighted mean of a few features, each in [0, 1] and each such that more of it can
 only be better. Their weights come from `tools/fit_verifier.py`: a pairwise logistic fit on real outputs,
@@ -20,10 +20,10 @@ from s3dlm.verifier import components
 from s3dlm.verifier import partial as partial_texts
 from s3dlm.verifier.base import CHECKABLE, PARTS, Span
 from s3dlm.verifier.composite import Composite, SpanFinder, from_row
-from s3dlm.verifier.constraints import PLUS_CONSTRAINTS, plus_countdown
+from s3dlm.verifier.constraints import CHECKER_CONSTRAINTS, checker_countdown
 from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
 from s3dlm.verifier.parsed import Derivation, ParsedText, garbled_spans, question_numbers
-from s3dlm.verifier.weights import FREE, FROM_MODELS, PLUS, PLUS_RULES
+from s3dlm.verifier.weights import CHECKER, CHECKER_RULES, FREE, FROM_MODELS
 
 Feature = Callable[[ParsedText, Derivation], float]
 FIXED = {"confidence": 0.10, "not_degenerate": 0.05}
@@ -97,16 +97,16 @@ FEATURES: dict[str, dict[str, Feature]] = {
 }
 
 
-def plus(task: str, *, solver: bool = False) -> Composite:
-    """The `plus` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
+def checker(task: str, *, solver: bool = False) -> Composite:
+    """The `checker` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
     texts by what is written in them, or with a step of a `solver`, too."""
     spans = SUSPICIOUS_SPANS.get(task, reasoning)
-    if task in PLUS:
-        composite = fitted(PLUS[task], task in FREE)
+    if task in CHECKER:
+        composite = fitted(CHECKER[task], task in FREE)
         rule = "worked_steps" if spans is worked_steps else "equations"
     else:
-        composite = from_row(PLUS_RULES[task], PLUS_CONSTRAINTS)
-        rule = PLUS_RULES[task].constraint
+        composite = from_row(CHECKER_RULES[task], CHECKER_CONSTRAINTS)
+        rule = CHECKER_RULES[task].constraint
     if task in FROM_MODELS:  # a text without an equation is outside what the weights know
         checkable = partial(_mean, task in FREE, [(lambda p, d: d.claims > 0, 1.0)])
         composite = replace(composite, parts=(*composite.parts, (CHECKABLE, checkable, 0.0)))
@@ -176,7 +176,7 @@ def worked_steps(prompt: str, text: str) -> list[Span]:
 def countdown_spans(prompt: str, text: str) -> list[Span]:
     """A false or garbled step; without one, all of a text whose expression misses the puzzle."""
     found = reasoning(prompt, text)
-    if found or plus_countdown(ParsedText(prompt, text)) >= 1:
+    if found or checker_countdown(ParsedText(prompt, text)) >= 1:
         return found
     return [(0, len(text), SOMEWHERE)] if text else []
 

@@ -1,4 +1,4 @@
-"""Features that were tried for the `plus` verifier beside those it has, in groups.
+"""Features that were tried for the `checker` verifier beside those it has, in groups.
 
 `fit_verifier.py` decides about whole groups by cross-validation inside the half of the questions that
 it fits on. None was chosen; they stay here so that the choice can be repeated.

@@ -1,4 +1,4 @@
-"""The plus verifier: each feature moves the way it should, and the whole beats the paper's."""
+"""The checker verifier: each feature moves the way it should, and the whole beats the paper's."""
 
 import json
 import math
@@ -12,9 +12,16 @@ from s3dlm.answers import TASK_KINDS
 from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import PARTS, Verifier, for_task
 from s3dlm.verifier.base import CHECKABLE
+from s3dlm.verifier.checker import FEATURES
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.plus import FEATURES
-from s3dlm.verifier.weights import FROM_MODELS, PAPER, PLUS, PLUS_RULES, in_fit_half, was_in_fit
+from s3dlm.verifier.weights import (
+    CHECKER,
+    CHECKER_RULES,
+    FROM_MODELS,
+    PAPER,
+    in_fit_half,
+    was_in_fit,
+)
 
 QUESTION = (
     "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes with four. "
@@ -30,12 +37,12 @@ with_data = pytest.mark.skipif(
 
 
 def total(text, task="gsm8k", question=QUESTION):
-    return for_task(task, "plus").score(question, text).total
+    return for_task(task, "checker").score(question, text).total
 
 
 @pytest.mark.parametrize("task", TASK_KINDS)
-def test_every_task_has_a_plus_verifier_with_the_same_six_parts(task):
-    verifier = for_task(task, "plus")
+def test_every_task_has_a_checker_with_the_same_six_parts(task):
+    verifier = for_task(task, "checker")
     assert isinstance(verifier, Verifier)
     score = verifier.score(QUESTION, GOOD, 0.9)
     assert tuple(score.parts) == (PARTS if task not in FROM_MODELS else (*PARTS, CHECKABLE))
@@ -48,7 +55,7 @@ def test_every_task_has_a_plus_verifier_with_the_same_six_parts(task):
 
 @pytest.mark.parametrize("task", FROM_MODELS)
 def test_it_says_when_a_text_has_nothing_to_check_and_that_moves_no_total(task):
-    verifier = for_task(task, "plus")
+    verifier = for_task(task, "checker")
     bare = "First, we need the total number of eggs. <answer>\\boxed{18}</answer>"
     assert [verifier.score(QUESTION, text).parts[CHECKABLE] for text in (GOOD, bare)] == [1.0, 0.0]
     assert verifier.weights[CHECKABLE] == 0.0
@@ -57,9 +64,9 @@ def test_it_says_when_a_text_has_nothing_to_check_and_that_moves_no_total(task):
 
 
 def test_the_tables_cover_every_task_and_name_only_features_there_are():
-    assert {*PLUS, *PLUS_RULES} == set(PAPER)
+    assert {*CHECKER, *CHECKER_RULES} == set(PAPER)
     names = {name for group in FEATURES.values() for name in group}
-    for weights in PLUS.values():
+    for weights in CHECKER.values():
         assert set(weights) <= names
         assert min(weights.values()) > 0
 
@@ -135,27 +142,29 @@ def test_sudoku_prefers_fewer_broken_units():
 
 @with_data
 @pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.72), ("math500", 0.65)])
-def test_plus_orders_pairs_of_questions_it_never_saw_better_than_the_papers(tmp_path, task, floor):
+def test_checker_orders_pairs_of_questions_it_never_saw_better_than_the_papers(
+    tmp_path, task, floor
+):
     unseen = tmp_path / "unseen.jsonl"
     with FILE.open(encoding="utf-8") as lines:
         kept = [line for line in lines if not in_fit_half(json.loads(line)["question"])]
     unseen.write_text("".join(kept), encoding="utf-8")
-    paper, plus = (
+    paper, checker = (
         score_file(unseen, task, verifier=name, grading="d1", draws=2).sections[0].components[0]
-        for name in ("paper", "plus")
+        for name in ("paper", "checker")
     )
-    assert plus.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
-    assert plus.auc.value > paper.auc.value + 0.03
+    assert checker.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
+    assert checker.auc.value > paper.auc.value + 0.03
 
 
 def test_which_questions_were_in_the_fit():
     questions = [f"How many are {n} and {n}?" for n in range(200)]
-    seen = [was_in_fit("gsm8k", "plus", question) for question in questions]
+    seen = [was_in_fit("gsm8k", "checker", question) for question in questions]
     assert 70 < sum(seen) < 130
-    assert seen == [was_in_fit("gsm8k", "plus", f" {question}\n") for question in questions]
+    assert seen == [was_in_fit("gsm8k", "checker", f" {question}\n") for question in questions]
     assert not any(was_in_fit("gsm8k", "paper", question) for question in questions)
-    assert not any(was_in_fit("countdown", "plus", question) for question in questions)
-    assert seen == [was_in_fit("math500", "plus", question) for question in questions]
+    assert not any(was_in_fit("countdown", "checker", question) for question in questions)
+    assert seen == [was_in_fit("math500", "checker", question) for question in questions]
 
 
 CHOICE = "Which sum is 23?\nA. 10 + 12\nB. 7 + 26\nC. 8 + 15\nD. 9 + 5"
@@ -179,7 +188,7 @@ def test_a_choice_is_better_when_its_reason_speaks_of_its_option_and_is_true():
 )
 @pytest.mark.parametrize("task", ["gsm8k", "chain", "countdown"])
 def test_time_grows_with_the_length_of_a_text_and_no_faster(task: str, piece: str) -> None:
-    verifier = for_task(task, "plus")
+    verifier = for_task(task, "checker")
 
     def seconds(pieces: int) -> float:
         text = "".join(piece.format(number) for number in range(pieces))
@@ -257,7 +266,7 @@ def test_shipped_weights_are_the_fitted_ones_and_order_few_shot_outputs_they_nev
 
     groups = free_text.read()
     fitted = free_text.fit([group for group in groups if in_fit_half(group.question)])
-    shipped = [PLUS["gsm8k"][name] for name in free_text.NAMES]
+    shipped = [CHECKER["gsm8k"][name] for name in free_text.NAMES]
     assert fitted.tolist() == pytest.approx(shipped, abs=0.011)
     held = [(g, g.shipped) for g in groups if g.mixed and not in_fit_half(g.question)]
     few_shot = [pair for pair in held if "few-shot" in pair[0].model]
