@@ -30,7 +30,7 @@ from s3dlm.answers import extract, normalise
 from s3dlm.answers.grading import grade
 from s3dlm.evaluation import calibrate
 from s3dlm.inputs import read_json_lines
-from s3dlm.search.agreed import ahead
+from s3dlm.search.samples import ahead
 from s3dlm.search.select import SELECTIONS, Survivor
 from s3dlm.verifier import for_task
 from s3dlm.verifier.calibration import BUNDLED, GradedAnswer
@@ -226,7 +226,7 @@ def recovered(groups: Sequence[Group], scores: Sequence[Floats], title: str) -> 
 
 def print_stops(groups: Sequence[Group]) -> None:
     """Votes that end when they are decided, over random orders of the samples."""
-    print('\nstop_when="agreed": accuracy of the vote in % @ samples\n')
+    print("\nadaptive_vote: accuracy of the vote in % @ samples\n")
     limits = (0.8, 0.9, 0.95, 0.99)
     print("| outputs | all | " + " | ".join(f"{limit:g}" for limit in limits) + " |")
     print("|---|---|" + "---|" * len(limits))

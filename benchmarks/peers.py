@@ -14,6 +14,7 @@ from s3dlm.diffusion.blocks import reveals
 from s3dlm.job import Job, prepare
 from s3dlm.models.base import Model
 from s3dlm.search.resample import ssp
+from s3dlm.search.smc import S3
 from s3dlm.settings import Settings
 from s3dlm.verifier import Verifier
 
@@ -95,18 +96,20 @@ class LiteralAlgorithm1(Loop):
 
     @torch.inference_mode()
     def search(self) -> list[str]:
-        particles = [self.start(1) for _ in range(self.settings.search.particles)]
+        method = self.settings.search
+        assert isinstance(method, S3)
+        particles = [self.start(1) for _ in range(method.particles)]
         for index in range(len(self.schedule)):
             children, scores = [], []
             for particle in particles:
-                for _ in range(self.settings.search.branching):
+                for _ in range(method.branching):
                     child = self.step(particle, index)  # first forward: propose
                     logits = self.logits(child)  # second forward: look ahead
                     clean = torch.where(child == self.mask, logits.argmax(-1), child)
                     text = self.text(clean[0, len(self.prompt) :].tolist())
                     children.append(child)
                     scores.append(self.verifier.score(self.question, text).total)
-            offspring = ssp(self.settings.search.lam * np.array(scores), len(particles), self.rng)
+            offspring = ssp(method.lam * np.array(scores), len(particles), self.rng)
             particles = [
                 child
                 for child, count in zip(children, offspring, strict=True)

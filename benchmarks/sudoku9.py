@@ -2,16 +2,13 @@
 
     python -m benchmarks.sudoku9 tune runs/sudoku9
     python -m benchmarks.sudoku9 test runs/sudoku9 --seeds 3
-    python -m benchmarks.sudoku9 test runs/sudoku9 --rows pieces --kinds "open 60,open 70"
     python -m benchmarks.sudoku9 test runs/sudoku9 --rows methods --kinds "open 60,open 70" --limit 50
     python -m benchmarks.sudoku9 show runs/sudoku9
-    python -m benchmarks.sudoku9 show runs/sudoku9 --rows pieces --control revise
 
-Tuned rows are `revise` with the same verifier, memo, look-aheads, greedy first text and stopping rule; they
-differ in how a later round begins and in whether children are screened. Each has its own reveal threshold
-and temperature from one grid, for each kind of puzzle and each column, chosen on validation puzzles. The
-row `revise` is what the model recommends, one setting for every kind of puzzle; `pieces` are the same with
-one piece left out, `methods` others with the model's settings. A search stops at a valid grid, so one run
+All rows have the same memo, look-aheads, greedy first text and stopping rule. Restarts have their own reveal
+threshold and temperature, chosen on validation puzzles for each kind of puzzle and each column; `mend` is
+what the model recommends, one setting for every kind of puzzle, and its other rows are the same with one
+piece changed. Only rows that say so take a step of a solver. A search stops at a valid grid, so one run
 tells the share solved within any number of passes up to its budget. Every record is written when it is
 known, and a second call does what is missing.
 """
@@ -39,7 +36,6 @@ from s3dlm.cli.options import print_table
 from s3dlm.engine import Job, run
 from s3dlm.evaluation.statistics import bootstrap
 from s3dlm.models.cache import RowCache
-from s3dlm.search.methods import METHODS, UNTILTED
 from s3dlm.settings import Settings
 from tools.sudoku9.problems import open_puzzles
 
@@ -47,30 +43,20 @@ BUDGET = 128
 COLUMNS = (16, 32, 64, BUDGET)
 KINDS = ("open 50", "open 60", "open 70", "unique")
 CONTROL = "restarts"
-MOVES = {
-    "remask": "weighted",
-    "remask_below": 1.0,
-    "careless": 0.0,
-    "accept": "metropolis",
-    "lam": 30.0,
-    "patience": 6,
-    "restart_fraction": 0.0,
-}
-SCREEN = {"screen": 64, "lam": 30.0}
-TUNED: dict[str, dict[str, Any]] = {
-    CONTROL: {"remask": "all"},
-    "re-masking": {**MOVES, "remask_floor": 0.1},
-    "screening, duplicates": {"remask": "all", **SCREEN},
-    "screening": {"remask": "all", **SCREEN, "verifier": "checker_solver"},
-    "both": {**MOVES, "remask_floor": 0.1, **SCREEN, "verifier": "checker_solver"},
-}
+TUNED = (CONTROL,)
 UNTUNED = {"restarts, untuned": (0.98, 1.0)}  # the model's own threshold and temperature
-PIECES: dict[str, dict[str, Any]] = {  # what is changed in `revise` as it is shipped
-    "revise without re-masking": {"remask": "all"},
-    "revise without screening": {"screen": 0},
-    "revise without the rule": {"remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3},
-    "revise without the memo": {"memo": 0},
+OWN: dict[str, dict[str, Any]] = {  # what is changed in `mend` as it is shipped
+    "mend": {"verifier": "checker"},
+    "mend, no screening": {"screen": 0, "verifier": "checker"},
+    "mend, a solver's step": {},
 }
+PIECES: dict[str, dict[str, Any]] = {
+    "mend without re-masking": {"remask_below": 0.0, "careless": 0.0, "verifier": "checker"},
+    "mend without the rule": {
+        "remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3, "verifier": "checker",
+    },
+    "mend without the memo": {"memo": 0, "verifier": "checker"},
+}  # fmt: skip
 OTHERS: dict[str, dict[str, Any]] = {  # methods, and what they are given
     "s3": {"lam": 100.0},
     **{name: {} for name in ("verified_best_of_k", "fk_max", "self_rewarding", "prism")},
@@ -79,17 +65,11 @@ OTHERS: dict[str, dict[str, Any]] = {  # methods, and what they are given
 GROUPS = {
     "tuned": [*TUNED],
     "untuned": [*UNTUNED],
-    "revise": ["revise"],
+    "mend": [*OWN],
     "pieces": [*PIECES],
     "methods": [*OTHERS],
 }
-# λ is that of screening and of Metropolis' rule; look-aheads are not tilted.
-BEST = replace(METHODS["revise"], weight="none", beside=UNTILTED)
-# The model's own settings for `revise` re-mask and screen: no tuned row may inherit them.
-SHARED: dict[str, Any] = {"particles": 1, "rounds": 0, "screen": 0, "verifier": "checker"}
-TEMPERATURES = (0.5, 1.0)
-# As many for each; a fresh start has no use for a careless pass, which re-masking mends.
-THRESHOLDS = {"all": (0.6, 0.8, 0.9, 0.98), "weighted": (0.3, 0.5, 0.7, 0.9)}
+TEMPERATURES, THRESHOLDS = (0.5, 1.0), (0.6, 0.8, 0.9, 0.98)
 TESTED = 200  # puzzles of each kind
 TUNING, TUNED_TO = 20, 64  # validation puzzles of each kind, and the budget there
 
@@ -107,19 +87,24 @@ class Trial:
 
     @property
     def file(self) -> str:
-        return f"{self.split}-{self.kind}-{self.row}.jsonl".replace(" ", "_").replace(",", "")
+        return (
+            f"{self.split}-{self.kind}-{self.row}.jsonl".replace(" ", "_")
+            .replace(",", "")
+            .replace("'", "")
+        )
 
     def settings(self, model: s3dlm.Model) -> Settings:
         budget = TUNED_TO if self.split == "validation" else BUDGET
         given: dict[str, Any] = {"budget": budget, "seed": self.seed}
         if self.row in TUNED or self.row in UNTUNED:
             given |= {"reveal_threshold": self.threshold, "temperature": self.temperature}
-            given = {**SHARED, **TUNED.get(self.row, TUNED[CONTROL]), **given}
-            return Settings.for_model(model, BEST, "sudoku9_open", **given)
-        method, own = ("revise", PIECES.get(self.row, {}))
-        if self.row in OTHERS:
-            method, own = self.row, OTHERS[self.row]
-        return Settings.for_model(model, method, "sudoku9_open", **given, **own)
+            return Settings.for_model(
+                model, "restarts", "sudoku9_open", particles=1, verifier="checker", **given
+            )
+        own = {**OWN, **PIECES}
+        method = "mend" if self.row in own else self.row
+        changes = own.get(self.row, OTHERS.get(self.row, {}))
+        return Settings.for_model(model, method, "sudoku9_open", **given, **changes)
 
 
 @cache
@@ -165,8 +150,7 @@ def read(path: Path) -> pd.DataFrame:
 
 def grid(kinds: Sequence[str], rows: Sequence[str]) -> Iterator[Trial]:
     for row, kind in itertools.product((row for row in rows if row in TUNED), kinds):
-        thresholds = THRESHOLDS[TUNED[row]["remask"]]
-        for threshold, temperature in itertools.product(thresholds, TEMPERATURES):
+        for threshold, temperature in itertools.product(THRESHOLDS, TEMPERATURES):
             yield Trial("validation", kind, row, threshold, temperature)
 
 
@@ -253,7 +237,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--limit", type=int, help="puzzles of each kind")
     options = parser.parse_args(arguments)
-    names = options.rows or (";".join(GROUPS) if options.action == "show" else "tuned;revise")
+    names = options.rows or (";".join(GROUPS) if options.action == "show" else "tuned;untuned;mend")
     rows = [row for name in names.split(";") for row in GROUPS.get(name, [name])]
     if options.action == "show":
         header = ("puzzles", "row", *(f"≤ {column}" for column in COLUMNS), "mean NFE", "× seeds")

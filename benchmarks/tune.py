@@ -23,7 +23,8 @@ from s3dlm.cli.options import print_table
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.plan import grid
 from s3dlm.evaluation.records import write_atomic
-from s3dlm.settings import Settings
+from s3dlm.search.methods import find_method
+from s3dlm.settings import has
 
 SPLIT = "validation"
 
@@ -60,7 +61,7 @@ def tune(
             [label],
             config.defaults,
             sweeps={"temperature": temperatures}
-            | ({"lam": lambdas} if "lam" in Settings(label).active else {}),
+            | ({"lam": lambdas} if has(find_method(label), "lam") else {}),
         )
     ]
     tasks = list(config.problems)
@@ -78,8 +79,7 @@ def trials(*folders: Path) -> list[Trial]:
     found: dict[tuple[str, float, float | None], dict[str, float]] = {}
     for folder in folders:
         for condition, cell in frames.read(folder).cells.items():
-            lam = condition.value("lam") if "lam" in Settings(condition.label).active else None
-            key = (condition.label, condition.value("temperature"), lam)
+            key = (condition.label, condition.value("temperature"), condition.value("lam"))
             found.setdefault(key, {})[condition.task] = cell.accuracy.value
     most = max(map(len, found.values()), default=0)
     whole = {key: tasks for key, tasks in found.items() if len(tasks) == most}

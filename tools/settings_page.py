@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from s3dlm.search.methods import METHODS
-from s3dlm.settings import Settings, allowed, schema
+from s3dlm.search.methods import METHODS, find_method
+from s3dlm.settings import DECODING, Settings, allowed, names, schema
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
@@ -20,17 +20,16 @@ are keywords of `s3dlm.generate` and `s3dlm.Settings`, options of `s3dlm generat
 tables with `-` for `_`, all of them as `--set NAME=VALUE`), keys of `--model_args` in
 lm-evaluation-harness, and fields of a request to the server. A
 setting that is left out has the value that the model recommends for the method (`s3dlm.json` beside the
-weights), else the method's own, else the default below. A setting that changes nothing is refused: one
-that the method does not use, or one that counts only beside another.
+weights), else the method's own, else the default below. A setting that a method does not have is refused.
 
 This page is written by `python -m tools.settings_page`.
 """
 
 METHOD_HEAD = """\
 ## Methods
-`method` names a row of this table; `s3dlm.register_method` adds one (examples/own_method.py). "Search
-settings" are those that count by default; `rounds` or a `budget` add those of later rounds. NFE is the
-most it can take in T steps (B blocks, L tokens); equal and finished answers are not forwarded again.
+`method` names a row of this table; `s3dlm.register_method` adds one (examples/own_method.py). Every method
+takes the settings of decoding as well. NFE is the most it can take in T steps (B blocks, L tokens); equal and
+finished answers are not forwarded again.
 
 | method | description | paper | search settings | NFE at most |
 |---|---|---|---|---|
@@ -55,12 +54,12 @@ def page() -> str:
         for title, which in {**TABLES, **MORE}.items()
     ]
     methods = []
-    for name, row in METHODS.items():
-        settings = Settings(name)
-        used = [one for one in schema() if one in row.uses & settings.active]
+    for name in METHODS:
+        row = find_method(name)
+        used = [one for one in names(row) if one not in DECODING]
         methods.append(
             f"| `{name}` | {row.summary} | {row.source} | {_names(used)} | "
-            f"{settings.nfe_formula()} |\n"
+            f"{Settings(name).search.formula} |\n"
         )
     return "\n".join([HEAD, *tables, METHOD_HEAD + "".join(methods)])
 

@@ -20,7 +20,8 @@ from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
-from s3dlm.search.weigh import WEIGHTS, Weighting
+from s3dlm.search.particles import Ahead, Children, Floats, Lineage
+from s3dlm.search.smc import S3, Steering
 
 POWER, START = 4, 0.75
 TESTED = 60  # problems per task of the test split
@@ -32,21 +33,43 @@ PAIRS = {  # each beside the search and the sampling that end as it does
     **dict.fromkeys(ROWS[2:], ("s3_verified", "verified_best_of_k")),
 }
 
-WEIGHTS["growing"] = Weighting(lambda now: now.lam * now.done**POWER * now.score)
-WEIGHTS["late"] = Weighting(lambda now: now.lam * (now.done > START) * now.score)
-for _name in ROWS:
-    _weight, _, _verified = _name.partition("_")
-    _branches = _weight == "growing"
-    s3dlm.register_method(
-        _name,
-        s3dlm.Method(
-            like="s3",
-            branches=_branches,
-            population="particles" if _branches else "product",
-            weight=_weight,
-            defaults={"resampling": "ssp"} | ({"selection": "verified"} if _verified else {}),
-        ),
-    )
+
+class Growing(S3):
+    name = "growing"
+    like = "s3"
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return self.lam * children.done**POWER * score
+
+
+class Late(Steering):
+    name = "late"
+    like = "s3"
+
+    resampling: str = "ssp"
+    ess_threshold: float | None = None
+    selection: str = "majority"
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return self.lam * (children.done > START) * score
+
+
+class GrowingVerified(Growing):
+    name = "growing_verified"
+    selection: str = "verified"
+
+
+class LateVerified(Late):
+    name = "late_verified"
+    selection: str = "verified"
+
+
+for _method in (Growing, Late, GrowingVerified, LateVerified):
+    s3dlm.register_method(_method)
 
 
 def choose(config: StudyConfig, run: Evaluate, folder: Path) -> None:
@@ -63,9 +86,9 @@ def measure(config: StudyConfig, run: Evaluate, chosen: Path, folder: Path) -> p
     found = frames.read(folder)
     cells = []
     for label in (*CONTROLS, *ROWS):
-        used = settings(label, None)
+        used = settings(label, None).to_json()
         level, nfe = found.mean_accuracy(label), found.mean_nfe(label, label)
-        cell = [label, used.decoding.temperature, used.search.lam if "lam" in used.active else None]
+        cell = [label, used["temperature"], used.get("lam")]
         cell += [level.value, level.low, level.high, nfe]
         for control in PAIRS.get(label, ()):
             gap = found.compare(label, control)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,9 @@ import s3dlm
 from s3dlm import tasks
 from s3dlm.answers.grading import grade
 from s3dlm.engine import Job, run
-from s3dlm.search.methods import Method
+from s3dlm.search.method import Verified
 from s3dlm.search.particles import Ints
+from s3dlm.search.samples import BestOfK
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
@@ -24,8 +26,13 @@ SPLIT = "validation"
 TRAJECTORIES = 8
 LAMBDAS = (1.0, 3.0, 10.0, 30.0)
 BINS = 10
-# Independent trajectories whose look-aheads are scored at every step, and nothing else.
-WATCHED = Method(name="watched", population="product", scored="every step")
+
+
+class Watched(BestOfK):
+    """Independent trajectories whose look-aheads are scored at every step, and nothing else."""
+
+    name = "watched"
+    verified: ClassVar[Verified] = "every step"
 
 
 def searches(
@@ -70,7 +77,7 @@ def look_aheads(
         for reveal in ("schedule", "threshold"):
             settings = Settings.for_model(model, "best_of_k", task)
             settings = settings.replace(
-                method=WATCHED, particles=TRAJECTORIES, branching=1, reveal=reveal
+                method=Watched, particles=TRAJECTORIES, branching=1, reveal=reveal
             )
             for sample, steps in searches(model, task, settings, verifier, limit):
                 right = reader(model, task, sample)

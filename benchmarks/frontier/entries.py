@@ -1,9 +1,9 @@
 """What the frontier compares: a row per curve, each with the settings of its points.
 
-Everybody has the same adaptive reveal. The controls are `revise` with its rounds begun in another way: all
-afresh (`restarts`, `verified_best_of_k`), none of them (`moves`), or with the search of s3 inside
-(`with_search`); all else is the same. A leave-one-out row is `revise` without one piece.
-Temperature and λ of a row are tuned unless the row fixes them or leaves one piece out.
+Everybody reveals adaptively. Whoever scores has one verifier and as many look-aheads per forward pass
+(`EQUAL`), but for the methods that
+their authors run otherwise. Temperature and λ of a row are tuned
+unless the row fixes them or leaves one piece of `revise` out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Kind = Literal["ours", "control", "other", "leave-one-out"]
 Given = Mapping[str, Any]
 
 OURS = "revise"
-CONTROLS = ("restarts", "verified_best_of_k", "moves", "with_search")  # compared with at equal NFE
+FIVE = ("greedy", "best_of_k", "s3", "restarts", OURS)  # the picture of README
+CONTROLS = ("restarts", "s3_rounds", "moves")  # compared with at equal NFE
 REVEAL: Given = {"reveal": "threshold"}
 
 
@@ -34,6 +35,7 @@ class Entry:
     what: str = ""  # in words, for the table
     problems: int | None = None  # per task; None: all
     seeds: int | None = None
+    like: str = ""  # the entry whose temperature and λ it uses, if it is not tuned itself
 
     @property
     def tuned_at(self) -> int:
@@ -44,7 +46,7 @@ class Entry:
     @property
     def tuned_as(self) -> str:
         """The entry whose temperature and λ it uses."""
-        return OURS if self.kind == "leave-one-out" else self.name
+        return self.like or (OURS if self.kind == "leave-one-out" else self.name)
 
 
 def _over(setting: str, values: Sequence[Any], **more: Any) -> tuple[Given, ...]:
@@ -56,77 +58,65 @@ TRAJECTORIES = _over("particles", (2, 4, 8, 16, 32), branching=1)  # K
 POPULATIONS = _over("particles", (1, 2, 4, 8, 16), branching=2)  # N, b
 NARROWING = _over("particles", (2, 4, 8, 16, 32))  # N, of which a quarter is left
 THRESHOLDS = _over("reveal_threshold", (0.5, 0.7, 0.9, 0.98, 0.999))
-# Until the verifier is satisfied or all is spent; λ = 0 belongs to `revise` and is not tuned.
-ON: Given = {**REVEAL, "rounds": 0, "lam": 0.0}
+EQUAL: Given = {"verifier": "checker", "look_aheads": 16}
 
 
-def _control(name: str, what: str, problems: int | None = 150, **more: Any) -> Entry:
-    overrides = {key: value for key, value in {**ON, **more}.items() if value is not None}
-    return Entry(name, "control", OURS, BUDGETED, overrides, what, problems, problems and 1)
+def _budgeted(
+    name: str, kind: Kind, method: str, what: str, like: str = "", **overrides: Any
+) -> Entry:
+    """Until the verifier is satisfied or all is spent."""
+    return Entry(name, kind, method, BUDGETED, {**REVEAL, **EQUAL, **overrides}, what, like=like)
 
 
 def _other(
-    name: str,
-    points: tuple[Given, ...],
-    what: str,
-    method: str = "",
-    problems: int | None = 40,
+    name: str, points: tuple[Given, ...], what: str, method: str = "", problems: int | None = None,
     **overrides: Any,
-) -> Entry:
+) -> Entry:  # fmt: skip
     overrides = {key: value for key, value in {**REVEAL, **overrides}.items() if value is not None}
     return Entry(name, "other", method or name, points, overrides, what, problems, seeds=1)
 
 
 def _without(piece: str, **overrides: Any) -> Entry:
     name = f"no_{piece.replace(' ', '_').replace('-', '_')}"
-    what = f"`{OURS}` without {piece}"
-    return Entry(name, "leave-one-out", OURS, BUDGETED, {**ON, **overrides}, what, 100, seeds=1)
+    return _budgeted(name, "leave-one-out", OURS, f"`{OURS}` without {piece}", **overrides)
 
 
 _ENTRIES = (
-    Entry(OURS, "ours", OURS, BUDGETED, ON, "the method of this package"),
-    _control("restarts", "rounds of four fresh samples, the best by score", None, remask="all"),
-    _control(
-        "verified_best_of_k", "as many samples at once as the budget pays for, the best by score",
-        particles=64, rounds=1, remask="all",
+    _budgeted(OURS, "ours", OURS, "the method that we recommend", rounds=0),
+    _budgeted("restarts", "control", "restarts", "every round from empty canvases, else as `revise`"),
+    _budgeted(
+        "s3_rounds", "control", "s3", "`s3` with the ending and the stopping rule of `revise`",
+        "s3", selection="best_seen",
     ),
-    _control("moves", "`revise` without fresh starts", restart_fraction=0.0),
-    _control(
-        "with_search", "`revise` that also branches, tilts and resamples in every round",
-        branching=2, accept="resample", lam=None,
-    ),
-    _without("adaptive reveal", reveal="schedule"),
-    _without("checker", verifier="paper"),
-    _without("several look-aheads", look_aheads=1),
-    _without("differing children", child_sampling="independent"),
-    _without("best-seen ending", selection="verified"),
-    _without("stopping", stop_when="never"),
+    _budgeted("moves", "control", OURS, "`revise` without fresh starts", OURS, rounds=0, restart_fraction=0.0),
+    _without("adaptive reveal", rounds=0, reveal="schedule"),
+    _without("checker", rounds=0, verifier="paper"),
+    _without("several look-aheads", rounds=0, look_aheads=1),
+    _without("differing children", rounds=0, child_sampling="independent"),
+    _without("best-seen ending", rounds=0, selection="verified"),
+    _without("stopping", rounds=0, stop_when="never"),
     _other(
         "plain", _over("steps", (4, 8, 16, 32, 64)), "LLaDA's own greedy loop over its number of steps",
-        "baseline", None, reveal="schedule", temperature=0.0,
+        "greedy", reveal="schedule",
     ),
-    _other(
-        "greedy", THRESHOLDS, "greedy with adaptive reveal, over its threshold",
-        "baseline", None, temperature=0.0,
-    ),
+    _other("greedy", THRESHOLDS, "one greedy decoding with adaptive reveal, over its threshold"),
     _other("temporal_vote", THRESHOLDS, "vote over the steps of one decoding"),
-    _other(
-        "remasking", _over("rounds", (1, 2, 4, 8, 16)),
-        "one answer, random tokens hidden and denoised again, no verifier (ReMDM-style)",
-        "baseline", remask="random",
-    ),
     _other("best_of_k", TRAJECTORIES, "K samples, majority vote"),
-    _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)"),
-    _other("top_n", POPULATIONS, "the paper's ablation without the tilt"),
-    _other("s3", POPULATIONS, "the paper's method"),
-    _other("s3_verified", POPULATIONS, "s3 that ends with the text of the best score"),
-    _other("twisted", POPULATIONS, "s3 with telescoping weights"),
-    _other("fk_difference", TRAJECTORIES, "FK steering, difference potential"),
-    _other("fk_max", TRAJECTORIES, "FK steering, max potential"),
-    _other("fk_sum", TRAJECTORIES, "FK steering, sum potential"),
-    _other("self_rewarding", TRAJECTORIES, "self-rewarding SMC, as its authors run it"),
+    _other("tilting", TRAJECTORIES, "K samples, vote weighted by exp(λ·score)", verifier="checker"),
+    _other(
+        "verified_best_of_k", TRAJECTORIES, "K samples, the best by their last score",
+        verifier="checker",
+    ),
+    _other("top_n", POPULATIONS, "the paper's ablation without the tilt", **EQUAL),
+    _other("s3", POPULATIONS, "the paper's method, which ends with a vote", **EQUAL),
+    _other("s3_verified", POPULATIONS, "s3 that ends with the text of the best score", **EQUAL),
+    _other("twisted", POPULATIONS, "s3 with telescoping weights", **EQUAL),
+    _other("fk_difference", TRAJECTORIES, "FK steering, difference potential", **EQUAL),
+    _other("fk_max", TRAJECTORIES, "FK steering, max potential", **EQUAL),
+    _other("fk_sum", TRAJECTORIES, "FK steering, sum potential", **EQUAL),
+    _other("particle_gibbs", POPULATIONS, "particle Gibbs, two sweeps", **EQUAL),
     _other("path_likelihood", POPULATIONS, "SMC with the path's log-likelihood as value"),
-    _other("particle_gibbs", POPULATIONS, "particle Gibbs, two sweeps"),
+    _other("self_rewarding", TRAJECTORIES, "self-rewarding SMC, as its authors run it"),
     _other("hex", TRAJECTORIES, "vote over block lengths"),
     _other("prism", NARROWING, "Prism, as its authors run it: the model is its own judge"),
     _other("prism_checker", NARROWING, "Prism with the checker verifier as judge", "prism", verifier="checker"),

@@ -271,7 +271,8 @@ def allowed(name: str) -> str:
         return "one of: " + ", ".join(map(str, one["enum"]))
     if "const" in one:
         return f"{one['const']}, or leave it out"
-    kind = {"integer": "a whole number", "number": "a number", "string": "a name"}[one["type"]]
+    kinds = {"integer": "a whole number", "number": "a number", "string": "a name"}
+    kind = kinds.get(one["type"], "true or false")
     top = f"to {one['maximum']}" if "maximum" in one else "up"
     return f"{kind} from {one['minimum']:g} {top}" if "minimum" in one else kind
 

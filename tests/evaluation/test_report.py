@@ -390,7 +390,7 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_path: Path) -> None:
     before = (folder / records.FILE).read_bytes()
-    made = report.write(folder, grading="hex", out=tmp_path)
+    made = report.write(folder, grading="d1_whole", out=tmp_path)
     assert "**Grading**: d1_whole" in made.markdown.read_text()
     assert (folder / records.FILE).read_bytes() == before
 

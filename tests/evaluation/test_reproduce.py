@@ -85,7 +85,7 @@ def test_every_part_runs_on_every_benchmark(
     words = ["--model", f"{checkpoint}/", "--data", str(data), "--out", str(out), "--limit", "1"]
     small = ["--set", "gen_length=8", "--set", "steps=2", "--set", "block_length=4"]
     small += ["--set", "particles=2"]
-    words += ["--seeds", "2", "--temperature", "0.8", "--grading", "hex", "--run", "workers=1"]
+    words += ["--seeds", "2", "--temperature", "0.8", "--grading", "d1_whole", "--run", "workers=1"]
     reproduce(*words, *small, "--run", "sweep_problems=1", "--results", str(page))
     conditions, found = manifest.read(out).conditions, records.read(out)
     assert {c.task for c in conditions} == set(BENCHMARKS)
