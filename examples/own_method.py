@@ -1,39 +1,39 @@
-"""Your own method: a weighting function and a row of data, in one file outside the package.
+"""Your own method, with a loop of its own: beam search over canvases, whose best text a verifier chooses.
 
-Weights here grow with the square of the score: a text that looks twice as good weighs four times as
-much in the exponent. After `register_method` the name works everywhere; this file is also a command
-line that knows it: python examples/own_method.py generate "Target: 15 Numbers: 10, 1, 6" \
-    --task countdown --method squared
-
-A package can offer methods through the entry-point group `s3dlm.methods` instead.
+This file is all that it takes: s3dlm generate "Target: 15 Numbers: 10, 1, 6" --method examples/own_method.py:Beam
 """
 
-import sys
-
 import s3dlm
-from s3dlm.search.weigh import WEIGHTS, Weighting
+from s3dlm.search.options import more
+from s3dlm.search.particles import Particles
+from s3dlm.search.run import Run
 
-WEIGHTS["squared"] = Weighting(lambda now: now.lam * now.score**2)
 
-s3dlm.register_method(
-    "squared",
-    s3dlm.Method(
-        summary="s3 with weights exp(λ·score²), and the best text seen",
-        branches=True,
-        weight="squared",
-        defaults={"resampling": "systematic", "selection": "best_seen"},
-    ),
-)
-
-if __name__ != "__main__":
-    pass  # a worker process of `eval` imports this file for the method alone
-elif len(sys.argv) > 1:
-    from s3dlm.cli.main import main
-
-    main()
-else:
-    result = s3dlm.generate(
-        "tiny", "Target: 15 Numbers: 10, 1, 6", task="countdown", method="squared", lam=20.0
+class Beam(s3dlm.Method):
+    name = "beam"
+    summary = (
+        "keeps the likeliest canvases of every step, and the verifier chooses among their texts"
     )
+    particles: int = more(4, "canvases kept after every step", ge=1)
+    branching: int = more(2, "children of each", ge=1)
+    selection: str = more("verified", "how the answer is chosen among the survivors")
+
+    async def search(self, run: Run) -> Particles:
+        beam = await run.begin(self.particles)
+        while beam.open:
+            children = run.expand(beam, self.branching, "distinct")
+            ahead = await run.predict(children)
+            looked = await run.verify(ahead, wanted=children.last)
+            likely = children.canvas.logp.sum(axis=1)
+            beam = run.resample(children, ahead, looked, likely, self.particles, "top")
+        return beam
+
+    @property
+    def children(self) -> int:
+        return self.branching
+
+
+if __name__ == "__main__":
+    result = s3dlm.generate("tiny", "Target: 15 Numbers: 10, 1, 6", method=Beam)
     print(result)
     print("answer:", result.answer)

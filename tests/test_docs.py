@@ -8,7 +8,6 @@ A quotation after such a block must be in what it printed. Every other `s3dlm` c
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -211,9 +210,3 @@ def test_the_citation_names_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == s3dlm.__version__
     assert citation["cff-version"] == "1.2.0"
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)
-def test_every_benchmark_imports(path: Path) -> None:
-    """They are run by hand, so a name that is gone would be noticed late."""
-    importlib.import_module(f"benchmarks.{path.stem}".removesuffix(".__init__"))

@@ -114,7 +114,7 @@ def grade_other_seeds(started: list[tuple[Any, Job]], answered: set[str], seeds:
     shown = {
         f"{seeds} {model.name}: {job!r}": (model, job)
         for model, job in started
-        if job.settings.size > 1
+        if job.settings.search.size > 1
     }
     assert shown
     for known, (model, job) in shown.items():

@@ -32,7 +32,7 @@ def test_a_trace_replays_what_was_seen(
     assert trace.header["version"] == 2
     *steps, result = trace
     *steps_seen, result_seen = seen
-    assert len(steps) == len(steps_seen) == SETTINGS.steps
+    assert len(steps) == len(steps_seen) == SETTINGS.decoding.steps
     for step, original in zip(steps, steps_seen, strict=True):
         assert isinstance(step, s3dlm.Step)
         assert isinstance(original, s3dlm.Step)
@@ -73,13 +73,13 @@ def test_a_trace_without_percent_is_still_read(
             for line in lines
         )
     )
-    assert len(list(s3dlm.read_trace(path))) == SETTINGS.steps + 1
+    assert len(list(s3dlm.read_trace(path))) == SETTINGS.decoding.steps + 1
 
 
 def test_every_line_is_plain_json(recorded: tuple[Path, list[s3dlm.Step | s3dlm.Result]]) -> None:
     lines = recorded[0].read_text().splitlines()
     kinds = [json.loads(line, parse_constant=pytest.fail).get("event", "header") for line in lines]
-    assert kinds == ["header"] + ["step"] * SETTINGS.steps + ["result"]
+    assert kinds == ["header"] + ["step"] * SETTINGS.decoding.steps + ["result"]
 
 
 def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
@@ -88,7 +88,7 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
     path, _ = recorded
     text = path.read_text()
     path.write_text(text[:-30])
-    assert len(list(s3dlm.read_trace(path))) == SETTINGS.steps
+    assert len(list(s3dlm.read_trace(path))) == SETTINGS.decoding.steps
     path.write_text(text.replace('"event":"step"', '"event":"ste', 1))
     with pytest.raises(RecordError, match="line 2, cannot be read"):
         s3dlm.read_trace(path)

@@ -28,10 +28,10 @@ This page is written by `python -m tools.settings_page`.
 METHOD_HEAD = """\
 ## Methods
 `method` names a row of this table; `s3dlm.register_method` adds one (examples/own_method.py). Every method
-takes the settings of decoding as well. NFE is the most it can take in T steps (B blocks, L tokens); equal and
+takes the settings of decoding as well. The last column is the most forward passes in T steps (B blocks, L tokens); equal and
 finished answers are not forwarded again.
 
-| method | description | paper | search settings | NFE at most |
+| method | description | paper | settings of its own | passes at most |
 |---|---|---|---|---|
 """
 

@@ -71,11 +71,11 @@ def short_repr(value: object) -> str:
 
 
 def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
-    """The message for a name that is not in a table: what was given, what is allowed, the nearest."""
+    """The message for a name that is not in a table: what was given, and the nearest or all there are."""
     names = sorted(allowed)
     near = difflib.get_close_matches(str(got)[:80], names, n=1) if isinstance(got, str) else []
-    hint = f"; did you mean {near[0]!r}? Choose" if near else "; choose"
-    return f"{what}={short_repr(got)} is unknown{hint} one of: {', '.join(names)}"
+    remedy = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(names)}"
+    return f"{what}={short_repr(got)} is unknown; {remedy}"
 
 
 def check_registration(

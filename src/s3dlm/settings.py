@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from s3dlm.models.defaults import Defaults
 
 DECODING = frozenset(Decoding.model_fields)
-VERIFIER: FieldInfo = setting(
-    "paper",
-    "paper, checker, self (the model as judge), a TOML file of weights, or an installed verifier",
-)
 FIRST = ("particles", "budget", "verifier", "temperature", "seed")  # what most people change
 Layer = Mapping[str, Any]
 
@@ -234,7 +230,7 @@ def fields() -> dict[str, FieldInfo]:
     for name in METHODS:
         for field, info in METHODS.find(name).model_fields.items():
             found.setdefault(field, info)
-    return {**found, "verifier": VERIFIER, **Decoding.model_fields}
+    return {**found, **_Verifier.model_fields, **Decoding.model_fields}
 
 
 def schema() -> dict[str, dict[str, Any]]:
@@ -257,7 +253,10 @@ def schema() -> dict[str, dict[str, Any]]:
 
 
 class _Verifier(BaseModel):
-    verifier: str = VERIFIER  # type: ignore[assignment]
+    verifier: str = setting(
+        "paper",
+        "paper, checker, self (the model as judge), a TOML file of weights, or an installed verifier",
+    )
 
 
 def _table(field: FieldInfo) -> Iterable[str] | None:
@@ -295,4 +294,6 @@ def _message(error: ValidationError, name: str = "") -> str:
     if isinstance(cause := first.get("ctx", {}).get("error"), SettingsError):
         return str(cause)
     name = name or str(first["loc"][0])
+    if first["type"] == "literal_error" and isinstance(first["input"], str):
+        return unknown_name(name, first["input"], schema()[name]["enum"])
     return f"{name}={short_repr(first['input'])} is not allowed; give {allowed(name)}"

@@ -81,9 +81,15 @@ def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
+TRUTH = {"true": True, "false": False}
+KINDS: dict[str, Callable[[str], Any]] = {
+    "integer": int, "number": float, "string": str, "boolean": lambda text: TRUTH[text.lower()],
+}  # fmt: skip
+
+
 def setting_values(texts: Texts, flag: str = "--set") -> dict[str, list[Any]]:
     """`--set NAME=VALUE` as settings; several values, separated by commas, are a sweep."""
-    from s3dlm.settings import check, schema
+    from s3dlm.settings import allowed, check, schema
 
     found: dict[str, list[Any]] = {}
     given = pairs(flag, texts)
@@ -93,12 +99,13 @@ def setting_values(texts: Texts, flag: str = "--set") -> dict[str, list[Any]]:
             raise SettingsError(f"{flag} method={text} is not allowed; --method chooses the method")
         if name not in rules:
             raise SettingsError(unknown_name("setting", name, rules))
-        kind = {"integer": int, "number": float, "string": str}[rules[name]["type"]]
+        kind = KINDS[rules[name]["type"]]
         try:
             values = [None if part == "none" else kind(part) for part in split([text])]
-        except ValueError as error:
+        except (KeyError, ValueError) as error:
+            wanted = f"{allowed(name)}, or several, as in 1,2,4"
             raise SettingsError(
-                f"{name}={short_repr(text)} is not a list of numbers; write one or several, as in 1,2,4"
+                f"{name}={short_repr(text)} is not allowed; give {wanted}"
             ) from error
         found[name] = [check(name, own_verifier(v) if name == "verifier" else v) for v in values]
     return found
@@ -136,8 +143,7 @@ def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
         words = {bool: "true or false", int: f"a whole number from {least} up"}
         words |= {float: f"a number from {least} up"}
         try:
-            truth = {"true": True, "false": False}
-            found[name] = truth[text.lower()] if kind is bool else kind(text)
+            found[name] = TRUTH[text.lower()] if kind is bool else kind(text)
             if kind in (int, float) and not least <= found[name] < float("inf"):
                 raise ValueError
         except (KeyError, ValueError) as error:

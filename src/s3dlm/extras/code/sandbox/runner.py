@@ -169,7 +169,7 @@ class _Launcher:
         self.lock = threading.Lock()
         with far, tempfile.TemporaryDirectory(prefix="s3dlm-") as folder:
             options = json.dumps([asdict(limits), os.path.realpath(folder), list(without)])
-            arguments = [str(far.fileno()), options, str(Path(__file__).parents[2])]
+            arguments = [str(far.fileno()), options, str(Path(__file__).parents[4])]
             self.process = subprocess.Popen(
                 [sys.executable, "-S", "-s", "-P", "-c", _MAIN, *arguments],
                 pass_fds=[far.fileno()], env=_ENVIRONMENT, cwd="/", start_new_session=True,
