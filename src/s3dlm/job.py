@@ -218,6 +218,11 @@ def _in_blocks(
         first_token_first=model.denoiser.shift,
     )
     if decoding.edit_threshold is not None:
+        if not decoding.adaptive:
+            raise SettingsError(
+                f"edit_threshold={decoding.edit_threshold:g} needs reveal='threshold'; set that, or "
+                "leave it out"
+            )
         process = EditingDiffusion.of(process, edit_threshold=decoding.edit_threshold)
     room = model.denoiser.context - prompt
     return process.scheduled(min(length + -(prompt + length) % model_block, room))

@@ -45,7 +45,7 @@ def make_rows(prompt: int, canvas: int = 16, count: int = 3, seed: int = 0, **ch
     tokens = np.full((count, canvas), MASK)
     tokens[:, :3] = random.integers(0, 250, (count, 3))
     options: dict[str, Any] = {
-        "temperature": 0.7, "top_n": True, "statistics": True, "label": "a test",
+        "temperature": 0.7, "look_ahead": True, "statistics": True, "label": "a test",
     }  # fmt: skip
     return Rows(
         random.integers(0, 250, prompt), tokens, tokens == MASK, 0, 8,

@@ -24,7 +24,7 @@ from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
 from s3dlm.search.methods import METHODS
 from s3dlm.search.step import Step
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings
 from s3dlm.trace import TraceEncoder
 from tests.fakes import ByteTokenizer, FakeDenoiser, events_of, fake_model
 from tests.models.checkpoints import llama_tensors, write_folder
@@ -244,8 +244,8 @@ def test_a_mixture_of_llada2_edits_as_its_sampler(tmp_path: Path) -> None:
 
 
 def test_edits_are_refused_where_they_cannot_be_made() -> None:
-    with pytest.raises(SettingsError, match="counts only beside reveal=threshold"):
-        Settings(edit_threshold=0.9)
+    with pytest.raises(SettingsError, match="needs reveal='threshold'"):
+        s3dlm.generate(pair("sdar")[1], "why?", edit_threshold=0.9, gen_length=16)
     settings = Settings(edit_threshold=0.9, reveal="threshold")
     with pytest.raises(SettingsError, match="not supported by tiny, which has no blocks"):
         s3dlm.generate("tiny", "why?", settings=settings)
@@ -283,7 +283,7 @@ def searched(case: str, method: str, **options: Any) -> tuple[Model, Settings]:
         method == "prism"
     ):  # the question that it asks the model by default is longer than the context
         options["verifier"] = "paper"
-    return model, Settings(method, **only_used(method, {**SMALL, **options}))
+    return model, Settings.over(method, [{**SMALL, **options}], {})
 
 
 def plain(result: Result) -> list[Any]:

@@ -95,8 +95,8 @@ def test_fast_is_a_cache_and_a_default() -> None:
     assert load("tiny").denoiser.dual_cache is None
     fast = load("tiny", fast=True)
     assert fast.denoiser.dual_cache == 0
-    assert Settings.for_model(fast, "s3").reveal == "threshold"
-    assert Settings.for_model(fast, "s3", reveal="schedule").reveal == "schedule"
+    assert Settings.for_model(fast, "s3").decoding.reveal == "threshold"
+    assert Settings.for_model(fast, "s3", reveal="schedule").decoding.reveal == "schedule"
     blocks = load("tiny", fast=True, block=32)  # its own cache is exact
     assert blocks.denoiser.dual_cache is None
     assert blocks.denoiser.prefix_cache

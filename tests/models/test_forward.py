@@ -45,7 +45,7 @@ def rows(canvas: list[list[int]], prompt: list[int], draws: int = 4, **changes: 
         "start": 0,
         "stop": tokens.shape[1],
         "temperature": 1.0,
-        "top_n": True,
+        "look_ahead": True,
         "statistics": True,
         "label": "step 1 of 1, prompt 'x'",
         **changes,

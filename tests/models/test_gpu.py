@@ -20,7 +20,7 @@ from s3dlm.models.forward import Forward, Sampling, logits_room
 from s3dlm.models.hf import TransformersModel
 from s3dlm.models.transformer import Transformer, check_attention
 from s3dlm.search.methods import METHODS
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
 from tests.models.networks import END, MASK, assert_close, make_rows, random_network
 from tests.models.pretend_gpu import DeviceError, PretendTensor, kernels, pretend_gpu, to_gpu
@@ -85,7 +85,7 @@ def test_a_mixture_of_experts_waits_once_more_per_layer() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_and_waits_at_most_three_times_per_step(method: str) -> None:
     wanted = {"gen_length": 16, "steps": 8, "block_length": 8, "particles": 2, "temperature": 0.8}
-    settings = Settings(method=method, **only_used(method, wanted))  # type: ignore[arg-type]
+    settings = Settings.over(method, [wanted], {})
     with pretend_gpu() as syncs:
         model = Model("small", to_gpu(random_network()), ByteTokenizer(), frozenset({END}))
         calls = 0

@@ -86,7 +86,7 @@ def test_the_greedy_baseline_is_lladas_loop_token_for_token(
     settings = Settings(
         method="baseline", temperature=0, gen_length=LENGTH, steps=steps, block_length=block_length, policy=policy
     )  # fmt: skip
-    rng = random_stream(settings.seed, "why?")
+    rng = random_stream(settings.decoding.seed, "why?")
 
     def drawn(step: int) -> np.ndarray:
         rng.random((1, block_length, 1))  # the search draws a uniform for every sample first

@@ -432,7 +432,8 @@ def made_elsewhere(*, device: str | None, dtype: str | None) -> Model:
 
 def test_other_packages_register_models(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("mine", f"{__name__}:made_elsewhere", registry.ENTRY_POINTS)
-    monkeypatch.setattr("s3dlm.inputs.entry_points", lambda group: [entry])
+    for module in (registry, known):
+        monkeypatch.setattr(module, "find_entry_points", lambda group: {"mine": entry})
     assert load("mine").name == "made elsewhere"
     assert known.known()[-1].name == "mine"
 

@@ -13,7 +13,7 @@ from s3dlm.engine import Batcher, Job
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.self_judge import LONGEST, SelfJudge
-from s3dlm.settings import Settings, only_used
+from s3dlm.settings import Settings
 from s3dlm.verifier import for_task
 from tests.fakes import COUNTDOWN, ByteTokenizer, FakeDenoiser, events_of, fake_model
 
@@ -43,7 +43,7 @@ def opinionated() -> Model:
 
 def settings(method: str, **more: object) -> Settings:
     values = {**SMALL, **more}
-    return Settings(method, **only_used(method, values))
+    return Settings.over(method, [values], {})
 
 
 def test_the_score_is_yes_against_no() -> None:
@@ -130,9 +130,3 @@ def test_what_is_missing_is_named() -> None:
         SelfJudge(replace(fake_model(), tokenizer=Mute()))
     with pytest.raises(SettingsError, match="verifier='self' is the model of a search"):
         for_task("countdown", "self")
-
-
-def test_files_may_not_name_it() -> None:
-    from s3dlm.verifier.base import FROM_FILES
-
-    assert "self" not in FROM_FILES

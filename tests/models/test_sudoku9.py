@@ -20,7 +20,7 @@ from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.transformer import Transformer
-from s3dlm.search.methods import all_methods
+from s3dlm.search.methods import METHODS
 from s3dlm.trace import read_trace, write_trace
 from tests.fakes import events_of
 from tools.networks import initialise
@@ -64,7 +64,7 @@ def test_best_tells_open_puzzles_by_how_sure_the_first_look_ahead_is(
         sure = torch.softmax(model.denoiser.head(model.denoiser.encode(grids)), -1).amax(-1)
     empty = grids == model.denoiser.mask_id
     confidence = (sure * empty).sum(1) / empty.sum(1)
-    least = s3dlm.Settings.for_model(model, "revise", task).remask_below
+    least = dict(s3dlm.Settings.for_model(model, "mend", task).search)["remask_below"]
     is_open = confidence < least
     assert is_open.all() if task == "sudoku9_open" else is_open.float().mean() < 0.05
 
@@ -112,7 +112,7 @@ def test_a_config_of_another_shape_is_refused(tmp_path: Path) -> None:
             s3dlm.load(str(tmp_path), device="cpu")
 
 
-@pytest.mark.parametrize("method", all_methods())
+@pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_solves_an_easy_puzzle(model: Model, method: str) -> None:
     result = s3dlm.generate(model, PUZZLE, method=method)
     if method != "hex":  # whose short blocks go from left to right

@@ -79,7 +79,7 @@ def load(
     """
     options: dict[str, Any] = {**locals()}
     for way in ("tensor_parallel", "devices"):
-        if options[way]:
+        if options[way] not in (None, False):
             return PLACEMENTS.find(way)(load, options)
     check_name(name)
     plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
