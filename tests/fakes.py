@@ -15,6 +15,7 @@ import s3dlm
 from s3dlm import Result, Step
 from s3dlm.models.base import Denoiser, Model, Tokenizer
 from s3dlm.models.defaults import Defaults
+from s3dlm.settings import Settings
 
 MASK, END = 256, 257
 
@@ -96,6 +97,26 @@ def fake_model(texts: Sequence[str] = COUNTDOWN, **options: float) -> Model:
         frozenset({END}),
         Defaults(prompt_style="tiny"),
     )  # type: ignore[arg-type]
+
+
+QUESTION = "Target: 24 Numbers: 6, 4, 12"
+SMALL: dict[str, Any] = {
+    "gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0, "lam": 8.0,
+}  # fmt: skip
+ADAPTIVE = {"reveal": "threshold", "reveal_threshold": 0.3}
+
+
+def small(method: str, usual: dict[str, Any] = SMALL, **options: Any) -> Settings:
+    """Settings for a quick run: those of the usual ones that the method has, and these."""
+    short = {"gen_length": 10, "steps": 10, "block_length": 10} if method == "vgb" else {}
+    return Settings.over(method, [{**usual, **short}], options)
+
+
+def plain(result: Result) -> dict[str, object]:
+    """A result without its times."""
+    data = dataclasses.asdict(result)
+    del data["seconds"], data["timings"]
+    return data
 
 
 def events_of(*args: Any, **options: Any) -> Iterator[Step | Result]:

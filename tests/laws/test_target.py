@@ -14,17 +14,15 @@ from tests.laws.toy import base_distribution, reward, sample, tilted_distributio
 LAM = 3.0
 
 
-def survivors(
-    method: str, runs: int, **options: float | str | None
-) -> list[dict[tuple[int, ...], float]]:
+def survivors(method: str, runs: int, **options: object) -> list[dict[tuple[int, ...], float]]:
     """For each run, the weight of every answer among its survivors."""
     found = []
     for seed in range(runs):
-        outcome, _ = sample(method, seed, **options)
-        weight = np.exp(outcome.log_weight)
+        result, _ = sample(method, seed, **options)
+        weight = np.exp([one.log_weight for one in result.survivors])
         run: Counter[tuple[int, ...]] = Counter()
-        for tokens, share in zip(outcome.canvas.tokens, weight / weight.sum(), strict=True):
-            run[tuple(tokens.tolist())] += float(share)
+        for one, share in zip(result.survivors, weight / weight.sum(), strict=True):
+            run[tuple(map(int, one.text))] += float(share)
         found.append(dict(run))
     return found
 

@@ -6,27 +6,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
-from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.engine import Result, generate
+import s3dlm
+from s3dlm import Result, Step
+from s3dlm.diffusion.blocks import reveals
 from s3dlm.models.base import Denoiser, Model
-from s3dlm.models.forward import Forward
-from s3dlm.search.expand import OVERSAMPLING
-from s3dlm.search.loop import search
-from s3dlm.search.methods import find_method
-from s3dlm.search.particles import Predict
-from s3dlm.search.score import Scorer, verify
-from s3dlm.search.step import Outcome, Searching, Setup, Step
 from s3dlm.settings import Settings
-from s3dlm.verifier import as_verifier
 
-T = TypeVar("T")
 LETTERS = 3
 MASK = 3
 LENGTH, STEPS = 4, 3
@@ -58,10 +48,6 @@ def reward(tokens: tuple[int, ...]) -> float:
     """A verifier that likes twos, and likes them more side by side."""
     pairs = sum(a == b == 2 for a, b in itertools.pairwise(tokens))
     return (tokens.count(2) + pairs) / (2 * LENGTH - 1)
-
-
-def read(ids: list[int]) -> str:
-    return "".join(map(str, ids))
 
 
 def base_distribution(
@@ -100,57 +86,6 @@ def tilted_distribution(lam: float, steps: int = STEPS) -> dict[tuple[int, ...],
     return {x: m / total for x, m in mass.items()}
 
 
-def whole_text(prompt: str, text: str, confidence: float | None) -> float:
-    return reward(tuple(map(int, text)))
-
-
-def sample(
-    method: str,
-    seed: int,
-    verifier: object = whole_text,
-    steps: int = STEPS,
-    **options: float | str | None,
-) -> tuple[Outcome, list[Step]]:
-    """One search on the toy, driven by hand."""
-    settings = Settings(
-        method=method,
-        temperature=1.0,
-        gen_length=LENGTH,
-        steps=steps,
-        block_length=LENGTH,
-        **options,
-    )  # type: ignore[arg-type]
-    process = MaskedDiffusion(
-        prompt=np.zeros(1, dtype=np.int64),
-        schedule=reveals(LENGTH, steps, LENGTH),
-        blocks=Blocks(LENGTH),
-        decoding=settings,
-        draws=max(settings.size * settings.children, settings.screen) * OVERSAMPLING,
-        look_ahead_wanted=True,
-        reader=TextReader(read, MASK, np.zeros(0, dtype=np.int64)),
-        label="toy",
-    )
-    scorer = Scorer(as_verifier(verifier), "toy", "toy", process)  # type: ignore[arg-type]
-    setup = Setup(process, scorer, settings, np.random.default_rng(seed))
-    return drive(search(setup), ToyDenoiser())
-
-
-def drive(running: Searching[T], denoiser: Denoiser) -> tuple[T, list[Step]]:
-    """Answer all that a search asks for; what it returns, and its steps."""
-    forward, steps, reply = Forward(denoiser), list[Step](), None
-    while True:
-        try:
-            event = running.send(reply)
-        except StopIteration as end:
-            return end.value, steps
-        if isinstance(event, Step):
-            steps.append(event)
-            reply = None
-        else:
-            predicts = isinstance(event, Predict)
-            (reply,) = forward([event.rows]) if predicts else verify([event])
-
-
 class Digits:
     """Token ids as digits; every prompt is one token long."""
 
@@ -171,13 +106,18 @@ def score(prompt: str, text: str, confidence: float | None) -> float:
     return reward(tuple(map(int, text)))
 
 
-def whole_run(seed: int, **options: object) -> Result:
-    """One run through the engine, as a user would start it."""
+def sample(
+    method: str, seed: int, verifier: object = score, **options: object
+) -> tuple[Result, list[Step]]:
+    """One run through the engine, as a user would start it, and its steps."""
     usual = {"temperature": 1.0, "gen_length": LENGTH, "steps": STEPS, "block_length": LENGTH}
-    fixed = find_method(options["method"]).fixed  # type: ignore[arg-type]
-    usual = {name: value for name, value in usual.items() if name not in fixed}
-    settings = Settings(**{**usual, **options})  # type: ignore[arg-type]
-    return generate(TOY, "toy", settings=settings.replace(seed=seed), verifier=score)
+    settings = Settings.over(method, [usual], {**options, "seed": seed})
+    *steps, result = s3dlm.stream(TOY, "toy", settings=settings, verifier=verifier).events
+    return result, steps
+
+
+def whole_run(seed: int, *, method: str, **options: object) -> Result:
+    return sample(method, seed, **options)[0]
 
 
 def propose(

@@ -146,7 +146,7 @@ def test_a_batch_verifier_is_called_once_per_step_and_changes_nothing() -> None:
     single = s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=OneByOne())
     assert many.text == single.text
     assert many.nfe == single.nfe
-    assert 0 < len(batched.sizes) <= SMALL.steps + 1
+    assert 0 < len(batched.sizes) <= SMALL.decoding.steps + 1
     assert max(batched.sizes) > 1
 
 

@@ -28,31 +28,29 @@ from tests.fakes import MASK, events_of, fake_model
     ],
 )
 def test_the_block_follows_a_length_that_it_does_not_divide(given: Any, block: int) -> None:
-    assert Settings(**given).block_length == block
-    assert Settings().replace(**given).block_length == block
+    assert Settings(**given).decoding.block_length == block
+    assert Settings().replace(**given).decoding.block_length == block
 
 
 def test_a_models_recommendation_follows_too_and_so_does_a_tasks() -> None:
     recommended = {"*": {"gen_length": 64, "block_length": 32}, "task:grid": {"gen_length": 81}}
     defaults = Defaults(settings=recommended)
-    assert Settings.recommended(defaults, "s3").block_length == 32
-    assert Settings.recommended(defaults, "s3", gen_length=96).block_length == 32
-    assert Settings.recommended(defaults, "s3", gen_length=80).block_length == 80
-    assert Settings.recommended(defaults, "s3", "grid").block_length == 81
+    assert Settings.recommended(defaults, "s3").decoding.block_length == 32
+    assert Settings.recommended(defaults, "s3", gen_length=96).decoding.block_length == 32
+    assert Settings.recommended(defaults, "s3", gen_length=80).decoding.block_length == 80
+    assert Settings.recommended(defaults, "s3", "grid").decoding.block_length == 81
 
 
-def test_a_block_longer_than_the_answer_is_refused_unless_an_old_record_has_it() -> None:
+def test_a_block_longer_than_the_answer_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"block_length=64 is longer than gen_length=32; leave"):
         Settings(gen_length=32, block_length=64, steps=16)
-    old = {"method": "s3", "gen_length": 32, "block_length": 64, "steps": 16}
-    assert Settings.from_json(old).block_length == 32
 
 
 def test_an_infilled_text_is_one_block_where_an_answer_is() -> None:
     text = "[[9]]" + "x" * 60 + "[[12]]"
     for block, blocks in ((64, 1), (16, 6)):
         settings = Settings(gen_length=64, block_length=block)
-        (process,) = prepare(fake_model(), Job("", settings=settings, infill=text)).processes
+        process = prepare(fake_model(), Job("", settings=settings, infill=text)).process
         assert len(process.blocks.all(81)) == blocks
 
 
@@ -75,7 +73,8 @@ def decoded(settings: Settings) -> list[Step]:
 def test_a_canvas_that_is_empty_again_fills_as_it_did_at_first(block: int, decoding: Any) -> None:
     """Greedily, so that both rounds must agree to the last token."""
     once = {"gen_length": 24, "block_length": block, "temperature": 0.0, **decoding}
-    settings = Settings("baseline", rounds=1, remask="random", restart_fraction=1.0, **once)
+    moves = {"rounds": 1, "remask": "random", "restart_fraction": 1.0}
+    settings = Settings("revise", particles=1, look_aheads=1, **moves, **once)
     rounds: list[list[np.ndarray]] = [[], []]
     for step in decoded(settings):
         rounds[step.round].append(step.tokens)

@@ -13,7 +13,7 @@ from s3dlm.verifier import Score
 from tests.fakes import MASK, events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
-SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.5, "lam": 8.0}
+SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.5}
 
 
 class Notes:

@@ -61,7 +61,7 @@ def test_equal_weights_in_another_order_are_still_a_tie() -> None:
 def test_lambda_decides_the_vote_of_tilting() -> None:
     """λ = 0 is the majority vote; a large λ lets the best score win against any number."""
     majority = [one("7", score=0.8), one("7", score=0.8), one("18", score=0.9)]
-    choose = SELECTIONS[Settings("tilting").selection].choose
+    choose = SELECTIONS[Settings("tilting").search.selection].choose
 
     def chosen(lam: float) -> str | None:
         weighted = [dataclasses.replace(s, log_weight=lam * (s.score or 0.0)) for s in majority]

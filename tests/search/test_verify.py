@@ -83,8 +83,8 @@ def test_one_call_per_step_has_the_texts_of_all_searches() -> None:
         before = len(verifier.calls) + verifier.singles
         steps += sum(isinstance(event, Step) for _, event in batcher.step())
         assert len(verifier.calls) + verifier.singles - before <= 1
-    assert steps == 4 * SETTINGS.steps
-    assert len(verifier.calls) <= SETTINGS.steps + 1
+    assert steps == 4 * SETTINGS.decoding.steps
+    assert len(verifier.calls) <= SETTINGS.decoding.steps + 1
     assert set(verifier.calls[0]) == set(PROMPTS)
 
 

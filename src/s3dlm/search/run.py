@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s3dlm.models.packing import Prediction, Rows
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.particles import (
     Ahead,
@@ -41,6 +41,9 @@ from s3dlm.search.particles import (
 from s3dlm.search.resample import RESAMPLERS, is_even
 from s3dlm.search.score import PORTION, Scorer, Scores
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Memo, Outcome, Step
+
+if TYPE_CHECKING:
+    from s3dlm.models.packing import Prediction, Rows
 
 
 class SpentError(Exception):

@@ -144,10 +144,14 @@ class AdaptiveVote(BestOfK):
     source = "adaptive self-consistency, Aggarwal et al. 2023"
     like = "best_of_k"
     meets_again = True
+    cost = "N·b·(1 + T)"
 
     decided_at: float = setting(
         0.95, "how likely the leading answer must be to stay ahead of the second", ge=0.5, le=0.9999
     )
+
+    def passes(self, steps: int, decoding: Decoding) -> int:
+        return self.size * (1 + steps)  # in the worst case one sample after the other
 
     async def answer(self, run: Run) -> Outcome:
         most = math.inf if self.budget is not None else self.size

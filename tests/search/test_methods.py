@@ -1,0 +1,343 @@
+"""What holds for every method, whatever it does: one test drives all that are registered."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import s3dlm
+from s3dlm.engine import Batcher, Job
+from s3dlm.errors import SettingsError
+from s3dlm.search.method import Method
+from s3dlm.search.methods import METHODS
+from s3dlm.search.resample import RESAMPLERS
+from s3dlm.search.smc import S3
+from s3dlm.settings import Settings, has, schema
+from tests.fakes import (
+    ADAPTIVE,
+    COUNTDOWN,
+    MASK,
+    QUESTION,
+    SMALL,
+    FakeDenoiser,
+    events_of,
+    fake_model,
+    plain,
+    small,
+)
+
+QUESTIONS = [QUESTION, "Target: 22 Numbers: 6, 4, 12", "Target: 42 Numbers: 12, 4, 6 please"]
+PACES = [
+    pytest.param(method, pace, id=f"{method}-{'adaptive' if pace else 'schedule'}")
+    for method in METHODS
+    for pace in ({}, ADAPTIVE)
+    if not pace or has(METHODS.find(method), "reveal")
+]
+
+
+def run(model: s3dlm.Model, settings: Settings) -> tuple[list[s3dlm.Step], s3dlm.Result]:
+    *steps, result = events_of(model, QUESTION, task="countdown", settings=settings)
+    return steps, result  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(("method", "pace"), PACES)
+def test_every_method_keeps_the_contract(method: str, pace: dict[str, Any]) -> None:
+    model, settings = fake_model(push=7.0, noise=4.0), small(method, **pace)
+    steps, result = run(model, settings)
+    assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]
+    assert result.nfe == sum(step.nfe + step.start_nfe for step in steps)
+    assert result.nfe <= result.nfe_logical <= settings.most_nfe
+    previous, length = 10**6, settings.decoding.gen_length
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        assert step.index < step.total
+        assert step.tokens.shape == step.clean.shape == (len(step.parent), length)
+        assert step.parent.max() < previous
+        assert step.survivor.max() < len(step.tokens)
+        previous = step.survivor.size
+        assert step.weight.sum() == pytest.approx(1)
+        assert 1 - 1e-9 <= step.ess <= len(step.tokens) + 1e-9
+        assert math.isfinite(step.log_normaliser)
+        if following is None or (following.index == 0 and method != "hex"):
+            assert not (step.tokens[step.survivor] == MASK).any()
+        elif following.index:
+            assert following.index == step.index + 1
+    found = settings.search
+    if found.selection not in ("best_seen", "temporal"):  # these choose among other texts as well
+        assert result.text in [one.text for one in result.survivors]
+    scored = [not np.isnan(step.score).any() for step in steps]
+    assert scored[-1] == (found.verified != "never")
+    if found.verified != "every step":
+        assert not any(scored[:-1]) or found.repeats
+
+
+SCHEDULED = [
+    method
+    for method, row in ((name, METHODS.find(name)) for name in METHODS)
+    if row.cost in ("1 + T·N·b", "1 + T") and row.__module__.startswith("s3dlm.search.")
+]
+
+
+@pytest.mark.parametrize("method", SCHEDULED)
+def test_a_search_under_a_schedule_costs_what_algorithm_1_says(method: str) -> None:
+    settings = small(method)
+    steps, result = run(fake_model(), settings)
+    most = settings.search.size * settings.search.children
+    assert settings.most_nfe == 1 + 16 * most == result.nfe_logical
+    assert len(result.survivors) == settings.search.size
+    assert [step.index for step in steps] == list(range(16))
+    masked = [int((step.tokens == MASK).sum(axis=1).max()) for step in steps[-16:]]
+    assert masked == sorted(masked, reverse=True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_says_what_it_costs_at_most(method: str) -> None:
+    settings = small(method)
+    formula = Settings(method).search.formula.replace("·", "*").replace("²", "**2")
+    sizes = {"T": settings.decoding.steps, "N": getattr(settings.search, "particles", 1)}
+    sizes |= {
+        "b": getattr(settings.search, "branching", 1),
+        "B": 2,
+        "L": settings.decoding.gen_length,
+    }
+    sizes["rounds"] = getattr(settings.search, "rounds", 0)
+    assert eval(formula, {}, sizes) == settings.most_nfe
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
+    def outcome(seed: int) -> s3dlm.Result:
+        return run(fake_model(), small(method, seed=seed))[1]
+
+    first = outcome(0)
+    assert plain(outcome(0)) == plain(first)
+    if method not in ("greedy", "unmaskfork"):
+        assert any(outcome(n).survivors[0].nll != first.survivors[0].nll for n in range(1, 6))
+
+
+@pytest.mark.parametrize(("method", "pace"), PACES)
+def test_batched_is_unbatched(method: str, pace: dict[str, Any]) -> None:
+    settings = small(method, **pace)
+    batched = s3dlm.generate_batch(
+        fake_model(), QUESTIONS, task="countdown", settings=settings, max_rows=1000
+    )
+    alone = [
+        s3dlm.generate(fake_model(), question, task="countdown", settings=settings)
+        for question in QUESTIONS
+    ]
+    assert [plain(one) for one in batched] == [plain(one) for one in alone]
+
+
+def test_batched_prompts_share_forward_passes() -> None:
+    model, settings = fake_model(), small("s3")
+    s3dlm.generate_batch(model, QUESTIONS, task="countdown", settings=settings, max_rows=1000)
+    assert model.denoiser.calls <= 16 + 1  # type: ignore[attr-defined]
+
+
+def test_the_order_and_the_size_of_batches_change_nothing() -> None:
+    results = []
+    for max_rows, order in ((1, 1), (7, 1), (1000, -1)):
+        found = s3dlm.generate_batch(
+            fake_model(), QUESTIONS[::order], task="countdown", settings=small("s3"),
+            max_rows=max_rows,
+        )  # fmt: skip
+        results.append([plain(one) for one in found[::order]])
+    assert results[0] == results[1] == results[2]
+
+
+def test_watched_is_unwatched(tmp_path: object) -> None:
+    settings, model = small("s3"), fake_model()
+    _, quiet = run(fake_model(), settings)
+    events = events_of(model, QUESTION, task="countdown", settings=settings)
+    *_, watched = s3dlm.write_trace(
+        f"{tmp_path}/run.jsonl", model, events, question=QUESTION, settings=settings
+    )
+    assert plain(watched) == plain(quiet)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("resampling", RESAMPLERS)
+@pytest.mark.parametrize("ess_threshold", [None, 0.0, 0.5, 1.0])
+def test_every_resampler_drives_the_search(resampling: str, ess_threshold: float | None) -> None:
+    settings = small("s3", resampling=resampling, ess_threshold=ess_threshold)
+    steps, result = run(fake_model(), settings)
+    assert len(result.survivors) == 4
+    resampled = [step.resampled for step in steps]
+    assert ess_threshold is not None or all(resampled)
+    assert ess_threshold != 0.0 or not any(resampled)
+
+
+@pytest.mark.parametrize("policy", schema()["policy"]["enum"])
+def test_every_policy_drives_the_search(policy: str) -> None:
+    assert len(run(fake_model(), small("s3", policy=policy))[1].survivors) == 4
+
+
+def test_a_finished_answer_is_never_forwarded_again() -> None:
+    texts = ["<answer>6 * 4</answer>"]
+    settings = Settings("best_of_k", gen_length=96, steps=96, block_length=32)
+    steps, result = run(fake_model(texts), settings)
+    assert sum(step.nfe for step in steps[32:]) == 0  # the first block holds the whole answer
+    assert {one.text for one in result.survivors} == {texts[0]}
+
+
+def test_the_search_moves_towards_what_the_verifier_likes() -> None:
+    def likes_the_second_text(prompt: str, text: str, confidence: float | None) -> float:
+        same = sum(a == b for a, b in zip(text, COUNTDOWN[1], strict=False))
+        return same / len(COUNTDOWN[1])
+
+    def mean_score(method: str) -> float:
+        tilt = {"lam": 200.0} if method == "s3" else {}
+        results = s3dlm.generate_batch(
+            fake_model(), QUESTIONS, settings=small(method, **tilt), verifier=likes_the_second_text
+        )
+        scores = [one.score for result in results for one in result.survivors]
+        return float(np.mean([0.0 if score is None else score for score in scores]))
+
+    unguided, s3, top = map(mean_score, ("tilting", "s3", "top_n"))
+    assert s3 > unguided + 0.04
+    assert top > unguided + 0.02
+
+
+def test_a_removed_job_leaves_the_batch_and_changes_nobody() -> None:
+    settings, batcher = small("s3"), Batcher(fake_model())
+    keys = [batcher.add(Job(question, "countdown", settings)) for question in QUESTIONS]
+    batcher.step()
+    batcher.remove(keys[1])
+    results = {}
+    while batcher.running:
+        results |= {key: event for key, event in batcher.step() if isinstance(event, s3dlm.Result)}
+    assert sorted(results) == [keys[0], keys[2]]
+    alone = s3dlm.generate(fake_model(), QUESTIONS[2], task="countdown", settings=settings)
+    assert plain(results[keys[2]]) == plain(alone)
+
+
+def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
+    class Eager(FakeDenoiser):
+        def head(self, features):  # type: ignore[no-untyped-def]
+            logits = features.clone()
+            logits[:, self.mask_id] = 50.0
+            return logits
+
+    model = dataclasses.replace(fake_model(), denoiser=Eager(["6 * 4"]))
+    steps, _ = run(model, small("s3"))
+    assert not (steps[-1].tokens == MASK).any()
+
+
+# --- settings
+
+VALUES: dict[str, list[object]] = {
+    "particles": [7], "branching": [5], "lam": [60.0], "verifier": ["checker", "paper"],
+    "look_aheads": [1, 9], "ess_threshold": [0.1, 0.95], "rounds": [0, 3],
+    "budget": [9, 3],  # one answer takes six passes here
+    "remask_fraction": [0.1], "restart_fraction": [1.0], "temperature": [3.0], "gen_length": [30],
+    "steps": [12], "block_length": [24], "reveal_threshold": [0.2], "top_k": [2], "top_p": [0.5],
+    "position_temperature": [1.0], "guidance": [1.0], "seed": [1], "adds_up": [False],
+    **{name: rules["enum"] for name, rules in schema().items() if "enum" in rules},
+}  # fmt: skip
+# What these change is shown elsewhere: it takes a block-causal model, a satisfied verifier, a vote that is
+# decided, or a verifier that reads partial texts.
+ELSEWHERE = {"edit_threshold", "memo", "stop_when", "decided_at", "method"}
+BESIDE: dict[str, dict[str, Any]] = {
+    "reveal_threshold": {"reveal": "threshold"},
+    "remask_fraction": {"remask": "random"},
+    "look_aheads": {"verifier": "paper"},
+}
+TEXTS = ("6+4=11. <answer>6+4<", "6*4=25. <answer>6*4<", "12+4=15 <answer>12-4<")
+# Two blocks, so that a block's end is not the end; texts short enough for many runs.
+SHORT = {"gen_length": 24, "steps": 6, "block_length": 12, "temperature": 0.9, "lam": 8.0}
+NO_CHANCE = {("unmaskfork", "seed"), ("unmaskfork", "selection"), ("vgb", "verifier")}
+NO_CHANCE |= {("revise", "look_aheads"), ("restarts", "look_aheads")}  # test_look_aheads.py
+
+
+def outcome(method: str, seed: int, given: dict[str, Any]) -> dict[str, object]:
+    model = fake_model(TEXTS, noise=2.0, push=6.5)
+    settings = small(method, SHORT, **{"seed": seed, **given})
+    result = s3dlm.generate(model, QUESTION, task="countdown", settings=settings)
+    return {name: getattr(result, name) for name in ("text", "survivors", "nfe", "stopped")}
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("greedy", "mend")])
+def test_every_setting_of_a_method_changes_what_it_does(method: str) -> None:
+    row = METHODS.find(method)
+    for name in schema().keys() - ELSEWHERE:
+        if not has(row, name) or (method, name) in NO_CHANCE:
+            continue
+        beside = {n: v for n, v in BESIDE.get(name, {}).items() if has(row, n)}
+        assert any(
+            outcome(method, seed, {**beside, name: value}) != outcome(method, seed, beside)
+            for seed in range(40)  # most differ on the first
+            for value in VALUES[name]
+            if allowed(method, name, value)
+        ), (method, name)
+
+
+def allowed(method: str, name: str, value: object) -> bool:
+    try:
+        small(method, SHORT, **{name: value})
+    except SettingsError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("reveal", ["schedule", "threshold"])
+def test_a_potential_of_ones_own_knows_how_much_of_the_search_is_done(reveal: str) -> None:
+    told: list[tuple[float, bool]] = []
+
+    class Late(S3):
+        """Listens to the verifier late."""
+
+        name = "late"
+
+        def potential(self, children, ahead, score, lineage):  # type: ignore[no-untyped-def]
+            told.append((children.done, children.last))
+            return self.lam * children.done * score
+
+    run(
+        fake_model(),
+        small(Late, gen_length=32, block_length=32, steps=8, reveal=reveal)  # type: ignore[arg-type]
+        if reveal == "schedule"
+        else small(Late, gen_length=32, block_length=32, reveal=reveal),
+    )  # type: ignore[arg-type]
+    done = [share for share, _ in told]
+    assert done == sorted(done)
+    assert 0 < done[0] < 1
+    assert [share == 1.0 for share in done] == [last for _, last in told]
+    assert reveal != "schedule" or done == [step / 8 for step in range(1, 9)]
+
+
+def test_a_loop_of_ones_own_needs_twenty_lines_and_nothing_else() -> None:
+    class Lottery(Method):
+        """Independent samples that never ask; one of them is the answer."""
+
+        name = "lottery"
+        verified = "never"
+        particles: int = s3dlm.search.options.setting(3, "samples", ge=1)
+
+        async def search(self, run):  # type: ignore[no-untyped-def]
+            particles = await run.begin(self.particles)
+            while particles.open:
+                children = run.expand(particles, 1)
+                ahead = await run.predict(children)
+                looked = await run.verify(ahead, wanted=False)
+                particles = run.keep(children, ahead, looked)
+            return particles
+
+    _, result = run(fake_model(), small(Lottery, particles=5))  # type: ignore[arg-type]
+    assert len(result.survivors) == 5
+    assert Settings(Lottery(particles=5)).search == Lottery(particles=5)
+    with pytest.raises(SettingsError, match="particels"):
+        Settings(Lottery, particels=5)
+
+
+def test_a_preset_is_its_method_with_values() -> None:
+    same = {**SMALL}
+    del same["lam"]
+    paper, s3 = (
+        run(fake_model(), Settings("s3_paper", **same)),
+        run(fake_model(), Settings("s3", lam=1.0, **same)),
+    )
+    assert [one.text for one in paper[1].survivors] == [one.text for one in s3[1].survivors]
+    with pytest.raises(SettingsError, match=r"lam=2\.0 is not a setting of method='s3_paper'"):
+        Settings("s3_paper", lam=2.0)
