@@ -50,7 +50,19 @@ def test_the_image() -> None:
     lines = docker_lines((DEPLOY / "Dockerfile").read_text())
     assert {word for word, _ in lines} <= INSTRUCTIONS
     bases = [rest.split()[0] for word, rest in lines if word == "FROM"]
-    assert bases == ["python:${PYTHON}"] * 2  # a public image, by its plain name
+    assert bases == ["python:${PYTHON}"] * 2  # a public image, by its plain name and its digest
+    assert re.fullmatch(r"PYTHON=3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", lines[0][1])
+    installs = [
+        line
+        for word, rest in lines
+        if word == "RUN"
+        for line in rest.split("&&")
+        if "pip install" in line
+    ]
+    assert ["--require-hashes" in line for line in installs] == [True, False, False]
+    assert "torch" in installs[1]  # of which only the index knows the build
+    assert all("--no-deps" in installs[place] for place in (0, 2))
+    assert "--no-build-isolation" in installs[2]
     stages = [index for index, (word, _) in enumerate(lines) if word == "FROM"]
     final = lines[stages[-1] :]
     users = [rest for word, rest in final if word == "USER"]
@@ -106,6 +118,10 @@ def test_the_unit() -> None:
     assert service["Restart"] == "on-failure"
     assert service["NoNewPrivileges"] == service["DynamicUser"] == "yes"
     assert service["CapabilityBoundingSet"] == ""
+    # A call that the filter lacks fails; it must not kill the server, and the sandbox has its Landlock.
+    assert service["SystemCallErrorNumber"] == "EPERM"
+    calls = {"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
+    assert calls < set(service["SystemCallFilter"].split())
     analyse = shutil.which("systemd-analyze")
     if analyse is not None:  # exposure from 0 to 100; a plain unit has about 96
         check = [analyse, "security", "--offline=true", "--threshold=25", "--no-pager", str(path)]
@@ -115,6 +131,9 @@ def test_the_unit() -> None:
 
 def test_nginx() -> None:
     text = re.sub(r"#.*", "", (DEPLOY / "nginx.conf").read_text())
+    assert (
+        "proxy_set_header X-Forwarded-For $remote_addr;" in text
+    )  # what a client says is replaced
     depth, directives = 0, dict[str, str]()
     for statement, end in re.findall(r"\s*([^;{}]*)([;{}])", text):
         depth += {"{": 1, "}": -1, ";": 0}[end]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tools.lock import LEFT_OUT, ROOT, pinned
+from tools.lock import LEFT_OUT, ROOT, pinned, serving
 
 
 def test_every_pinned_version_has_hashes() -> None:
@@ -18,3 +18,11 @@ def test_every_pinned_version_has_hashes() -> None:
         assert re.fullmatch(r"[a-z0-9-]+==\S+(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n", entry), (
             entry
         )
+
+
+def test_a_server_installs_no_more_than_it_needs_and_that_with_hashes() -> None:
+    lock = (ROOT / "deploy" / "requirements.lock").read_text()
+    assert lock == serving(), "run: python -m tools.lock --serve"
+    names = set(pinned(lock))
+    assert {"fastapi", "uvicorn", "transformers", "hatchling"} <= names
+    assert not names & {"ray", "lm-eval", "pytest", "datasets", "torch"}

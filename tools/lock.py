@@ -1,7 +1,9 @@
 """Writes requirements.lock: the versions of constraints.txt with the hashes of their files.
 
     python -m tools.lock INDEX
+    python -m tools.lock --serve
 
+The second writes deploy/requirements.lock: those of them that a server needs, and what builds the package.
 INDEX is the address of a package index (PEP 503), without the name of a package. Of every version the lock
 has the files for CPython 3.11 to 3.13 and the source. torch is left out: which of its builds a machine needs
 (CPU, CUDA, ROCm) is not known here, and they come from indexes of their own.
@@ -11,12 +13,17 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import requires
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = ("torch",)
+SERVES = "s3dlm[serve,math]"
 FILE = re.compile(r'href="[^"#]*/([^"#/]+)#sha256=([0-9a-f]{64})"')
 # Wheels of one interpreter alone, of which the lock keeps those of today.
 OF_ONE = re.compile(r"-(?:cp|pp|graalpy)[0-9]+-(?!abi3)")
@@ -58,9 +65,32 @@ def hashes(index: str, name: str, version: str) -> list[str]:
     return sorted(kept)
 
 
+def serving() -> str:
+    """The entries of the lock that a server and the build of the package need here."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    left = [Requirement(each) for each in (SERVES, *pyproject["build-system"]["requires"])]
+    seen: set[tuple[str, str]] = set()
+    while left:
+        wanted = left.pop()
+        for extra in wanted.extras or {""}:
+            if (normal(wanted.name), extra) in seen:
+                continue
+            seen.add((normal(wanted.name), extra))
+            every = map(Requirement, requires(wanted.name) or ())
+            left += [x for x in every if x.marker is None or x.marker.evaluate({"extra": extra})]
+    needed = {name for name, _ in seen}
+    head, *entries = re.split(
+        r"^(?=[a-z0-9])", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE
+    )
+    return head + "".join(each for each in entries if each.partition("==")[0] in needed)
+
+
 def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
+    if sys.argv[1] == "--serve":
+        (ROOT / "deploy" / "requirements.lock").write_text(serving())
+        return
     versions = pinned((ROOT / "constraints.txt").read_text())
     wanted = [pair for pair in versions.items() if pair[0] not in LEFT_OUT]
     with ThreadPoolExecutor(8) as pool:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from s3dlm import tasks
-from s3dlm.answers.grading import code_verdict
+from s3dlm.extras.code import kind
 from s3dlm.extras.code.programs import required
 from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits, shared
 from tests.fuzz import counts
@@ -167,7 +167,7 @@ def test_nobody_passes_humaneval_without_solving_it(count: int) -> None:
         text = cheat(required(sample.question).name, rng)
         if rng.random() < 0.5:
             text = f"```python\n{text}\n```"
-        verdict = code_verdict(text, sample.gold, sample.question)
+        verdict = kind.verdict(text, sample.gold, sample.question)
         assert not verdict.passed, (number, sample.id, text)
 
     with ThreadPoolExecutor(2) as pool:

@@ -12,7 +12,7 @@ import pytest
 import s3dlm
 from s3dlm.errors import S3dlmError, SettingsError
 from s3dlm.search.methods import METHODS
-from s3dlm.settings import DECODING, Settings, only_used, schema
+from s3dlm.settings import Settings, has, names, schema
 from tests.fakes import fake_model
 from tests.fuzz import check_line, counts
 
@@ -29,8 +29,9 @@ TASKS = (None, None, "countdown", "gsm8k", "sudoku", "code")
 def extreme(rng: random.Random) -> tuple[str, dict[str, Any]]:
     """A method and settings of which a few are anything."""
     method, fields = rng.choice([*METHODS]), schema()
-    values: dict[str, Any] = dict(only_used(METHODS[method], SMALL))
-    used = sorted((METHODS[method].uses | DECODING) & set(fields))
+    row = METHODS.find(method)
+    values: dict[str, Any] = {name: value for name, value in SMALL.items() if has(row, name)}
+    used = names(row)
     for name in rng.sample(used if rng.random() < 0.9 else [*fields], rng.randint(1, 4)):
         values[name] = rng.choice(EXTREMES if rng.random() < 0.2 else [*edges(fields[name])])
     method = values.pop("method", method)
@@ -52,8 +53,10 @@ def edges(rules: dict[str, Any]) -> Iterator[Any]:
 
 
 def is_small(settings: Settings) -> bool:
-    wide = settings.size * settings.children * settings.look_aheads
-    return max(settings.gen_length, wide) <= 300 and settings.most_nfe <= 2000
+    return (
+        max(settings.decoding.gen_length, settings.search.texts_at_once) <= 300
+        and settings.most_nfe <= 2000
+    )
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -81,7 +81,7 @@ def test_an_adapter_is_added_to_the_weights(
         ),
         (
             lambda folder: save_file({"score.weight": torch.ones(2, 3)}, folder / "adapter_model.safetensors"),
-            "does not fit the model: 1 of its 1 weights.*score.weight; it was made for tiny",
+            "does not fit the model: 1 of its 1 weights.*score.weight'; it was made for 'tiny'",
         ),
     ],
 )  # fmt: skip
@@ -92,6 +92,59 @@ def test_an_adapter_that_cannot_be_merged_is_refused(
     change(made)  # type: ignore[operator]
     with pytest.raises(ModelError, match=message):
         s3dlm.load("tiny", adapter=str(made))
+
+
+Q = f"base_model.model.{BLOCK}.q_proj"
+A, B = f"{Q}.lora_A.weight", f"{Q}.lora_B.weight"
+
+
+@pytest.mark.parametrize(
+    ("alpha", "message"),
+    [
+        *((alpha, "lora_alpha") for alpha in ("NaN", "Infinity", "1e400", "true", '"8"', "0", "-8", "null")),
+        ("1" + "0" * 400, "lora_alpha"),
+        ("1" + "0" * 5000, "cannot be read as JSON"),
+        ('8, "peft_type": "IA3"', "IA3"),
+    ],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_a_scale_that_is_no_number_is_one_line(tmp_path: Path, alpha: str, message: str) -> None:
+    made = adapter(tmp_path / "adapter")
+    (made / "adapter_config.json").write_text(f'{{"lora_alpha": {alpha}}}')
+    with pytest.raises(ModelError, match=message) as told:
+        s3dlm.load("tiny", adapter=str(made))
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda t: {}, id="no tensors"),
+        pytest.param(lambda t: {n: x * 0 for n, x in t.items()}, id="zeros"),
+        pytest.param(lambda t: {n: x.long() for n, x in t.items()}, id="integers"),
+        pytest.param(lambda t: {n: x > 0 for n, x in t.items()}, id="booleans"),
+        pytest.param(lambda t: {n: x.to(torch.complex64) for n, x in t.items()}, id="complex"),
+        pytest.param(lambda t: {**t, A: t[A] * float("nan")}, id="NaN"),
+        pytest.param(lambda t: {**t, A: t[A] * float("inf")}, id="infinity"),
+        pytest.param(lambda t: {**t, A: t[A] * 1e30, B: t[B] * 1e30}, id="an infinite product"),
+        pytest.param(lambda t: {**t, A: t[A][:0], B: t[B][:, :0]}, id="rank 0"),
+        pytest.param(lambda t: {**t, A: torch.tensor(1.0)}, id="a scalar A"),
+        pytest.param(lambda t: {**t, B: torch.tensor(1.0)}, id="a scalar B"),
+        pytest.param(lambda t: {**t, A: torch.ones(4), B: torch.ones(4)}, id="vectors"),
+        pytest.param(lambda t: {**t, A: torch.ones(4, 2, 2), B: torch.ones(3, 3, 4)}, id="cubes"),
+        pytest.param(lambda t: {**t, A.removeprefix("base_model.model."): t[A] + 1}, id="twice"),
+        pytest.param(lambda t: {**t, f"{Q}.weight": torch.ones(len(t[B]), t[A].shape[1])}, id="whole, too"),
+        pytest.param(lambda t: {"\x1b[31m\nX.weight": torch.ones(1)}, id="a name that is no name"),
+    ],
+)  # fmt: skip
+def test_hostile_and_useless_weights_are_one_line(tmp_path: Path, change: object) -> None:
+    made = adapter(tmp_path / "adapter")
+    tensors = change(load_file(made / "adapter_model.safetensors"))  # type: ignore[operator]
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    save_file(whole, made / "adapter_model.safetensors")
+    with pytest.raises(ModelError) as told:
+        s3dlm.load("tiny", adapter=str(made))
+    assert str(told.value).isprintable()
 
 
 @pytest.mark.parametrize("pooled", ["mean", "last_token"])

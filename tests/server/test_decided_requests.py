@@ -1,4 +1,5 @@
-"""Requests that choose by agreement, stop when the vote is decided, or let the model judge itself."""
+"""Requests that stop when the vote is decided, choose by agreement, or let the model judge itself: the
+reply, the stream and the search are what the library says."""
 
 from __future__ import annotations
 
@@ -19,14 +20,12 @@ from tests.fakes import COUNTDOWN, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 64, "steps": 8, "block_length": 64, "temperature": 0.5, "seed": 3}
-VOTE = {**SMALL, "method": "best_of_k", "particles": 12, "branching": 1, "stop_when": "agreed"}
+VOTE = {**SMALL, "method": "adaptive_vote", "particles": 12, "branching": 1}
 JUDGED = {**SMALL, "method": "verified_best_of_k", "particles": 2, "branching": 2}
-CHOSEN = {**JUDGED, "verifier": "checker", "selection": "agreement"}
 ASKED: dict[str, dict[str, Any]] = {
-    "agreed": VOTE,
-    "decided_at": {**VOTE, "decided_at": 0.999},
-    "agreement": CHOSEN,
-    "both": {**CHOSEN, "stop_when": "agreed", "decided_at": 0.8},
+    "decided": VOTE,
+    "decided later": {**VOTE, "decided_at": 0.999},
+    "agreement": {**JUDGED, "verifier": "checker", "selection": "agreement"},
     "self": {**JUDGED, "verifier": "self"},
 }
 
@@ -37,9 +36,9 @@ def client() -> Iterator[TestClient]:
         yield made
 
 
-def alone(asked: dict[str, Any], task: str = "countdown") -> s3dlm.Result:
+def alone(asked: dict[str, Any]) -> s3dlm.Result:
     model = fake_model(COUNTDOWN, context=1024, noise=0.5)
-    return s3dlm.generate(model, QUESTION, task=task, settings=Settings.from_json(asked))
+    return s3dlm.generate(model, QUESTION, task="countdown", settings=Settings.from_json(asked))
 
 
 def chat(client: TestClient, **asked: Any) -> Any:
@@ -49,30 +48,19 @@ def chat(client: TestClient, **asked: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_chat_is_what_the_library_says(client: TestClient, name: str) -> None:
-    reply, expected = chat(client, **ASKED[name]).json(), alone(ASKED[name])
+def test_every_reply_is_what_the_library_says(client: TestClient, name: str) -> None:
+    asked, expected = ASKED[name], alone(ASKED[name])
+    reply = chat(client, **asked).json()
     found = reply["choices"][0]["search"]
     assert reply["choices"][0]["message"]["content"] == expected.text
     assert (found["answer"], found["stopped"]) == (expected.answer, expected.stopped)
     assert (found["votes"], found["survivors"]) == (expected.votes, len(expected.survivors))
     assert reply["usage"]["nfe"] == expected.nfe
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_so_is_a_search(client: TestClient, name: str) -> None:
-    body = {"prompt": QUESTION, "task": "countdown", "format": "jsonl", **ASKED[name]}
-    reply = client.post("/v1/search", json=body)
-    result, expected = json.loads(reply.text.split("\n")[-2]), alone(ASKED[name])
-    told = result["text"], result["stopped"], result["nfe"]
-    assert told == (expected.text, expected.stopped, expected.nfe)
-
-
-def test_a_threshold_takes_more_samples_and_the_judge_more_passes() -> None:
-    early, late = alone(ASKED["agreed"]), alone(ASKED["decided_at"])
-    assert early.stopped == "agreed"
-    assert len(early.survivors) < len(late.survivors) <= 12
-    judged, checker = alone(ASKED["self"]), alone({**JUDGED, "verifier": "checker"})
-    assert judged.nfe == checker.nfe + len({one.text for one in judged.survivors})
+    body = {"prompt": QUESTION, "task": "countdown", "format": "jsonl", **asked}
+    told = json.loads(client.post("/v1/search", json=body).text.split("\n")[-2])
+    assert [told[n] for n in ("text", "stopped", "nfe")] == [
+        expected.text, expected.stopped, expected.nfe,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [1, 3, 6])
@@ -88,10 +76,8 @@ def test_nothing_is_streamed_that_a_later_sample_outvotes(client: TestClient, se
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"stop_when": "agreed", "method": "s3"}, "needs a budget"),
-        ({"stop_when": "agreed", "method": "verified_best_of_k"}, "needs a vote"),
-        ({"method": "best_of_k", "decided_at": 0.9}, "changes nothing"),
         ({**VOTE, "decided_at": 2.0}, "decided_at=2.0 is not allowed"),
+        ({"method": "s3", "decided_at": 0.9}, "methods that have it: adaptive_vote"),
         ({"method": "best_of_k", "selection": "agreement"}, "agreement"),
         ({"method": "s3", "verifier": "mine.py:length"}, "is unknown; choose"),
     ],

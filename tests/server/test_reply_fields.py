@@ -148,7 +148,7 @@ def test_clients_do_not_read_the_address_of_a_judge() -> None:
 
 
 def test_a_wrong_alias_is_refused_at_the_start() -> None:
-    with pytest.raises(SettingsError, match=r"changes nothing in method=.best_of_k"):
+    with pytest.raises(SettingsError, match=r"is not a setting of method=.best_of_k"):
         create_app(fake_model(), aliases={"x": {"method": "best_of_k", "lam": 3.0}})
 
 
@@ -178,11 +178,10 @@ def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
 
 
 def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:
-    """With a budget `revise` can stop; `baseline` has nobody to say when."""
-    made = service.Service(fake_model(), defaults={**SMALL, "budget": 64, "stop_when": "never"})
+    made = service.Service(fake_model(), defaults={**SMALL, "particles": 3})
     try:
-        assert made.settings("revise").stop_when == "never"
-        assert "stop_when" not in made.settings("baseline").to_json()
+        assert made.settings("revise").to_json()["particles"] == 3
+        assert "particles" not in made.settings("baseline").to_json()
         used = made.options()["settings_of"]
         assert "particles" in used["revise"]
         assert "particles" not in used["baseline"]

@@ -14,13 +14,15 @@ import pytest
 from prometheus_client import generate_latest
 
 from s3dlm.engine import Job
+from s3dlm.job import prepare
 from s3dlm.search.score import Verify
 from s3dlm.server import batching
 from s3dlm.server.limits import Limits
-from s3dlm.server.reporting import ApiError
+from s3dlm.server.reporting import ApiError, Metrics
+from s3dlm.server.scheduler import Scheduler
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score, Verifier
-from tests.fakes import FakeDenoiser
+from tests.fakes import FakeDenoiser, fake_model
 from tests.server.live import (
     SMALL,
     Live,
@@ -140,6 +142,47 @@ def test_one_client_leaves_places_in_the_queue_to_others() -> None:
             submit([job], client="third")
         gate.set()
         live.wait_until_idle()
+
+
+@pytest.mark.parametrize(
+    ("proxies", "clients"),
+    [
+        ([], {"127.0.0.1"}),
+        (["127.0.0.1"], {"10.0.0.1", "10.0.0.2"}),  # whatever a client wrote before it
+        (["10.0.0.0/8"], {"127.0.0.1"}),
+    ],
+)
+def test_only_a_proxy_that_is_named_says_who_asks(proxies: list[str], clients: set[str]) -> None:
+    model, gate = held_model()
+    body = {"model": "fake", "prompt": "x"}
+    with serving(model, proxies=proxies) as live:
+        for place in (1, 2):
+            told = {"X-Forwarded-For": f"1.2.3.{place}, 10.0.0.{place}"}
+            live.pool.submit(live.http.post, "/v1/completions", json=body, headers=told)
+        wait_for(lambda: sum(live.scheduler.load.values()) == 2)
+        tickets = [*live.scheduler._waiting, *live.scheduler._running.values()]
+        assert {ticket.client for ticket in tickets} == clients
+        gate.set()
+        live.wait_until_idle()
+
+
+def test_the_memory_of_searches_is_bounded_for_each_and_for_all() -> None:
+    """One whose memo finds no room waits; a search that keeps nothing does not wait for it."""
+    limits = Limits(memo=60, memos=200)
+    with serving(limits=limits) as live:
+        told = live.ask("x", method="revise", memo=1_048_576).json()["error"]["message"]
+        assert told.startswith("memo=1048576 is more than this server's limit of 60")
+        default = live.post("/v1/settings", prompt="x", method="revise").json()["settings"]
+        assert default["memo"] == 60
+    queue = Scheduler(model := fake_model(), limits, Metrics("fake"))
+    asked = ("a revise", "a revise", "b revise", "c revise", "d revise", "e baseline")
+    for client, method in map(str.split, asked):
+        job = Job("x", None, Settings(method, **({"memo": 60} if method == "revise" else {})))
+        (ticket,) = queue.submit([job], lambda *_: None, watched=False, client=client)
+        ticket.prepared = prepare(model, job)
+    queue._start_waiting()
+    assert [ticket.client for ticket in queue._running.values()] == ["a", "b", "c", "e"]
+    assert [ticket.client for ticket in queue._waiting] == ["a", "d"]
 
 
 def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up(

@@ -84,8 +84,8 @@ def test_options_offer_only_what_is_accepted(live: Live) -> None:
 @pytest.mark.parametrize(
     "own",
     [
-        {"rounds": 3},
-        {"rounds": 2, "remask": "from_doubt"},
+        {"method": "revise", "rounds": 3},
+        {"method": "revise", "rounds": 2, "remask": "from_doubt"},
         {"guidance": 0.5},
         {"budget": 40},
         {"budget": 2},

@@ -276,6 +276,7 @@ def test_a_refusal_is_shown(noisy: Any, server: Live) -> None:
     noisy.goto(server.url)
     noisy.fill("#prompt", "x")
     unfold(noisy, "Settings")
+    unfold(noisy, "More of decoding")
     noisy.locator("input[name=steps]").fill("500")
     noisy.get_by_role("button", name="Search").click()
     noisy.get_by_role("alert").filter(has_text="The search failed: steps=500").wait_for()
@@ -289,6 +290,7 @@ def test_another_method_loads_its_own_settings(page: Any) -> None:
     with serving(model, defaults={}) as live:
         page.goto(live.url)
         unfold(page, "Settings")
+        unfold(page, "More of the method")
         page.locator("input[name=lam]").fill("3")
         choose(page, "Method", "tilting")
         page.locator("input[name=temperature][placeholder='1.5']").wait_for()
@@ -414,7 +416,9 @@ def test_what_a_method_lacks_is_left_out(page: Any, server: Live) -> None:
 
 
 @pytest.mark.parametrize(
-    "own", [{"rounds": 3}, {"method": "hex"}, {"method": "particle_gibbs"}], ids=str
+    "own",
+    [{"method": "revise", "rounds": 3}, {"method": "hex"}, {"method": "particle_gibbs"}],
+    ids=str,
 )
 def test_the_page_shows_the_nfe_of_the_result(
     page: Any, server: Live, tmp_path: Path, own: dict[str, object]
@@ -464,15 +468,14 @@ def test_the_form_has_every_setting_of_the_method(page: Any, server: Live, tmp_p
     assert {"particles", "temperature", "guidance"} <= names
     fields = page.locator("details [name]")
     assert {one.get_attribute("name") for one in fields.all()} == names
-    assert sum(one.is_visible() for one in fields.all()) == 8  # what most people change
+    assert sum(one.is_visible() for one in fields.all()) == 5  # what most people change
     unfold(page, "More of the method")
     choose(page, "Cadence", "block")
     choose(page, "Resampling", "systematic")
-    page.locator("input[name=rounds]").fill("1")
     page.locator("input[name=temperature]").fill("0.9")
     with page.expect_request("**/v1/search") as asked:
         search(page)
-    wanted = {"cadence": "block", "resampling": "systematic", "rounds": 1, "temperature": 0.9}
+    wanted = {"cadence": "block", "resampling": "systematic", "temperature": 0.9}
     assert asked.value.post_data_json == {"prompt": QUESTION, "method": "s3", **wanted}
     with page.expect_download() as download:
         page.get_by_role("button", name="Save trace").click()
@@ -496,19 +499,20 @@ def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> 
     choose(page, "Method", "revise")
     choose(page, "Compare with", "best_of_k")
     unfold(page, "Settings")
-    page.locator("input[name=lam]").fill("3")
+    unfold(page, "More of the method")
+    page.locator("input[name=look_aheads]").fill("3")
     page.locator("input[name=seed]").fill("1")
     asked: list[Any] = []
     page.on("request", lambda request: asked.append(request))
     search(page, 2)
     bodies = [request.post_data_json for request in asked if request.url.endswith("/v1/search")]
     assert sorted(bodies, key=lambda body: len(body["method"])) == [
-        {"prompt": QUESTION, "method": "revise", "lam": 3, "seed": 1},
+        {"prompt": QUESTION, "method": "revise", "look_aheads": 3, "seed": 1},
         {"prompt": QUESTION, "method": "best_of_k", "seed": 1},
     ]
     assert page.locator(".failure:visible").count() == 0
     choose(page, "Method", "baseline")
-    assert page.locator("input[name=lam]").is_disabled()
+    assert page.locator("input[name=look_aheads]").is_disabled()
 
 
 def test_the_form_gets_the_same_answer_as_python(page: Any) -> None:
@@ -531,13 +535,13 @@ def test_a_text_with_holes_is_filled_and_shown_with_what_was_known(page: Any, se
         search(page)  # the prompt may be empty
     assert asked.value.post_data_json == {"prompt": "", "infill": text, "method": "s3"}
     final = page.locator(".final").inner_text()
-    assert re.fullmatch(r"6 \* 4 = ..\. <answer>.{4,6}</answer>", final)
+    assert re.fullmatch(r"6 \* 4 = ..\. <answer>.{5}</answer>", final)
     page.keyboard.press("Home")
     row = page.locator(".particle").first
     known = row.get_by_title("known from the start").count()
     assert known == len("6 * 4 = . <answer></answer>")
     filled = row.locator(".t").count() - known + masked(page)
-    assert filled == 2 + 4  # the shortest holes come first
+    assert filled == 2 + 5
     page.locator(".example").first.click()  # asks for a whole answer
     assert holes.input_value() == ""
 

@@ -17,6 +17,7 @@ from s3dlm.cli.options import method_names
 from s3dlm.errors import MissingExtraError, SettingsError
 
 _KEY = "Key that every request must send."
+_PROXY = "Reverse proxy whose X-Forwarded-For names the client: address or network; repeatable."
 _METHOD = "For requests that name none."
 _ALIAS = "Another name of the model: NAME or NAME=METHOD,SETTING=VALUE,…; repeatable."
 _VERIFIER = "A verifier that requests may name, such as reward:MODEL; repeatable."
@@ -36,6 +37,7 @@ def serve(
         bool, Option("--insecure", help="Let others connect without a key.")
     ] = False,
     cors: Annotated[options.Texts, Option(help="Origin for browsers; repeatable.")] = None,
+    proxy: Annotated[options.Texts, Option(metavar="ADDRESS", help=_PROXY)] = None,
     method: Annotated[str | None, Option(help=_METHOD, autocompletion=method_names)] = None,
     alias: Annotated[options.Texts, Option(help=_ALIAS)] = None,
     verifier: Annotated[options.Texts, Option(help=_VERIFIER)] = None,
@@ -66,7 +68,7 @@ def serve(
     from s3dlm.models.registry import check_name as check_model
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
-    from s3dlm.server.run import REPLICAS, allowed_hosts, bind_socket, check_exposure
+    from s3dlm.server.run import REPLICAS, allowed_hosts, bind_socket, check_exposure, network
     from s3dlm.server.run import serve as run
     from s3dlm.settings import Settings
     from s3dlm.verifier import GENERAL, check_name
@@ -97,6 +99,7 @@ def serve(
         "hosts": allowed_hosts(host, key),
         "log_prompts": log_prompts,
         "cors": cors or [],
+        "proxies": [network(address) for address in proxy or ()],
         "runs": runs or [],
         "aliases": aliases,
     }

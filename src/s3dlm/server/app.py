@@ -22,6 +22,7 @@ from starlette.responses import (
     Response,
     StreamingResponse,
 )
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from s3dlm import __version__, tasks
 from s3dlm.errors import S3dlmError
@@ -30,7 +31,7 @@ from s3dlm.models.base import Model
 from s3dlm.server import openai, parse, schemas
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError, as_api_error
-from s3dlm.server.run import Middleware
+from s3dlm.server.run import Middleware, network
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Service
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
@@ -52,10 +53,18 @@ DIALECTS: Registry[APIRouter] = Registry("dialect", "s3dlm.dialects", APIRouter)
 
 
 def create_app(
-    model: Model, *, cors: Sequence[str] = (), spans: Any = None, **configuration: Any
-) -> FastAPI:
-    """An ASGI app around a loaded model; see `Service` for the configuration. `spans` is an
-    OpenTelemetry provider, by default the one that the environment asks for."""
+    model: Model, *, cors: Sequence[str] = (), proxies: Sequence[str] = (), spans: Any = None,
+    **configuration: Any,
+) -> FastAPI:  # fmt: skip
+    """An ASGI app around a loaded model.
+
+    Args:
+        model: The model.
+        cors: Origins of web pages that may ask.
+        proxies: Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.
+        spans: An OpenTelemetry provider, by default the one that the environment asks for.
+        configuration: See `Service`.
+    """
     service = Service(model, **configuration)
 
     @contextlib.asynccontextmanager
@@ -86,6 +95,8 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "x-api-key"],
         )
+    if proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[*map(network, proxies)])
     for kind in (RequestValidationError, HTTPException, S3dlmError):
         app.add_exception_handler(kind, _refuse)
     return app

@@ -37,6 +37,7 @@ class Limits:
     texts: int = 2048  # verified in one step: choices × children × look_aheads
     nfe: int = 100_000  # forward passes that one search can need
     choices: int = 16  # searches per request: prompts times n
+    memo: int = 512  # MiB in which one search keeps what the model made of canvases
     characters: int = 16  # of a prompt, per token of the model's context
     seconds: float = 300.0  # from arrival to answer
     body: int = 1 << 20  # bytes
@@ -45,6 +46,7 @@ class Limits:
     bodies: int = 64 << 20  # bytes of bodies beyond which only small ones are read
     waiting: int = 128  # searches in the queue
     running: int = 64  # searches that take turns
+    memos: int = 4096  # MiB that those may keep together; others wait
     batch: int = 128  # canvases per forward pass
     unread: int = 8  # steps a search may be ahead of its reader before it pauses
     verifier_seconds: float = 10.0  # one call of a verifier, with all its texts
@@ -74,6 +76,7 @@ class Limits:
             ("steps", settings.decoding.steps, self.steps),
             ("the forward passes that it can need", most_nfe, self.nfe),
             ("n × texts per step", choices * settings.search.texts_at_once, self.texts),
+            ("memo", settings.decoding.memo, min(self.memo, self.memos)),
         ):
             if value > most:
                 raise SettingsError(
@@ -204,6 +207,7 @@ def server_config(app: ASGIApp, limits: Limits) -> uvicorn.Config:
         app,
         http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]
         ws="none",
+        proxy_headers=False,  # whom to believe is said to the app
         loop="asyncio",  # whatever else is installed
         log_config=None,
         access_log=False,

@@ -225,6 +225,17 @@ class GracefulServer(uvicorn.Server):
         return await super().on_tick(counter)
 
 
+def network(address: str) -> str:
+    """The address or network of a proxy, checked."""
+    try:
+        return str(ipaddress.ip_network(address))
+    except ValueError as error:
+        raise SettingsError(
+            f"proxy={address!r} is not allowed ({error}); give an address such as 127.0.0.1, or a "
+            "network such as 10.0.0.0/8"
+        ) from None
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address is reachable only from this machine."""
     try:

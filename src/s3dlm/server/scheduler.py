@@ -254,20 +254,11 @@ class Scheduler:
                 self._end(key, ApiError(504, message, code="verifier_timeout"))
 
     def _start_waiting(self) -> None:
-        """Start searches: of the client with the fewest running first, in order of arrival. A client
-        gets at most half of the places, so that others find some."""
-        most = max(1, self.limits.running // 2)
+        """Start searches as long as there is room."""
         while len(self._running) < self.limits.running:
-            running = Counter(ticket.client for ticket in self._running.values())
             with self._lock:
-                ready = [
-                    ticket
-                    for ticket in self._waiting
-                    if ticket.prepared is not None and running[ticket.client] < most
-                ]
-                if not ready:
+                if (ticket := self._next()) is None:
                     return
-                ticket = min(ready, key=lambda ticket: running[ticket.client])
                 self._waiting.remove(ticket)
             prepared = ticket.prepared
             if ticket.cancelled or prepared is None:
@@ -284,6 +275,26 @@ class Scheduler:
             self._running[key], self._batcher.clients[key] = ticket, ticket.client
             self.metrics.queued.observe(time.monotonic() - ticket.arrived)
             ticket.tell(ticket, Started(int(prepared.process.prompt.size)))
+
+    def _next(self) -> Ticket | None:
+        """Who starts next: of the client with the fewest searches running, in order of arrival. A client
+        gets at most half of the places and of the memory, so that others find some; a search for
+        whose memo there is no room yet is not overtaken by others that need some."""
+        running, held, memory = Counter[str](), Counter[str](), self.limits.memos << 20
+        for key, ticket in self._running.items():
+            running[ticket.client] += 1
+            held[ticket.client] += self._batcher.running[key].run.memo.capacity
+        room = memory - held.total()
+        for ticket in sorted(self._waiting, key=lambda ticket: running[ticket.client]):
+            search, own = ticket.prepared, held[ticket.client]
+            if search is None or running[ticket.client] >= max(1, self.limits.running // 2):
+                continue
+            needed = search.run.memo.capacity if isinstance(search, Running) else 0
+            beyond_its_share = own and own + needed > memory // 2
+            if not needed or (needed <= room and not beyond_its_share):
+                return ticket
+            room = room if beyond_its_share else 0
+        return None
 
     def _report(self, events: Iterable[tuple[int, Event]]) -> None:
         for key, event in events:

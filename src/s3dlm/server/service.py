@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm import tasks
+from s3dlm.diffusion.decoding import Decoding
 from s3dlm.errors import RecordError, SettingsError, short_repr
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model
@@ -27,6 +28,7 @@ from s3dlm.verifier import as_verifier, installed
 from s3dlm.viewer.page import for_page
 
 EXAMPLES_PER_TASK = 3
+MEMO = Decoding.model_fields["memo"].default
 LONGEST_HEADER = 1 << 20  # bytes of a trace's first line
 GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
     (
@@ -174,7 +176,10 @@ class Service:
         """A request's own settings over the operator's and the model's, as far as the method has them."""
         row = find_method(method)
         layers = [*self.model.defaults.layers(row.like or row.name, task), self.operator]
-        return merged(row, layers, own)
+        values = merged(row, layers, own)
+        if "memo" not in own:
+            values["memo"] = min(values.get("memo", MEMO), self.limits.memo)
+        return values
 
     def options(self) -> dict[str, Any]:
         """What the page may offer: settings, methods, tasks, examples and limits."""

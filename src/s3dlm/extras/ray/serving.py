@@ -126,6 +126,7 @@ def application(
     aliases: dict[str, dict[str, Any]] | None = None,
     runs: list[Path] | None = None,
     cors: list[str] | None = None,
+    proxies: list[str] | None = None,
     api_key: str | None = None,
     hosts: frozenset[str] | None = None,
     log_prompts: bool = False,
@@ -140,7 +141,7 @@ def application(
         scale = {"autoscaling_config": between}
     configuration: dict[str, Any] = {
         "limits": limits, "defaults": defaults, "verifiers": verifiers, "aliases": aliases,
-        "runs": runs or (), "cors": cors or (), "api_key": api_key, "hosts": hosts,
+        "runs": runs or (), "cors": cors or (), "proxies": proxies or (), "api_key": api_key, "hosts": hosts,
         "log_prompts": log_prompts,
     }  # fmt: skip
     made = ray_serve.deployment(
@@ -244,6 +245,7 @@ def run_replicas(
     """Serve replicas of a model until the process is ended; a cluster of its own ends with it."""
     from s3dlm.extras.ray.evaluation import connect
 
+    os.environ["FORWARDED_ALLOW_IPS"] = ""  # Ray's web server believes no header; the app may
     engine, owned = connect(cluster, logs=True)
     try:
         app = application(model, grace=grace, **configuration)
