@@ -21,6 +21,7 @@ import torch
 import s3dlm
 from examples.antibody import models
 from examples.antibody.frameworks import TEST, TUNING, Loop
+from examples.antibody.moves import Moves
 from examples.antibody.rules import Rules
 
 OTHER = {"sapiens": "antiberty", "antiberty": "sapiens"}
@@ -28,27 +29,26 @@ BUDGET = 48  # forward passes per loop, the most of every method but greedy
 RESIDUES_PER_STEP = 2
 SAMPLED = {"temperature": 1.0, "budget": BUDGET}
 ONE_BY_ONE = {"method": "verified_best_of_k", "particles": 1, "branching": 1, **SAMPLED}
-# About one residue at a time is hidden; a move that lowers the score is taken back.
-MOVES = {"accept": "metropolis", "lam": 1000.0, "remask_fraction": 0.08}
+MOVES = {"method": Moves, "remask_fraction": 0.08, **SAMPLED}  # about one residue at a time
 
 # What each method adds to its own defaults. All share verifier, budget and stopping rule; restarts
 # and moves are made one by one, so that they stop as soon as they can. Only the fixed batch of samples
 # begins with no greedy loop and never stops early.
 METHODS: dict[str, dict[str, Any]] = {
-    "greedy": {"method": "baseline", "temperature": 0.0},
+    "greedy": {"method": "greedy"},
     "vote": {"method": "best_of_k", **SAMPLED},
     "verified": ONE_BY_ONE,
     "verified_batch": {"method": "verified_best_of_k", "branching": 1, "temperature": 1.0},
     "s3": {"method": "s3", "lam": 10.0, "selection": "best_seen", **SAMPLED},
     "revise": {"method": "revise", "rounds": 0, **SAMPLED},  # as many rounds as the budget pays for
-    "restarts": {"method": "revise", "rounds": 0, "remask": "all", **SAMPLED},
-    "moves_random": {**ONE_BY_ONE, **MOVES, "remask": "random"},
-    "moves": {**ONE_BY_ONE, **MOVES, "remask": "doubted"},
+    "restarts": {"method": "restarts", **SAMPLED},
+    "moves_random": {**MOVES, "remask": "random"},
+    "moves": MOVES,
     # Faster paces: more samples for the same NFE, which ignore more of how residues depend on each other.
     "verified_four": {**ONE_BY_ONE, "per_step": 4},
-    "moves_four": {**ONE_BY_ONE, **MOVES, "remask": "doubted", "per_step": 4},
+    "moves_four": {**MOVES, "per_step": 4},
     "verified_one_step": {**ONE_BY_ONE, "per_step": 99},
-    "moves_one_step": {**ONE_BY_ONE, **MOVES, "remask": "doubted", "per_step": 99},
+    "moves_one_step": {**MOVES, "per_step": 99},
 }
 
 

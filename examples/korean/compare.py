@@ -21,6 +21,7 @@ import torch
 
 import s3dlm
 from examples.antibody.compare import append, read, resume
+from examples.antibody.moves import Moves
 from examples.korean import model as albert
 from examples.korean.rules import Rules, Sentence, sentences, violations
 from s3dlm.cli.options import print_table
@@ -38,10 +39,9 @@ METHODS: dict[str, dict[str, Any]] = {
                        "temperature": 1.0},
     "s3": {"method": "s3", "lam": 10.0, "selection": "best_seen", **SAMPLED},
     "verified": ONE_BY_ONE,
-    "restarts": {"method": "revise", "rounds": 0, "remask": "all", **SAMPLED},
+    "restarts": {"method": "restarts", **SAMPLED},
     "revise": {"method": "revise", "rounds": 0, **SAMPLED},
-    "moves": {**ONE_BY_ONE, "remask": "doubted", "accept": "metropolis", "lam": 1000.0,
-              "remask_fraction": 0.2},
+    "moves": {"method": Moves, "remask_fraction": 0.2, **SAMPLED},
 }  # fmt: skip
 
 

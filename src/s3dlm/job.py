@@ -254,12 +254,14 @@ def check_prompt(job: Job) -> None:
 def _prompt_ids(model: Model, job: Job) -> list[int]:
     if not job.question.strip():
         return []  # the text with holes is all there is
-    user, prefill = job.question, ""
+    user, prefill, earlier = job.question, "", job.earlier
     if job.task is not None:
-        prompt = tasks.get(job.task).render(job.question, model.defaults.prompt_style)
+        prompt = model.defaults.prompt(tasks.get(job.task), job.question)
         user, prefill = prompt.user, prompt.prefill
-    if job.earlier:
-        ids = model.tokenizer.converse((*job.earlier, Turn("user", user)), prefill)
+        if prompt.system and not any(turn.role == "system" for turn in earlier):
+            earlier = (Turn("system", prompt.system), *earlier)
+    if earlier:
+        ids = model.tokenizer.converse((*earlier, Turn("user", user)), prefill)
     else:
         ids = model.tokenizer.chat(user, prefill)
     length = job.settings.decoding.gen_length

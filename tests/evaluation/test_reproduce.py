@@ -85,11 +85,22 @@ def test_every_part_runs_on_every_benchmark(
     words = ["--model", f"{checkpoint}/", "--data", str(data), "--out", str(out), "--limit", "1"]
     small = ["--set", "gen_length=8", "--set", "steps=2", "--set", "block_length=4"]
     small += ["--set", "particles=2"]
-    words += ["--seeds", "2", "--temperature", "0.8", "--grading", "d1_whole", "--run", "workers=1"]
+    words += [
+        "--size",
+        "full",
+        "--seeds",
+        "2",
+        "--temperature",
+        "0.8",
+        "--grading",
+        "d1_whole",
+        "--run",
+        "workers=1",
+    ]
     reproduce(*words, *small, "--run", "sweep_problems=1", "--results", str(page))
     conditions, found = manifest.read(out).conditions, records.read(out)
     assert {c.task for c in conditions} == set(BENCHMARKS)
-    assert {c.settings.temperature for c in conditions} == {0.0, 0.8}
+    assert {c.settings.decoding.temperature for c in conditions} == {0.0, 0.8}
     greedy = {c.spec for c in conditions if c.label == "greedy"}
     assert {record.seed for record in found if record.spec in greedy} == {0}  # it never differs
     assert "s3_paper" not in {c.label for c in conditions}  # it would be s3 once more

@@ -61,7 +61,7 @@ def test_every_sample_of_every_condition_and_seed_is_there_once(whole: tuple[str
     assert {r.key for r in found} == wanted
     assert len(found) == len(wanted)
     assert {r.correct for r in found} == {0.0, 1.0}  # some are right and some are not
-    assert all(r.nfe <= r.nfe_logical and len(r.curve) == BASE.steps for r in found)
+    assert all(r.nfe <= r.nfe_logical and len(r.curve) == BASE.decoding.steps for r in found)
 
 
 def test_confidence_is_of_the_same_part_of_the_text_for_all_methods(tmp_path: Path) -> None:
@@ -409,6 +409,6 @@ def test_any_unicode_may_be_in_a_question(tmp_path: Path) -> None:
     (path,) = (tmp_path / "run" / "traces").iterdir()
     trace = read_trace(path)
     assert trace.header["question"] == questions[0]
-    assert len(list(trace)) == BASE.steps + 1
+    assert len(list(trace)) == BASE.decoding.steps + 1
     contents = records.read_all(tmp_path / "run")
     assert len(contents.records) + len(contents.failures) == 6

@@ -43,6 +43,7 @@ Running = Annotated[
         "block length; 0: none).",
     ),
 ]
+_PROMPTS = "TOML files of your own prompts, one run each; the report has the spread."
 DryRun = Annotated[bool, Option("--dry-run", help="Print what it would cost, and stop.")]
 RUNNING: dict[str, type] = {
     "workers": int, "ray": str, "gpu": str, "traces": int, "row_cache": float, "batch_size": int,
@@ -64,6 +65,7 @@ def eval_command(
     device: options.Device = None,
     load: options.Load = None,
     fast: options.Fast = False,
+    prompts: Annotated[options.Texts, Option("--prompts", metavar="FILE", help=_PROMPTS)] = None,
     run: Running = None,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
@@ -101,14 +103,23 @@ def eval_command(
         return plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
 
     which = {"data": data, "split": split, "limit": limit}
-    if _run(planned, model, task, which, device, load, out, how, dry_run, as_json):
-        _report(out, as_json)
+    files = options.split(prompts)
+    folders = [out / Path(file).stem for file in files] if len(files) > 1 else [out]
+    if len(set(folders)) < len(folders):
+        raise SettingsError("two files of --prompts have the same name; rename one")
+    for number, folder in enumerate(folders):
+        loading = options.loading(load, prompts=files[number] if files else None)
+        if not _run(
+            planned, model, task, which, device, loading, folder, dict(how), dry_run, as_json
+        ):
+            return
+    _report(folders, as_json, out)
 
 
 def reproduce(
     model: options.ModelName = "tiny",
     task: options.Tasks = None,
-    size: Annotated[str, Option(help="hour, day or full: of one H100 with an 8 B model.")] = "full",
+    size: Annotated[str, Option(help="hour, day or full: of one H100 with an 8 B model.")] = "hour",
     limit: Limit = None,
     seeds: Annotated[int | None, Option(min=1, help="Seeds per problem. Default: 1; 3.")] = None,
     temperature: Annotated[float | None, Option(help="Of all methods that sample.")] = None,
@@ -120,6 +131,7 @@ def reproduce(
     results: Annotated[Path | None, Option(help="Also write the tables to this page.")] = None,
     device: options.Device = None,
     load: options.Load = None,
+    prompts: options.PromptsFile = None,
     run: Running = None,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
@@ -150,13 +162,14 @@ def reproduce(
     folder = out or Path("runs") / f"reproduce-{model.strip('/').replace('/', '-')}"
     which = {"data": data, "limit": limit or chosen.problems}
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
-    if _run(planned, model, task, which, device, load, folder, how, dry_run, as_json):
-        _report(folder, as_json, results, grading)
+    loading = options.loading(load, prompts=prompts)
+    if _run(planned, model, task, which, device, loading, folder, how, dry_run, as_json):
+        _report([folder], as_json, folder, results, grading)
 
 
 def _run(
     planned: Callable[[Any, Mapping[str, Any]], Plan], model: str, task: options.Texts,
-    which: Mapping[str, Any], device: str | None, load: options.Texts, folder: Path,
+    which: Mapping[str, Any], device: str | None, loading: Mapping[str, Any], folder: Path,
     how: dict[str, Any], dry_run: bool, as_json: bool,
 ) -> bool:  # fmt: skip
     """Run a plan on a model, in one process or several, or on a cluster; or print what it costs.
@@ -178,7 +191,6 @@ def _run(
     if dry_run:
         _print_cost(model, plan, which["limit"], gpu, folder, as_json)
         return False
-    loading = options.loading(load)
     style = defaults_of(model).prompt_style
     problems, runner = load_problems(names, style, **which), None
     if ray is None:
@@ -234,17 +246,19 @@ def _print_cost(
 
 
 def _report(
-    folder: Path, as_json: bool, results: Path | None = None, grading: str | None = None
-) -> None:
-    """The report of a run; without the extra it can be made later."""
+    folders: Sequence[Path], as_json: bool, out: Path, results: Path | None = None,
+    grading: str | None = None,
+) -> None:  # fmt: skip
+    """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        made = _show_report([folder], as_json, grading=grading)
+        made = _show_report(folders, as_json, grading=grading, out=out)
         if results is not None:
             from s3dlm.evaluation.report import write_results
 
             write_results(made, results, sys.argv[1:])
     except MissingExtraError as error:
-        typer.echo(f"no report: {error}; then: s3dlm report {folder}", err=True)
+        named = " ".join(map(str, folders))
+        typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)
 
 
 def report(

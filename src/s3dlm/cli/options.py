@@ -57,6 +57,8 @@ _LOAD = "How to load: dtype, quantize, adapter, compile, prefix_cache, mask_id, 
 Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 _FAST = "Adaptive reveal, and an approximate cache where the model's own is not exact."
 Fast = Annotated[bool, Option("--fast", help=_FAST)]
+_PROMPTS = "TOML file of your own prompts, a table per task with user, prefill and system."
+PromptsFile = Annotated[str | None, Option("--prompts", metavar="FILE", help=_PROMPTS)]
 _VERIFIER = "paper, checker, FILE.toml, your FILE.py:NAME, …"
 VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
@@ -129,7 +131,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 LOADING = {
     "dtype": str, "attention": str, "adapter": str, "revision": str, "mask_id": int, "block": int,
     "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str,
-    "quantize": str, "dual_cache": int, "fast": bool, "tensor_parallel": bool,
+    "quantize": str, "dual_cache": int, "prompts": str, "fast": bool, "tensor_parallel": bool,
 }  # fmt: skip
 
 
@@ -152,9 +154,10 @@ def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def loading(texts: Texts, *, fast: bool = False) -> dict[str, Any]:
-    """What `--load` and `--fast` say of how to load."""
-    return typed("--load", [*(texts or ()), *(["fast=true"] if fast else ())], LOADING)
+def loading(texts: Texts, *, fast: bool = False, prompts: str | None = None) -> dict[str, Any]:
+    """What `--load`, `--fast` and `--prompts` say of how to load."""
+    more = [*(["fast=true"] if fast else ()), *([f"prompts={prompts}"] if prompts else ())]
+    return typed("--load", [*(texts or ()), *more], LOADING)
 
 
 def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:

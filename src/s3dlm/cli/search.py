@@ -60,6 +60,7 @@ def generate(
     device: options.Device = None,
     load: options.Load = None,
     fast: options.Fast = False,
+    prompts: options.PromptsFile = None,
     trace: Annotated[Path | None, Option(help="Write every step as JSON lines.")] = None,
     timings: Annotated[bool, Option("--timings", help="Print where the time went.")] = False,
     as_json: options.AsJson = False,
@@ -88,7 +89,7 @@ def generate(
     recommended = defaults_of(model)
     settings = Settings.recommended(recommended, row, task_name, **overrides)
     _check(settings, prompt, task_name, infill)
-    how = options.loading(load, fast=fast)
+    how = options.loading(load, fast=fast, prompts=prompts)
     if given_task is task_name is infill is None:
         _check_known(model, prompt)
     loaded = options.load_model(model, quiet=quiet, device=device, **how)
@@ -190,7 +191,7 @@ def _summary(result: Result) -> str:
         for answer, votes in result.vote.items()
         if answer != result.answer
     ]
-    notes, cost = list[str](), [f"NFE {result.nfe}"]
+    notes, cost = list[str](), [f"NFE {result.nfe}, {result.nfe_logical} without sharing"]
     if result.votes and len(result.survivors) > 1:
         votes = f"{result.votes} of {len(result.survivors)} survivors"
         notes.append(", ".join([votes, *others[:3]]))
@@ -198,8 +199,6 @@ def _summary(result: Result) -> str:
         notes.append(f"p_correct {result.p_correct:.2f}")
     if result.checkable is False:
         notes.append("no step to check")
-    if result.nfe_logical != result.nfe:
-        cost[0] += f", {result.nfe_logical} without sharing"
     cost.append(f"{result.seconds:.2f} s")
     if result.stopped in STOPPED:
         cost.append(STOPPED[result.stopped])

@@ -43,6 +43,9 @@ class Run:
     records: Mapping[Condition, Sequence[Record]]  # in the order they were finished
     folders: Mapping[Condition, Path] = dataclasses.field(default_factory=dict)  # with the traces
     failures: Sequence[Failure] = ()
+    parts: Mapping[str, Run] = dataclasses.field(
+        default_factory=dict
+    )  # the runs that this one joins
 
     @property
     def tasks(self) -> list[str]:
@@ -229,4 +232,4 @@ def _merged(runs: Mapping[str, Run]) -> Run:
     )
     samples = {task: list(many.values()) for task, many in merged.items()}
     failures = [failure for run in runs.values() for failure in run.failures]
-    return Run(manifest, samples, records, folders, failures)
+    return Run(manifest, samples, records, folders, failures, runs)

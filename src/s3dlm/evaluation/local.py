@@ -55,10 +55,10 @@ class LocalRunner:
     def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
         """Measured once for each task and length, on the first prompt that works."""
         key = (condition.task, condition.settings.decoding.gen_length)
-        task, style = tasks.get(condition.task), self.model.defaults.prompt_style
+        task, defaults = tasks.get(condition.task), self.model.defaults
         for question in questions if key not in self.batch_sizes else ():
             try:
-                prompt = task.render(question, style)
+                prompt = defaults.prompt(task, question)
                 ids = self.model.tokenizer.chat(prompt.user, prompt.prefill)
                 self.batch_sizes[key] = best_batch_size(self.model, ids, key[1])
                 break

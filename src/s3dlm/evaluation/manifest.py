@@ -204,7 +204,7 @@ def describe(model: Model) -> dict[str, Any]:
     return {
         "model": model.name,
         "fingerprint": fingerprint(model),
-        "prompt_style": model.defaults.prompt_style,
+        "prompt_style": model.defaults.wording,
         "token_counter": token_counter(model.tokenizer)[0],
         "versions": versions,
         "machine": machine,

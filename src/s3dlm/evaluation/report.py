@@ -107,6 +107,7 @@ def all_tables(run: Run, regraded: Run, reference: str) -> list[Table]:
         tables.summary(run, reference),
         tables.accuracy(run),
         tables.beside_paper(run, regraded),
+        tables.wording(run),
         comparisons.comparisons(run, reference),
         tables.cost(run),
         comparisons.sweep(run),
@@ -141,7 +142,7 @@ def _facts(run: Run, grading: str) -> dict[str, str]:
         "Problems": "; ".join(
             f"{title_of(task)}: {plan.counts[task]} ({plan.origins[task]})" for task in run.tasks
         ),
-        "Prompts": f"style {plan.prompt_style}, split {plan.split}",
+        "Prompts": f"{plan.prompt_style}, split {plan.split}",
         "Grading": grading,
         "Settings of all methods": _values(shared),
         **{f"Settings of {n}": _values(v, {*shared, "method"}) for n, v in settings.items()},

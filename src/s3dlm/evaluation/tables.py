@@ -15,7 +15,7 @@ from s3dlm.evaluation.calibrate import Reliability
 from s3dlm.evaluation.formats import LEVEL, NONE, Table, number, p_value, percent, points
 from s3dlm.evaluation.frames import Run
 from s3dlm.evaluation.plan import title_of
-from s3dlm.evaluation.statistics import CalibrationReport, Cell, Comparison, mean_cell
+from s3dlm.evaluation.statistics import CalibrationReport, Cell, Comparison, mean, mean_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +233,29 @@ def accuracy(run: Run) -> Table:
         "chosen by exp(λ·score). greedy is the baseline at temperature 0."
     )
     return table("accuracy", "Accuracy on every task (the paper's Tables 1 and 2)", by_method(run), note)  # fmt: skip
+
+
+def wording(run: Run) -> Table:
+    """Every method under several prompt templates."""
+    parts = list(run.parts.values())
+    names = [part.manifest.prompt_style for part in parts]
+    found = {
+        label: [100 * part.mean_accuracy(label).value for part in parts]
+        for label in (parts[0].labels() if len({*names}) == len(names) > 1 else ())
+        if all(label in part.labels() for part in parts)
+    }
+    tops = [max(column) for column in zip(*found.values(), strict=True)]
+    rows = [
+        (label, *("*" * (value == top) + number(value) for value, top in zip(values, tops, strict=True)),
+         number(mean(values)), number(max(values) - min(values)))
+        for label, values in found.items()
+    ]  # fmt: skip
+    note = (
+        "Accuracy in per cent, the mean of the tasks, with each file of prompts; the best method of each "
+        "file is emphasised. Spread: the highest less the lowest."
+    )
+    columns = ("Method", *names, "Mean", "Spread")
+    return Table("prompts", "The same methods with other prompts", columns, rows, note)
 
 
 def cost(run: Run) -> Table:

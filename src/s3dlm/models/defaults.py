@@ -13,6 +13,8 @@ from typing import Any
 
 from s3dlm.errors import ModelError, short_repr
 from s3dlm.models.folder import read_json
+from s3dlm.tasks.base import Prompt, Task
+from s3dlm.tasks.prompts import Prompts
 from s3dlm.verifier import bundled_verifiers
 
 FILE = "s3dlm.json"
@@ -30,6 +32,18 @@ class Defaults:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By method name, by "task:NAME", by both as in "revise task:NAME", and under "*" for all."""
     effort: Mapping[str, int] = field(default_factory=dict)  # over EFFORTS
+    prompts: Prompts | None = None  # the user's own, instead of those of the style
+
+    def prompt(self, task: Task, question: str) -> Prompt:
+        """How a question of a task is asked."""
+        if self.prompts is None:
+            return task.render(question, self.prompt_style)
+        return self.prompts.render(task.name, question)
+
+    @property
+    def wording(self) -> str:
+        """What the prompts are called in a report."""
+        return self.prompt_style if self.prompts is None else self.prompts.name
 
     def layers(self, method: str, task: str | None) -> list[Mapping[str, Any]]:
         """The settings recommended for a method, each over those before; a task's own come last."""

@@ -19,6 +19,7 @@ from s3dlm.models.defaults import BUNDLED, EVERY_METHOD, defaults_in
 from s3dlm.models.families import find_family
 from s3dlm.models.folder import find_folder, read_json, revision_of
 from s3dlm.models.known import ENTRY_POINTS, KNOWN
+from s3dlm.tasks.prompts import read as read_prompts
 from s3dlm.verifier.calibration import calibrations_in
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def load(
     quantize: str | None = None,
     dual_cache: int | None = None,
     fast: bool = False,
+    prompts: str | None = None,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
@@ -75,13 +77,14 @@ def load(
     folder or a hub id, that is merged into the weights. `quantize`, int8 or int4, keeps the weights of
     a native network in so many bits (`pip install s3dlm[quantize]`); int4 computes in bfloat16.
     `dual_cache`, an approximation for models that read both ways, runs open blocks alone, and the whole
-    row when a block opens and every so many passes (0: never). `fast`: that, and reveal="threshold".
+    row when a block opens and every so many passes (0: never). `fast`: that, and reveal="threshold". `prompts` is a TOML file with prompt templates by task.
     """
     options: dict[str, Any] = {**locals()}
     for way in ("tensor_parallel", "devices"):
         if options[way] not in (None, False):
             return PLACEMENTS.find(way)(load, options)
     check_name(name)
+    own = None if prompts is None else read_prompts(prompts)
     plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
     if plugin is not None:
         if adapter is not None:
@@ -130,6 +133,8 @@ def load(
             revision=revision_of(folder),
             calibrations=calibrations_in(folder, name.partition("@")[0], kind),
         )
+    if own is not None:
+        model = replace(model, defaults=replace(model.defaults, prompts=own))
     return _with_caches(model, compile, prefix_cache, dual_cache, fast)
 
 

@@ -28,10 +28,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One user turn and the first words of the assistant's turn."""
+    """One user turn, the first words of the assistant's turn, and what the system says before."""
 
     user: str
     prefill: str
+    system: str = ""
 
 
 DataRow = Mapping[str, object]

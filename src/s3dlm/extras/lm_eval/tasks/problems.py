@@ -1,13 +1,15 @@
 """Documents and grading of the tasks in this folder, for lm-evaluation-harness.
 
 The harness passes `--model_args` and `--metadata` to `load`, so that the prompt style follows the
-model and `--metadata '{"data": "DIR"}'` can name a folder of benchmark files.
+model, and `--metadata '{"data": "DIR", "prompts": "FILE.toml"}'` can name a folder of benchmark files and prompts
+of your own (what the system says is the harness's `--system_instruction`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import datasets
 from s3dlm import tasks
 from s3dlm.answers import grading
 from s3dlm.models.defaults import defaults_of
+from s3dlm.tasks.prompts import read
 
 
 def load(
@@ -24,16 +27,21 @@ def load(
     data: str | None = None,
     prompt_style: str | None = None,
     split: str = "test",
+    prompts: str | None = None,
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """The problems of one of our tasks, each with its prompt; gold as JSON, whatever its type."""
     task = tasks.get(problems)
-    style = prompt_style or defaults_of(str(model)).prompt_style
+    defaults = defaults_of(str(model))
+    style = prompt_style or defaults.prompt_style
+    defaults = replace(
+        defaults, prompt_style=style, prompts=None if prompts is None else read(prompts)
+    )
     folder = None if data is None else Path(data)
     loaded = tasks.load(task, prompt_style=style, data=folder, split=split)
     rows = []
     for sample in loaded.samples:
-        prompt = task.render(sample.question, style)
+        prompt = defaults.prompt(task, sample.question)
         rows.append(
             {
                 "id": sample.id,
