@@ -181,7 +181,9 @@ def demo(
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(
             f"2. {', '.join(demos.METHODS)}: {seconds:.0f} s at most\n"
-            f"   All reveal adaptively (reveal=threshold); K = {size}.\n"
+            f"   Held equal: problems, adaptive reveal, and for all that score the verifier\n"
+            f"   checker, with 16 texts per pass if they look ahead. K = {size}; temperature and\n"
+            f"   budget are what the model recommends for each.\n"
         )
         demos.clear(out)
         runner.wait()

@@ -83,8 +83,8 @@ def _alone(row: TableRow) -> str:
 
 
 def _sentence(run: Run, rows: Mapping[str, TableRow], label: str, reference: str) -> str:
-    whole = rows[label].compared
-    if whole is None:
+    """A method against the most accurate other one with the same tasks, then against the reference."""
+    if rows[label].compared is None:
         return ""
 
     def outcome(found: Comparison) -> str:
@@ -96,29 +96,32 @@ def _sentence(run: Run, rows: Mapping[str, TableRow], label: str, reference: str
     def in_words(other: str, found: Comparison) -> str:
         """The difference with interval and p-value, and what both spent."""
         p = "too few problems to judge" if math.isnan(found.p) else f"p = {p_value(found.p)}"
-        ours, theirs = run.mean_nfe(label, other), run.mean_nfe(other, label)
-        spent = f"{ours:.1f} NFE per problem instead of {theirs:.1f}"
-        return f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent}"
+        pair = (label, other), (other, label)
+        spent = " instead of ".join(f"{run.mean_nfe(*names):.1f}" for names in pair)
+        cells = [rows[each].cell for each in (label, other) if each in rows]
+        logical = " instead of ".join(f"{cell.nfe_logical:.1f}" for cell in cells)
+        return (
+            f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent} NFE per problem"
+            f"{f', or {logical} without sharing' if cells[1:] else ''}"
+        )
 
-    spent = (
-        [rows[each].cell.nfe_logical for each in (label, reference)] if reference in rows else []
-    )
-    unshared = f", or {spent[0]:.1f} instead of {spent[1]:.1f} without sharing" if spent else ""
-    alone = [(title_of(task), run.compare(label, reference, task)) for task in rows[label].cells]
+    rivals = [o for o in rows if o != label and rows[o].cells.keys() == rows[label].cells.keys()]
+    top = max(rivals, key=lambda other: rows[other].cell.accuracy.value, default=reference)
+    whole = run.compare(label, top)
+    role = ", the most accurate other method," if len(rivals) > 1 else ""
     parts = [
-        f"{label} is {outcome(whole)} {reference} in accuracy: {in_words(reference, whole)}"
-        f"{unshared} ({rows[label].task}, {whole.problems} problems)"
+        f"{label} is {outcome(whole)} {top}{role} in accuracy: {in_words(top, whole)} "
+        f"({rows[label].task}, {whole.problems} problems)"
     ]
+    if top != reference:
+        found = run.compare(label, reference)
+        parts.append(f"it is {outcome(found)} {reference}: {in_words(reference, found)}")
+    alone = [(title_of(task), run.compare(label, reference, task)) for task in rows[label].cells]
     for word in ("better", "worse") if len(alone) > 1 else ():
         alike = [(t, c) for t, c in alone if outcome(c) == f"{word} than"]
         if alike:
             shifts = [f"{title} ({100 * found.difference.value:+.1f})" for title, found in alike]
-            parts.append(f"significantly {word} on {', '.join(shifts)}")
-    rivals = [o for o in rows if o != label and rows[o].cells.keys() == rows[label].cells.keys()]
-    top = max(rivals, key=lambda other: rows[other].cell.accuracy.value, default=reference)
-    if top != reference:
-        gap = in_words(top, run.compare(label, top))
-        parts.append(f"compared with {top}, the most accurate other method, {gap}")
+            parts.append(f"significantly {word} than {reference} on {', '.join(shifts)}")
     return f"{'; '.join(parts)}."
 
 

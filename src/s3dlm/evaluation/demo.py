@@ -21,9 +21,10 @@ from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Display, Runner, evaluate
 from s3dlm.models.base import Model
 
-METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "revise")
+METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "restarts", "revise")
 REFERENCE = "greedy"  # what a user has without the package
-OVERRIDES = {"reveal": "threshold"}  # several times fewer forward passes, for every method alike
+# For every method that has the setting: what differs is the search, and how it ends.
+OVERRIDES = {"reveal": "threshold", "verifier": "checker", "look_aheads": 16}
 LIVE = ("chain", 9)  # the search that is shown: a problem of `tiny` that takes several rounds
 ROUNDS = (5, *range(10, 201, 10))  # problems per task
 ROW_CACHE = 1.0  # GiB; methods share what they compute, and nothing is timed here
