@@ -18,7 +18,10 @@ import s3dlm
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
 from s3dlm.models.defaults import Defaults
 from s3dlm.result import genealogy
-from s3dlm.search.methods import METHODS
+from s3dlm.search.method import Method
+from s3dlm.search.particles import Particles
+from s3dlm.search.run import Run
+from s3dlm.settings import schema
 from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
@@ -69,9 +72,8 @@ def test_a_verifier_by_name_is_a_setting() -> None:
 def test_keywords_override_what_the_model_recommends() -> None:
     model = s3dlm.load("tiny")
     settings = s3dlm.Settings.for_model(model, "revise", particles=8)
-    assert (settings.particles, settings.look_aheads) == (8, 16)
-    assert settings.gen_length == 64
-    assert s3dlm.Settings.for_model(model, "baseline").active >= {"budget", "temperature"}
+    assert (settings.search.particles, settings.search.look_aheads) == (8, 16)  # type: ignore[attr-defined]
+    assert settings.decoding.gen_length == 64
 
 
 def test_representations_are_short_and_say_what_matters() -> None:
@@ -105,53 +107,82 @@ def test_a_result_draws_who_descends_from_whom() -> None:
 def test_a_fresh_particle_has_no_parent() -> None:
     assert genealogy([(-1, -1)]) == ""
     assert genealogy([(0, -1)]).count("<line") == 1
-    options = {**SMALL, "method": "revise", "rounds": 1, "remask": "all"}
+    options = {**SMALL, "method": "revise", "rounds": 1, "restart_fraction": 1.0}
     *steps, _ = events_of(fake_model(), QUESTION, task="countdown", **options)
     fresh = next(step for step in steps if (step.parent < 0).any())
     assert "<td>new</td>" in fresh._repr_html_()
     assert "<tr><td>0</td>" not in fresh._repr_html_()
 
 
-def test_a_registered_method_is_known_everywhere(tmp_path: Path) -> None:
-    """By Python, the command line, the server and evaluation, from one file outside the package."""
-    file = Path(__file__).parents[1] / "examples" / "own_method.py"
-    code = (
-        "import runpy, sys; sys.argv = ['own_method.py']\n"
-        f"runpy.run_path({str(file)!r}, run_name='example')\n"
-        "from s3dlm.settings import Settings, schema\n"
-        "assert 'squared' in schema()['method']['enum']\n"  # the server's form and schema
-        "assert 'lam' in Settings('squared').active\n"
-        "assert Settings.from_json(Settings('squared').to_json()).row.weight == 'squared'\n"
+class Lucky(Method):
+    """One sample, as anybody could write it."""
+
+    name = "lucky"
+    verified = "never"
+
+    async def search(self, run: Run) -> Particles:
+        particles = await run.begin(1)
+        while particles.open:
+            children = run.expand(particles, 1)
+            ahead = await run.predict(children)
+            looked = await run.verify(ahead, wanted=False)
+            particles = run.keep(children, ahead, looked)
+        return particles
+
+
+def test_a_registered_method_is_known_everywhere() -> None:
+    s3dlm.register_method(Lucky)
+    assert "lucky" in schema()["method"]["enum"]  # the server's form and schema
+    settings = s3dlm.Settings("lucky", **SMALL)
+    assert s3dlm.Settings.from_json(settings.to_json()) == settings
+    named, given = (
+        s3dlm.generate(fake_model(), QUESTION, task="countdown", method=method, **SMALL)
+        for method in ("lucky", Lucky())
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    listed = subprocess.run(
-        [sys.executable, str(file), "list", "methods"], capture_output=True, text=True, check=True
-    )
-    assert "squared" in listed.stdout
+    assert named.text == given.text
+    with pytest.raises(SettingsError, match="'lucky' exists"):
+        s3dlm.register_method(Lucky)
 
 
 def test_a_package_can_offer_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = s3dlm.Method(branches=True, weight="tilt", defaults={"resampling": "residual"})
-    entry = importlib.metadata.EntryPoint("theirs", "package:ROW", "s3dlm.methods")
-    monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: row)
-    monkeypatch.setattr(
-        "s3dlm.inputs.entry_points",
-        lambda group: [entry] if group == "s3dlm.methods" else [],
+    entry = importlib.metadata.EntryPoint("theirs", f"{__name__}:Lucky", "s3dlm.methods")
+    monkeypatch.setattr("s3dlm.inputs.find_entry_points", lambda group: {"theirs": entry})
+    assert isinstance(s3dlm.Settings("theirs").search, Lucky)
+
+
+def test_a_file_can_hold_a_method(tmp_path: Path) -> None:
+    file = Path(__file__).parents[1] / "examples" / "own_method.py"
+    (name,) = re.findall(r"^class (\w+)\(", file.read_text(), re.MULTILINE)[:1]
+    command = [
+        sys.executable,
+        "-c",
+        "from s3dlm.cli.main import main; main()",
+        "generate",
+        "Target: 15 Numbers: 10, 1, 6",
+    ]
+    done = subprocess.run(
+        [*command, "--method", f"{file}:{name}", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    try:
-        assert s3dlm.Settings("theirs").resampling == "residual"
-    finally:
-        METHODS.pop("theirs", None)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["text"]
+    with pytest.raises(SettingsError, match="has no Nobody that is a method"):
+        s3dlm.Settings(f"{file}:Nobody")
+    with pytest.raises(SettingsError, match=r"there is no file gone\.py; give FILE\.py:NAME"):
+        s3dlm.Settings("gone.py:Mine")
 
 
 def test_a_method_must_be_a_method() -> None:
-    with pytest.raises(SettingsError, match=r"got a dict; give a s3dlm\.Method"):
-        s3dlm.register_method("mine", {"branches": True})  # type: ignore[arg-type]
+    with pytest.raises(
+        SettingsError, match=r"register_method got .*; give a subclass of s3dlm\.Method"
+    ):
+        s3dlm.register_method({"branches": True})  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="use letters, digits and _"):
-        s3dlm.register_method("my method", s3dlm.Method())
+        s3dlm.register_method(type("Mine", (Method,), {"name": "my method"}))
     with pytest.raises(SettingsError, match=r"'s3' exists; .* replace=True"):
-        s3dlm.register_method("s3", s3dlm.Method())
+        s3dlm.register_method(type("Mine", (Method,), {"name": "s3"}))
 
 
 def test_evaluate_gives_accuracy_by_task_and_method(tmp_path: Path) -> None:

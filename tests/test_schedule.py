@@ -108,7 +108,7 @@ def test_deferred_end_tokens_are_revealed_last_by_every_policy(
     draw = Draw(tokens, np.log(half), masked, half, half)
     process = dataclasses.replace(
         prepare(fake_model(), Job("q")).process,
-        decoding=Settings(policy=policy, position_temperature=temperature),
+        decoding=Settings(policy=policy, position_temperature=temperature).decoding,
         schedule=[Reveal(0, 4, 3)],
     )
     ranked = draw.deferring(deferred, 0.1 * half)

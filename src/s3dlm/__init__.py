@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from s3dlm.search.methods import register_method as register_method
     from s3dlm.search.remask import Remasking as Remasking
     from s3dlm.search.remask import register_remasking as register_remasking
+    from s3dlm.search.revise import Restarts as Restarts
+    from s3dlm.search.revise import Revise as Revise
+    from s3dlm.search.samples import BestOfK as BestOfK
+    from s3dlm.search.samples import Greedy as Greedy
     from s3dlm.search.select import Survivor as Survivor
+    from s3dlm.search.smc import S3 as S3
     from s3dlm.search.step import Step as Step
     from s3dlm.settings import Settings as Settings
     from s3dlm.tasks.base import Task as Task
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 
+# fmt: off
 _NAMES = {
     "engine": ("Job", "generate", "generate_batch", "infill", "run", "stream"),
     "errors": ("S3dlmError",),
@@ -49,7 +55,9 @@ _NAMES = {
     "models.base": ("Denoiser", "Model"),
     "models.registry": ("load",),
     "result": ("Result",),
-    "search.methods": ("METHODS", "Method", "register_method"),
+    "search.methods": (
+        "METHODS", "S3", "BestOfK", "Greedy", "Method", "Restarts", "Revise", "register_method",
+    ),
     "search.remask": ("Remasking", "register_remasking"),
     "search.select": ("Survivor",),
     "search.step": ("Step",),
@@ -58,15 +66,18 @@ _NAMES = {
     "trace": ("read_trace", "write_trace"),
     "verifier.base": ("Score", "Verifier"),
 }
+# fmt: on
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [*sorted(_HOMES), "__version__"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"s3dlm.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 's3dlm' has no attribute {name!r}")
+if not TYPE_CHECKING:  # else every name would be right
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(f"s3dlm.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 's3dlm' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
