@@ -72,7 +72,7 @@ def test_sudoku_counts_cells_under_d1_and_grids_otherwise():
     wrong = SOLVED[:1] + "3" + SOLVED[2:]
     tagged = [f"<answer>\n{cells}\n</answer><|eot_id|>" for cells in (SOLVED, wrong)]
     assert [grade("sudoku", t, SOLVED, "d1", PUZZLE) for t in tagged] == [1.0, pytest.approx(2 / 3)]
-    assert [grade("sudoku", t, SOLVED, "hex", PUZZLE) for t in tagged] == [1.0, 0.0]
+    assert [grade("sudoku", t, SOLVED, "d1_whole", PUZZLE) for t in tagged] == [1.0, 0.0]
     assert [grade("sudoku", t, SOLVED, "fixed", PUZZLE) for t in tagged] == [1.0, 0.0]
 
 
@@ -84,7 +84,7 @@ NINE = "534678912672195348198342567859761423426853791713924856961537284287419635
 def test_a_grid_of_nine_is_graded_whole(question, text):
     wrong = NINE[:-1] + "1"
     empty = 41 if question else 81
-    for grading, share in (("d1", 1 - 1 / empty), ("hex", 0.0), ("fixed", 0.0)):
+    for grading, share in (("d1", 1 - 1 / empty), ("d1_whole", 0.0), ("fixed", 0.0)):
         assert grade("sudoku9", text.format(NINE), NINE, grading, question) == 1.0
         assert grade("sudoku9", text.format(wrong), NINE, grading, question) == pytest.approx(share)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Coroutine
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,21 +13,21 @@ import torch
 from torch import Tensor
 
 from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
+from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.extras.grids.mend import Mend, Standing
 from s3dlm.models.base import Denoiser
-from s3dlm.search.methods import Method
+from s3dlm.models.forward import Forward
 from s3dlm.search.particles import Canvas, CleanText
-from s3dlm.search.remask import Standing
-from s3dlm.search.rounds import _round
-from s3dlm.search.score import Scorer
-from s3dlm.search.step import Outcome, Setup
-from s3dlm.settings import Settings
-from s3dlm.verifier import Score, Verifier, as_verifier
-from tests.laws.toy import LENGTH, LETTERS, MASK, drive, read, reward
+from s3dlm.search.run import Run
+from s3dlm.search.score import Scorer, verify
+from s3dlm.search.step import Outcome
+from s3dlm.verifier import Score, as_verifier
+from tests.laws.toy import LENGTH, LETTERS, MASK, reward, score
 
 TEXTS = list(itertools.product(range(LETTERS), repeat=LENGTH))
 JOINT = np.random.default_rng(5).dirichlet(np.full(len(TEXTS), 0.5))
-PARTICLES = 8_000
+PARTICLES, LAM = 8_000, 3.0
 
 
 class ConsistentDenoiser(Denoiser):
@@ -56,12 +59,24 @@ def process() -> MaskedDiffusion:
         prompt=np.zeros(1, dtype=np.int64),
         schedule=reveals(LENGTH, LENGTH, LENGTH),
         blocks=Blocks(LENGTH),
-        decoding=Settings(policy="random", temperature=1.0),
+        decoding=Decoding(policy="random", temperature=1.0),
         draws=PARTICLES,
         look_ahead_wanted=True,
-        reader=TextReader(read, MASK, np.zeros(0, dtype=np.int64)),
+        reader=TextReader(lambda ids: "".join(map(str, ids)), MASK, np.zeros(0, dtype=np.int64)),
         label="toy",
     )
+
+
+def drive(running: Coroutine[Any, Any, Any]) -> Any:
+    """What a search returns whose requests are answered one by one."""
+    forward, reply = Forward(ConsistentDenoiser()), None
+    while True:
+        try:
+            request = running.send(reply)
+        except StopIteration as end:
+            return end.value
+        rows = request.forwards
+        (reply,) = [request.reply(forward(rows))] if rows else verify([request])
 
 
 def target(lam: float) -> np.ndarray:
@@ -69,82 +84,58 @@ def target(lam: float) -> np.ndarray:
     return np.asarray(mass / mass.sum())
 
 
-def moved(
-    shares: np.ndarray, settings: Settings, seed: int, judge: Verifier | None = None
-) -> np.ndarray:
+def moved(shares: np.ndarray, seed: int, verifier: Any = score, **options: Any) -> np.ndarray:
     """The shares of all texts after one move of particles that had these shares."""
     rng, toy = np.random.default_rng(seed), process()
     first = rng.choice(len(TEXTS), PARTICLES, p=shares)
-    verifier = judge or as_verifier(lambda prompt, text, confidence: reward(tuple(map(int, text))))
-    scorer = Scorer(verifier, "toy", "toy", toy)
+    run = Run(toy, Scorer(as_verifier(verifier), "toy", "toy", toy), rng)
     tokens, logp = np.array(TEXTS)[first], np.zeros((PARTICLES, LENGTH))
     clean = CleanText(tokens, logp, np.ones(PARTICLES))
-    scores, _ = drive(scorer.score(clean, "the start"), ConsistentDenoiser())
-    population = Outcome(Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0)
-    setup = Setup(toy, scorer, settings.adapted(particles=PARTICLES), rng)
-    running = _round(setup, population, np.inf, Standing.begin(PARTICLES), 1)
-    (outcome, _), _ = drive(running, ConsistentDenoiser())
+    scores = drive(run.scorer.score(clean, "the start"))
+    everyone = np.arange(PARTICLES)
+    before = Outcome(
+        Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0, everyone, everyone
+    )
+    method = Mend(particles=PARTICLES, look_aheads=1, child_sampling="independent", **options)
+    move = method._move(run, before, Standing.begin(PARTICLES), PARTICLES, math.inf, 1)
+    outcome, _ = drive(move)
     after = outcome.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
     return np.bincount(after, minlength=len(TEXTS)) / PARTICLES
 
 
-@pytest.mark.parametrize("remask_fraction", [0.3, 1.0])
-def test_blind_moves_by_metropolis_keep_the_target(remask_fraction: float) -> None:
-    lam = 3.0
-    settings = Settings(
-        Method(),
-        rounds=1,
-        remask="random",
-        remask_fraction=remask_fraction,
-        accept="metropolis",
-        lam=lam,
-    )
-    after = moved(target(lam), settings, 1)
-    error = np.sqrt(target(lam) / PARTICLES)
-    assert (np.abs(after - target(lam)) < 5 * error + 1e-3).all()
+def is_sample_of(found: np.ndarray, exact: np.ndarray) -> bool:
+    return bool((np.abs(found - exact) < 5 * np.sqrt(exact / PARTICLES) + 1e-3).all())
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_blind_moves_by_metropolis_keep_the_target(share: float) -> None:
+    after = moved(target(LAM), 1, remask_floor=share, lam=LAM)
+    assert is_sample_of(after, target(LAM))
 
 
 def test_they_move_towards_the_target() -> None:
-    lam = 3.0
-    settings = Settings(
-        Method(), rounds=1, remask="random", remask_fraction=0.5, accept="metropolis", lam=lam
-    )
-
     def distance(shares: np.ndarray) -> float:
-        return float(np.abs(shares - target(lam)).sum())
+        return float(np.abs(shares - target(LAM)).sum())
 
-    after = moved(JOINT, settings, 2)
-    assert distance(after) < 0.9 * distance(JOINT)
+    assert distance(moved(JOINT, 2, remask_floor=0.5, lam=LAM)) < 0.9 * distance(JOINT)
 
 
 def test_keeping_whatever_moved_targets_the_model_alone() -> None:
-    settings = Settings(
-        Method(), rounds=1, remask="random", remask_fraction=1.0, accept="replace", lam=3.0
-    )
-    error = np.sqrt(JOINT / PARTICLES)
-    assert (np.abs(moved(JOINT, settings, 3) - JOINT) < 5 * error + 1e-3).all()
-    assert np.abs(moved(target(3.0), settings, 4) - target(3.0)).sum() > 0.05
+    options = {"remask_floor": 1.0, "accept": "replace", "lam": LAM}
+    assert is_sample_of(moved(JOINT, 3, **options), JOINT)
+    assert np.abs(moved(target(LAM), 4, **options) - target(LAM)).sum() > 0.05
 
 
-def doubtful(prompt: str, text: str, confidence: float | None) -> Score:
+class Doubtful:
     """Doubts the letters of which a text of no great reward has most."""
-    value = reward(tuple(map(int, text)))
-    spans = [(at, at + 1, 0.9 * (letter == "0")) for at, letter in enumerate(text)]
-    return Score(value, spans=spans)
 
-
-class Doubtful(Verifier):
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return doubtful(prompt, text, confidence)
+        spans = [(at, at + 1, 0.9 * (letter == "0")) for at, letter in enumerate(text)]
+        return Score(reward(tuple(map(int, text))), spans=spans)
 
 
 @pytest.mark.parametrize(("floor", "exact"), [(1.0, True), (0.05, False)])
 def test_hiding_by_doubt_is_a_heuristic_and_says_so(floor: float, exact: bool) -> None:
     """What is hidden follows from the text, so the way back is not as likely as the way there."""
-    lam = 3.0
-    settings = Settings(
-        Method(), rounds=1, remask="weighted", remask_floor=floor, accept="metropolis", lam=lam
-    )
-    after = moved(target(lam), settings, 5, Doubtful())
-    error = np.sqrt(target(lam) / PARTICLES)
-    assert (np.abs(after - target(lam)) < 5 * error + 1e-3).all() == exact
+    after = moved(target(LAM), 5, Doubtful(), remask_floor=floor, lam=LAM)
+    assert is_sample_of(after, target(LAM)) == exact

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from s3dlm.diffusion.blocks import reveals
 from s3dlm.engine import generate
 from s3dlm.errors import SettingsError, TemperatureWarning
-from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score
 from tests.laws.test_other_methods import START, Canvas, assert_agree, revealed_logp
@@ -82,7 +80,7 @@ def literal_prism(count: int, rng: np.random.Generator) -> float:
 def test_prism_is_its_authors_search() -> None:
     rng = np.random.default_rng(5)
     literal = np.array([literal_prism(8, rng) for _ in range(900)])
-    found = rewards("prism", 250, particles=8, steps=LENGTH, verifier="paper")
+    found = rewards("prism", 250, particles=8, steps=LENGTH)
     assert_agree(found, literal)
 
 
@@ -113,9 +111,8 @@ def literal_order_token(beams: int, adds_up: bool, rng: np.random.Generator) -> 
 def test_order_token_search_is_its_papers_algorithm(adds_up: bool) -> None:
     rng = np.random.default_rng(6)
     literal = np.array([literal_order_token(3, adds_up, rng) for _ in range(900)])
-    row = METHODS["order_token"]
-    row = row if adds_up else replace(row, name="alone", weight="confidence")
-    found = rewards(row, 250, particles=3, steps=LENGTH, block_length=2)
+    options = {"particles": 3, "steps": LENGTH, "block_length": 2, "adds_up": adds_up}
+    found = rewards("order_token", 250, **options)
     assert_agree(found, literal)
 
 

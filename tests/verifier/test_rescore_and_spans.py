@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from s3dlm.verifier import VERIFIERS, Score, compose, for_task, wrong_equalities
+from s3dlm.verifier import Score, compose, for_task, wrong_equalities
 
 TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19}."
 
 
-@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("name", ["paper", "checker"])
 @pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku", "arc", "general"])
 @pytest.mark.parametrize("confidence", [None, 0.0, 0.37, 1.0, 2.0])
 def test_rescoring_equals_scoring(name: str, task: str, confidence: float | None) -> None:
@@ -35,7 +35,7 @@ def test_a_judge_of_ones_own_may_read_the_confidence_so_it_is_asked_again() -> N
     assert own.score("q", TEXT, 0.25).total == 0.25
 
 
-@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("name", ["paper", "checker"])
 def test_spans_are_the_equalities_that_do_not_hold(name: str) -> None:
     score = for_task("gsm8k", name).score("Of 12 and 7, 3 times 4", f"\n  {TEXT}<|eot_id|>")
     assert [f"\n  {TEXT}"[start:end] for start, end in score.spans] == ["12 + 7 = 20", "3 * 4 = 13"]
@@ -44,7 +44,7 @@ def test_spans_are_the_equalities_that_do_not_hold(name: str) -> None:
     assert Score(0.5).spans == ()
 
 
-@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("name", ["paper", "checker"])
 @pytest.mark.parametrize("task", ["gsm8k", "countdown", "sudoku", "arc", "general"])
 def test_a_score_can_be_sent_to_another_process(name: str, task: str) -> None:
     score = for_task(task, name).score("q", TEXT, 0.9)

@@ -1,5 +1,13 @@
 """`python -m s3dlm.extras.lm_eval`: the harness's own command with s3dlm's model and tasks."""
 
-from s3dlm.extras.lm_eval.model import main
+import sys
+
+from s3dlm.errors import MissingExtraError
+
+try:
+    from s3dlm.extras.lm_eval.model import main
+except MissingExtraError as error:
+    print(f"s3dlm: {error}", file=sys.stderr)
+    sys.exit(2)
 
 main()

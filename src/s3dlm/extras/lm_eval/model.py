@@ -38,9 +38,6 @@ try:
     from lm_eval.api.registry import register_model
     from tqdm import tqdm  # type: ignore[import-untyped]
 except ImportError as error:
-    if __name__ == "__main__":
-        print(f"s3dlm: {MissingExtraError('lm-eval', 'eval')}", file=sys.stderr)
-        sys.exit(2)
     raise MissingExtraError("lm-eval", "eval") from error
 
 log = logging.getLogger("lm_eval.s3dlm")  # the harness shows loggers below its own name
