@@ -1,53 +1,51 @@
-"""Screening in a search: what it reads, what it costs, what it refuses, and that it fits with the rest."""
+"""`mend`: screening reads partial texts, cells are masked by doubt, and what brings no gain is given up."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 import s3dlm
-from s3dlm.cli import main as cli
 from s3dlm.diffusion.blocks import TextReader
+from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError, VerifierError
+from s3dlm.extras.grids.mend import Mend
 from s3dlm.job import Job
-from s3dlm.models import registry
-from s3dlm.search.methods import METHODS
+from s3dlm.search.remask import Text
 from s3dlm.search.step import Step
-from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score, compose
-from tests.fakes import END, MASK, ByteTokenizer, events_of, fake_model
-from tests.server.live import serving
+from tests.fakes import ADAPTIVE, END, MASK, QUESTION, ByteTokenizer, events_of, fake_model, small
 
-QUESTION = "Target: 24 Numbers: 6, 4, 12"
-SMALL: dict[str, Any] = {
-    "gen_length": 32, "steps": 16, "block_length": 32, "temperature": 1.5, "lam": 8.0,
+USUAL: dict[str, Any] = {
+    "gen_length": 32, "steps": 16, "block_length": 32, "temperature": 1.5, "look_aheads": 1,
+    "child_sampling": "independent",
 }  # fmt: skip
 
 
-class Vowels:
+class Digits:
     """Dislikes what is known and is a digit; remembers what it was shown."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(0.5)
+        return Score(0.5, spans=((0, 1),))
 
     def score_partial(self, prompt: str, text: str) -> Score:
         self.seen.append(text)
         return Score(1 / (1 + sum(letter.isdigit() for letter in text)))
 
 
-def run(verifier: object, method: str = "s3", **options: Any) -> tuple[list[Step], s3dlm.Result]:
-    usual = {name: value for name, value in SMALL.items() if name in Settings(method).active}
-    lam = {"lam": 8.0} if "lam" in METHODS[method].uses else {}
-    settings = Settings(method, **{**usual, **lam, **options})
-    *steps, result = events_of(fake_model(), QUESTION, settings=settings, verifier=verifier)
-    assert isinstance(result, s3dlm.Result)
+def run(
+    verifier: object, model: s3dlm.Model | None = None, **options: Any
+) -> tuple[list[Step], s3dlm.Result]:
+    settings = small("mend", USUAL, **{"lam": 8.0, **options})
+    *steps, result = events_of(
+        model or fake_model(), QUESTION, settings=settings, verifier=verifier
+    )
     return steps, result  # type: ignore[return-value]
 
 
@@ -55,114 +53,164 @@ def digits(steps: list[Step]) -> int:
     return int(np.isin(steps[-1].tokens[steps[-1].survivor], list(b"0123456789")).sum())
 
 
+# --- screening
+
+
 def test_children_are_chosen_by_what_is_known_of_them_and_only_they_are_forwarded() -> None:
-    verifier, model = Vowels(), fake_model()
-    settings = Settings("s3", **SMALL, particles=4, branching=1, screen=16)
-    *steps, result = events_of(model, QUESTION, settings=settings, verifier=verifier)
-    assert all(len(step.tokens) == 4 and step.nfe <= 4 for step in steps)  # type: ignore[union-attr]
-    assert result.nfe == model.denoiser.rows_seen <= 1 + 16 * 4  # type: ignore[union-attr, attr-defined]
+    verifier, model = Digits(), fake_model()
+    steps, result = run(verifier, model, particles=4, screen=16, rounds=0, lam=100.0)
+    first = [step for step in steps if step.round == 0]
+    assert all(len(step.tokens) == 4 and step.nfe <= 4 for step in first)
+    assert result.nfe == model.denoiser.rows_seen <= 1 + 16 * 4  # type: ignore[attr-defined]
     assert len(verifier.seen) == len(set(verifier.seen)) > 4 * 16
     assert max(map(len, verifier.seen)) <= 32
-    plain, _ = run(Vowels(), particles=4, branching=1)
-    assert digits(steps) < digits(plain) / 2  # type: ignore[arg-type]
+    assert digits(steps) < digits(run(Digits(), particles=4, rounds=0)[0]) / 2
 
 
 def test_a_child_descends_from_the_canvas_that_it_continues() -> None:
-    for options in ({"child_sampling": "distinct"}, {"cadence": "block", "block_length": 8}, {}):
-        steps, _ = run(Vowels(), particles=4, branching=2, screen=8, **options)
-        for before, step in itertools.pairwise(steps):
-            parents = before.tokens[before.survivor][step.parent]
-            known = parents != MASK
-            assert (step.tokens[known] == parents[known]).all()
+    steps, _ = run(Digits(), particles=4, screen=8, rounds=0)
+    for before, step in itertools.pairwise(steps):
+        parents = before.tokens[before.survivor][step.parent]
+        known = parents != MASK
+        assert (step.tokens[known] == parents[known]).all()
 
 
-@pytest.mark.parametrize("method", [m for m, row in METHODS.items() if "screen" in row.uses])
-def test_every_row_that_branches_or_samples_particles_can_be_screened(method: str) -> None:
-    steps, result = run(Vowels(), method, screen=8, particles=2, branching=2)
-    again, same = run(Vowels(), method, screen=8, particles=2, branching=2)
-    assert result.text == same.text
-    assert len(steps) == len(again)
-    children = max(len(step.tokens) for step in steps)
-    assert children <= 4
-
-
-def test_those_that_differ_still_differ() -> None:
-    class Content(Vowels):
+def test_where_nothing_is_told_apart_children_still_differ() -> None:
+    class Content(Digits):
         def score_partial(self, prompt: str, text: str) -> Score:
             return Score(1.0)
 
-    steps, _ = run(
-        Content(), particles=8, branching=1, screen=16, temperature=4.0, child_sampling="distinct"
-    )
-    first = steps[0].tokens
-    assert len({row.tobytes() for row in first}) == len(first) == 8
-
-
-def test_budget_rounds_and_moves_go_on() -> None:
-    for options in ({"budget": 40}, {"rounds": 2, "remask": "random"}):
-        steps, result = run(Vowels(), "revise", screen=8, **options)
-        assert result.nfe <= options.get("budget", 10**6)
-        assert steps[-1].round > 0
-
-
-def test_batched_is_unbatched() -> None:
-    settings = Settings("revise", **SMALL, screen=8, verifier="checker")
-    questions = [f"Target: {n} Numbers: 6, 4, 12" for n in (24, 22, 8)]
-    alone = [
-        s3dlm.generate(fake_model(), q, task="countdown", settings=settings) for q in questions
-    ]
-    many = s3dlm.generate_batch(fake_model(), questions, task="countdown", settings=settings)
-    assert [(r.text, r.nfe) for r in alone] == [(r.text, r.nfe) for r in many]
-
-
-# --- what is refused, and errors
+    steps, _ = run(Content(), particles=8, screen=16, temperature=4.0, rounds=0)
+    assert len({row.tobytes() for row in steps[0].tokens}) == len(steps[0].tokens) == 8
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"verifier": "paper"}, "'paper' does not for this task; choose checker or checker_solver"),
+        ({"verifier": "paper"}, "does not for this task; choose checker or checker_solver"),
         ({"verifier": lambda prompt, text, confidence: 0.5}, "score_partial"),
-        ({"lam": 0.0}, "screen=8 changes nothing with lam=0"),
-        ({"screen": 1}, "screen=1 changes nothing"),
+        ({"lam": 0.0}, "screen=8 with lam=0 changes nothing"),
+        ({"screen": 1}, "screen=1 with lam=30 changes nothing"),
         ({"screen": 1001}, "screen=1001"),
-        ({"method": "particle_gibbs"}, "changes nothing in method='particle_gibbs'"),
-        ({"method": "greedy"}, "changes nothing in method='greedy'"),
+        ({"method": "s3"}, "screen=8 is not a setting of method='s3'"),
     ],
 )
 def test_screening_that_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
-    given = {"method": "s3", "screen": 8, "verifier": "checker", **options}
+    given = {"method": "mend", "screen": 8, "verifier": "checker", **options}
     with pytest.raises(SettingsError, match=words):
         s3dlm.generate(fake_model(), QUESTION, task="countdown", **given)
 
 
 @pytest.mark.parametrize("value", [Score(1.5), Score(float("nan")), None, ValueError("zebra")])
 def test_a_bad_partial_score_ends_its_own_search_and_names_the_place(value: object) -> None:
-    class Bad(Vowels):
+    class Bad(Digits):
         def score_partial(self, prompt: str, text: str) -> Score:
             if isinstance(value, Exception):
                 raise value
             return value  # type: ignore[return-value]
 
-    settings = Settings("s3", **SMALL, screen=8)
-    batcher = s3dlm.engine.Batcher(fake_model())
-    keys = [batcher.add(Job(QUESTION, settings=settings, verifier=v)) for v in (Vowels(), Bad())]
+    settings, batcher = small("mend", USUAL, screen=8), s3dlm.engine.Batcher(fake_model())
+    keys = [batcher.add(Job(QUESTION, settings=settings, verifier=v)) for v in (Digits(), Bad())]
     ends: dict[int, Any] = {}
     while batcher.running:
         ends |= {k: e for k, e in batcher.step() if not isinstance(e, Step)}
     assert isinstance(ends[keys[0]], s3dlm.Result)
     assert isinstance(ends[keys[1]], VerifierError)
-    message = str(ends[keys[1]])
-    assert "'Bad'" in message
-    assert "screening before step 2 of 16" in message
-    assert HOLE in message
+    assert all(word in str(ends[keys[1]]) for word in ("'Bad'", "before step 2 of 16", HOLE))
 
 
 def test_judges_of_a_composed_verifier_are_asked() -> None:
-    made = compose({"own": 0.5, "arithmetic": 0.5}, judges={"own": Vowels()})  # type: ignore[dict-item]
+    made = compose({"own": 0.5, "arithmetic": 0.5}, judges={"own": Digits()})  # type: ignore[dict-item]
     assert made.reads_partial
     assert made.score_partial("", "12").total == pytest.approx(1 / 3)
     assert not compose({"arithmetic": 1.0}).reads_partial
+
+
+# --- moves
+
+ROUNDS = {"particles": 1, "rounds": 30, "remask_floor": 0.25}
+
+
+class Grades:
+    """Scores by the text, and doubts its first character."""
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return Score(sum(text.encode()) % 101 / 101, spans=((0, 1),))
+
+
+def over(step: Step) -> bool:
+    """Whether a round begins on a canvas that is nearly empty."""
+    return bool((step.tokens[0] == MASK).mean() > 0.7)
+
+
+@pytest.mark.parametrize("accept", ["replace", "metropolis"])
+def test_a_particle_without_gain_starts_over_after_so_many_rounds(accept: str) -> None:
+    moves = {**ROUNDS, "accept": accept, "lam": 1000.0, "steps": 32}
+    steps, result = run(Grades(), patience=3, **moves)
+    rounds: dict[int, list[Step]] = {}
+    for step in steps:
+        rounds.setdefault(step.round, []).append(step)
+    best, stale, restarts = -1.0, 0, 0
+    for number, own in rounds.items():
+        restarted = number > 0 and over(own[0])
+        assert restarted == (stale == 3)
+        score = float(own[-1].score[0])
+        if restarted or score > best:
+            best, stale, restarts = score, 0, restarts + restarted
+        else:
+            stale += 1
+    assert restarts > 1
+    assert result.stopped == "finished"
+
+
+def test_each_cell_is_masked_as_likely_as_it_is_doubtful() -> None:
+    rng, times = np.random.default_rng(0), 4_000
+    doubt = np.array([0, 0.5, 0.9, 1.0, 0.05, 0, 0, 0, 0, 0])
+    text = Text(np.zeros(10), np.arange(10) < 8, doubt, np.zeros(10, np.int64))
+    rule = Mend(remask_floor=0.1).rule
+    hidden = np.mean([rule.hide(text, 0.5, rng) for _ in range(times)], axis=0)
+    expected = np.array([0.1, 0.5, 0.9, 1.0, 0.1, 0.1, 0.1, 0.1, 0, 0])
+    assert (np.abs(hidden - expected) < 5 * np.sqrt(0.25 / times)).all()
+    assert (hidden[expected == 1.0] == 1.0).all()
+    assert (hidden[expected == 0.0] == 0.0).all()
+
+
+@pytest.mark.parametrize(("below", "starts_over"), [(0.9, False), (0.01, True)])
+@pytest.mark.parametrize("memo", [0, 128])
+def test_rounds_re_mask_only_where_the_first_look_ahead_is_unsure(
+    memo: int, below: float, starts_over: bool
+) -> None:
+    model = fake_model()
+    steps, result = run(
+        Grades(), model, particles=1, remask_below=below, remask_floor=0.3, memo=memo, budget=90,
+        accept="replace",
+        patience=0, **ADAPTIVE,
+    )  # fmt: skip
+    later = [step for step in steps if step.round > 0 and step.index == 0]
+    assert later
+    assert all((step.parent < 0).all() == starts_over for step in later)
+    # The look at the start is paid for once, and counted.
+    forwarded = model.denoiser.rows_seen  # type: ignore[attr-defined]
+    assert result.nfe == forwarded == sum(step.nfe + step.start_nfe for step in steps)
+
+
+def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thresholds: list[float] = []
+    changed = MaskedDiffusion.with_threshold
+
+    def spy(process: MaskedDiffusion, least: float) -> MaskedDiffusion:
+        thresholds.append(least)
+        return changed(process, least)
+
+    monkeypatch.setattr(MaskedDiffusion, "with_threshold", spy)
+    for careless, below in ((1.0, 1.0), (0.5, 1.0), (100.0, 1.0), (1.0, 0.001)):
+        options = {"particles": 1, "budget": 60, "careless": careless, "remask_below": below}
+        run(Grades(), **options, **ADAPTIVE)
+    sure = thresholds[0]
+    assert 0 < sure < 1
+    assert thresholds[1:] == pytest.approx([sure / 2, 1.0])  # where it is sure, nothing is careless
 
 
 # --- reading a canvas
@@ -194,28 +242,3 @@ def test_half_a_character_beside_a_hole_is_a_hole(told_apart: bool) -> None:
     assert read(np.array([*b"x", *euro[:1], masks, *b"y"])) == f"x{HOLE}{HOLE}y"
     assert read(np.array([masks, *euro[2:], *b"y"])) == f"{HOLE}{HOLE}y"
     assert read(np.array([*b"x", 0xFF, *b"y", masks])) == f"x\ufffdy{HOLE}"  # it stays broken
-
-
-# --- one answer wherever it is asked for
-
-
-def test_python_command_line_and_server_give_the_same_answer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model, question = s3dlm.load("tiny"), "Target: 15 Numbers: 10, 1, 6"
-    options = {"screen": 8, "lam": 10.0, "budget": 24}
-    expected = s3dlm.generate(model, question, task="countdown", method="revise", **options)  # type: ignore[arg-type]
-    monkeypatch.setattr(registry, "load", lambda name, **_: model)
-    words = ["generate", question, "--task", "countdown", "--method", "revise", "--json"]
-    words += ["--set", "screen=8", "--lam", "10", "--budget", "24"]
-    monkeypatch.setattr("sys.argv", ["s3dlm", *words])
-    cli.main()
-    told = json.loads(capsys.readouterr().out)
-    with serving(model, defaults={}) as live:
-        same: dict[str, Any] = {"model": "tiny", "task": "countdown", "method": "revise", **options}
-        reply = live.ask(question, **same)
-        wide = live.ask(question, **{**same, "screen": 1000})
-    assert told["text"] == expected.text
-    assert reply.json()["choices"][0]["text"] == expected.text
-    assert wide.status_code == 400
-    assert "particles × screen" in wide.text

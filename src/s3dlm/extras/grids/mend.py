@@ -120,8 +120,9 @@ class Mend(Revise):
     def check(self, run: Run) -> None:
         verifier = run.scorer.verifier
         if self.screen and not verifier.reads_partial:
+            name = verifier.name or type(verifier).__name__
             raise SettingsError(
-                f"screen={self.screen} needs a verifier that reads partial texts, and {verifier.name!r} "
+                f"screen={self.screen} needs a verifier that reads partial texts, and {name!r} "
                 "does not for this task; choose checker or checker_solver, or give a verifier with "
                 "`score_partial`, or leave screen out"
             )
