@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import s3dlm
+from s3dlm.cli import main
 from s3dlm.errors import RecordError
 from s3dlm.settings import Settings
 from tests.fakes import events_of, fake_model
@@ -150,3 +152,24 @@ def test_a_result_has_the_tokens_of_its_text_and_their_probabilities(method: str
     assert all(-50 < value <= 0 for value in result.token_logprobs)
     assert result.token_logprobs != (0.0,) * len(result.token_logprobs)
     assert "Target: 24 Numbers: 6, 4, 12" in result.prompt
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
+def test_a_full_disk_is_one_line() -> None:
+    model = fake_model()
+    events = s3dlm.stream(model, "x", gen_length=8, steps=2, block_length=8).events
+    with pytest.raises(RecordError, match="/dev/full cannot be written: No space left on device"):
+        list(s3dlm.write_trace("/dev/full", model, events, question="x"))
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "nowhere/page.html"])
+def test_a_page_that_cannot_be_written_is_one_line(
+    path: str, recorded: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["s3dlm", "view", str(recorded[0]), "--out", path])
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"s3dlm: {path} cannot be written: ")
+    assert said.count("\n") == 1

@@ -5,15 +5,17 @@ Both are read in one place, so that every mistake in them is reported in the sam
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from s3dlm.errors import RecordError, SettingsError, check_registration, unknown_name
 
@@ -37,7 +39,8 @@ def read_json_lines(
     a line as it stands and returns its JSON; it raises ValueError for a line that is damaged.
     """
     try:
-        with gzip.open(path) if Path(path).suffix == ".gz" else open(path, "rb") as file:
+        with opened(path) as plain:
+            file: Any = gzip.GzipFile(fileobj=plain) if Path(path).suffix == ".gz" else plain
             for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), 1):
                 if drop_partial and len(line) <= longest and not line.endswith(b"\n"):
                     return
@@ -47,6 +50,29 @@ def read_json_lines(
     except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
         raise RecordError(f"{path} cannot be read: {why}; {remedy}") from error
+
+
+def opened(path: str | Path) -> BinaryIO:
+    """A file to be read; a pipe to which nobody writes is empty, and not waited for."""
+
+    def open_at_once(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+        os.set_blocking(descriptor, True)
+        return descriptor
+
+    return open(path, "rb", opener=open_at_once)
+
+
+@contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """What cannot be written is told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(
+            f"{path} cannot be written: {error.strerror or error}; free some space, or give another "
+            "path"
+        ) from error
 
 
 def _parse(

@@ -9,18 +9,20 @@ and that of a grid its number of `columns`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from s3dlm.diffusion.infill import Template
 from s3dlm.errors import RecordError
-from s3dlm.inputs import read_json_lines
+from s3dlm.inputs import read_json_lines, writing
 from s3dlm.models.base import Model
 from s3dlm.result import Result, plain, rounded
 from s3dlm.search.select import Survivor
@@ -114,16 +116,21 @@ def write_trace(
 ) -> Iterator[Step | Result]:
     """Pass events through, writing each as it comes; what was seen is kept if the run breaks off."""
     encoder = TraceEncoder(model)
-    with Path(path).open("w", encoding="utf-8") as file:
-        _line(file, encoder.header(model.name, question, task, settings or Settings(), infill))
+    with contextlib.ExitStack() as stack:
+        with writing(path):  # unbuffered: closing it has nothing left to write
+            file = stack.enter_context(Path(path).open("wb", buffering=0))
+        first = encoder.header(model.name, question, task, settings or Settings(), infill)
+        _line(path, file, first)
         for event in events:
-            _line(file, encoder.event(event))
+            _line(path, file, encoder.event(event))
             yield event
 
 
-def _line(file: TextIO, data: dict[str, Any]) -> None:
-    file.write(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
-    file.flush()
+def _line(path: str | Path, file: FileIO, data: dict[str, Any]) -> None:
+    left = memoryview(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    with writing(path):
+        while left:
+            left = left[file.write(left) :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -111,6 +112,38 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_alive(pid) for pid in pids)
+
+
+STARTS = """
+import os
+from tests.evaluation.small_run import small_model
+from s3dlm.evaluation.processes import ProcessRunner
+if __name__ == "__main__":
+    try:
+        runner = ProcessRunner(small_model(), 2)
+        print("started", flush=True)
+        runner.wait()
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+        os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a process group")
+def test_ctrl_c_while_workers_start_is_not_a_traceback_of_theirs(tmp_path: Path) -> None:
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=env, start_new_session=True,
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "started\n"
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal sends it, while they import
+        told, complaints = parent.communicate(timeout=900)
+    assert told == "stopped\n"
+    assert "Traceback" not in complaints
 
 
 def test_processes_only_where_they_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -209,6 +210,7 @@ def test_outputs_without_a_readable_answer_are_shown(tmp_path):
         ('{"question": "q"}', "'output'"),
         ('{"question": "q", "output": 3}', "'output'"),
         ('{"question": "q", "output": "x", "confidence": "high"}', "confidence='high'"),
+        ('{"question": "q", "output": "x", "confidence": true}', "confidence=True is not a number"),
         ("", "no output of task"),
         ('{"task": "arc", "question": "q", "output": "x"}', "1 of other tasks"),
     ],
@@ -218,6 +220,25 @@ def test_a_file_that_does_not_fit_is_a_record_error(tmp_path, content, message):
     path.write_text(content)
     with pytest.raises(RecordError, match=message):
         score_file(path, "gsm8k")
+
+
+@pytest.mark.parametrize("name", ["pipe.jsonl", "pipe.json", "pipe.jsonl.gz"])
+def test_a_pipe_to_which_nobody_writes_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RecordError, match=r"no output of task|cannot be read"):
+        score_file(tmp_path / name, "gsm8k")
+
+
+def test_escape_sequences_of_a_field_do_not_reach_the_terminal(tmp_path, capsys):
+    hidden = "\x1b[2J\x1b]0;x\x07\x9b31m"
+    rows = [
+        {"question": "q", "output": f"\\boxed{{{hidden}{n}}}", "gold": n, "model": f"{hidden}{n}"}
+        for n in range(4)
+    ]
+    render(score_file(write(tmp_path / "f.jsonl", rows), "math500"), explain=True)
+    shown = capsys.readouterr().out
+    assert "model=" in shown
+    assert not set(shown) & set("\x1b\x07\x9b")
 
 
 def test_a_missing_file_and_unknown_names():

@@ -27,8 +27,10 @@ def test_one_span_per_request_without_its_text() -> None:
         usage = live.http.post("/v1/completions", json=body, headers=headers).json()["usage"]
         live.http.post("/v1/completions", json=body)
         live.http.get("/health")
-        wait_for(lambda: len(spans.get_finished_spans()) == 2)
-    answered, refused = spans.get_finished_spans()
+        live.http.get("/v1/traces/a-secret/name", headers=headers)
+        wait_for(lambda: len(spans.get_finished_spans()) == 3)
+    answered, refused, elsewhere = spans.get_finished_spans()
+    assert elsewhere.name == "GET other"  # no path of a client's choosing
     assert answered.name == refused.name == "POST /v1/completions"
     told = dict(answered.attributes or {})
     assert told == {

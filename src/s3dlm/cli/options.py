@@ -169,6 +169,10 @@ def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:
     return load(name, **how)
 
 
+# A file's own words may hold what moves the cursor or hides text: none of it reaches the terminal.
+CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {10}, "\ufffd")
+
+
 def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -188,9 +192,11 @@ def print_table(
     for column in columns[1:]:
         table.add_column(column, justify="left" if left else "right", overflow="fold")
     for row in rows:
-        cells = ((marked and c[:1] == "*", c) for c in row)
+        cells = ((marked and c[:1] == "*", c.translate(CONTROLS)) for c in row)
         table.add_row(*(Text(c[1:], style="bold") if bold else Text(c) for bold, c in cells))
     if title:
-        Console().print(Text(title, style="bold"))  # a title of the table would be as narrow as it
+        Console().print(
+            Text(title.translate(CONTROLS), style="bold")
+        )  # a title of the table would be as narrow as it
     Console().print(table)
     typer.echo(f"{note}\n" if note else "")

@@ -143,12 +143,15 @@ def view(
 
     s3dlm view trace.jsonl --out trace.html --open
     """
+    from s3dlm.inputs import writing
     from s3dlm.viewer.page import standalone
 
     if len(traces) > 2:
         raise SettingsError(f"view compares at most two traces; got {len(traces)}")
     path = out or traces[0].with_suffix(".html")
-    path.write_text(standalone(traces), encoding="utf-8")
+    page = standalone(traces)
+    with writing(path):
+        path.write_text(page, encoding="utf-8")
     typer.echo(str(path))
     if open_:
         webbrowser.open(path.resolve().as_uri())

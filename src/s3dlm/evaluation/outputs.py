@@ -21,8 +21,8 @@ from s3dlm.answers import TASK_KINDS
 from s3dlm.answers.delimiters import find_boxed
 from s3dlm.answers.extract import kind_of
 from s3dlm.answers.kinds import find_kind
-from s3dlm.errors import RecordError
-from s3dlm.inputs import read_json_lines
+from s3dlm.errors import RecordError, short_repr
+from s3dlm.inputs import opened, read_json_lines
 from s3dlm.search.select import SELECTIONS, Survivor
 
 # The names by which the field writes its files.
@@ -89,8 +89,9 @@ def read_rows(path: str | Path, task: str, by: str | None = None) -> tuple[list[
                 "'question' and a text (or a list of texts) under 'output'"
             )
         confidence, verdict = data.get("confidence"), _first(data, VERDICT_KEYS)
-        if confidence is not None and not isinstance(confidence, int | float):
-            raise RecordError(f"{place}: confidence={confidence!r} is not a number")
+        number_or_none = confidence is None or isinstance(confidence, int | float)
+        if not number_or_none or isinstance(confidence, bool):
+            raise RecordError(f"{place}: confidence={short_repr(confidence)} is not a number")
         judged = verdict == 1 if verdict in (0, 1) and len(texts) == 1 else None
         group = f"{by}={data[by]}" if by in data else None
         rows += [OutputRow(number, question, t, gold, confidence, group, judged) for t in texts]
@@ -108,8 +109,9 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file with their numbers; those of d1 share what stands beside them."""
     whole: object = None
     if path.suffix == ".json":
-        with contextlib.suppress(OSError, ValueError, RecursionError):  # JSON lines, or nothing
-            whole = json.loads(path.read_bytes())
+        broken = (OSError, ValueError, RecursionError)  # JSON lines, or nothing
+        with contextlib.suppress(*broken), opened(path) as file:
+            whole = json.loads(file.read())
     if isinstance(whole, dict | list):
         shared = whole if isinstance(whole, dict) else {}
         rows = shared.get("generations", [shared]) if shared else whole

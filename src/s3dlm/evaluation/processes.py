@@ -73,7 +73,8 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
             ProcessPoolExecutor(1, context, _start, (model, self.queue, own.given()))
             for _ in range(workers)
         ]
-        self.started = [executor.submit(os.getpid) for executor in self.executors]
+        with _without_ctrl_c():
+            self.started = [executor.submit(os.getpid) for executor in self.executors]
         self.processes = [p for p in multiprocessing.active_children() if p not in others]
 
     def wait(self) -> None:
@@ -122,9 +123,23 @@ _local: LocalRunner
 _records: Any  # the queue
 
 
+@contextlib.contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Processes that are started inside never see Ctrl-C, not even while they import; it reaches this
+    one afterwards, and this one ends them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start(model: Model, records: Any, verifiers: Sequence[str]) -> None:
     global _local, _records
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not blocked from the start
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     own.take(verifiers)

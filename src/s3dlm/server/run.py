@@ -104,7 +104,7 @@ class Middleware:
                     status=status, seconds=round(seconds, 4), **request.state.note,
                 )  # fmt: skip
                 if self.tracer is not None:
-                    record_span(self.tracer, request, self.service.name, status, seconds)
+                    record_span(self.tracer, request, endpoint, self.service.name, status, seconds)
 
     def _check(self, request: Request) -> None:
         service, headers, path = self.service, request.headers, request.scope["path"]

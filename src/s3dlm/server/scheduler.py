@@ -16,14 +16,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from types import SimpleNamespace
+from functools import lru_cache
 from typing import Any
 
 from s3dlm.engine import Event, Job, Result
 from s3dlm.errors import S3dlmError, VerifierError
 from s3dlm.job import Running, prepare
-from s3dlm.models.base import Model
+from s3dlm.models.base import Model, Tokenizer
 from s3dlm.search.step import Step
 from s3dlm.server.batching import Demand, FairShare, ServerBatcher
 from s3dlm.server.limits import Limits, share
@@ -38,6 +37,7 @@ from s3dlm.server.reporting import (
 )
 
 JOIN_SECONDS = 5.0
+PROMPTS = 16  # of a request that are remembered while its choices are prepared
 TOKENIZER_THREADS = 2  # one slow prompt does not hold up the next
 
 
@@ -65,6 +65,20 @@ class Ticket:
 
 
 Tell = Callable[[Ticket, Event | Started], None]
+
+
+class _TokenisesOnce:
+    """A tokenizer that remembers the prompts of one request; in all else it is the model's own."""
+
+    def __init__(self, plain: Tokenizer) -> None:
+        self._plain = plain
+        self.chat, self.converse = (
+            lru_cache(PROMPTS)(plain.chat),
+            lru_cache(PROMPTS)(plain.converse),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
 
 
 class Scheduler:
@@ -169,9 +183,7 @@ class Scheduler:
     def _prepare(self) -> None:
         """Check and tokenise the prompts of one request at a time, each prompt once."""
         while tickets := self._unprepared.get():  # an empty request ends the thread
-            plain = self.model.tokenizer
-            once: Any = SimpleNamespace(encode=plain.encode, decode=plain.decode, holes=plain.holes)
-            once.chat, once.converse = cache(plain.chat), cache(plain.converse)
+            once: Any = _TokenisesOnce(self.model.tokenizer)
             model = replace(self.model, tokenizer=once)
             for ticket in tickets:
                 if ticket.cancelled:

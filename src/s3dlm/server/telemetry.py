@@ -43,11 +43,13 @@ def tracing() -> Any:
     return provider
 
 
-def record_span(tracer: Any, request: Request, model: str, status: int, seconds: float) -> None:
+def record_span(
+    tracer: Any, request: Request, endpoint: str, model: str, status: int, seconds: float
+) -> None:
     """The span of a request that has just been answered or refused."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    note, name = request.state.note, f"{request.method} {request.scope['path']}"[:80]
+    note, name = request.state.note, f"{request.method} {endpoint}"
     parent = TraceContextTextMapPropagator().extract(request.headers)
     attributes = {"gen_ai.request.model": model, "http.response.status_code": status}
     attributes |= {ATTRIBUTES[key]: note[key] for key in ATTRIBUTES if note.get(key) is not None}
