@@ -14,7 +14,9 @@ import pytest
 
 import s3dlm
 from s3dlm.cli import main as cli
+from s3dlm.errors import SettingsError
 from s3dlm.models import registry
+from tests.fakes import fake_model
 from tests.server.live import Live, serving
 
 pytest.importorskip("lm_eval")
@@ -76,12 +78,56 @@ def test_lm_eval(expected: str, model: s3dlm.Model) -> None:
     assert lm.generate_until([asked], disable_tqdm=True) == [expected]
 
 
-def test_a_question_of_a_known_form_needs_no_task(model: s3dlm.Model) -> None:
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    """What the command says when it refuses."""
+    monkeypatch.setattr("sys.argv", ["s3dlm", "generate", *words])
+    with pytest.raises(SystemExit):
+        cli.main()
+    return capsys.readouterr().err
+
+
+def test_a_question_of_a_known_form_needs_no_task(model: s3dlm.Model, server: Live) -> None:
     """Shell, Python and HTTP recognise it alike; "none" asks for any text."""
-    with serving(model, defaults={}) as live:
-        for task, found in ((None, "countdown"), ("none", None)):
-            asked = {"prompt": QUESTION, **({} if task is None else {"task": task})}
-            assert live.http.post("/v1/settings", json=asked).json()["task"] == found
-            assert s3dlm.generate(model, QUESTION, task=task, method="baseline").task == found
-        for text, known in ((QUESTION, True), ("hello", False)):
-            assert live.http.post("/v1/settings", json={"prompt": text}).json()["known"] is known
+    for task, found in ((None, "countdown"), ("none", None)):
+        asked = {"prompt": QUESTION, **({} if task is None else {"task": task})}
+        assert server.http.post("/v1/settings", json=asked).json()["task"] == found
+        assert s3dlm.generate(model, QUESTION, task=task, method="baseline").task == found
+
+
+DOORS = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hello"}]},
+    "/v1/completions": {"prompt": [QUESTION, "hello"]},
+    "/v1/search": {"prompt": "hello"},
+    "/v1/responses": {"input": "hello"},
+    "/v1/messages": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 64},
+}
+
+
+@pytest.mark.parametrize("path", DOORS)
+def test_a_question_that_a_small_model_does_not_know_is_refused_at_every_door(
+    server: Live, path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"model": "tiny", "method": "baseline", **DOORS[path]}
+    told = server.post(path, **body)
+    words = told.json()["error"]["message"]
+    assert told.status_code == 400
+    why = "tiny knows 5 kinds of question, and 'hello' is none of them"
+    assert words.startswith(why)
+    assert "give the task 'none'" in words
+    assert why in " ".join(shell(capsys, monkeypatch, "hello").split())
+    assert server.http.post("/v1/settings", json={"prompt": "hello"}).json()["known"] is False
+    assert server.post(path, **body, task="none").status_code == 200
+
+
+def test_what_a_tokenizer_lacks_is_missed_at_every_door(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = fake_model()
+    monkeypatch.setattr(bare.tokenizer, "has_chat_template", False)
+    with pytest.raises(SettingsError, match="has no chat template") as told:
+        s3dlm.generate(bare, QUESTION, verifier="self")
+    with serving(bare, defaults={}) as live:
+        answer = live.ask(QUESTION, verifier="self")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, str(told.value))
+    monkeypatch.setattr(registry, "load", lambda name, **_: bare)
+    assert str(told.value) in shell(capsys, monkeypatch, QUESTION, "--verifier", "self")

@@ -70,8 +70,8 @@ def writing(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RecordError(
-            f"{path} cannot be written: {error.strerror or error}; free some space, or give another "
-            "path"
+            f"{path} cannot be written: {error.strerror or error}; give another path, or free some "
+            "space"
         ) from error
 
 

@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from s3dlm.cli import options
-from s3dlm.errors import SettingsError, short_repr
+from s3dlm.errors import SettingsError
 
 if TYPE_CHECKING:
     from s3dlm.result import Result
@@ -90,8 +90,8 @@ def generate(
     settings = Settings.recommended(recommended, row, task_name, **overrides)
     _check(settings, prompt, task_name, infill)
     how = options.loading(load, fast=fast, prompts=prompts)
-    if given_task is task_name is infill is None:
-        _check_known(model, prompt)
+    if infill is None:
+        _check_known(model, given_task, prompt)
     loaded = options.load_model(model, quiet=quiet, device=device, **how)
     if loaded.defaults != recommended:  # those of a model on the hub are known only now
         settings = Settings.for_model(loaded, row, task_name, **overrides)
@@ -144,13 +144,13 @@ def _check(asked: Settings, prompt: str, task: str | None, infill: str | None) -
     check_prompt(Job(prompt, task, infill=infill))
 
 
-def _check_known(model: str, question: str) -> None:
+def _check_known(model: str, task: str | None, question: str) -> None:
     """A small model that knows a few tasks is not asked anything else by mistake."""
     from s3dlm import tasks
     from s3dlm.models.defaults import BUNDLED, defaults_of
 
     known = defaults_of(model)
-    if not tasks.can_all_be_recognised(known.tasks):
+    if (why := tasks.outside(model, known.tasks, task, question)) is None:
         return
     loaded = (tasks.load(tasks.get(name), prompt_style="tiny", limit=20) for name in known.tasks)
     examples = [min((s.question for s in each.samples), key=len) for each in loaded]
@@ -159,8 +159,7 @@ def _check_known(model: str, question: str) -> None:
     others = [n for n in BUNDLED if tasks.of_question(None, question, defaults_of(n).tasks)]
     better = f"{others[0]} knows it" if others else "names a model that knows more"
     raise SettingsError(
-        f"{model} knows {len(known.tasks)} kinds of question, and {short_repr(question)} is none of "
-        f"them. Ask, for example:\n{asked}\n--task none shows what it writes all the same; "
+        f"{why}. Ask, for example:\n{asked}\n--task none shows what it writes all the same; "
         f"--model {better}"
     )
 

@@ -24,7 +24,7 @@ from starlette.responses import (
 )
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from s3dlm import __version__, tasks
+from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.inputs import Registry
 from s3dlm.models.base import Model
@@ -33,7 +33,7 @@ from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError, as_api_error
 from s3dlm.server.run import Middleware, network
 from s3dlm.server.scheduler import Started
-from s3dlm.server.service import Service
+from s3dlm.server.service import Service, examples
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
 from s3dlm.server.telemetry import tracing
 from s3dlm.trace import TraceEncoder
@@ -196,6 +196,12 @@ async def search(body: schemas.SearchRequest, request: Request, service: Shared)
 def _watch(request: Request, service: Service, parsed: Parsed, *, watched: bool) -> Watch:
     """Queue the searches of a request, and note for the log what they are; prompts only if the
     operator wants them."""
+    if parsed.outside is not None:
+        example = examples(service.model.defaults.tasks)[0]["prompt"]
+        message = f"{parsed.outside}; ask, for example, {example!r}, or give the task 'none'"
+        raise ApiError(
+            400, f"{message} to see what it writes all the same", code="unknown_question"
+        )
     settings = parsed.settings
     request.state.note.update(
         searches=len(parsed.jobs),
@@ -224,10 +230,9 @@ async def options(service: Shared) -> dict[str, Any]:
 async def settings(body: schemas.SearchRequest, service: Shared) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
     service = service.named(body.model)
-    (job,) = parse.search(service, body).jobs
+    parsed = parse.search(service, body)
+    (job,), known = parsed.jobs, parsed.outside is None
     most = job.settings.most_nfe_in_blocks(service.model.denoiser.causal_block)
-    small = tasks.can_all_be_recognised(service.model.defaults.tasks)
-    known = not (small and job.task is body.task is body.infill is None)
     return {"settings": job.settings.to_json(), "most_nfe": most, "task": job.task, "known": known}
 
 

@@ -36,6 +36,7 @@ class Parsed:
     stops: tuple[str, ...] = ()
     logprobs: bool = False
     form: JsonFormat | None = None  # that every text must have
+    outside: str | None = None  # why the model would only write nonsense
 
     @property
     def settings(self) -> Settings:
@@ -77,15 +78,20 @@ def completion(service: Service, body: schemas.CompletionRequest) -> Parsed:
 
 
 def search(service: Service, body: schemas.SearchRequest) -> Parsed:
-    body = _with_task(service, body, [body.prompt])
-    return Parsed((_job(service, body, body.prompt, _settings(service, body, body.max_tokens)),))
+    body, why = _with_task(service, body, [body.prompt])
+    job = _job(service, body, body.prompt, _settings(service, body, body.max_tokens))
+    return Parsed((job,), outside=why)
 
 
-def _with_task(service: Service, body: Asked, prompts: Sequence[str]) -> Asked:
-    """The body with its task: given, or recognised where all prompts have the form of one."""
-    known = service.model.defaults.tasks if body.infill is None else ()
+def _with_task(service: Service, body: Asked, prompts: Sequence[str]) -> tuple[Asked, str | None]:
+    """The body with its task, given, or recognised where all prompts have the form of one; and why a
+    small model should not be asked one of them, if so."""
+    known, outside = service.model.defaults.tasks if body.infill is None else (), None
     found = {tasks.of_question(body.task, prompt, known) for prompt in prompts}
-    return body.model_copy(update={"task": found.pop() if len(found) == 1 else None})
+    if body.infill is None:
+        asked = (tasks.outside(service.name, known, body.task, prompt) for prompt in prompts)
+        outside = next(filter(None, asked), None)
+    return body.model_copy(update={"task": found.pop() if len(found) == 1 else None}), outside
 
 
 def _openai(
@@ -102,7 +108,7 @@ def _openai(
             f"the request needs {count} choices; this server gives at most "
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
-    body = _with_task(service, body, prompts)
+    body, why = _with_task(service, body, prompts)
     settings = _settings(service, body, max_tokens, count)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
@@ -120,7 +126,7 @@ def _openai(
         jobs = [replace(job, verifier=JsonVerifier(form, verifier)) for job in jobs]
     seeds = range(settings.decoding.seed, settings.decoding.seed + (body.n or 1))
     choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
-    return Parsed(tuple(choices), stops, logprobs, form)
+    return Parsed(tuple(choices), stops, logprobs, form, why)
 
 
 def _form(requested: schemas.ResponseFormat | None, settings: Settings) -> JsonFormat | None:

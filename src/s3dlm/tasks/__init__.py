@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from s3dlm.errors import SettingsError
+from s3dlm.errors import SettingsError, short_repr
 from s3dlm.inputs import Registry
 from s3dlm.tasks.base import PROMPT_STYLES, Prompt, Sample, Task
 from s3dlm.tasks.benchmarks import BENCHMARKS
@@ -18,11 +18,11 @@ __all__ = [
     "Prompt",
     "Sample",
     "Task",
-    "can_all_be_recognised",
     "get",
     "load",
     "names",
     "of_question",
+    "outside",
     "require_file",
 ]
 
@@ -59,6 +59,11 @@ def of_question(given: str | None, question: object, known: Sequence[str]) -> st
     return next((name for name, form in forms if form and form.fullmatch(text)), None)
 
 
-def can_all_be_recognised(known: Sequence[str]) -> bool:
-    """Whether every task has a form: a model with these is small and knows nothing else."""
-    return all(get(name).form is not None for name in known)
+def outside(model: str, known: Sequence[str], given: str | None, question: object) -> str | None:
+    """Why a model would write nonsense: every task that it knows has a form, and no task was given and
+    the question has none of these forms. None: it may well answer."""
+    small = given is None and all(get(name).form is not None for name in known)
+    if not small or of_question(None, question, known) is not None:
+        return None
+    kinds = f"{model} knows {len(known)} kinds of question"
+    return f"{kinds}, and {short_repr(question)} is none of them"
