@@ -3,6 +3,7 @@
 python -m benchmarks.behaviour exact look_aheads genealogy --limit 40
 python -m benchmarks.behaviour lam_temperature sizes resamplers --limit 30
 python -m benchmarks.behaviour clock late --limit 20
+python -m benchmarks.behaviour oracle --limit 100
 
 Every study writes its figures as CSV and SVG into --images (docs/images by default); grids are evaluations
 in --out and resume there.
@@ -20,7 +21,7 @@ from matplotlib.figure import Figure
 
 import s3dlm
 from benchmarks import study
-from benchmarks.behaviour import clock, exact, figures, grids, late, steps
+from benchmarks.behaviour import clock, exact, figures, grids, late, oracle, steps
 
 VALIDATION = "validation"
 
@@ -105,6 +106,13 @@ def _late(options: argparse.Namespace) -> dict[str, Made]:
     return {"late": (frame, figures.late(frame))}
 
 
+def _oracle(options: argparse.Namespace) -> dict[str, Made]:
+    records = oracle.measure(options.out / "oracle", options.limit)
+    print("\n".join(oracle.table(records)))
+    frame = oracle.by_passes(records)
+    return {"oracle": (frame, figures.oracle(frame))}
+
+
 STUDIES: Mapping[str, Study] = {
     "exact": _exact,
     "look_aheads": _look_aheads,
@@ -112,6 +120,7 @@ STUDIES: Mapping[str, Study] = {
     **{name: _grid(name) for name in grids.GRIDS},
     "clock": _clock,
     "late": _late,
+    "oracle": _oracle,
 }
 
 

@@ -165,6 +165,13 @@ def late(frame: pd.DataFrame, axis: Any) -> None:
     axis.margins(x=0.15)
 
 
+@_drawn(6.0, 3.2)
+def oracle(frame: pd.DataFrame, axis: Any) -> None:
+    _lines(axis, frame.assign(solved=100 * frame.solved), "row", "within", "solved")
+    axis.set(xlabel="forward passes at most", ylabel="solved (%)")
+    axis.legend(fontsize=8)
+
+
 GRIDS: Mapping[str, Draw] = {
     "lam_temperature": lam_temperature,
     "sizes": sizes,

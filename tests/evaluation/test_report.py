@@ -478,7 +478,7 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> N
     searched = {"particles": 4, "branching": 2, "lam": 1.0}
 
     def retold(condition: plan.Condition) -> plan.Condition:
-        length = 64 if condition.settings.block_length == 24 else 32
+        length = 64 if condition.settings.decoding.block_length == 24 else 32
         own = {**theirs, "block_length": length, **(searched if condition.label == "s3" else {})}
         settings = condition.settings.replace(**own)
         return dataclasses.replace(condition, task="gsm8k", settings=settings)
