@@ -28,8 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "answers": set(),
     "verifier": {"answers"},
     "tasks": set(),
-    # Of the verifier only calibration.py: what a probability is; of answers only grids.py.
-    "models": {"answers", "verifier"},
+    # Of the verifier only calibration.py: what a probability is; of answers only grids.py; of tasks prompts.py.
+    "models": {"answers", "tasks", "verifier"},
     "search": {"verifier"},
     "settings": {"diffusion", "search", "verifier"},
     "result": {"answers", "search", "settings"},

@@ -19,22 +19,15 @@ from s3dlm.search.samples import (
 )
 from s3dlm.search.smc import (
     S3,
-    FkDifference,
-    FkMax,
-    FkSum,
-    LookUM,
-    ParticleGibbs,
-    PathLikelihood,
     S3Paper,
     S3Verified,
-    SelfRewarding,
     TopN,
     Twisted,
 )
 
 for _method in (
     Revise, Restarts, S3, S3Paper, S3Verified, TopN, Tilting, BestOfK, VerifiedBestOfK,
-    AdaptiveVote, Baseline, Greedy, Twisted, FkDifference, FkMax, FkSum, ParticleGibbs,
-    SelfRewarding, PathLikelihood, TemporalVote, Hex, LookUM,
+    AdaptiveVote, Baseline, Greedy, Twisted,
+    TemporalVote, Hex,
 ):  # fmt: skip
     register_method(_method)

@@ -1,0 +1,235 @@
+"""Sequential Monte Carlo of other papers: relatives of `S3` with other potentials.
+
+Feynman–Kac steering weighs by the gain, the maximum or the sum of the scores; the last two pay back in
+the last step what they overpaid. `PathLikelihood` and `SelfRewarding` need no verifier: their potential
+is the model's own probability of what a step revealed. `ParticleGibbs` repeats conditional sweeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from s3dlm.search.method import Ending, Verified
+from s3dlm.search.options import Share, Size, more, setting
+from s3dlm.search.particles import Ahead, Canvas, Children, Floats, Ints, Lineage, Survivors
+from s3dlm.search.resample import normalise
+from s3dlm.search.run import Run
+from s3dlm.search.smc import S3, Cadence, Resampler
+from s3dlm.search.step import FINISHED, Outcome, Step
+
+if TYPE_CHECKING:
+    from s3dlm.diffusion.decoding import Decoding
+
+
+class Steering(S3):
+    """K = N·b particles that do not branch."""
+
+    source = "FK steering, Singhal et al. 2025"
+
+    resampling: Resampler = setting("multinomial", "how survivors are drawn from the weights")
+    ess_threshold: Share | None = more(
+        0.5, "resample only when the effective sample size falls below this share"
+    )
+    selection: Ending = setting("verified", "how the answer is chosen among the survivors")
+
+    @property
+    def size(self) -> int:
+        return self.particles * self.branching
+
+    @property
+    def children(self) -> int:
+        return 1
+
+    @property
+    def fills(self) -> bool:
+        return False
+
+    def sized(self, size: int) -> Self:
+        return self.model_copy(update={"particles": size, "branching": 1})
+
+
+class FkDifference(Steering):
+    name = "fk_difference"
+    summary = "Feynman–Kac steering of K particles by the gain in score"
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return self.lam * (score - children.parent_score)
+
+
+class FkMax(Steering):
+    name = "fk_max"
+    summary = "Feynman–Kac steering of K particles by the highest score so far"
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return _settle(self.lam, children, score, lineage, lineage.max_score)
+
+
+class FkSum(Steering):
+    name = "fk_sum"
+    summary = "Feynman–Kac steering of K particles by the sum of scores"
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return _settle(self.lam, children, score, lineage, lineage.sum_score)
+
+
+def _settle(
+    lam: float, children: Children, score: Floats, lineage: Lineage, summary: Floats
+) -> Floats:
+    """λ times a summary of the scores; in the last step the final score, less all that was applied."""
+    return lam * score - lineage.applied if children.last else lam * summary
+
+
+class SelfRewarding(Steering):
+    name = "self_rewarding"
+    summary = (
+        "K particles weighted by the log p of what they revealed, resampled at block ends when the "
+        "ESS is below half; the answer with the largest total log p"
+    )
+    source = "as in self-rewarding SMC, Luo et al. 2026"
+    verified: ClassVar[Verified] = "never"
+    tilts = False
+
+    branching: int = setting(1, "children per particle and step (b)", ge=1, le=1024)
+    lam: ClassVar[float] = 1.0  # type: ignore[misc]
+    look_aheads: ClassVar[int] = 1  # type: ignore[misc]
+    cadence: Cadence = more("block", "branch, score and resample at every step or at block ends")
+    selection: Ending = setting("likeliest", "how the answer is chosen among the survivors")
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return children.step_logp
+
+
+class PathLikelihood(S3):
+    name = "path_likelihood"
+    summary = (
+        "s3 with the path's log-likelihood as value and no verifier: it samples p·exp(λ·log p)"
+    )
+    source = "path log-likelihood, Liu et al. 2026"
+    verified: ClassVar[Verified] = "never"
+    tilts = False
+
+    look_aheads: ClassVar[int] = 1  # type: ignore[misc]
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return self.lam * children.step_logp
+
+
+class LookUM(S3):
+    name = "lookum"
+    summary = (
+        "at every step b sets of positions out of the five surest; one is drawn by how sure the model "
+        "then is of the rest"
+    )
+    source = "after LookUM, Lee et al. 2025"
+    verified: ClassVar[Verified] = "never"
+    tilts = False
+    fixed: ClassVar[dict[str, Any]] = {
+        "reveal": "schedule", "reveal_threshold": 0.98, "edit_threshold": None, "policy": "pool",
+    }  # fmt: skip
+
+    particles: Size = setting(1, "partly denoised answers kept after every step (N)")
+    resampling: Resampler = setting("multinomial", "how survivors are drawn from the weights")
+    look_aheads: ClassVar[int] = 1  # type: ignore[misc]
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        certainty = ahead.prediction.certainty()
+        assert certainty is not None, "its policy asks for entropies"
+        return self.lam * certainty
+
+
+class ParticleGibbs(S3):
+    """Conditional SMC: after each sweep one trajectory, drawn by weight, is pinned in the next, where the
+    first particle follows it to its end and always survives."""
+
+    name = "particle_gibbs"
+    summary = "b conditional sweeps of N particles around a kept trajectory"
+    source = "particle Gibbs, Dang et al. 2025"
+    meets_again = True
+    cost = "b·(1 + T·N)"
+
+    resampling: Resampler = setting("multinomial", "how survivors are drawn from the weights")
+    selection: Ending = setting("verified", "how the answer is chosen among the survivors")
+
+    @property
+    def children(self) -> int:
+        return 1
+
+    @property
+    def fills(self) -> bool:
+        return False
+
+    def passes(self, steps: int, decoding: Decoding) -> int:
+        return self.branching * (1 + steps * self.size)
+
+    def texts(self, steps: int) -> int:
+        return self.branching * super().texts(steps)
+
+    async def once(
+        self, run: Run, *, limit: int | None = None, round: int | None = None,
+        places: Ints | None = None,
+    ) -> Outcome:  # fmt: skip
+        path, pinned = list[Step](), list[Canvas]()
+        nfe = logical = 0
+        for _ in range(self.branching):
+            left = None if limit is None else limit - nfe
+            sweep = partial(self._sweep, path, pinned)
+            rows = self.size
+            outcome = await run.attempt(sweep, rows=rows, limit=left, round=round, places=places)
+            nfe, logical, places = nfe + outcome.nfe, logical + outcome.nfe_logical, None
+            spent = limit is not None and limit - nfe < run.process.passes
+            if outcome.stopped != FINISHED or spent:
+                break
+            survivor = int(run.rng.choice(len(outcome), p=normalise(outcome.log_weight)))
+            pinned = _trajectory(path, survivor)
+            path.clear()
+        return replace(outcome, nfe=nfe, nfe_logical=logical)
+
+    async def _sweep(self, path: list[Step], pinned: list[Canvas], run: Run) -> None:
+        particles = await run.begin(self.size, verified=True)
+        while particles.open:
+            first = pinned[min(run.steps, len(pinned) - 1)] if pinned else None
+            children = run.expand(
+                particles, 1, self.child_sampling, cadence=self.cadence, first=first
+            )
+            ahead = await run.predict(children)
+            looked = await run.verify(ahead, wanted=children.branched)
+            weight, lineage = self.weigh(children, ahead, looked[1])
+            free = self.size - (first is not None)
+            survivors = run.draw(children, weight, free, self.resampling, self.ess_threshold)
+            if first is not None and survivors.resampled:
+                index = np.append(0, survivors.index)
+                survivors = Survivors(index, np.zeros(index.size), resampled=True)
+            particles = run.survive(children, ahead, looked, weight, survivors, lineage)
+            assert run.last is not None
+            path.append(run.last)
+
+    def potential(
+        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
+    ) -> Floats:
+        return self.lam * (score - children.parent_score)
+
+
+def _trajectory(steps: list[Step], survivor: int) -> list[Canvas]:
+    """The canvases that led to a survivor of the last step."""
+    path: list[Canvas] = []
+    for step in reversed(steps):
+        child = int(step.survivor[survivor])
+        path.insert(0, Canvas(step.tokens[[child]], step.logp[[child]]))
+        survivor = int(step.parent[child])
+    return path
