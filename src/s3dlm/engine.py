@@ -141,7 +141,8 @@ def advance(running: Running, reply: Any) -> Iterator[Event]:
         outcome = end.value
     except S3dlmError as error:
         failure = error
-    steps, running.run.told[:] = [*running.run.told], ()
+    told = running.run.told.steps
+    steps, told[:] = [*told], ()
     for step in steps:
         running.note(step)
         yield step

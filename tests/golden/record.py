@@ -31,6 +31,7 @@ CHAT = {
 COMPLETION = {
     "model": "tiny",
     "prompt": "What is 3 + 4?",
+    "task": "none",  # it is outside what the model knows
     "n": 2,
     "seed": 5,
     "method": "s3",

@@ -16,7 +16,7 @@ from s3dlm.errors import SettingsError
 from s3dlm.inputs import Registry
 from s3dlm.search.options import FROZEN, OneOf, more, setting
 from s3dlm.search.particles import Ints, Particles
-from s3dlm.search.rounds import rounds
+from s3dlm.search.rounds import attempt, rounds
 from s3dlm.search.run import Run
 from s3dlm.search.select import SELECTIONS
 from s3dlm.search.step import Outcome
@@ -87,9 +87,9 @@ class Method(BaseModel):
         self, run: Run, *, limit: int | None = None, round: int | None = None,
         places: Ints | None = None,
     ) -> Coroutine[Any, Any, Outcome]:  # fmt: skip
-        """One search, from its beginning to its end; see `Run.attempt`."""
+        """One search, from its beginning to its end; see `rounds.attempt`."""
         rows = self.size * self.children
-        return run.attempt(self.search, rows=rows, limit=limit, round=round, places=places)
+        return attempt(run, self.search, rows=rows, limit=limit, round=round, places=places)
 
     @model_validator(mode="after")
     def _ending_fits(self) -> Self:

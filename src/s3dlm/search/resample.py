@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from s3dlm.errors import SettingsError
+from s3dlm.search.particles import Children, Survivors
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -143,3 +144,29 @@ def _invert(log_weights: ArrayLike, count: int, points: Callable[[], Floats]) ->
     last = int(np.flatnonzero(np.diff(edges, prepend=0.0))[-1])  # rounding: no point past the end
     chosen = np.minimum(np.searchsorted(edges, points(), side="right"), last)
     return np.bincount(chosen, minlength=edges.size).astype(np.int64)
+
+
+def survivors_of(
+    children: Children, weight: Floats, size: int, resampler: str, ess_threshold: float | None,
+    rng: np.random.Generator,
+) -> Survivors:  # fmt: skip
+    """Who survives a step in which the method branches; else all live on. See `Run.resample`."""
+    if not children.branched:
+        return Survivors(np.arange(len(children)), weight, resampled=False)
+    if is_even(weight, ess_threshold):
+        return _one_child_each(weight, children.parents, rng)
+    offspring = RESAMPLERS[resampler](weight, size, rng)
+    index = np.repeat(np.arange(offspring.size), offspring)
+    return Survivors(index, np.zeros(size), resampled=True)
+
+
+def _one_child_each(log_weight: Floats, particles: int, rng: np.random.Generator) -> Survivors:
+    """Without resampling, every particle continues as one of its own children, chosen by weight; it
+    carries their mean, which keeps the estimate unbiased."""
+    family = log_weight.reshape(particles, -1)
+    top = family.max(axis=1, keepdims=True)
+    shares = np.exp(family - top)
+    edges = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
+    chosen = (edges <= rng.random((particles, 1))).sum(axis=1)
+    index = np.arange(particles) * family.shape[1] + chosen
+    return Survivors(index, top[:, 0] + np.log(shares.mean(axis=1)), resampled=False)

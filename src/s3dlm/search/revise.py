@@ -23,6 +23,7 @@ from s3dlm.search.rounds import (
     IDLE,
     LEAST,
     affordable,
+    attempt,
     draft,
     ended,
     is_satisfied,
@@ -159,8 +160,8 @@ class Revise(Restarts):
         limit, size = None if math.isinf(left) else int(left), len(start.tokens)
         sized = self.sized(size)
         search = partial(sized.search, start=start)
-        return await run.attempt(
-            search, rows=size, limit=limit, process=process, round=number, places=places
+        return await attempt(
+            run, search, rows=size, limit=limit, process=process, round=number, places=places
         )
 
     def most_passes(self, steps: int, decoding: Any, judged: int = 0) -> int:

@@ -8,13 +8,17 @@ spent; the best of what was found until then is there at any time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from s3dlm.search.particles import Canvas, Floats, Particles
-from s3dlm.search.run import Run, unrelated
+import numpy as np
+
+from s3dlm.search.books import Spending, SpentError, Telling
+from s3dlm.search.particles import Canvas, Floats, Ints, Particles, Process, Survivors
+from s3dlm.search.run import Run, SatisfiedError, unrelated
+from s3dlm.search.score import Scores
 from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome
 
 if TYPE_CHECKING:
@@ -22,6 +26,61 @@ if TYPE_CHECKING:
 
 LEAST = 2  # forward passes below which no round is begun
 IDLE = 20  # rounds in a row that meet only canvases they know: there is nothing new to be found
+
+
+async def attempt(
+    run: Run, search: Callable[[Run], Awaitable[object]], *, rows: int = 1,
+    limit: int | None = None, process: Process | None = None, round: int | None = None,
+    places: Ints | None = None,
+) -> Outcome:  # fmt: skip
+    """One search from its beginning to its end, which may be that of the budget.
+
+    Args:
+        run: The run that it is a part of.
+        search: A method's `search`, or anything like it.
+        rows: Children of a step.
+        limit: The most forward passes it may take.
+        process: Another denoising than the run's.
+        round: Its number among the searches for the prompt.
+        places: Where the canvases it starts from stood before, for the genealogy.
+    """
+    # What the run has forwarded itself since the last search counts for this one.
+    spent = Spending(limit, rows * run.judging, run.spent.made, run.spent.unshared)
+    run.spent = replace(run.spent, made=0, unshared=0)
+    told = Telling(run.told.steps, run.told.round if round is None else round, places)
+    part = replace(run, process=process or run.process, spent=spent, told=told, particles=None)
+    stopped = FINISHED
+    try:
+        await search(part)
+    except SatisfiedError:
+        stopped = SATISFIED
+    except SpentError:
+        stopped = SPENT
+        await _give_up(part)
+    found = part.particles
+    assert found is not None, "a search has at least its start"
+    place = np.arange(len(found))
+    return Outcome(
+        found.canvas, found.log_weight, found.clean, found.scores, part.nfe, part.nfe_logical,
+        place, place if told.origin is None else told.origin, stopped,
+    )  # fmt: skip
+
+
+async def _give_up(run: Run) -> None:
+    """The look-aheads of the last population are the answers."""
+    particles, process = run.particles, run.process
+    assert particles is not None
+    clean = next(process.look_aheads(particles.canvas, particles.prediction))
+    if not run.steps:
+        run.told.begin(run.nfe)
+    scores = Scores.missing(len(particles))
+    if run.judged:
+        scores = await run.scorer.score(clean, "the end of the budget")
+    text, everyone = Canvas(clean.tokens, clean.logp), np.arange(len(particles))
+    survivors = Survivors(everyone, particles.log_weight, resampled=False)
+    end = (text, everyone, clean, scores, particles.log_weight, survivors)
+    run.told.add(process.steps, run.nfe, *end)
+    run.particles = replace(particles, canvas=text, clean=clean, scores=scores)
 
 
 async def sample(
@@ -54,7 +113,7 @@ async def draft(run: Run, limit: int) -> Outcome:
     """One greedy answer; its look-aheads are verified on the way if one of them may be enough."""
     verified = "at the end" if run.scorer.satisfied_at is None else "every step"
     search = partial(sample, size=1, verified=verified)
-    return await run.attempt(search, process=run.process.greedy(), limit=limit)
+    return await attempt(run, search, process=run.process.greedy(), limit=limit)
 
 
 async def rounds(run: Run, method: Method, budget: int) -> Outcome:

@@ -14,17 +14,17 @@ filled at its own pace, and the search ends with the step after which all are fi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from s3dlm.search.books import Spending, SpentError, Telling
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.particles import (
     Ahead,
-    Bools,
     Canvas,
     CanvasPredictions,
     Children,
@@ -38,16 +38,12 @@ from s3dlm.search.particles import (
     Survivors,
     distinct,
 )
-from s3dlm.search.resample import RESAMPLERS, is_even
+from s3dlm.search.resample import survivors_of
 from s3dlm.search.score import PORTION, Scorer, Scores
-from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Memo, Outcome, Step
+from s3dlm.search.step import Memo
 
 if TYPE_CHECKING:
     from s3dlm.models.packing import Prediction, Rows
-
-
-class SpentError(Exception):
-    """The next forward pass is beyond the budget; the look-aheads of the last population answer."""
 
 
 class SatisfiedError(Exception):
@@ -66,11 +62,9 @@ class Run:
         answer_of: The answer that a text gives, if it gives one.
         judging: Passes that the verification of a child's look-aheads takes, by the model as judge.
         judged: Whether the texts that a spent budget leaves are scored.
-        reserve: Passes that a prediction must leave in the budget for their verification.
-        limit: The most forward passes; None: as many as it takes.
-        round: The number of this search among those for the prompt, from 0.
-        places: Where the canvases that it starts from stood before, for the genealogy; −1: nowhere.
-        told: The steps that observers have not yet seen.
+        spent: Passes made, and their limit.
+        told: The steps that observers have seen or will see.
+        particles: The population after the last step.
     """
 
     process: Process
@@ -80,37 +74,29 @@ class Run:
     answer_of: Callable[[str], str | None] = lambda text: None
     judging: int = 0
     judged: bool = True
-    reserve: int = 0
-    limit: int | None = None
-    round: int = 0
-    places: Ints | None = None
-    told: list[Step] = field(default_factory=list)
-    particles: Particles | None = None  # the population after the last step
-    last: Step | None = None  # the last step
-    steps: int = 0
-    _forwarded: int = 0
-    logical: int = 0  # without sharing, and without those of the model as judge
-    _reported: int = 0  # passes that the steps have told of
-    _at_start: int = 0  # passes before the first step
+    spent: Spending = field(default_factory=Spending)
+    told: Telling = field(default_factory=Telling)
+    particles: Particles | None = None
     _judged_before: int = 0
-    _asked: bool = False
     _blocks: int = 0
-    _origin: Ints | None = None
 
     def __post_init__(self) -> None:
         self._judged_before = self.scorer.nfe
 
-    # --- what has been spent
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return self.told.count
 
     @property
     def nfe(self) -> int:
         """Forward passes of this search, those of the model as judge included."""
-        return self._forwarded + self.scorer.nfe - self._judged_before
+        return self.spent.made + self.scorer.nfe - self._judged_before
 
     @property
     def nfe_logical(self) -> int:
         """The passes that Algorithm 1 takes without sharing."""
-        return self.logical + self.scorer.nfe - self._judged_before
+        return self.spent.unshared + self.scorer.nfe - self._judged_before
 
     # --- what a method does
 
@@ -132,7 +118,7 @@ class Run:
         self.populate(canvas, prediction, clean, scores)
         if verified:
             scores = await self.scorer.score(clean, "the first look-ahead")
-        self._reported = self._at_start = self.nfe
+        self.told.begin(self.nfe)
         self._blocks = self.process.progress(canvas.tokens, -1).blocks
         return self.populate(canvas, prediction, clean, scores)
 
@@ -238,21 +224,8 @@ class Run:
             ess_threshold: Resample only below this share of the effective sample size.
             lineage: Their lineages, if this step changes them.
         """
-        survivors = self.draw(children, weight, size, resampler, ess_threshold)
+        survivors = survivors_of(children, weight, size, resampler, ess_threshold, self.rng)
         return self.survive(children, ahead, looked, weight, survivors, lineage)
-
-    def draw(
-        self, children: Children, weight: Floats, size: int, resampler: str,
-        ess_threshold: float | None,
-    ) -> Survivors:  # fmt: skip
-        """Who survives; see `resample`."""
-        if not children.branched:
-            return Survivors(np.arange(len(children)), weight, resampled=False)
-        if is_even(weight, ess_threshold):
-            return _one_child_each(weight, children.parents, self.rng)
-        offspring = RESAMPLERS[resampler](weight, size, self.rng)
-        index = np.repeat(np.arange(offspring.size), offspring)
-        return Survivors(index, np.zeros(size), resampled=True)
 
     def keep(
         self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores],
@@ -321,7 +294,7 @@ class Run:
         first, kind = distinct(canvas.tokens)
         open_ = process.is_open(canvas.tokens[first])
         if not open_.any():
-            self.logical += logical * process.passes
+            self.spent.pay(0, logical * process.passes)
             return CanvasPredictions(None, np.full(kind.size, -1), 0)
         row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
         state = rng.bit_generator.state
@@ -332,144 +305,43 @@ class Run:
         request = Predict(rows)
         cost = request.forwarded * process.passes
         try:
-            self._pay(cost)
+            self.spent.allow(cost, self.nfe)
         except SpentError:
             rng.bit_generator.state = state  # what is refused draws no random numbers
             raise
         value = await request
-        self._forwarded += cost
-        self.logical += logical * process.passes
+        self.spent.pay(cost, logical * process.passes)
         self.memo.keep(tokens, value.kept)
         return CanvasPredictions(value, row_of_kind[kind], cost)
 
     async def ask(self, rows: Rows) -> Prediction:
         """The model's prediction of rows that are no canvases of the search itself."""
         cost = len(rows.canvas) * self.process.passes
-        self._pay(cost)
+        self.spent.allow(cost, self.nfe)
         value = await Predict(rows)
-        self._forwarded += cost
-        self.logical += cost
+        self.spent.pay(cost, cost)
         return value
-
-    def _pay(self, cost: int) -> None:
-        """Refuse passes beyond the limit; the first prediction of a search is never refused."""
-        beyond = self.limit is not None and self.nfe + cost + self.reserve > self.limit
-        if beyond and self._asked:
-            raise SpentError
-        self._asked = True
 
     def tell(
         self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,
         survivors: Survivors,
     ) -> None:  # fmt: skip
-        """Let observers know of a step; it ends the search if the verifier is satisfied."""
+        """Let observers know of a step; it ends the search if the verifier is satisfied: the best of
+        the texts that satisfy it is then the one survivor, and complete."""
         satisfied = self.scorer.satisfied(scores.total, scores.spans)
-        if satisfied.any():
-            self._satisfy(canvas, parent, clean, scores, weight, satisfied)
-        self._append(canvas, parent, clean, scores, weight, survivors)
-
-    def _satisfy(
-        self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,
-        satisfied: Bools,
-    ) -> None:  # fmt: skip
-        """The best of the texts that satisfy is the one survivor, and complete."""
+        if not satisfied.any():
+            self.told.add(
+                self.process.steps, self.nfe, canvas, parent, clean, scores, weight, survivors
+            )
+            return
         best = int(np.where(satisfied, scores.total, -1).argmax())
         tokens, logp, index = canvas.tokens.copy(), canvas.logp.copy(), np.array([best])
         tokens[best], logp[best] = clean.tokens[best], clean.logp[best]
         ended, survivors = Canvas(tokens, logp), Survivors(index, np.zeros(1), resampled=False)
-        self._append(ended, parent, clean, scores, weight, survivors)
+        self.told.add(self.process.steps, self.nfe, ended, parent, clean, scores, weight, survivors)
         text, prediction = ended.take(index), CanvasPredictions(None, np.full(1, -1), 0)
         self.populate(text, prediction, clean.take(index), scores.take(index))
         raise SatisfiedError
-
-    def _append(
-        self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,
-        survivors: Survivors,
-    ) -> None:  # fmt: skip
-        if self._origin is None:
-            self._origin = np.arange(int(parent.max(initial=0)) + 1)
-        shown = parent
-        if not self.steps and self.places is not None:
-            shown = self.places[parent]
-        start = 0 if self.steps else self._at_start
-        place = (self.steps, max(self.process.steps, self.steps + 1))
-        made = (canvas, shown, clean, scores, weight, survivors)
-        step = Step.of(place, *made, self.nfe - self._reported, start)
-        self._origin = np.where(parent >= 0, self._origin[parent], -1)[survivors.index]
-        self._reported = self.nfe
-        self.steps += 1
-        self.last = replace(step, round=self.round) if self.round else step
-        self.told.append(self.last)
-
-    # --- searches within a search
-
-    async def attempt(
-        self, search: Callable[[Run], Awaitable[object]], *, rows: int = 1,
-        limit: int | None = None, process: Process | None = None, round: int | None = None,
-        places: Ints | None = None,
-    ) -> Outcome:  # fmt: skip
-        """One search from its beginning to its end, which may be that of the budget.
-
-        Args:
-            search: A method's `search`, or anything like it.
-            rows: Children of a step.
-            limit: The most forward passes it may take.
-            process: Another denoising than this run's.
-            round: Its number among the searches for the prompt.
-            places: Where the canvases it starts from stood before, for the genealogy.
-        """
-        part = Run(
-            self.process if process is None else process, self.scorer, self.rng, self.memo,
-            self.answer_of, self.judging, self.judged, rows * self.judging, limit,
-            self.round if round is None else round, places,
-            self.told,
-        )  # fmt: skip
-        # What this run has forwarded itself since then counts for the search that comes next.
-        part._forwarded, self._forwarded = self._forwarded, 0
-        part.logical, self.logical = self.logical, 0
-        stopped = FINISHED
-        try:
-            await search(part)
-        except SatisfiedError:
-            stopped = SATISFIED
-        except SpentError:
-            stopped = SPENT
-            await part._give_up()
-        particles = part.particles
-        assert particles is not None, "a search has at least its start"
-        size = len(particles)
-        return Outcome(
-            particles.canvas, particles.log_weight, particles.clean, particles.scores, part.nfe,
-            part.nfe_logical, np.arange(size), np.arange(size) if part._origin is None else part._origin,
-            stopped,
-        )  # fmt: skip
-
-    async def _give_up(self) -> None:
-        """The look-aheads of the last population are the answers."""
-        particles = self.particles
-        assert particles is not None
-        clean = next(self.process.look_aheads(particles.canvas, particles.prediction))
-        if not self.steps:
-            self._reported = self._at_start = self.nfe
-        scores = Scores.missing(len(particles))
-        if self.judged:
-            scores = await self.scorer.score(clean, "the end of the budget")
-        text, everyone = Canvas(clean.tokens, clean.logp), np.arange(len(particles))
-        survivors = Survivors(everyone, particles.log_weight, resampled=False)
-        self._append(text, everyone, clean, scores, particles.log_weight, survivors)
-        self.particles = replace(particles, canvas=text, clean=clean, scores=scores)
-
-
-def _one_child_each(log_weight: Floats, particles: int, rng: np.random.Generator) -> Survivors:
-    """Without resampling, every particle continues as one of its own children, chosen by weight; it
-    carries their mean, which keeps the estimate unbiased."""
-    family = log_weight.reshape(particles, -1)
-    top = family.max(axis=1, keepdims=True)
-    shares = np.exp(family - top)
-    edges = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
-    chosen = (edges <= rng.random((particles, 1))).sum(axis=1)
-    index = np.arange(particles) * family.shape[1] + chosen
-    return Survivors(index, top[:, 0] + np.log(shares.mean(axis=1)), resampled=False)
 
 
 def unrelated(size: int) -> Ints:

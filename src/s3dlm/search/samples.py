@@ -12,7 +12,7 @@ from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
 from s3dlm.search.particles import Ints, Particles
 from s3dlm.search.resample import normalise
-from s3dlm.search.rounds import IDLE, LEAST, sample
+from s3dlm.search.rounds import IDLE, LEAST, attempt, sample
 from s3dlm.search.run import Run, unrelated
 from s3dlm.search.smc import ABLATION, ChildSampling
 from s3dlm.search.step import AGREED, FINISHED, SPENT, Outcome
@@ -125,8 +125,8 @@ class Hex(BestOfK):
         outcomes: list[Outcome] = []
         for process, share in zip(processes, shares, strict=False):
             search = self.sized(share).search
-            outcome = await run.attempt(
-                search, limit=each, process=process, round=round, places=places
+            outcome = await attempt(
+                run, search, limit=each, process=process, round=round, places=places
             )
             outcomes.append(outcome)
             places = unrelated(self.size)

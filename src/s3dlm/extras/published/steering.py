@@ -16,7 +16,8 @@ import numpy as np
 from s3dlm.search.method import Ending, Verified
 from s3dlm.search.options import Share, Size, more, setting
 from s3dlm.search.particles import Ahead, Canvas, Children, Floats, Ints, Lineage, Survivors
-from s3dlm.search.resample import normalise
+from s3dlm.search.resample import normalise, survivors_of
+from s3dlm.search.rounds import attempt
 from s3dlm.search.run import Run
 from s3dlm.search.smc import S3, Cadence, Resampler
 from s3dlm.search.step import FINISHED, Outcome, Step
@@ -190,7 +191,7 @@ class ParticleGibbs(S3):
             left = None if limit is None else limit - nfe
             sweep = partial(self._sweep, path, pinned)
             rows = self.size
-            outcome = await run.attempt(sweep, rows=rows, limit=left, round=round, places=places)
+            outcome = await attempt(run, sweep, rows=rows, limit=left, round=round, places=places)
             nfe, logical, places = nfe + outcome.nfe, logical + outcome.nfe_logical, None
             spent = limit is not None and limit - nfe < run.process.passes
             if outcome.stopped != FINISHED or spent:
@@ -211,13 +212,15 @@ class ParticleGibbs(S3):
             looked = await run.verify(ahead, wanted=children.branched)
             weight, lineage = self.weigh(children, ahead, looked[1])
             free = self.size - (first is not None)
-            survivors = run.draw(children, weight, free, self.resampling, self.ess_threshold)
+            survivors = survivors_of(
+                children, weight, free, self.resampling, self.ess_threshold, run.rng
+            )
             if first is not None and survivors.resampled:
                 index = np.append(0, survivors.index)
                 survivors = Survivors(index, np.zeros(index.size), resampled=True)
             particles = run.survive(children, ahead, looked, weight, survivors, lineage)
-            assert run.last is not None
-            path.append(run.last)
+            assert run.told.last is not None
+            path.append(run.told.last)
 
     def potential(
         self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
