@@ -192,7 +192,9 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("score nowhere.jsonl --task gsm8k", ["nowhere.jsonl"]),
         (
             f"generate {QUESTION!r} --trace no/such/folder --gen-length 8 --steps 8 --block-length 8",
-            ["s3dlm: no/such/folder cannot be written: No such file or directory; give another path"],
+            [
+                "s3dlm: no/such/folder cannot be written: No such file or directory; give another path"
+            ],
         ),
     ],
 )

@@ -20,8 +20,9 @@ from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
+from s3dlm.extras.published.steering import Steering
 from s3dlm.search.particles import Ahead, Children, Floats, Lineage
-from s3dlm.search.smc import S3, Steering
+from s3dlm.search.smc import S3
 
 POWER, START = 4, 0.75
 TESTED = 60  # problems per task of the test split

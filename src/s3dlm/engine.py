@@ -16,7 +16,13 @@ from typing import Any
 
 import s3dlm
 from s3dlm import tasks
-from s3dlm.errors import S3dlmError, SettingsError, VerifierError, short_repr
+from s3dlm.errors import (
+    MissingExtraError,
+    S3dlmError,
+    SettingsError,
+    VerifierError,
+    short_repr,
+)
 from s3dlm.job import Job as Job
 from s3dlm.job import Running, prepare
 from s3dlm.models.base import Model
@@ -160,18 +166,48 @@ def run(
 ) -> Iterator[tuple[int, Step | Result]]:
     """Events of all jobs as (job's index, event), in batches of about `max_rows`; jobs are taken
     from the iterable only when there is room, so it may be endless."""
-    batcher, waiting = Batcher(model, **forward), iter(jobs)
+    for index, event in events(model, jobs, max_rows, **forward):
+        if isinstance(event, Exception):
+            raise event
+        if event is not None:
+            yield index, event
+
+
+def events(
+    model: Model, jobs: Iterable[Job], max_rows: int, **forward: int
+) -> Iterator[tuple[int, Event | None]]:
+    """As `run`, with the error of a search as its last event, and None where one starts. If a forward
+    pass raises, it is unknown which search is the cause: those of the batch start again one by one."""
+    batcher, waiting = Batcher(model, **forward), enumerate(jobs)
+    running: dict[int, tuple[int, Job]] = {}
     while True:
         while not batcher.running or batcher.rows < max_rows:
-            if (job := next(waiting, None)) is None:
+            if (following := next(waiting, None)) is None:
                 break
-            batcher.add(job)  # keys count from 0, as the jobs do
+            index, job = following
+            yield index, None
+            try:
+                running[batcher.add(job)] = following
+            except (SettingsError, MissingExtraError):  # these concern the whole run
+                raise
+            except Exception as error:
+                yield index, error
         if not batcher.running:
             return
-        for key, event in batcher.step():
-            if isinstance(event, Exception):
-                raise event
-            yield key, event
+        try:
+            told = batcher.step()
+        except (SettingsError, MissingExtraError):
+            raise
+        except Exception as error:
+            again, running, batcher = [*running.values()], {}, Batcher(model, **forward)
+            for index, job in again:
+                alone = events(model, [job], 1, **forward) if len(again) > 1 else [(0, error)]
+                yield from ((index, event) for _, event in alone)
+            continue
+        for key, event in told:
+            yield running[key][0], event
+            if not isinstance(event, Step):
+                del running[key]
 
 
 def stream(

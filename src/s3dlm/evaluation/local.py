@@ -1,8 +1,7 @@
 """Searches in this process, batched: what `evaluate` does with a model, and every worker as well.
 
-A sample that cannot be run or graded is a failure of its own. If a forward pass raises, it is unknown
-which search is the cause: those of the batch start again one by one. Results do not depend on the
-batch, so the others lose nothing but time.
+A sample that cannot be run or graded is a failure of its own (`engine.events`). Results do not depend
+on the batch.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from s3dlm import tasks
+from s3dlm import engine, tasks
 from s3dlm.answers import grading
 from s3dlm.answers.grading import grade
-from s3dlm.engine import Batcher, Job, Result
-from s3dlm.errors import MissingExtraError, RecordError, SettingsError
+from s3dlm.engine import Job, Result
+from s3dlm.errors import RecordError
 from s3dlm.evaluation import manifest
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record, RecordedSurvivor, to_line, write_atomic
@@ -35,7 +34,6 @@ GAIN = 1.1  # a batch size must give this much more throughput than the one befo
 SLOW = 2.0  # seconds per forward pass after which larger batches are not tried
 
 SAME = ("answer", "text", "nfe", "nfe_logical", "p_correct")  # in a result and its record
-SearchEvent = Step | Result | Exception | None  # None: the search starts, perhaps once more
 
 
 @dataclass(slots=True)
@@ -83,7 +81,7 @@ class LocalRunner:
                 good.append(item)
                 jobs.append(Job(sample.question, condition.task, settings, sample.id))
         watches: dict[int, _Watch] = {}
-        for index, event in _events(model, jobs, chunk.batch_size):
+        for index, event in engine.events(model, jobs, chunk.batch_size):
             if event is None:
                 watches[index] = _Watch(good[index], jobs[index], self.model)
             elif isinstance(event, Step):
@@ -185,40 +183,6 @@ def wrong_gold(kind: str, sample: Sample) -> str | None:
         return None
     gold = f"the gold answer {str(sample.gold)[:60]!r} of {sample.id}"
     return f"{gold} is not {expected}; correct the data"
-
-
-def _events(model: Model, jobs: Sequence[Job], size: int) -> Iterator[tuple[int, SearchEvent]]:
-    """Events of all jobs as (index, event), in batches of about `size` canvases. Errors that concern
-    the whole run are raised, those of a single search are its last event."""
-    batcher, waiting, index_of = Batcher(model), iter(range(len(jobs))), dict[int, int]()
-    while True:
-        while not batcher.running or batcher.rows < size:
-            index = next(waiting, None)
-            if index is None:
-                break
-            yield index, None
-            try:
-                index_of[batcher.add(jobs[index])] = index
-            except (SettingsError, MissingExtraError):
-                raise
-            except Exception as error:
-                yield index, error
-        if not batcher.running:
-            return
-        try:
-            events: list[tuple[int, Any]] = batcher.step()
-        except (SettingsError, MissingExtraError):
-            raise
-        except Exception as error:
-            for index in index_of.values():
-                alone = _events(model, [jobs[index]], 1) if len(index_of) > 1 else [(0, error)]
-                yield from ((index, event) for _, event in alone)
-            batcher, index_of = Batcher(model), {}
-            continue
-        for key, event in events:
-            yield index_of[key], event
-            if not isinstance(event, Step):
-                del index_of[key]
 
 
 def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int:
