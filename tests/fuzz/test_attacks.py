@@ -1,6 +1,7 @@
-"""A live server under attack: `/health` answers another address within a second, and it recovers.
+"""A live server under attack: it answers `/health` within a second of its own work, and it recovers.
 
-Each attack comes from one address and goes on while `/health` is asked from another. What is
+Each attack comes from one address and goes on while `/health` is asked from another. What counts is the
+processor time that the server spends until it answers: waiting for other programs is not its own. What is
 measured is printed (`pytest -m slow -s tests/fuzz/test_attacks.py`).
 """
 
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,7 +31,15 @@ LOOPING = "```python\ndef f(x):\n    while True: pass\n```"
 CODE = {"task": "mbpp", "prompt": "Loop.\nYour code should pass this test:\nassert f(1) == 2"}
 # As many texts as a step may verify.
 WIDE = {"particles": 8, "branching": 8, "look_aheads": 32, "temperature": 1.0, "gen_length": 256, "steps": 64, "block_length": 256}  # fmt: skip
-ROUNDS = 3  # a busy machine may spoil one
+# Schemas that cost much to check, to build or to apply.
+SCHEMAS: tuple[Any, ...] = (
+    {"anyOf": [{}] * 4900},
+    {"anyOf": [{"type": "object", "properties": {"a": {"const": 1}}}] * 80 + [{}]},
+    {"enum": [[0] * 100 for _ in range(38)]},
+    {"items": {"enum": list(range(3000))}, "type": "array"},
+    {"properties": {f"a{i}": {"enum": list(range(12))} for i in range(200)}},
+    {"not": {"allOf": [{"not": {"anyOf": [{}] * 15}}] * 15}},
+)
 
 
 class Attacker:
@@ -38,14 +49,16 @@ class Attacker:
         self.address, self.stack, self.stopped = address, stack, threading.Event()
         self.sent = 0
 
-    def post(self, body: dict[str, Any] | str, path: str = "/v1/completions") -> None:
+    def post(
+        self, body: dict[str, Any] | str, path: str = "/v1/completions", **headers: str
+    ) -> None:
         """A request, whose answer is waited for, and whatever it is, it is taken."""
         text = (
             body if isinstance(body, str) else json.dumps({"model": "fake", "prompt": "x", **body})
         )
         self.sent += 1
         with contextlib.suppress(httpx.HTTPError), new_client(self.address, timeout=5) as http:
-            http.post(path, content=text.encode(errors="replace"), headers=JSON)
+            http.post(path, content=text.encode(errors="replace"), headers={**JSON, **headers})
 
     def open(self, data: bytes, limit: int = 400) -> None:
         """A socket that sends this much and then nothing."""
@@ -101,6 +114,24 @@ class Attacker:
     def deep_bodies(self, rng: random.Random) -> None:
         self.post(rng.choice(("[" * 200_000, '{"a":' * 100_000, "9" * 900_000, "\x00" * 900_000)))
 
+    def schemas(self, rng: random.Random) -> None:
+        form = {"name": "a", "schema": rng.choice(SCHEMAS)}
+        wanted = {"type": "json_schema", "json_schema": form}
+        sizes = {"particles": 8, "branching": 4, "gen_length": 64, "steps": 16, "block_length": 64}
+        self.post({"response_format": wanted, **sizes, "n": 2, "seed": rng.randrange(99)})
+
+    def texts_that_judge_themselves(self, rng: random.Random) -> None:
+        looks = rng.choice((8, 32))
+        self.post({**WIDE, "verifier": "self", "look_aheads": looks, "seed": rng.randrange(99)})
+
+    def many_addresses(self, rng: random.Random) -> None:
+        pretended = ".".join(str(rng.randrange(256)) for _ in range(4))
+        self.post({**LARGE, "particles": 8}, **{"x-forwarded-for": pretended})
+
+    def large_memos(self, rng: random.Random) -> None:
+        memo = rng.choice((512, 1_048_576))
+        self.post({"method": "revise", "budget": 4000, "memo": memo, "seed": rng.randrange(99)})
+
 
 ATTACKS = [name for name in vars(Attacker) if name[0] != "_" and name not in ("post", "open")]
 
@@ -128,19 +159,26 @@ def get(address: str, path: str) -> str:
     return answer.decode()
 
 
-def worst_health(address: str, seconds: float) -> float:
-    """The longest that `/health` took during this time."""
-    longest, end = 0.0, time.monotonic() + seconds
+def processor_seconds(process: int) -> float:
+    """What a process has spent, in the program and in the kernel."""
+    spent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+
+
+def worst_health(process: int, address: str, seconds: float) -> tuple[float, float]:
+    """The longest that `/health` took during this time, by the clock and in the server's own work."""
+    longest, most, end = 0.0, 0.0, time.monotonic() + seconds
     while time.monotonic() < end:
-        started = time.monotonic()
+        started, before = time.monotonic(), processor_seconds(process)
         get(address, "/health")
         longest = max(longest, time.monotonic() - started)
+        most = max(most, processor_seconds(process) - before)
         time.sleep(0.02)
-    return longest
+    return longest, most
 
 
-def under_attack(address: str, name: str, seconds: float) -> tuple[float, int]:
-    """The longest that `/health` took, and how much was sent."""
+def under_attack(process: int, address: str, name: str, seconds: float) -> tuple[float, float, int]:
+    """The longest that `/health` took, its most processor time, and how much was sent."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(4) as pool:
         attacker = Attacker(address, stack)
         turn: Callable[[random.Random], None] = getattr(attacker, name)
@@ -154,7 +192,7 @@ def under_attack(address: str, name: str, seconds: float) -> tuple[float, int]:
             pool.submit(attack, seed)
         try:
             wait_for(lambda: attacker.sent > 8)
-            return worst_health(address, seconds), attacker.sent
+            return *worst_health(process, address, seconds), attacker.sent
         finally:
             attacker.stopped.set()
 
@@ -171,12 +209,9 @@ def idle(address: str) -> bool:
 @counts(0, 5)
 def test_health_answers_within_a_second(server: tuple[int, str], name: str, count: int) -> None:
     process, address = server
-    for _ in range(ROUNDS):
-        longest, sent = under_attack(address, name, seconds=count)
-        size = memory(process)
-        print(f"\n{name}: {sent} sent, /health within {longest:.3f} s, {size:.0f} MB", flush=True)
-        wait_for(lambda: idle(address), 400)
-        if longest < 1.0:
-            break
-    assert longest < 1.0
+    longest, most, sent = under_attack(process, address, name, seconds=count)
+    size, health = memory(process), f"/health within {longest:.3f} s, {most:.2f} s of work"
+    print(f"\n{name}: {sent} sent, {health}, {size:.0f} MB", flush=True)
+    wait_for(lambda: idle(address))
+    assert most < 1.0
     assert size < 1500
