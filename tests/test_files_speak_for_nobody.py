@@ -14,7 +14,7 @@ from s3dlm import verifier
 from s3dlm.errors import ModelError
 from s3dlm.evaluation import calibrate, frames, series
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models.defaults import EFFORTS, defaults_in
+from s3dlm.models.defaults import defaults_in
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
 from tests.evaluation.small_run import small_model, small_plan, write_task
 from tests.fakes import fake_model
@@ -75,19 +75,3 @@ def test_a_report_builds_no_verifier_that_a_run_names(
         if condition.settings.verifier == JUDGE:
             assert calibrate.answers(foreign, condition) == []
     assert len(series.finished_texts(foreign, "fixed"))
-
-
-def test_a_model_may_have_efforts_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "s3dlm.json").write_text(json.dumps({"effort": {"high": 8}}))
-    assert {**EFFORTS, **defaults_in(tmp_path).effort} == {"low": 1, "medium": 4, "high": 8}
-    for wrong in (
-        {"extreme": 2},
-        {"low": 0},
-        {"low": "1"},
-        {"low": 1.5},
-        {"low": True},
-        {"low": 10**9},
-    ):
-        (tmp_path / "s3dlm.json").write_text(json.dumps({"effort": wrong}))
-        with pytest.raises(ModelError, match="give low, medium, high from 1 to 10000"):
-            defaults_in(tmp_path)

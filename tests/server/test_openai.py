@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
 
-from s3dlm.models.defaults import Defaults
 from s3dlm.search.methods import METHODS, find_method
 from s3dlm.settings import has
-from tests.fakes import fake_model
-from tests.server.live import ASK, QUESTION, Live, alone, code, serving
+from tests.server.live import ASK, QUESTION, Live, alone, code
 
 LONG = {"gen_length": 60, "steps": 15, "block_length": 20}
 
@@ -150,20 +147,37 @@ def test_max_tokens_lengthens_the_answer(live: Live) -> None:
         live.chat(max_tokens=500)
 
 
-def test_an_effort_is_a_budget_of_the_model(live: Live) -> None:
-    """Without numbers of its own, a model tries once, or four or sixteen times as hard."""
-    for effort, budget in (("low", 7), ("medium", 4 * 7), ("high", 16 * 7)):
-        tried, same = (
-            live.chat(**own) for own in ({"reasoning_effort": effort}, {"budget": budget})
-        )
-        assert tried.choices[0].message.content == same.choices[0].message.content
-        assert tried.usage == same.usage
-        assert tried.system_fingerprint == same.system_fingerprint
-    own = replace(fake_model(), defaults=Defaults("tiny", effort={"high": 2}))
-    with serving(own) as other:
-        assert other.chat(reasoning_effort="high").usage == live.chat(budget=2 * 7).usage
-    twice = live.chat(reasoning_effort="medium", n=2)  # every choice has the whole of it
-    assert twice.choices[0].message.content == live.chat(budget=28).choices[0].message.content
+@pytest.mark.parametrize("method", ["s3", "revise", "best_of_k"])
+def test_an_effort_is_a_share_of_what_the_method_may_use(live: Live, method: str) -> None:
+    """Medium is what it does without one; none is one greedy answer."""
+
+    def settings(**own: Any) -> Any:
+        return live.post("/v1/settings", prompt="x", method=method, **own).json()
+
+    most, plain = settings()["most_nfe"], settings()["settings"]
+    found = {
+        name: settings(reasoning_effort=name)
+        for name in ("minimal", "low", "medium", "high", "xhigh")
+    }
+    assert [each["most_nfe"] for each in found.values()] == [
+        pytest.approx(share * most, abs=1) for share in (0.25, 0.5, 1, 4, 16)
+    ]
+    assert found["medium"]["settings"] == plain
+    none = settings(reasoning_effort="none", particles=8)["settings"]
+    assert (none["method"], "particles" in none) == ("greedy", False)
+    if (
+        method == "revise"
+    ):  # rounds as long as the budget lasts, also where their number is usually fixed
+        assert found["high"]["settings"]["rounds"] == 0
+
+
+def test_every_choice_has_the_whole_effort_and_a_single_answer_is_never_cut(live: Live) -> None:
+    budget = live.post("/v1/settings", prompt=QUESTION, reasoning_effort="high").json()["most_nfe"]
+    twice, one = live.chat(reasoning_effort="high", n=2), live.chat(budget=budget)
+    assert twice.choices[0].message.content == one.choices[0].message.content
+    for effort in ("none", "minimal"):
+        short = live.chat(method="baseline", temperature=0, reasoning_effort=effort)
+        assert short.usage.nfe == live.chat(temperature=0).usage.nfe
 
 
 def test_temperature_zero_is_greedy(live: Live) -> None:
@@ -207,7 +221,7 @@ def test_the_choices_of_a_request_share_its_budget(live: Live) -> None:
         ({"budget": 10**6}, "this server's limit of 100000"),
         ({"budget": 10, "n": 8}, "budget"),
         ({"budget": 10, "reasoning_effort": "low"}, "leave one out"),
-        ({"reasoning_effort": "extreme"}, "'low', 'medium' or 'high'"),
+        ({"reasoning_effort": "extreme"}, "'none', 'minimal', 'low'"),
         ({"method": "revise", "ess_threshold": 0.5}, "ess_threshold"),
         ({"rounds": -1}, "rounds"),
         ({"look_aheads": 1000}, "n × texts per step=4000 is more than this server's limit"),

@@ -20,7 +20,6 @@ from s3dlm.verifier import bundled_verifiers
 FILE = "s3dlm.json"
 BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9")}
 EVERY_METHOD = "*"
-EFFORTS = {"low": 1, "medium": 4, "high": 16}  # budgets, in passes of one answer decoded once
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,6 @@ class Defaults:
     tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By method name, by "task:NAME", by both as in "revise task:NAME", and under "*" for all."""
-    effort: Mapping[str, int] = field(default_factory=dict)  # over EFFORTS
     prompts: Prompts | None = None  # the user's own, instead of those of the style
 
     def prompt(self, task: Task, question: str) -> Prompt:
@@ -56,17 +54,13 @@ def defaults_in(folder: Path) -> Defaults:
     if not (folder / FILE).is_file():
         return Defaults()
     data = read_json(folder / FILE)
-    allowed = {"prompt_style": str, "tasks": list, "settings": dict, "effort": dict}
+    allowed = {"prompt_style": str, "tasks": list, "settings": dict}
     for name, value in data.items():
         if name not in allowed or not isinstance(value, allowed[name]):
             raise ModelError(
                 f"{folder / FILE}: {name!r} is not allowed; the file may have prompt_style (a "
-                "name), tasks (names), settings (an object of objects) and effort (of numbers)"
+                "name), tasks (names) and settings (an object of objects)"
             )
-    for name, effort in data.get("effort", {}).items():
-        if name not in EFFORTS or type(effort) is not int or not 0 < effort <= 10_000:
-            given = f"effort {short_repr(name)} is {short_repr(effort)}"
-            raise ModelError(f"{folder / FILE}: {given}; give low, medium, high from 1 to 10000")
     for name, settings in data.get("settings", {}).items():
         verifier = settings.get("verifier", "paper") if isinstance(settings, dict) else settings
         if verifier not in bundled_verifiers():

@@ -14,7 +14,6 @@ from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.models.base import Turn
-from s3dlm.models.defaults import EFFORTS
 from s3dlm.search.methods import METHODS, find_method
 from s3dlm.search.select import SELECTIONS
 from s3dlm.server import schemas
@@ -26,6 +25,8 @@ from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 
 Asked = TypeVar("Asked", bound=schemas.Request)
 LONGEST_STOP = 256  # characters
+# Budgets, in those that a method has without an effort; with none there is no search.
+EFFORTS = {"minimal": 0.25, "low": 0.5, "medium": 1.0, "high": 4.0, "xhigh": 16.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,9 @@ def _settings(
     if isinstance(chosen, str) and chosen not in tuple(METHODS):  # a file is not for clients
         raise SettingsError(unknown_name("method", chosen, METHODS))
     method = service.method if chosen is None else chosen
+    if body.reasoning_effort == "none":
+        method, chosen = "greedy", None
+        overrides = {n: v for n, v in overrides.items() if has(find_method(method), n)}
 
     def decoding() -> dict[str, Any]:
         return decoded(find_method(method), service.values(method, body.task, overrides))
@@ -194,9 +198,14 @@ def _settings(
             raise SettingsError("budget and reasoning_effort were both given; leave one out")
         if isinstance(overrides["budget"], int):
             overrides["budget"] //= count
-    elif body.reasoning_effort is not None:
-        times = {**EFFORTS, **service.model.defaults.effort}[body.reasoning_effort]
-        overrides["budget"] = min(times * (1 + decoding()["steps"]), service.limits.nfe)
+    elif body.reasoning_effort in EFFORTS and not find_method(method).once_only:
+        usual = Settings(method, **service.values(method, body.task, overrides))
+        most = usual.most_nfe_in_blocks(service.model.denoiser.causal_block)
+        budget = max(2, round(EFFORTS[body.reasoning_effort] * most))
+        if EFFORTS[body.reasoning_effort] != 1:
+            overrides["budget"] = min(budget, service.limits.nfe)
+            if has(find_method(method), "rounds"):
+                overrides.setdefault("rounds", 0)  # as many as the budget allows
     settings = Settings(method, **service.values(method, body.task, overrides))
     service.limits.check(settings, service.model, count)
     return settings

@@ -25,7 +25,7 @@ _NARROWER: dict[str, dict[str, Any]] = {
     "verifier": {"enum": [*bundled_verifiers(), SELF]},  # files are not for clients
 }
 Count = Annotated[int, Field(ge=1, le=10**9)]
-Effort = Literal["low", "medium", "high"]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 PUBLISHED = ("type", "description", "enum", "minimum", "maximum")
 
 # What clients send by habit: without effect, or accepted only where it changes nothing.
@@ -88,7 +88,8 @@ class Request(BaseModel, extra="allow", strict=True, json_schema_extra=_document
     verifier: str | None = None
     max_tokens: Count | None = None
     reasoning_effort: Effort | None = Field(
-        None, description="A budget of the model's own; in place of `budget`."
+        None,
+        description="A share of the method's usual budget; none: no search. In place of `budget`.",
     )
     infill: str | None = Field(None, description="The answer as a text with holes, as in [[16]].")
 
