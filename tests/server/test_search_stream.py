@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.fakes import events_of, fake_model
 from tests.server.live import QUESTION, SMALL, Live, serving
 
 ASK = {"prompt": QUESTION, "task": "countdown", "seed": 2}
+CHAT = {"model": "fake", "messages": [{"role": "user", "content": QUESTION}]}
 
 
 @pytest.mark.parametrize("rule", [{}, {"reveal": "threshold", "reveal_threshold": 0.12}])
@@ -99,3 +102,41 @@ def test_the_steps_add_up_to_the_nfe_of_the_result(live: Live, own: dict[str, ob
     """It is what the viewer shows while a search runs."""
     _, *steps, result = map(json.loads, live.lines(**own))
     assert sum(step["nfe"] + step["start_nfe"] for step in steps) == result["nfe"]
+
+
+def test_a_chat_that_sends_its_text_at_the_end_is_never_silent(live: Live) -> None:
+    """Each step is a thought, if it has a new best draft, or a comment; both come before the text."""
+    own = {"method": "revise", "rounds": 2, "gen_length": 24, "steps": 6, "block_length": 24}
+    answer = live.post("/v1/chat/completions", **CHAT, **own, stream=True)
+    lines = [line for line in answer.text.split("\n\n") if line]
+    deltas = [
+        json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")
+    ]
+    thoughts = [each["reasoning_content"] for each in deltas if "reasoning_content" in each]
+    steps = len(live.lines(QUESTION, **own)) - 2
+    assert len(thoughts) + sum(line.startswith(": step ") for line in lines) == steps
+    assert thoughts[0].startswith("Draft 1, score 0.")
+    assert all(a != b for a, b in itertools.pairwise(thoughts))
+    first = next(place for place, each in enumerate(deltas) if each.get("content"))
+    assert all("reasoning_content" not in each for each in deltas[first:])
+    whole = live.post("/v1/chat/completions", **CHAT, **own).json()["choices"][0]["message"]
+    assert "".join(each.get("content") or "" for each in deltas) == whole["content"]
+    assert "reasoning_content" not in whole
+    plain = live.post(
+        "/v1/chat/completions", **CHAT, **own, stream=True, include_reasoning=False
+    ).text
+    assert "reasoning_content" not in plain
+    assert plain.count("\n\n: step ") + plain.startswith(": step ") == steps
+
+
+@pytest.mark.parametrize(
+    ("path", "own", "sign"),
+    [
+        ("/v1/completions", {"prompt": QUESTION}, ": step 2 of 6"),
+        ("/v1/responses", {"input": QUESTION}, ": step 2 of 6"),
+        ("/v1/messages", {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 24}, "event: ping"),
+    ],
+)  # fmt: skip
+def test_no_other_door_is_silent(live: Live, path: str, own: dict[str, Any], sign: str) -> None:
+    body = {"model": "fake", "method": "revise", "steps": 6, **own, "stream": True}
+    assert live.post(path, **body).text.count(f"\n\n{sign}") >= 1

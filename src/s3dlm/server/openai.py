@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from s3dlm.engine import Result
 from s3dlm.search.step import Step
 from s3dlm.server.parse import Parsed
@@ -23,7 +25,9 @@ from s3dlm.server.streaming import CertainText, Watch, cut
 from s3dlm.settings import Settings
 
 T = TypeVar("T")
+Part = str | Step | None
 DONE = "data: [DONE]\n\n"
+LONGEST_THOUGHT = 200  # characters of a draft that are shown
 FORMS = ThreadPoolExecutor(
     2, "form"
 )  # whoever has a large one waits here, and only for others like it
@@ -71,7 +75,7 @@ class Reply:
         choices: list[dict[str, Any]] = [
             {"index": i, "text": ""} for i in range(len(self.parsed.jobs))
         ]
-        async for index, text, end in self.parts(watch):
+        async for index, text, end in self.parts(watch):  # no steps: nobody watches them
             choices[index]["text"] += text or ""
             choices[index] |= end
         for choice in choices if self.chat else ():
@@ -80,9 +84,10 @@ class Reply:
         kind = "chat.completion" if self.chat else "text_completion"
         return {**self.envelope, "object": kind, "choices": choices, "usage": self.usage}
 
-    async def parts(self, watch: Watch) -> AsyncIterator[tuple[int, str | None, dict[str, Any]]]:
-        """(choice, text, end): no text at the start, then certain text as it becomes certain, the rest
-        at the end, and last, with an empty text, how the choice ended."""
+    async def parts(self, watch: Watch) -> AsyncIterator[tuple[int, Part, dict[str, Any]]]:
+        """(choice, text, end): no text at the start, then certain text as it becomes certain, or the step
+        that left nothing more certain, the rest at the end, and last, with an empty text, how the choice
+        ended."""
         parsed, model = self.parsed, self.service.model
         certain = [CertainText(model, parsed.stops, parsed.streams_text) for _ in parsed.jobs]
         async for index, event in watch.events():
@@ -91,8 +96,7 @@ class Reply:
                     self._count(prompt_tokens=event.prompt_tokens)
                 yield index, None, {}
             elif isinstance(event, Step):
-                if new := certain[index].after(event):
-                    yield index, new, {}
+                yield index, certain[index].after(event) or event, {}
             else:
                 has_form = parsed.form is not None
                 result = await beside(self._formed, event) if has_form else event
@@ -102,10 +106,19 @@ class Reply:
 
     async def pieces(self, watch: Watch) -> AsyncIterator[str]:
         """Server-sent events."""
+        thought, begun = [""] * len(self.parsed.jobs), set[int]()
         async for index, text, end in self.parts(watch):
             if text is None:
                 yield self._piece(index, "", role="assistant")
+            elif isinstance(text, Step):
+                words = "" if index in begun else self._thought(text)
+                if not words or words == thought[index]:
+                    yield self.alive(text)
+                else:
+                    thought[index] = words
+                    yield self._piece(index, None, reasoning_content=f"{words}\n")
             else:
+                begun.add(index)
                 yield self._piece(index, None if end else text, **end)
         if self.body.stream_options is not None and self.body.stream_options.include_usage:
             yield self._chunk([], usage=self.usage)
@@ -115,10 +128,29 @@ class Reply:
         """The event that ends a stream by an error."""
         return sse(told.body)
 
-    def _piece(self, index: int, text: str | None, *, role: str | None = None, **end: Any) -> str:
+    def alive(self, step: Step) -> str:
+        """A comment, which clients skip, so that no connection is silent while the search goes on."""
+        return f": step {step.index + 1} of {step.total}\n\n"
+
+    def _thought(self, step: Step) -> str:
+        """What the best particle would say if it ended now, where a chat's text is not certain yet."""
+        scores, model, body = step.score[step.survivor], self.service.model, self.body
+        wanted = isinstance(body, ChatRequest) and body.include_reasoning is not False
+        if not wanted or np.isnan(scores).all():
+            return ""
+        best = step.survivor[int(np.nanargmax(scores))]
+        ids = step.clean[best].tolist()
+        ids = list(itertools.takewhile(lambda token: token not in model.end_ids, ids))
+        words = " ".join(model.tokenizer.decode(ids).split())[:LONGEST_THOUGHT]
+        return f"Draft {step.round + 1}, score {step.score[best]:.2f}: {words}"
+
+    def _piece(
+        self, index: int, text: str | None, *, role: str | None = None,
+        reasoning_content: str | None = None, **end: Any,
+    ) -> str:  # fmt: skip
         choice: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": None, **end}
         if self.chat:
-            delta = {"role": role, "content": text}
+            delta = {"role": role, "content": text, "reasoning_content": reasoning_content}
             choice["delta"] = {name: value for name, value in delta.items() if value is not None}
         else:
             choice["text"] = text or ""

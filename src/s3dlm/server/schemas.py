@@ -154,6 +154,9 @@ class ChatRequest(OpenAIRequest):
     messages: Annotated[list[Message], Field(min_length=1, max_length=256)]
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
+    include_reasoning: bool | None = Field(
+        None, description="Whether a stream tells of drafts as reasoning until its text is certain."
+    )
 
 
 class CompletionRequest(OpenAIRequest):

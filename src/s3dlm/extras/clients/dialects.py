@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from s3dlm.engine import Result
 from s3dlm.errors import unknown_name
+from s3dlm.search.step import Step
 from s3dlm.server.openai import Reply, sse
 from s3dlm.server.reporting import MESSAGES, ApiError
 from s3dlm.server.schemas import ChatRequest, Count, Effort, Message, Request, settings
@@ -142,6 +143,8 @@ class MessagesReply(Translated):
                 yield event(
                     "content_block_start", index=0, content_block={"type": "text", "text": ""}
                 )
+            elif isinstance(text, Step):
+                yield event("ping")
             elif not end:
                 delta = {"type": "text_delta", "text": text}
                 yield event("content_block_delta", index=0, delta=delta)
@@ -196,6 +199,8 @@ class ResponsesReply(Translated):
                     yield self._event(kind, response=self.told(None, {}))
                 yield self._event("response.output_item.added", **place, item=self._message({}))
                 yield self._event("response.content_part.added", **part, part=_output_text(""))
+            elif isinstance(text, Step):
+                yield self.alive(text)
             elif not end:
                 whole += text
                 yield self._event("response.output_text.delta", **part, delta=text, logprobs=[])
