@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,7 @@ def test_generate_prints_the_text_and_plain_lines(run: Run) -> None:
     assert err.startswith("loading model tiny …")
     assert "\x1b" not in err
     assert err.count("step ") >= 8
-    assert "NFE" in err
+    assert "forward passes" in err
 
 
 def test_generate_as_json_with_a_trace(run: Run, tmp_path: Path) -> None:
@@ -139,7 +139,6 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("generate ''", ["is empty"]),
         ("generate x --method s33", ["did you mean 's3'"]),
         ("generate x --task countdwn", ["did you mean 'countdown'"]),
         ("generate x --particles 0", ["particles=0", "from 1 to"]),
@@ -185,6 +184,7 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("serve --max lenght=3", ["did you mean 'length'"]),
         ("genrate", ["No such command", "lists the commands"]),
         ("hello", ["No such command", "s3dlm generate QUESTION"]),
+        ("eval --model llada --dry-run --out x", ["did you mean 'GSAI-ML/LLaDA-8B-Instruct'"]),
         ("list", ["Choose from: methods, models, tasks, verifiers"]),
         ("list foo", ["'foo' is not one of"]),
         ("generate x --particles two", ["--particles': give a whole number"]),
@@ -217,7 +217,7 @@ def test_a_question_that_no_task_has_is_answered_with_some_that_can_be_asked(run
     assert (code, err.count("\n  s3dlm generate ")) == (2, 5)
     *_, last = run("generate", "." * 81)
     assert last.endswith("--model sudoku9 knows it\n")
-    puzzles = run("generate", "1234", "--model", "sudoku9")[2].splitlines()[1:-1]
+    puzzles = run("generate", "1234", "--model", "sudoku9")[2].splitlines()[2:-1]
     assert puzzles
     assert all(line.endswith(" --model sudoku9") for line in puzzles)
 
@@ -282,7 +282,49 @@ def test_the_board_shows_a_search_or_a_trace(recorded: bool, tmp_path: Path) -> 
         pieces, ends = trace.pieces.get, frozenset()
     *_, last = board.show(events, pieces, ends, console=console)
     assert isinstance(last, s3dlm.Result)
-    assert all(words in out.getvalue() for words in (board.HIDDEN, "step 8/8", "ESS"))
+    assert all(words in out.getvalue() for words in (board.HIDDEN, "step 8 of 8", "ESS"))
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_board_shows_what_a_round_re_masks_and_ends_with_a_full_bar(width: int) -> None:
+    """Every picture fits the terminal, and the last one is whole."""
+    model, pictures = fake_model(), list[str]()
+    settings = s3dlm.Settings("revise", rounds=2, gen_length=32, steps=8, block_length=16)
+    drawn = board.Board(board.pieces_of(model), model.end_ids, "revise", None, width)
+    for event in events_of(model, QUESTION, task="countdown", settings=settings):
+        for picture in drawn.pictures(event):
+            console = Console(file=io.StringIO(), width=width, legacy_windows=False)
+            with console.capture() as captured:
+                console.print(picture)
+            pictures.append(captured.get())
+    lines = [line for picture in pictures for line in picture.splitlines()]
+    assert all(len(line) == width for line in lines)
+    assert any("round 2 re-masks what is red" in " ".join(one.split()) for one in pictures)
+    assert any(board.AGAIN in one.partition("━")[0] for one in pictures)
+    assert "━" * (width - 4) in pictures[-1]
+    assert "done" in pictures[-1]
+
+
+def test_a_paced_board_passes_on_every_event_and_error() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, legacy_windows=False)
+
+    def broken() -> Iterator[s3dlm.Step]:
+        yield from list(events_of(fake_model(), QUESTION, task="countdown", settings=SIZES))[:2]
+        raise s3dlm.S3dlmError("broken off")
+
+    model, seen = fake_model(), list[object]()
+    with pytest.raises(s3dlm.S3dlmError, match="broken off"):
+        seen += board.show(broken(), board.pieces_of(model), console=console, pace=1e4)
+    events = list(events_of(model, QUESTION, task="countdown", settings=SIZES))
+    shown = board.show(events, board.pieces_of(model), console=console, pace=1e4)
+    assert all(a is b for a, b in zip(shown, events, strict=True))
+
+
+def test_without_a_question_generate_shows_some(run: Run) -> None:
+    code, out, err = run("generate")
+    assert (code, out) == (2, "")
+    assert err.startswith("s3dlm: ask a question, for example:\n  s3dlm generate '")
+    assert "--task gsm8k --model some/model" in run("generate", "--model", "some/model")[2]
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -346,4 +388,4 @@ def test_a_warning_is_one_line_and_said_once(run: Run) -> None:
     cli._tell_once.cache_clear()
     _, _, err = run("generate", QUESTION, "--temperature", "0", *SMALL)
     assert err.count("temperature=0") == 1
-    assert err.startswith("s3dlm: warning: temperature=0 with method='s3'")
+    assert "\ns3dlm: warning: temperature=0 with method='s3'" in err

@@ -85,12 +85,13 @@ def terminal(page: Any) -> Iterator[tuple[Image.Image, int]]:
     model = s3dlm.load("tiny", progress=False)
     search = s3dlm.stream(model, QUESTION, particles=8, verifier="checker")
     steps = list(search)
-    piece = board.pieces_of(model)
-    for step in steps[1::2]:
+    drawn = board.Board(board.pieces_of(model), model.end_ids, TITLE, None, 80)
+    pictures = [picture for event in (*steps, search.result) for picture in drawn.pictures(event)]
+    for picture in pictures:
         console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True)
-        console.print(board.drawn(step, piece, model.end_ids, TITLE, None, console.width))
-        yield framed(page, console), 170
-    console.print(f"answer: {search.result.answer}   vote: {search.result.vote}")
+        console.print(picture)
+        yield framed(page, console), 300
+    console.print(f"answer: {search.result.answer}   {search.result.nfe} forward passes")
     yield framed(page, console), 2200
 
 

@@ -6,14 +6,17 @@ looks at events, so a recorded trace plays as well as a running search.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
 
 import numpy as np
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -21,9 +24,11 @@ from s3dlm.models.base import Model
 from s3dlm.result import Result
 from s3dlm.search.step import Step
 
-HIDDEN = "░"
-LEGEND = "░ masked  ■ end  ← parent  NFE forward passes  ESS effective sample size"
+HIDDEN, AGAIN = "░", "▒"
+LEGEND = f"{HIDDEN} masked  {AGAIN} re-masked  ■ end"
 MOST_ROWS = 12
+NARROW = 60  # columns; below, a row has no room for more than its text and score
+PACE = 8.0  # steps per second that an eye can follow
 
 Piece = Callable[[int], str | None]  # None: not yet known
 
@@ -42,117 +47,212 @@ def show(
     console: Console | None = None,
     title: str = "",
     columns: int | None = None,
+    pace: float = 0.0,
 ) -> Iterator[Step | Result]:
-    """Draw events as they pass, and pass them on unchanged; tokens are a text, or with a number of
-    `columns` the cells of a grid."""
+    """Draw events as they pass, and pass them on unchanged.
+
+    Args:
+        events: A search as it runs, or a recorded one.
+        piece: The text of a token.
+        end_ids: Tokens that end an answer.
+        console: Where to draw; standard error by default.
+        title: Stands above the board.
+        columns: Of the grid whose cells the tokens are; None: they are a text.
+        pace: The most pictures per second on a terminal, where the search does not wait; 0: any number.
+    """
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield from _lines(events, console)
         return
+    board, due = Board(piece, end_ids, title, columns, console.width), 0.0
     with Live(console=console, auto_refresh=False) as live:
-        for event in events:
-            if isinstance(event, Step):
-                picture = drawn(event, piece, end_ids, title, columns, console.width)
+        for event in _ahead(events) if pace else events:
+            for picture in board.pictures(event):
+                time.sleep(max(0.0, due - time.monotonic()) if pace else 0.0)
                 live.update(picture, refresh=True)
+                due = time.monotonic() + (1 / pace if pace else 0.0)
             yield event
 
 
+def _ahead(events: Iterable[Step | Result]) -> Iterator[Step | Result]:
+    """The same events from a thread, so that a search does not wait for who looks at it."""
+    queue = SimpleQueue[Step | Result | BaseException | None]()
+
+    def run() -> None:
+        try:
+            for event in events:
+                queue.put(event)
+            queue.put(None)
+        except BaseException as error:
+            queue.put(error)
+
+    Thread(target=run, daemon=True).start()
+    while (event := queue.get()) is not None:
+        if isinstance(event, BaseException):
+            raise event
+        yield event
+
+
 def _lines(events: Iterable[Step | Result], console: Console) -> Iterator[Step | Result]:
+    passes = 0
     for event in events:
         if isinstance(event, Step):
-            scored = "" if np.isnan(event.score).all() else f"  best {np.nanmax(event.score):.3f}"
+            passes += event.start_nfe + event.nfe
+            best = (
+                "" if np.isnan(event.score).all() else f", best score {np.nanmax(event.score):.3f}"
+            )
             console.print(
-                f"step {event.index + 1}/{event.total}  NFE +{event.nfe}  ESS {event.ess:.1f}"
-                f"  ancestors {event.unique_ancestors}  confidence {event.confidence.mean():.3f}"
-                f"{scored}",
+                f"{_round(event)}step {event.index + 1} of {event.total}: {_passes(passes)}, "
+                f"ESS {event.ess:.1f} of {event.weight.size}{best}",
                 highlight=False,
             )
         yield event
 
 
-def _table(step: Step, piece: Piece, end_ids: frozenset[int]) -> RenderableType:
-    table = Table(box=None, expand=True, padding=(0, 1), show_header=True, header_style="dim")
-    table.add_column("", justify="right", no_wrap=True, width=2)
-    table.add_column("answer", ratio=1)
-    for name, width in (("score", 12), ("conf", 5), ("from", 4)):
-        table.add_column(name, justify="right", no_wrap=True, width=width)
-    for number, child in enumerate(step.survivor[:MOST_ROWS].tolist(), 1):
-        table.add_row(
-            str(number),
-            _canvas(step.tokens[child], piece, end_ids),
-            _bar(float(step.score[child])),
-            f"{step.confidence[child]:.2f}",
-            "new" if step.parent[child] < 0 else f"← {int(step.parent[child]) + 1}",
-        )
-    if step.survivor.size > MOST_ROWS:
-        table.add_row("", Text(f"… and {step.survivor.size - MOST_ROWS} more", "dim"), "", "", "")
-    return table
+def _round(step: Step) -> str:
+    return f"round {step.round + 1}, " if step.round else ""
 
 
-def _grids(step: Step, piece: Piece, columns: int) -> RenderableType:
-    """The particles side by side, each under its number and score."""
-    return Columns(
-        Text.assemble(
-            f"{number:2} ",
-            _bar(float(step.score[child])),
-            "\n",
-            _grid(step.tokens[child], piece, columns),
-        )
-        for number, child in enumerate(step.survivor[:MOST_ROWS].tolist(), 1)
-    )
+def _passes(count: int) -> str:
+    return f"{count} pass{'es' * (count != 1)}"
 
 
-def _grid(tokens: np.ndarray, piece: Piece, columns: int) -> Text:
-    """Cells row by row, with more room between boxes; each box is as wide as it is high."""
-    text, box = Text(), round(columns**0.5)
-    for cell, token in enumerate(tokens.tolist()):
-        row, column = divmod(cell, columns)
-        if column == 0:
-            text.append("\n\n" if row % box == 0 and row else "\n")
-        elif column % box == 0:
-            text.append(" ")
-        part = piece(token)
-        text.append(HIDDEN if part is None else part, "grey42" if part is None else "bold")
-        text.append(" ")
-    return text
+@dataclass
+class Board:
+    """The pictures of one search, each drawn with what was seen before it."""
 
+    piece: Piece
+    end_ids: frozenset[int]
+    title: str
+    columns: int | None
+    width: int
+    passes: int = 0
+    last: Step | None = None
 
-def drawn(
-    step: Step, piece: Piece, end_ids: frozenset[int], title: str, columns: int | None, width: int
-) -> RenderableType:
-    """The board after one step."""
-    body = _grids(step, piece, columns) if columns else _table(step, piece, end_ids)
-    foot = Table.grid(padding=(0, 2))
-    rounds = f"round {step.round + 1}, " if step.round else ""
-    foot.add_row(
-        ProgressBar(total=step.total, completed=step.index + 1, width=min(24, width // 4)),
-        f"{rounds}step {step.index + 1}/{step.total}",
-        f"NFE +{step.nfe}",
-        f"ESS {step.ess:.1f} of {step.weight.size}",
-        f"ancestors {step.unique_ancestors}",
-    )
-    legend = Text(LEGEND, "dim", overflow="ellipsis", no_wrap=True)
-    return Panel(Group(body, Text(), foot, legend), title=title or None, border_style="cyan")
+    def pictures(self, event: Step | Result) -> Iterator[RenderableType]:
+        """A picture of a step, before it one of what a round re-masks; at the end a full bar."""
+        if isinstance(event, Result):
+            if self.last is not None:
+                yield self._drawn(self.last, "done", done=True)
+            return
+        before, moved = self.last, None
+        if before is not None and event.round > before.round and (event.parent >= 0).any():
+            moved, old = self._moved(before, event), event.parent >= 0
+            what = f"round {event.round + 1} re-masks what is red"
+            rows = before.survivor[event.parent[old]]
+            yield self._drawn(before, what, moved[old], rows)
+        self.last, self.passes = event, self.passes + event.start_nfe + event.nfe
+        name = f"{_round(event)}step {event.index + 1} of {event.total}"
+        yield self._drawn(event, name, moved)
 
+    @staticmethod
+    def _moved(before: Step, step: Step) -> np.ndarray:
+        """(children, length) what a round has masked and, as far as it is known, revealed anew."""
+        origin = before.survivor[step.parent]
+        old, new = before.tokens[origin], step.tokens
+        moved = (old != new) | (before.logp[origin] != step.logp)
+        return np.asarray(moved & (step.parent >= 0)[:, None])
 
-def _canvas(tokens: np.ndarray, piece: Piece, end_ids: frozenset[int]) -> Text:
-    """Known tokens as text, unknown ones as blocks, nothing after a known end."""
-    text = Text(overflow="fold")
-    for token in tokens.tolist():
-        if token in end_ids:
-            text.append("■", "dim")
-            break
-        part = piece(token)
-        if part is None:
-            text.append(HIDDEN, "grey42")
+    def _drawn(
+        self, step: Step, name: str, moved: np.ndarray | None = None,
+        rows: np.ndarray | None = None, done: bool = False,
+    ) -> RenderableType:  # fmt: skip
+        """The board; `rows` are other canvases of the step than its survivors, as long as `moved`."""
+        if rows is None:
+            children = [(child, child) for child in step.survivor[:MOST_ROWS].tolist()]
         else:
-            text.append("".join(c if c.isprintable() else " " for c in part))
-    return text
+            children = list(enumerate(rows[:MOST_ROWS].tolist()))
+        marks = [None if moved is None else moved[number] for number, _ in children]
+        shown = [child for _, child in children]
+        body = self._grids(step, shown, marks) if self.columns else self._table(step, shown, marks)
+        more = step.survivor.size - MOST_ROWS
+        notes = [name, _passes(self.passes), f"ESS {step.ess:.1f} of {step.weight.size}"]
+        notes += [f"{more} more not shown"] if more > 0 else []
+        full = 1.0 if done else np.mean([self._revealed(step.tokens[child]) for child in shown])
+        room = self.width - 4
+        filled = round(room * float(full))
+        bar = Text.assemble(
+            ("━" * filled, "green" if done else "red"), ("━" * (room - filled), "grey23")
+        )
+        foot = Group(Text(), bar, Text("  ".join(notes)), Text(LEGEND, "dim"))
+        return Panel(Group(body, foot), title=self.title or None, border_style="cyan")
+
+    def _revealed(self, tokens: np.ndarray) -> float:
+        """The share of a text, up to its end, that is known."""
+        ends = np.flatnonzero(np.isin(tokens, list(self.end_ids)))
+        text = tokens[: ends[0] if ends.size else None].tolist()
+        return sum(self.piece(token) is not None for token in text) / max(len(text), 1)
+
+    def _table(
+        self, step: Step, shown: list[int], marks: list[np.ndarray | None]
+    ) -> RenderableType:
+        narrow = self.width < NARROW
+        table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim")
+        table.add_column("", justify="right", no_wrap=True, width=2)
+        table.add_column("answer", ratio=1)
+        others = [("score", 5)] if narrow else [("score", 12), ("conf", 5), ("from", 4)]
+        for name, width in others:
+            table.add_column(name, justify="right", no_wrap=True, width=width)
+        for number, (child, mark) in enumerate(zip(shown, marks, strict=True), 1):
+            score, parent = float(step.score[child]), int(step.parent[child]) + 1
+            cells = [
+                _bar(score, narrow),
+                f"{step.confidence[child]:.2f}",
+                f"← {parent}" if parent else "new",
+            ]
+            text = self._text(step.tokens[child], mark)
+            table.add_row(str(number), text, *cells[: len(others)])
+        return table
+
+    def _text(self, tokens: np.ndarray, mark: np.ndarray | None) -> Text:
+        """Known tokens as text, unknown ones as blocks, nothing after a known end."""
+        text = Text(overflow="fold")
+        for place, token in enumerate(tokens.tolist()):
+            if token in self.end_ids:
+                text.append("■", "dim")
+                break
+            again = mark is not None and bool(mark[place])
+            text.append(*self._mark(token, again))
+        return text
+
+    def _mark(self, token: int, again: bool, plain: str = "") -> tuple[str, str]:
+        """A token as text with its style."""
+        part = self.piece(token)
+        if part is None:
+            return (AGAIN, "red") if again else (HIDDEN, "grey42")
+        return "".join(c if c.isprintable() else " " for c in part), "red" if again else plain
+
+    def _grids(
+        self, step: Step, shown: list[int], marks: list[np.ndarray | None]
+    ) -> RenderableType:
+        """The particles side by side, each under its number and score."""
+        return Columns(
+            Text.assemble(
+                f"{number:2} ", _bar(float(step.score[child])), "\n", self._grid(step.tokens[child], mark)
+            )
+            for number, (child, mark) in enumerate(zip(shown, marks, strict=True), 1)
+        )  # fmt: skip
+
+    def _grid(self, tokens: np.ndarray, mark: np.ndarray | None) -> Text:
+        """Cells row by row, with more room between boxes; each box is as wide as it is high."""
+        assert self.columns is not None
+        text, box = Text(), round(self.columns**0.5)
+        for cell, token in enumerate(tokens.tolist()):
+            row, column = divmod(cell, self.columns)
+            if column == 0:
+                text.append("\n\n" if row % box == 0 and row else "\n")
+            elif column % box == 0:
+                text.append(" ")
+            text.append(*self._mark(token, mark is not None and bool(mark[cell]), "bold"))
+            text.append(" ")
+        return text
 
 
-def _bar(score: float) -> Text:
+def _bar(score: float, narrow: bool = False) -> Text:
     if np.isnan(score):
         return Text("–", "dim")
     colour = "red" if score < 0.4 else "yellow" if score < 0.7 else "green"
+    if narrow:
+        return Text(f"{score:.2f}", colour)
     filled = round(score * 6)
     return Text.assemble(("▇" * filled, colour), ("▁" * (6 - filled), "grey23"), f" {score:.2f}")

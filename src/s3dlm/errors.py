@@ -72,9 +72,10 @@ def short_repr(value: object) -> str:
 
 def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
     """The message for a name that is not in a table: what was given, and the nearest or all there are."""
-    names = sorted(allowed)
-    near = difflib.get_close_matches(str(got)[:80], names, n=1) if isinstance(got, str) else []
-    remedy = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(names)}"
+    names, text = list(allowed), got[:80] if isinstance(got, str) else ""
+    near = difflib.get_close_matches(text, names, n=1)
+    near += [name for name in names if len(text) > 2 and text.lower() in name.lower()]
+    remedy = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(names))}"
     return f"{what}={short_repr(got)} is unknown; {remedy}"
 
 

@@ -66,7 +66,11 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 
-Listed = tuple[object, list[tuple[list[str], list[list[str]]]]]  # as JSON, and as tables
+Listed = tuple[object, tuple[list[str], list[list[str]]]]  # as JSON, and as a table
+NOTES = {
+    "methods": "N particles, b children of each, T steps, B blocks, L tokens; K = N·b samples.",
+    "models": "Or a folder or hub id of these families: docs/models.md says what was proven of each.",
+}
 
 
 @app.command("list")
@@ -81,14 +85,11 @@ def list_command(
     s3dlm list models --json
     """
     lists = {"methods": _methods, "models": _models, "tasks": _tasks, "verifiers": _verifiers}
-    plain, tables = lists[what]()
+    plain, table = lists[what]()
     if as_json:
         typer.echo(json.dumps(plain))
-        return
-    for columns, rows in tables:
-        print_table(columns, rows, left=True)
-    if what == "methods":
-        typer.echo("N particles, b children of each, T steps, B blocks, L tokens; K = N·b samples.")
+    else:
+        print_table(*table, note=NOTES.get(what, ""), left=True)
 
 
 def _methods() -> Listed:
@@ -102,26 +103,22 @@ def _methods() -> Listed:
             "summary": row.summary, "source": row.source, "verified": row.verified,
             "passes": row.cost, "settings": names(row), "defaults": settings.to_json(),
         }  # fmt: skip
-        rows.append([name, row.cost, row.verified, settings.search.selection, row.summary])
-    return plain, [(["method", "passes at most", "verified", "ending", "description"], rows)]
+        rows.append([name, row.cost, row.summary])
+    return plain, (["method", "passes at most", "description"], rows)
 
 
 def _models() -> Listed:
     from s3dlm.models.known import families, known
 
-    rows, kinds, table = known(), families(), []
+    rows, table = known(), []
     for row in rows:
-        support = "" if row.support == "native" else row.support
-        disk = f"on disk ({row.revision[:12]})" if row.revision else "on disk" if row.cached else ""
-        notes = "; ".join(part for part in (row.family, support, row.notes, disk) if part)
-        table.append([row.name, row.size, notes])
-    proven = [[kind.family, kind.support, kind.proven] for kind in kinds]
+        disk = "on disk" if row.cached and "bundled" not in row.notes else ""
+        table.append([row.name, row.size, "; ".join(part for part in (row.notes, disk) if part)])
     plain = {
         "models": [dataclasses.asdict(row) for row in rows],
-        "families": [dataclasses.asdict(kind) for kind in kinds],
+        "families": [dataclasses.asdict(kind) for kind in families()],
     }
-    head = ["family (more: --json, docs/models.md)", "support", "what was proven"]
-    return plain, [(["model", "size", "notes"], table), (head, proven)]
+    return plain, (["model", "size", "notes"], table)
 
 
 def _tasks() -> Listed:
@@ -130,26 +127,24 @@ def _tasks() -> Listed:
     rows = [tasks.get(name) for name in tasks.names()]
     table = [[t.name, t.title, t.answer, "yes" if t.bundled else "no"] for t in rows]
     plain = {t.name: {"title": t.title, "answer": t.answer, "bundled": t.bundled} for t in rows}
-    return plain, [(["task", "title", "answer", "problems bundled"], table)]
+    return plain, (["task", "title", "answer", "problems bundled"], table)
 
 
 def _verifiers() -> Listed:
-    from s3dlm.verifier import LOADERS, SELF, VERIFIERS
+    from s3dlm.verifier import LOADERS, VERIFIERS
 
-    names = [*VERIFIERS, SELF, *(f"{kind}:…" for kind in LOADERS), "FILE.toml", "FILE.py:NAME"]
-    return names, [(["verifier", "how it judges"], [[n, JUDGES.get(n, "")] for n in names])]
+    named = {name: getattr(VERIFIERS.find(name), "summary", "") for name in VERIFIERS}
+    known = {**named, **{f"{kind}:…": "" for kind in LOADERS}, **JUDGES}
+    return list(known), (["verifier", "how it judges"], [[*row] for row in known.items()])
 
 
 JUDGES = {
-    "paper": "the paper's components and weights for the task",
-    "checker": "checks every equation, grid and expression it can read; finds doubtful spans",
-    "checker_solver": "as checker; of partial grids it also takes a solver's step",
     "self": "the searching model's own P(Yes) on the draft",
-    "reward:MODEL": "a reward model of the whole text",
-    "prm:MODEL": "a process reward model, step by step",
-    "likelihood:MODEL": "how likely another language model finds the text",
-    "orm:ADAPTER": "a diffusion model with a LoRA adapter and a reward head",
-    "judge:URL#MODEL": "a chat model behind an OpenAI-compatible API",
+    "reward:…": "a reward model of the whole text",
+    "prm:…": "a process reward model, step by step",
+    "likelihood:…": "how likely another language model finds the text",
+    "orm:…": "a diffusion model with a LoRA adapter and a reward head",
+    "judge:…": "a chat model behind an OpenAI-compatible API, as judge:URL#MODEL",
     "FILE.toml": "your own weights of the paper's components",
     "FILE.py:NAME": "your own function (question, text, confidence) → 0 to 1",
 }
@@ -220,7 +215,7 @@ def _mistake(error: Any) -> str:
 
     if flag in schema():
         return f"{line}; here it is `--set {flag}=VALUE`"
-    return f"{line}; `{place} -h` lists what there is"
+    return f"{line}; see `{place} -h`"
 
 
 def _tell(text: str) -> None:

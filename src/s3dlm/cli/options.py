@@ -160,10 +160,15 @@ def loading(texts: Texts, *, fast: bool = False, prompts: str | None = None) -> 
     return typed("--load", [*(texts or ()), *more], LOADING)
 
 
+def announce(name: str) -> None:
+    """Say what is coming: torch and large weights take a while."""
+    typer.echo(f"loading model {name} …", err=True)
+
+
 def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:
-    """The model, announced first: torch and large weights take a while."""
+    """The model, announced first unless that was done."""
     if not quiet:
-        typer.echo(f"loading model {name} …", err=True)
+        announce(name)
     from s3dlm.models.registry import load
 
     return load(name, **how)

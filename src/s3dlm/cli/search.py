@@ -33,35 +33,38 @@ STOPPED = {  # why a search ended early
 
 def generate(
     prompt: Annotated[str, typer.Argument(help="The question; - reads standard input.")] = "",
+    method: Method = None,
+    particles: Annotated[int | None, Option("-N", "--particles", help="Kept per step.")] = None,
+    budget: Annotated[int | None, Option(help="Most forward passes; rounds until then.")] = None,
+    verifier: options.VerifierName = None,
+    temperature: Annotated[float | None, Option(help="0 is greedy.")] = None,
+    seed: Annotated[int | None, Option(help="Same seed, same answer.")] = None,
     model: options.ModelName = "tiny",
     task: Task = None,
-    method: Method = None,
     infill: Annotated[str | None, Option(help="Fill the holes of this text; - is stdin.")] = None,
-    particles: Annotated[int | None, Option("-N", "--particles", help="Kept per step.")] = None,
     branching: Annotated[int | None, Option("-b", "--branching", help="Children each.")] = None,
     lam: Annotated[float | None, Option(help="λ in the weights exp(λ·score).")] = None,
-    verifier: options.VerifierName = None,
     resampling: Annotated[str | None, Option(help="How survivors are drawn.")] = None,
     look_aheads: Annotated[int | None, Option(help="Texts looked at per child.")] = None,
     selection: Annotated[str | None, Option(help="How the answer is chosen.")] = None,
-    budget: Annotated[int | None, Option(help="Most forward passes; rounds until then.")] = None,
     rounds: Annotated[int | None, Option(help="Searches after the first.")] = None,
-    remask: Annotated[str | None, Option(help="What a later round hides.")] = None,
+    remask: Annotated[str | None, Option(help="What a later round re-masks.")] = None,
     decided_at: Annotated[float | None, Option(help="When adaptive_vote may stop.")] = None,
-    temperature: Annotated[float | None, Option(help="0 is greedy.")] = None,
     gen_length: Annotated[int | None, Option(help="Tokens of the answer.")] = None,
     steps: Annotated[int | None, Option(help="Denoising steps.")] = None,
     block_length: Annotated[int | None, Option(help="Tokens per block.")] = None,
     policy: Annotated[str | None, Option(help="Which positions go first.")] = None,
     reveal: Annotated[str | None, Option(help="How many positions per step.")] = None,
     reveal_threshold: Annotated[float | None, Option(help="With --reveal threshold.")] = None,
-    seed: Annotated[int | None, Option(help="Same seed, same answer.")] = None,
     more: More = None,
     device: options.Device = None,
     load: options.Load = None,
     fast: options.Fast = False,
     prompts: options.PromptsFile = None,
     trace: Annotated[Path | None, Option(help="Write every step as JSON lines.")] = None,
+    pace: Annotated[
+        float | None, Option(help="Steps shown per second; 0: all at once.", min=0)
+    ] = None,
     timings: Annotated[bool, Option("--timings", help="Print where the time went.")] = False,
     as_json: options.AsJson = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only the answer.")] = False,
@@ -73,6 +76,10 @@ def generate(
     s3dlm generate "Start with 7. Step 1: Add 5." --infill "Step 1: 7 + 5 =[[2]]"
     A hole is [[16]] for 16 tokens.
     """
+    if not prompt and infill is None:
+        raise SettingsError(f"ask a question, for example:\n{_examples(model)}")
+    if not quiet:
+        options.announce(model)  # before torch is imported, which takes a while
     from s3dlm import engine, tasks
     from s3dlm import trace as traces
     from s3dlm.models.defaults import defaults_of
@@ -92,7 +99,7 @@ def generate(
     how = options.loading(load, fast=fast, prompts=prompts)
     if infill is None:
         _check_known(model, given_task, prompt)
-    loaded = options.load_model(model, quiet=quiet, device=device, **how)
+    loaded = options.load_model(model, quiet=True, device=device, **how)
     if loaded.defaults != recommended:  # those of a model on the hub are known only now
         settings = Settings.for_model(loaded, row, task_name, **overrides)
     search = engine.stream(loaded, prompt, task=task_name, settings=settings, infill=infill)
@@ -107,7 +114,10 @@ def generate(
         # An end token inside a text with holes does not end it.
         ends: frozenset[int] = loaded.end_ids if infill is None else frozenset()
         title, columns = f"{settings.method} on {loaded.name}", loaded.tokenizer.columns
-        events = board.show(events, board.pieces_of(loaded), ends, title=title, columns=columns)
+        events = board.show(
+            events, board.pieces_of(loaded), ends, title=title, columns=columns,
+            pace=board.PACE if pace is None else pace,
+        )  # fmt: skip
     *_, result = events
     assert isinstance(result, engine.Result)
     _print(result, as_json=as_json, quiet=quiet)
@@ -152,16 +162,28 @@ def _check_known(model: str, task: str | None, question: str) -> None:
     known = defaults_of(model)
     if (why := tasks.outside(model, known.tasks, task, question)) is None:
         return
-    loaded = (tasks.load(tasks.get(name), prompt_style="tiny", limit=20) for name in known.tasks)
-    examples = [min((s.question for s in each.samples), key=len) for each in loaded]
-    named = "" if model == "tiny" else f" --model {model}"
-    asked = "\n".join(f"  s3dlm generate {'$' * (chr(10) in e)}{e!r}{named}" for e in examples)
     others = [n for n in BUNDLED if tasks.of_question(None, question, defaults_of(n).tasks)]
     better = f"{others[0]} knows it" if others else "names a model that knows more"
     raise SettingsError(
-        f"{why}. Ask, for example:\n{asked}\n--task none shows what it writes all the same; "
+        f"{why}. Ask, for example:\n{_examples(model)}\n--task none shows what it writes all the same; "
         f"--model {better}"
     )
+
+
+def _examples(model: str) -> str:
+    """Commands that ask a model what it knows."""
+    from s3dlm import tasks
+    from s3dlm.models.defaults import BUNDLED, defaults_of
+
+    named = "" if model == "tiny" else f" --model {model}"
+    if model not in BUNDLED:
+        return f"  s3dlm generate 'Ann has 3 apples and buys 4 more. How many has she?' --task gsm8k{named}"
+    loaded = (
+        tasks.load(tasks.get(name), prompt_style="tiny", limit=20)
+        for name in defaults_of(model).tasks
+    )
+    shortest = [min((s.question for s in each.samples), key=len) for each in loaded]
+    return "\n".join(f"  s3dlm generate {'$' * (chr(10) in q)}{q!r}{named}" for q in shortest)
 
 
 def _only(flag: str, values: options.Texts) -> str | None:
@@ -186,14 +208,15 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
 def _summary(result: Result) -> str:
     """The answer with its votes, and what the search took, in two lines."""
     others = [
-        f"{answer or 'no answer'} has {votes}"
+        f"{votes} say{'s' * (votes == 1)} {answer or 'nothing'}"
         for answer, votes in result.vote.items()
         if answer != result.answer
     ]
-    notes, cost = list[str](), [f"NFE {result.nfe}, {result.nfe_logical} without sharing"]
-    if result.votes and len(result.survivors) > 1:
-        votes = f"{result.votes} of {len(result.survivors)} survivors"
-        notes.append(", ".join([votes, *others[:3]]))
+    shared = f" ({result.nfe_logical} without sharing)" * (result.nfe_logical != result.nfe)
+    notes, cost = list[str](), [f"{result.nfe} forward passes{shared}"]
+    if result.answer is not None and len(result.survivors) > 1 and result.votes:
+        agree = f"{result.votes} of {len(result.survivors)} drafts agree"
+        notes.append(", ".join([agree, *others[:3]]))
     if result.p_correct is not None:
         notes.append(f"p_correct {result.p_correct:.2f}")
     if result.checkable is False:

@@ -43,7 +43,9 @@ def show(model: Model, defaults: SettingsOf, task: str, question: str) -> Result
     settings = plans.settings_for("revise", defaults, task=task)
     search = engine.stream(model, question, task=task, settings=settings)
     title = f"revise on {model.name}"
-    for _ in board.show(search.events, board.pieces_of(model), model.end_ids, title=title):
+    for _ in board.show(
+        search.events, board.pieces_of(model), model.end_ids, title=title, pace=board.PACE
+    ):
         pass
     return search.result
 

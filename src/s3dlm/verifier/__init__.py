@@ -76,11 +76,15 @@ LOADERS: Registry[Callable[[str], Verifier]] = Registry(
     "verifier", "s3dlm.verifier_loaders", object
 )
 for _name, _build, _summary in (
-    ("paper", lambda task: from_row(PAPER[task]), "the paper's composite"),
+    (
+        "paper",
+        lambda task: from_row(PAPER[task]),
+        "the paper's components and weights for the task",
+    ),
     (
         "checker",
         checker,
-        "also recomputes equations, reads partial texts and says what looks wrong",
+        "checks every equation, grid and expression it can read; finds doubtful places",
     ),
 ):
     VERIFIERS.register(_name, NamedVerifier(_composite(_name, _build), _summary, from_files=True))
@@ -88,7 +92,7 @@ VERIFIERS.register(
     "checker_solver",  # they judge whole texts alike
     NamedVerifier(
         _composite("checker", lambda task: checker(task, solver=True)),
-        "as checker, but what it says of partial texts takes a step of a solver",
+        "as checker; of partial texts it also takes a solver's step",
         from_files=True,
     ),
 )
