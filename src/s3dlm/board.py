@@ -195,7 +195,7 @@ class Board:
             table.add_column(name, justify="right", no_wrap=True, width=width)
         for number, (child, mark) in enumerate(zip(shown, marks, strict=True), 1):
             score, parent = float(step.score[child]), int(step.parent[child]) + 1
-            cells = [
+            cells: list[RenderableType] = [
                 _bar(score, narrow),
                 f"{step.confidence[child]:.2f}",
                 f"← {parent}" if parent else "new",
