@@ -67,8 +67,6 @@ def test_every_verifier_gets_the_end_of_a_long_prompt_and_text() -> None:
         return 0.5
 
     class Batched(Verifier):
-        batched = True
-
         def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
             return Score(judge(prompt, text, confidence), {}, [(0, 2)])
 

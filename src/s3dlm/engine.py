@@ -134,7 +134,7 @@ class Batcher:
     def _at_once(self, running: Running) -> bool:
         """Whether a search's texts are verified as soon as it asks: a verifier that takes many texts
         at once is called for all searches together."""
-        return not running.scorer.verifier.batched
+        return not running.scorer.takes_many
 
 
 def advance(running: Running, reply: Any) -> Iterator[Event]:

@@ -52,6 +52,7 @@ class Job:
     verifier: Any = None  # a Verifier or a function; None: the one that the settings name
     earlier: tuple[Turn, ...] = ()  # the conversation before the question
     infill: str | None = None  # the answer as a text with holes; the question may then be empty
+    judged_for: str | None = None  # the question that the verifier is given; None: the question
 
     @property
     def kind(self) -> str:
@@ -125,13 +126,14 @@ def prepare(model: Model, job: Job) -> Running:
     # By default the same tokens get the same random numbers, wherever the prompt came from.
     rng = random_stream(settings.decoding.seed, tokens if job.sample_id is None else job.sample_id)
     judged = method.verified != "never"
+    question = job.question if job.judged_for is None else job.judged_for
     run = Run(
         process,
-        Scorer(verifier, job.question, job.label, process, satisfied_at),
+        Scorer(verifier, question, job.label, process, satisfied_at),
         rng,
         Memo(settings.decoding.memo << 20 if _meets_again(settings) else 0),
         partial(answer_of, job),
-        judging=verifier.passes * method.looks if judged else 0,
+        judging=method.looks if judged and verifier.model_judge is not None else 0,
         judged=judged,
     )
     method.check(run)

@@ -121,9 +121,9 @@ def test_a_bad_partial_score_ends_its_own_search_and_names_the_place(value: obje
 
 def test_judges_of_a_composed_verifier_are_asked() -> None:
     made = compose({"own": 0.5, "arithmetic": 0.5}, judges={"own": Digits()})  # type: ignore[dict-item]
-    assert made.reads_partial
+    assert made.score_partial is not None
     assert made.score_partial("", "12").total == pytest.approx(1 / 3)
-    assert not compose({"arithmetic": 1.0}).reads_partial
+    assert compose({"arithmetic": 1.0}).score_partial is None
 
 
 # --- moves

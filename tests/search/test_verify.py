@@ -159,7 +159,7 @@ def test_a_search_remembers_the_better_of_many_texts(monkeypatch: pytest.MonkeyP
 
     def watched(scorer: score.Scorer, length: int) -> None:
         forget(scorer, length)
-        sizes.append(max(map(len, (scorer.scores, scorer.looks, scorer.read, scorer.texts))))
+        sizes.append(max(map(len, (scorer.scores, scorer.looks, scorer.texts))))
 
     monkeypatch.setattr(score.Scorer, "_forget", watched)
     monkeypatch.setattr(score, "MOST_TEXTS", 100)

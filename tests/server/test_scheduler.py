@@ -229,8 +229,6 @@ def test_a_foreign_verifier_changes_nothing_but_the_thread() -> None:
 class Batched(Verifier):
     """A verifier that takes many texts at once and works only while its gate is open."""
 
-    batched = True
-
     def __init__(self) -> None:
         self.gate, self.calls = threading.Event(), list[set[str]]()
 

@@ -1,27 +1,29 @@
-"""A verifier's optional parts have defaults, and nothing that stands around a verifier loses one."""
+"""A verifier needs `score` alone; what stands around one loses nothing of it; spans say where it doubts."""
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-import s3dlm
-from s3dlm.extras.lm_eval.model import AskedVerifier
-from s3dlm.verifier import Score, Verifier, WrappedVerifier, as_verifier
-from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
-from tests.fakes import fake_model
+from s3dlm.verifier import Score, Verifier, WrappedVerifier, as_verifier, compose, for_task
+from s3dlm.verifier.base import takes_many
+from s3dlm.verifier.equations import wrong_equalities
 
-ANY_JSON = JsonFormat({})
+TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19}."
+MEMBERS = {name for name in vars(Verifier) if name[0] != "_"}
 
 
 class Whole(Verifier):
-    """Overrides every optional part."""
+    """Has every optional member."""
 
-    name = "whole"
-    satisfied_at = 0.5
-    batched = compares_texts = rescores = True
+    name, satisfied_at, compares_texts = "whole", 0.5, True
+    model_judge: Any = "the one who is asked"
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return Score(confidence or 0.0, {prompt: 1.0})
@@ -29,49 +31,34 @@ class Whole(Verifier):
     def score_batch(
         self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
     ) -> list[Score]:
-        rows = zip(prompts, texts, confidences, strict=True)
-        return [self.score(*row) for row in rows]
+        return [self.score(*row) for row in zip(prompts, texts, confidences, strict=True)]
 
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        return Score(confidence or 0.0, score.parts)
+    def score_partial(self, prompt: str, text: str) -> Score:
+        return Score(0.75)
 
 
 class Foreign:
-    """No base class, and `score` alone."""
+    """The same without the base class, but for the model as judge, which only a search can ask."""
 
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(0.25)
-
-
-class ForeignWhole:
-    satisfied_at, compares_texts = 0.5, True
-    score, score_batch, rescore = Whole.score, Whole.score_batch, Whole.rescore
+    name, satisfied_at, compares_texts = Whole.name, Whole.satisfied_at, Whole.compares_texts
+    score, score_batch, score_partial = Whole.score, Whole.score_batch, Whole.score_partial
 
 
-class ForeignStrict:
-    """Which method scores depends on its state; its methods need a confidence."""
+class Bare:
+    """Which method scores depends on its state, and needs a confidence; what it holds cannot be pickled."""
 
-    strict = False
+    def __init__(self) -> None:
+        self.total = lambda: 1.0
 
     @property
     def score(self) -> Callable[[str, str, float | None], Score]:
-        return self._strict if self.strict else self._kind
+        def score(prompt: str, text: str, confidence: float | None) -> Score:
+            return Score(self.total())
 
-    def _strict(self, prompt: str, text: str, confidence: float | None) -> Score:
-        return Score(0.0)
-
-    def _kind(self, prompt: str, text: str, confidence: float | None) -> Score:
-        return Score(1.0)
-
-
-class ForeignRemade:
-    """Holds what cannot be pickled, and is built anew instead."""
-
-    def __init__(self) -> None:
-        self.score = lambda prompt, text, confidence: Score(0.4)
+        return score
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return ForeignRemade, ()
+        return Bare, ()
 
 
 class Least(Verifier):
@@ -79,84 +66,85 @@ class Least(Verifier):
         return Score(len(text) / 10)
 
 
-def test_only_score_must_be_written() -> None:
+def test_a_verifier_has_few_members_of_which_only_score_must_be_written() -> None:
+    assert {
+        "name", "satisfied_at", "compares_texts", "score_partial", "model_judge", "score", "score_batch",
+    } == MEMBERS  # fmt: skip
     least = Least()
     assert least.score_batch(["q", "q"], ["a", "ab"], [None, 1.0]) == [Score(0.1), Score(0.2)]
-    assert (least.satisfied_at, least.batched, least.compares_texts, least.rescores) == (
-        None, False, False, False,
-    )  # fmt: skip
+    assert not takes_many(least)
     with pytest.raises(TypeError, match="score"):
         type("Nothing", (Verifier,), {})()
 
 
-def test_a_wrapper_passes_every_member_on() -> None:
-    assert set(vars(WrappedVerifier)) >= {name for name in vars(Verifier) if name[0] != "_"}
-
-
 @pytest.mark.parametrize(
-    "wrapped",
-    [
-        WrappedVerifier(Whole()),
-        AskedVerifier(Whole(), "q"),
-        JsonVerifier(ANY_JSON, Whole()),
-        as_verifier(ForeignWhole()),  # type: ignore[arg-type]
-    ],
-)
-def test_a_wrapper_loses_nothing(wrapped: Verifier) -> None:
-    assert wrapped.satisfied_at == pytest.approx(0.85 if isinstance(wrapped, JsonVerifier) else 0.5)
-    assert (wrapped.batched, wrapped.compares_texts, wrapped.rescores) == (True, True, True)
-    alone = wrapped.score("q", "{}", 0.9)
-    assert wrapped.score_batch(["q", "q"], ["{}", "[]"], [0.9, 0.9])[0] == alone
-    lower = wrapped.rescore(wrapped.score("q", "{}", 0.9), 0.1)
-    assert lower.total == pytest.approx(wrapped.score("q", "{}", 0.1).total)
-    assert lower.parts == alone.parts
+    "around", [WrappedVerifier(Whole()), as_verifier(Foreign())], ids=["wrapped", "adapted"]
+)  # type: ignore[arg-type]
+def test_what_stands_around_a_verifier_loses_no_member(around: Verifier) -> None:
+    assert set(vars(WrappedVerifier)) >= MEMBERS
+    foreign = not isinstance(around, WrappedVerifier)
+    for member in MEMBERS - {"score", "score_batch", "score_partial"}:
+        own = None if foreign and member == "model_judge" else getattr(Whole(), member)
+        assert getattr(around, member) == own, member
+    assert takes_many(around)
+    assert around.score("q", "a", 0.9) == Score(0.9, {"q": 1.0})
+    assert around.score_batch(["q"], ["a"], [0.9]) == [Score(0.9, {"q": 1.0})]
+    assert around.score_partial is not None
+    assert around.score_partial("q", "a") == Score(0.75)
 
 
-def test_an_object_is_adapted_once_while_it_is_used() -> None:
-    foreign = Foreign()
-    adapted = as_verifier(foreign)  # type: ignore[arg-type]
-    assert as_verifier(foreign) is adapted  # type: ignore[arg-type]
-    assert (adapted.name, adapted.batched, adapted.rescores) == ("Foreign", False, False)
-    assert adapted.score_batch(["q"], ["a"], [None]) == [Score(0.25)]
+def test_an_object_is_adapted_once_looked_at_anew_and_pickled_as_itself() -> None:
+    judge = Bare()
+    adapted = as_verifier(judge)
+    assert as_verifier(judge) is adapted
+    assert (adapted.name, takes_many(adapted), adapted.score_partial) == ("Bare", False, None)
+    assert adapted.score("q", "a") == Score(1.0)
+    judge.total = lambda: 0.0
+    assert adapted.score("q", "a", confidence=0.5) == Score(0.0)
+    assert pickle.loads(pickle.dumps(adapted)).score("q", "a") == Score(1.0)
 
 
-class Content(Verifier):
-    satisfied_at = 0.0
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(0.5)
-
-
-def test_methods_of_an_object_are_looked_up_at_each_call() -> None:
-    judge = ForeignStrict()
-    verifier = as_verifier(judge)
-    assert verifier.score("q", "a") == Score(1.0)
-    judge.strict = True
-    assert verifier.score("q", "a", confidence=0.5) == Score(0.0)
-
-
-def test_of_an_adapted_object_only_the_object_is_pickled() -> None:
-    again = pickle.loads(pickle.dumps(as_verifier(ForeignRemade())))
-    assert again.score("q", "a") == Score(0.4)
+def test_a_text_that_comes_again_with_another_confidence_is_read_once() -> None:
+    reads: list[str] = []
+    found = compose({"confidence": 0.4, "reachability": 0.6})
+    parts = [
+        (name, lambda parsed, name=name, part=part: reads.append(name) or part(parsed), weight)
+        for name, part, weight in found.parts
+    ]
+    counting = type(found)(tuple(parts))
+    for confidence in (0.9, None, 0.0, 0.37, 2.0):
+        assert counting.score("q", TEXT, confidence) == found.score("q", TEXT, confidence)
+    assert sorted(reads) == sorted(name for name, _, _ in parts if name != "confidence")
+    own = compose(
+        {"mine": 1.0}, judges={"mine": lambda prompt, text, confidence: confidence or 0.0}
+    )
+    assert [own.score("q", TEXT, c).total for c in (0.25, 0.75)] == [0.25, 0.75]
 
 
-def test_a_budget_with_a_json_form_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JsonFormat, "progress", lambda self, text: 1.0)
-    runs = [
-        s3dlm.generate(
-            fake_model(), "q", method="s3", budget=500, gen_length=16, steps=4,
-            block_length=16, verifier=verifier,
-        )
-        for verifier in (Content(), JsonVerifier(ANY_JSON, Content()))
-    ]  # fmt: skip
-    assert [run.stopped for run in runs] == ["satisfied", "satisfied"]
-    assert runs[0].nfe == runs[1].nfe
+@pytest.mark.parametrize("name", ["paper", "checker"])
+def test_spans_are_the_equalities_that_do_not_hold_found_when_someone_asks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"\n  {TEXT}<|eot_id|>"
+    score = for_task("gsm8k", name).score("Of 12 and 7, 3 times 4", text)
+    assert [text[start:end] for start, end in score.spans] == ["12 + 7 = 20", "3 * 4 = 13"]
+    assert not for_task("gsm8k", name).score("3 and 4", "3 + 4 = 7").spans
+    again = pickle.loads(pickle.dumps(score))
+    assert (again.total, again.parts, list(again.spans)) == (
+        score.total, score.parts, list(score.spans),
+    )  # fmt: skip
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "s3dlm.verifier.composite.wrong_equalities", lambda text: asked.append(text) or []
+    )
+    late = for_task("gsm8k").score(name, "1 + 1 = 3")
+    assert asked == []
+    assert (list(late.spans), len(late.spans), asked) == ([], 0, ["1 + 1 = 3"])
 
 
-def test_a_function_can_do_no_more_than_score() -> None:
-    """So its texts may be verified one by one and its scores be kept."""
-    plain = as_verifier(lambda prompt, text, confidence: 0.5)
-    assert plain.satisfied_at is None
-    assert (plain.compares_texts, plain.batched, plain.rescores, plain.reads_partial) == (
-        False,
-    ) * 4
+@pytest.mark.skipif(not os.environ.get("S3DLM_DATA"), reason="S3DLM_DATA names no folder")
+def test_spans_of_real_outputs_are_what_wrong_equalities_gives() -> None:
+    path = Path(os.environ["S3DLM_DATA"]) / "llada8b_outputs.jsonl"
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()[::20]):
+        score = for_task(row["task"]).score(row["question"], row["output"])
+        assert list(score.spans) == wrong_equalities(row["output"])

@@ -59,8 +59,6 @@ def test_it_says_when_a_text_has_nothing_to_check_and_that_moves_no_total(task):
     bare = "First, we need the total number of eggs. <answer>\\boxed{18}</answer>"
     assert [verifier.score(QUESTION, text).parts[CHECKABLE] for text in (GOOD, bare)] == [1.0, 0.0]
     assert verifier.weights[CHECKABLE] == 0.0
-    score = verifier.score(QUESTION, bare, 0.3)
-    assert verifier.rescore(score, 0.9) == verifier.score(QUESTION, bare, 0.9)
 
 
 def test_the_tables_cover_every_task_and_name_only_features_there_are():

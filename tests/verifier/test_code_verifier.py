@@ -213,15 +213,6 @@ def test_a_program_runs_once_however_it_is_wrapped(verifier: CodeVerifier) -> No
     assert verifier.executed == 1
 
 
-def test_another_confidence_needs_no_second_reading(verifier: CodeVerifier) -> None:
-    assert verifier.rescores
-    assert verifier.batched
-    for text in (RIGHT, "    return y", ""):
-        known = verifier.score(HEAD, text, 0.3)
-        for confidence in (0.9, None):
-            assert verifier.rescore(known, confidence) == verifier.score(HEAD, text, confidence)
-
-
 def test_what_cannot_work_is_not_run(verifier: CodeVerifier) -> None:
     for text in ("", "prose", "    return y", "def double():\n    return 1", "    return ("):
         verifier.score(HEAD, text)

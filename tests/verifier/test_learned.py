@@ -19,6 +19,7 @@ from s3dlm.evaluation.score import score_file
 from s3dlm.extras.judges.endpoint import EndpointJudge
 from s3dlm.extras.judges.learned import LearnedVerifier
 from s3dlm.verifier import as_verifier
+from s3dlm.verifier.base import takes_many
 from s3dlm.verifier.calibration import Logistic
 
 PROMPTS = ["What is 3 + 4?", "How many?", "What is 3 + 4?"]
@@ -63,7 +64,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_is_chosen_by_name_and_a_batch_equals_one_by_one(tmp_path, kind):
     verifier = as_verifier(f"{kind}:{saved(tmp_path, *KINDS[kind])}")
-    assert verifier.batched
+    assert takes_many(verifier)
     batch = verifier.score_batch(PROMPTS, TEXTS, NONE)
     assert all(0.0 <= score.total <= 1.0 for score in batch)
     assert len({round(score.total, 6) for score in batch}) == 3
@@ -188,7 +189,7 @@ def test_a_judge_is_asked_once_per_text(endpoint, monkeypatch):
     monkeypatch.setenv(judging.KEY_VARIABLE, "secret")
     monkeypatch.setenv(judging.HOST_VARIABLE, "127.0.0.1")
     judge = as_verifier(f"judge:{endpoint.url}#small")
-    assert judge.batched
+    assert takes_many(judge)
     assert judge.score("q", "text").total == 0.7
     scores = judge.score_batch(["q", "q", "q"], ["text", "other", "other"], NONE)
     assert [score.total for score in scores] == [0.7] * 3

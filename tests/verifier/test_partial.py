@@ -59,7 +59,7 @@ def reveals(text: str, rng: random.Random) -> Iterator[str]:
 @pytest.mark.parametrize("task", MAKERS)
 def test_nothing_is_wrong_with_a_part_of_a_right_answer(task: str, level: str) -> None:
     verifier, rng = for_task(task, level), random.Random(1)
-    assert verifier.reads_partial
+    assert verifier.score_partial is not None
     for problem in problems(task):
         for text in reveals(problem.response, rng):
             score = verifier.score_partial(problem.question, text)
@@ -190,7 +190,7 @@ HEAD = "def add(a, b):\n"
 )
 def test_code_that_no_line_can_mend(text: str, right: bool) -> None:
     verifier = for_task("code")
-    assert verifier.reads_partial
+    assert verifier.score_partial is not None
     assert (verifier.score_partial(HEAD, text).total == 1.0) is right
     if not right:  # and the whole text that it may become is judged alike
         assert verifier.score(HEAD, text.replace(HOLE, "a")).parts["parses"] < 1.0
@@ -217,7 +217,7 @@ def test_code_that_no_line_can_mend(text: str, right: bool) -> None:
 def test_json_that_cannot_be_completed(schema: dict[str, object], text: str, right: bool) -> None:
     verifier = JsonVerifier(JsonFormat(schema), for_task("general"))
     score = verifier.score_partial("", text)
-    assert verifier.reads_partial
+    assert verifier.score_partial is not None
     assert (score.total == 1.0) is right
     assert score.parts["json_form"] == float(right)
 
@@ -236,5 +236,5 @@ def test_both_levels_judge_whole_texts_alike_and_the_paper_reads_no_part() -> No
             judged = [v.score(problem.question, problem.response, 0.9) for v in (checker, solver)]
             assert judged[0] == judged[1]
         assert checker.satisfied_at == solver.satisfied_at
-        assert not for_task(task, "paper").reads_partial
+        assert for_task(task, "paper").score_partial is None
     assert for_task("general", "checker").score_partial("x", "2 + 2 = 5.\n").total < 1

@@ -29,11 +29,10 @@ YES, NO = ("Yes", " Yes", "YES"), ("No", " No", "NO")
 class SelfJudge(Verifier):
     """P(Yes) against P(No) at the masked answer to a question about the text; one pass per text."""
 
-    name, passes = SELF, 1
-    rescores = True  # and in portions: each text is a pass, which others wait for
+    name = SELF
 
     def __init__(self, model: Model) -> None:
-        self.model = model
+        self.model, self.model_judge = model, self
         tokenizer = model.tokenizer
         if not tokenizer.has_chat_template:
             raise SettingsError(
@@ -55,9 +54,6 @@ class SelfJudge(Verifier):
         raise VerifierError(
             "verifier 'self' judges only inside a search, by the model that searches"
         )
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        return score
 
     def ask(self, prompt: str, text: str, place: str) -> Rows:
         """The question about a text, and a mask for its answer; what is too long loses its beginning."""

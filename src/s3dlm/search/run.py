@@ -194,7 +194,7 @@ class Run:
         if not wanted:
             return next(ahead.looks), Scores.missing(count)
         made, judged = list[CleanText](), list[Scores]()
-        at_once = None if self.scorer.verifier.batched else max(1, PORTION // count)
+        at_once = None if self.scorer.takes_many else max(1, PORTION // count)
         while portion := list(islice(ahead.looks, at_once)):
             made.append(CleanText.join(portion))
             where = f"step {self.steps + 1} of {self.process.steps}"

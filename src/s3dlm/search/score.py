@@ -16,12 +16,15 @@ import numpy as np
 
 from s3dlm.errors import VerifierError, short_repr
 from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Request, distinct
-from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_texts
+from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_texts, takes_many
 
 if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.models.packing import Prediction, Rows
 
-REMEDY = "`{0}` must return a s3dlm.verifier.Score, `{0}_batch` a list of them, one per text"
+REMEDY = (
+    "`score` and `score_partial` must return a s3dlm.verifier.Score, `score_batch` a list of them, one "
+    "per text"
+)
 MOST_PARTIAL = 10_000  # partial texts whose scores are remembered
 PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
 MOST_TEXTS, MOST_TOKENS = 1 << 13, 1 << 21  # that a search remembers at a time
@@ -76,12 +79,13 @@ class Verify(Request[list[Score]]):
         return self.asked
 
     def reply(self, predictions: Sequence[Prediction]) -> list[Score]:
-        return [self.verifier.read(prediction) for prediction in predictions]
+        assert self.verifier.model_judge is not None
+        return [self.verifier.model_judge.read(prediction) for prediction in predictions]
 
     @property
     def shares_calls(self) -> bool:
         """Whether the texts of other searches may be verified in the same call."""
-        return self.verifier.batched and not self.verifier.compares_texts
+        return takes_many(self.verifier) and not self.verifier.compares_texts
 
 
 def is_for_verifier(request: object) -> TypeGuard[Verify]:
@@ -104,9 +108,14 @@ class Scorer:
     texts: dict[bytes, str] = field(default_factory=dict)
     scores: dict[Key, Score] = field(default_factory=dict)
     looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
-    read: dict[str, Score] = field(default_factory=dict)  # of each text, at some confidence
+    first: dict[str, float] = field(default_factory=dict)  # confidences of texts that are read once
     nfe: int = 0  # forward passes that the model took as judge
     partial: dict[str, float] = field(default_factory=dict)  # totals of partial texts
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether the verifier is called for the texts of many searches together."""
+        return takes_many(self.verifier)
 
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
@@ -125,7 +134,7 @@ class Scorer:
         """Scores of clean texts; `where` names the step in an error. Between two portions, whoever
         drives the search may do something else or end it."""
         rows, portions = len(clean.tokens), []
-        size = rows if self.verifier.batched else PORTION
+        size = rows if self.takes_many else PORTION
         for start in range(0, rows, size):
             portion = clean.take(slice(start, start + size))
             portions.append(await self._portion(portion, where))
@@ -135,21 +144,15 @@ class Scorer:
         self._forget(clean.tokens.shape[1])
         texts = map(self.text, clean.tokens)
         keys = list(zip(texts, clean.confidence.tolist(), strict=True))
+        judge = self.verifier.model_judge
+        if judge is not None or self.verifier.compares_texts:
+            keys = [(text, self.first.setdefault(text, sure)) for text, sure in keys]
         last = {text: row for row, (text, _) in enumerate(keys)}
         self.looks |= {text: clean.take(np.array([row])) for text, row in last.items()}
         new = [key for key in dict.fromkeys(keys) if key not in self.scores]
-        unread = new
-        if self.verifier.rescores:  # of a text at several confidences one is enough
-            firsts = {key[0]: key for key in reversed(new) if key[0] not in self.read}
-            unread = list(firsts.values())[::-1]
-        if unread:
-            scores = await self.request(unread, where)
-            self.nfe += len(unread) * self.verifier.passes
-            for key, score in zip(unread, scores, strict=True):
-                self.scores[key] = self.read[key[0]] = score
-        for key in new:
-            if key not in self.scores:
-                self.scores[key] = self.verifier.rescore(self.read[key[0]], key[1])
+        if new:
+            self.scores |= zip(new, await self.request(new, where), strict=True)
+            self.nfe += len(new) * (judge is not None)
         return Scores.of([self.scores[key] for key in keys])
 
     async def score_partial(self, tokens: Ints, where: str) -> Floats:
@@ -157,7 +160,7 @@ class Scorer:
         if len(self.partial) > MOST_PARTIAL:
             self.partial.clear()
         first, kind = distinct(tokens)
-        totals, size = list[float](), first.size if self.verifier.batched else PORTION
+        totals, size = list[float](), first.size if self.takes_many else PORTION
         for start in range(0, first.size, size):
             rows = first[start : start + size]
             texts = [self.process.read_partial(tokens[row]) for row in rows]
@@ -177,13 +180,14 @@ class Scorer:
             names = {text for text, _ in kept}
             self.scores = {key: score for key, score in self.scores.items() if key in kept}
             self.looks = {text: look for text, look in self.looks.items() if text in names}
-            self.read = {text: score for text, score in self.read.items() if text in names}
+            self.first = {text: sure for text, sure in self.first.items() if text in names}
         if len(self.texts) > most:
             self.texts.clear()
 
     def request(self, keys: Sequence[Key], where: str, *, partial: bool = False) -> Verify:
         verifier, question, place = self.verifier, self.question, f"{where}, prompt {self.label}"
-        asked = [verifier.ask(question, text, place) for text, _ in keys] if verifier.passes else ()
+        judge = verifier.model_judge
+        asked = [] if judge is None else [judge.ask(question, text, place) for text, _ in keys]
         return Verify(verifier, question, keys, place, asked, partial)
 
     def best(self) -> dict[str, tuple[Score, float]]:
@@ -221,7 +225,7 @@ def _verify_together(requests: Sequence[Verify]) -> Iterator[list[Score]]:
     texts = list(dict.fromkeys(row for own in rows for row in own))
     verifier = requests[0].verifier
     # A verifier that takes texts one by one fails at one text, which the error names.
-    calls = [texts] if verifier.batched else [[row] for row in texts]
+    calls = [texts] if takes_many(verifier) else [[row] for row in texts]
     scores = [score for call in calls for score in _checked_call(requests[0], call)]
     known = dict(zip(texts, scores, strict=True))
     return ([known[row] for row in own] for own in rows)
@@ -229,33 +233,37 @@ def _verify_together(requests: Sequence[Verify]) -> Iterator[list[Score]]:
 
 def _checked_call(request: Verify, rows: Sequence[tuple[str, str, float]]) -> Sequence[Score]:
     """The verifier's scores of rows (question, text, confidence), or an error that names the place."""
-    verifier, partial = request.verifier, request.partial
-    culprit = verifier.name or type(verifier).__name__
-    place = f"{request.place}; the text was {rows[0][1][:80]!r}"
-    remedy = REMEDY.format("score_partial" if partial else "score")
+    verifier = request.verifier
     check_wanted()
     try:
-        scores: object = score_texts(verifier, rows, partial=partial)
-    except VerifierError as error:
-        raise VerifierError(f"{error}; at {place}") from error
+        scores: object = score_texts(verifier, rows, partial=request.partial)
     except Exception as error:
-        raise VerifierError(
-            f"verifier {culprit!r} raised {type(error).__name__}: {error} at {place}"
-        ) from error
+        place = f"at {request.place}; the text was {rows[0][1][:80]!r}"
+        if isinstance(error, VerifierError):
+            raise VerifierError(f"{error}; {place}") from error
+        culprit = f"verifier {(verifier.name or type(verifier).__name__)!r}"
+        message = f"{culprit} raised {type(error).__name__}: {error} {place}"
+        raise VerifierError(message) from error
     # Unnoticed, anything but one score per text would fail later and end all searches.
-    returned, place = f"verifier {culprit!r} returned", f"at {place}"
+    if (wrong := _what_is_wrong(scores, len(rows))) is None:
+        return scores  # type: ignore[return-value]  # as has been checked
+    (got, remedy), name = wrong, verifier.name or type(verifier).__name__
+    place = f"at {request.place}; the text was {rows[0][1][:80]!r}"
+    raise VerifierError(f"verifier {name!r} returned {got} {place}; {remedy}")
+
+
+def _what_is_wrong(scores: object, count: int) -> tuple[str, str] | None:
+    """What a verifier returned instead of scores, and what to return."""
     if not isinstance(scores, Sequence):
-        raise VerifierError(f"{returned} {short_repr(scores)} {place}; {remedy}")
-    if len(scores) != len(rows):
-        got = f"{len(scores)} scores for {len(rows)} texts"
-        raise VerifierError(f"{returned} {got} {place}; {remedy}")
+        return short_repr(scores), REMEDY
+    if len(scores) != count:
+        return f"{len(scores)} scores for {count} texts", REMEDY
     for score in scores:
         if not isinstance(score, Score):
-            raise VerifierError(f"{returned} {short_repr(score)} {place}; {remedy}")
+            return short_repr(score), REMEDY
         if not _is_share(score.total):
-            got = short_repr(score.total)
-            raise VerifierError(f"{returned} {got} {place}; a score must be a number from 0 to 1")
-    return scores
+            return short_repr(score.total), "a score must be a number from 0 to 1"
+    return None
 
 
 def _is_share(total: object) -> bool:

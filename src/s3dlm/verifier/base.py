@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from s3dlm.answers.delimiters import MAX_TEXT
@@ -69,64 +69,65 @@ class Score:
     spans: Spans = ()  # where the text looks wrong, and how doubtful that is
 
 
+class ModelJudge(Protocol):
+    """How the searching model itself is asked about a text, among the search's own rows: one forward
+    pass per text, which counts."""
+
+    def ask(self, prompt: str, text: str, place: str) -> Any:
+        """The row that the model is asked about a text; `place` names it in errors."""
+
+    def read(self, prediction: Any) -> Score:
+        """The score that follows from the model's prediction for that row."""
+
+
 class Verifier(ABC):
-    """Judges texts written for a prompt. Only `score` must be written; the rest has defaults."""
+    """Judges texts written for a prompt. Only `score` must be written.
+
+    `score_batch` is written where it is faster than `score`: it is then called once per step with the
+    texts of all running searches, beside the forward passes of others.
+
+    Attributes:
+        name: Names the verifier in errors; the name of the class by default.
+        satisfied_at: A search with a budget ends at the first text whose total reaches this and that has
+            no spans; None: it never ends early.
+        compares_texts: Whether a score depends on the other texts of a call. Each search then has calls of
+            its own, and a text is read once, whatever its confidence is later.
+        score_partial: (prompt, partial text) → how good it looks, 1 while nothing is wrong yet; a method or
+            a function, None where partial texts are not read. Every token that is not known is one `HOLE`,
+            whatever text it may become; known text beside a hole may be half a word or half a number. It
+            is called for every candidate of a step, so it must be cheap.
+        model_judge: How the searching model is asked, if it is the judge.
+    """
 
     __slots__ = ()
 
     name: str = ""
-    """Names the verifier in errors; the name of the class by default."""
-
     satisfied_at: float | None = None
-    """A search with a budget ends at the first text whose total reaches this and that has no spans."""
-
-    batched: bool = False
-    """Whether `score_batch` is faster than `score`: it is then called once per step with the texts of
-    all running searches, beside the forward passes of others."""
-
     compares_texts: bool = False
-    """Whether a score depends on the other texts of a call: each search then has calls of its own."""
-
-    rescores: bool = False
-    """Whether `rescore` is written: a text is then read once, whatever its confidence."""
-
-    reads_partial: bool = False
-    """Whether `score_partial` is written: the setting `screen` needs it."""
-
-    passes: int = 0
-    """Forward passes of the searching model that a text takes. Above 0 that model is the judge: the
-    search asks it what `ask` returns, among its own rows, and `read` makes the answer a score."""
+    score_partial: Callable[[str, str], Score] | None = None
+    model_judge: ModelJudge | None = None
 
     @abstractmethod
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """How good the text looks, from 0 to 1; `confidence` is the model's own, where it has one."""
+        """How good the text looks, from 0 to 1.
+
+        Args:
+            prompt: The question.
+            text: What was written for it.
+            confidence: The model's own, where it has one.
+        """
 
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """One score per text, in order."""
         rows = zip(prompts, texts, confidences, strict=True)
         return [self.score(prompt, text, confidence) for prompt, text, confidence in rows]
 
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        """The score of the same text at another confidence, without reading the text again."""
-        raise NotImplementedError(f"{type(self).__name__} says `rescores` but has no `rescore`")
 
-    def score_partial(self, prompt: str, text: str) -> Score:
-        """How good a partial text looks, from 0 to 1; 1 means that nothing is wrong yet. Every token that
-        is not known is one `HOLE`, whatever text it may become; known text beside a hole may be half
-        a word or half a number. It is read for every candidate of a step, so it must be cheap."""
-        raise NotImplementedError(f"{type(self).__name__} reads no partial texts")
-
-    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
-        """One score per partial text, in order; called where `batched` says so."""
-        return [self.score_partial(*row) for row in zip(prompts, texts, strict=True)]
-
-    def ask(self, prompt: str, text: str, place: str) -> Any:
-        """The one row that the model is asked about a text; `place` names it in errors."""
-        raise NotImplementedError(f"{type(self).__name__} says `passes` but has no `ask`")
-
-    def read(self, prediction: Any) -> Score:
-        """The score that follows from the model's prediction for that row."""
-        raise NotImplementedError(f"{type(self).__name__} says `passes` but has no `read`")
+def takes_many(verifier: Verifier) -> bool:
+    """Whether a verifier has a `score_batch` of its own, which is worth one call for the texts of all."""
+    while isinstance(verifier, WrappedVerifier):
+        verifier = verifier.inner
+    return type(verifier).score_batch is not Verifier.score_batch
 
 
 def score_texts(
@@ -139,13 +140,12 @@ def score_texts(
     spans count from the start of the whole text.
     """
     cut = [(prompt[-MAX_TEXT:], text[-MAX_TEXT:], confidence) for prompt, text, confidence in rows]
-    columns = list(zip(*cut, strict=True))
+    if partial and (read := verifier.score_partial) is not None:
+        return [read(prompt, text) for prompt, text, _ in cut]
     scores: Any = (
-        [verifier.score_partial(*cut[0][:2]) if partial else verifier.score(*cut[0])]
+        [verifier.score(*cut[0])]
         if len(cut) == 1
-        else verifier.score_partial_batch(*columns[:2])
-        if partial
-        else verifier.score_batch(*columns)
+        else verifier.score_batch(*zip(*cut, strict=True))
     )
     starts = [max(len(text) - MAX_TEXT, 0) for _, text, _ in rows]
     if not any(starts) or not isinstance(scores, Sequence) or len(scores) != len(rows):
@@ -177,11 +177,9 @@ class WrappedVerifier(Verifier):
         return self.inner.name or type(self.inner).__name__
 
     satisfied_at = _of_inner("satisfied_at")
-    batched = _of_inner("batched")
     compares_texts = _of_inner("compares_texts")
-    rescores = _of_inner("rescores")
-    reads_partial = _of_inner("reads_partial")
-    passes = _of_inner("passes")
+    score_partial = _of_inner("score_partial")
+    model_judge = _of_inner("model_judge")
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """As `score_batch`, so that a subclass changes only that."""
@@ -189,22 +187,6 @@ class WrappedVerifier(Verifier):
 
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         return self.inner.score_batch(prompts, texts, confidences)
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        return self.inner.rescore(score, confidence)
-
-    def score_partial(self, prompt: str, text: str) -> Score:
-        """As `score_partial_batch`, so that a subclass changes only that."""
-        return self.score_partial_batch([prompt], [text])[0]
-
-    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
-        return self.inner.score_partial_batch(prompts, texts)
-
-    def ask(self, prompt: str, text: str, place: str) -> Any:
-        return self.inner.ask(prompt, text, place)
-
-    def read(self, prediction: Any) -> Score:
-        return self.inner.read(prediction)
 
 
 class AdaptedVerifier(Verifier):
@@ -215,9 +197,7 @@ class AdaptedVerifier(Verifier):
         self.name = getattr(judge, "name", "") or getattr(judge, "__name__", type(judge).__name__)
         self.satisfied_at = getattr(judge, "satisfied_at", None)
         self.compares_texts = getattr(judge, "compares_texts", False)
-        self.batched = callable(getattr(judge, "score_batch", None))
-        self.rescores = callable(getattr(judge, "rescore", None))
-        self.reads_partial = callable(getattr(judge, "score_partial", None))
+        self.score_partial = getattr(judge, "score_partial", None)
 
     # The object's methods are looked up at each call: they may change with its state, they need no
     # default for the confidence, and only the object itself is pickled.
@@ -230,23 +210,15 @@ class AdaptedVerifier(Verifier):
         value = checked(self.judge(prompt, text, confidence), self.name)
         return Score(value, {"custom": value})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return adapt, (self.judge,)
+
+
+class AdaptedBatch(AdaptedVerifier):
+    """The same of an object that has `score_batch`, too."""
+
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
-        judge: Any = self.judge if self.batched else super()
-        scores: list[Score] = judge.score_batch(prompts, texts, confidences)
-        return scores
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        rescored: Score = self.judge.rescore(score, confidence)
-        return rescored
-
-    def score_partial(self, prompt: str, text: str) -> Score:
-        score: Score = self.judge.score_partial(prompt, text)
-        return score
-
-    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
-        able = callable(getattr(self.judge, "score_partial_batch", None))
-        judge: Any = self.judge if able else super()
-        scores: list[Score] = judge.score_partial_batch(prompts, texts)
+        scores: list[Score] = self.judge.score_batch(prompts, texts, confidences)
         return scores
 
 
@@ -265,7 +237,8 @@ def adapt(judge: object) -> Verifier:
         )
     adapted = _ADAPTED.get(id(judge))
     if adapted is None:
-        adapted = _ADAPTED[id(judge)] = AdaptedVerifier(judge)
+        batch = callable(getattr(judge, "score_batch", None))
+        adapted = _ADAPTED[id(judge)] = (AdaptedBatch if batch else AdaptedVerifier)(judge)
     return adapted
 
 

@@ -112,7 +112,7 @@ def checker(task: str, *, solver: bool = False) -> Composite:
         composite = replace(composite, parts=(*composite.parts, (CHECKABLE, checkable, 0.0)))
     rules = partial_texts.SOLVER if solver else partial_texts.RULES
     partial_rule = rules.get(rule, partial_texts.equations)
-    return replace(composite, suspicious_spans=spans, partial_rule=partial_rule)
+    return replace(composite, suspicious_spans=spans, score_partial=partial_rule)
 
 
 def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:

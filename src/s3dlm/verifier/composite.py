@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ SpanFinder = Callable[[str, str], Sequence[Span]]
 PartialRule = Callable[[str, str], Score]
 """(prompt, partial text) -> what is wrong already; see partial.py."""
 
+REMEMBERED = 1 << 13  # texts that a composite has read
 FORMS: dict[str, Part] = {"math": components.structure, "choice": components.structure_of_choice}
 
 
@@ -66,33 +67,46 @@ class Composite(Verifier):
     parts: tuple[tuple[str, Part, float], ...]
     satisfied_at: float | None = None  # the total with which a search may stop
     suspicious_spans: SpanFinder = false_equalities
-    rescores: bool = True  # of bundled parts only that of confidence looks at the confidence
-    partial_rule: PartialRule | None = None  # reads partial texts
+    score_partial: PartialRule | None = None  # there are no weights
+    _read: Callable[[str, str], tuple[dict[str, float], SuspiciousSpans]] = field(
+        init=False, repr=False, compare=False
+    )
 
-    @property
-    def reads_partial(self) -> bool:  # type: ignore[override]
-        return self.partial_rule is not None
-
-    def score_partial(self, prompt: str, text: str) -> Score:
-        """What the rule for partial texts says; there are no weights."""
-        if self.partial_rule is None:
-            return super().score_partial(prompt, text)
-        return self.partial_rule(prompt, text)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_read", lru_cache(REMEMBERED)(self._without_confidence))
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The weighted sum of the parts, in [0, 1], and what is suspicious."""
-        parsed = ParsedText(prompt, text, confidence)
-        values = {name: part(parsed) for name, part, _ in self.parts}
-        return self._sum(values, SuspiciousSpans(self.suspicious_spans, prompt, text))
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        """The score of the same text at another confidence, without reading it again."""
-        renewed = components.confidence(ParsedText("", "", confidence))
-        return self._sum({**score.parts, "confidence": renewed}, score.spans)
-
-    def _sum(self, values: Mapping[str, float], spans: Sequence[Span]) -> Score:
-        total = sum(weight * values[name] for name, _, weight in self.parts)
+        """The weighted sum of the parts, in [0, 1], and what is suspicious. A text that comes again with
+        another confidence is not read again."""
+        known, spans = self._read(prompt, text)
+        values, total = dict[str, float](), 0.0
+        for name, part, weight in self.parts:
+            if name == "confidence":
+                value = components.confidence(ParsedText("", "", confidence))
+            elif isinstance(part, JudgedPart):
+                value = part(ParsedText(prompt, text, confidence))
+            else:
+                value = known[name]
+            values[name] = value
+            total += weight * value
         return Score(min(max(total, 0.0), 1.0), values, spans)
+
+    def _without_confidence(
+        self, prompt: str, text: str
+    ) -> tuple[dict[str, float], SuspiciousSpans]:
+        """The parts that no confidence changes, and what is suspicious."""
+        parsed = ParsedText(prompt, text)
+        known = {
+            name: part(parsed)
+            for name, part, _ in self.parts
+            if name != "confidence" and not isinstance(part, JudgedPart)
+        }
+        return known, SuspiciousSpans(self.suspicious_spans, prompt, text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Composite, (
+            self.parts, self.satisfied_at, self.suspicious_spans, self.score_partial
+        )  # fmt: skip
 
     @property
     def weights(self) -> dict[str, float]:
@@ -117,11 +131,14 @@ def compose(
         raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
     verifiers = {name: adapt(judge) for name, judge in (judges or {}).items()}
     parts = _bundled_parts(form, CONSTRAINTS[constraint])
-    parts |= {name: _judging_part(name, verifier) for name, verifier in verifiers.items()}
-    # A judge may read the confidence itself.
-    composite = _weighted(parts, weights, rescores=not judges)
-    able = [(v, weights[n]) for n, v in verifiers.items() if v.reads_partial and weights.get(n)]
-    return replace(composite, partial_rule=_judges_of_partial(able)) if able else composite
+    parts |= {name: JudgedPart(name, verifier) for name, verifier in verifiers.items()}
+    composite = _weighted(parts, weights)
+    able = [
+        (read, weights[name])
+        for name, verifier in verifiers.items()
+        if weights.get(name) and (read := verifier.score_partial) is not None
+    ]
+    return replace(composite, score_partial=_judges_of_partial(able)) if able else composite
 
 
 def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
@@ -136,29 +153,30 @@ def _bundled_parts(form: str, constraint: Part) -> dict[str, Part]:
     return {"structure": FORMS[form], **parts, "constraint": constraint}
 
 
-def _judging_part(name: str, verifier: Verifier) -> Part:
-    """A user's judge as a part; its value is clipped, since a sum of parts must stay in [0, 1]."""
+@dataclass(frozen=True, slots=True)
+class JudgedPart:
+    """A user's judge as a part, which may read the confidence; its value is clipped, since a sum of parts
+    must stay in [0, 1]."""
 
-    def part(parsed: ParsedText) -> float:
-        value = verifier.score(parsed.prompt, parsed.text, parsed.confidence).total
-        return min(max(checked(value, name), 0.0), 1.0)
+    name: str
+    judge: Verifier
 
-    return part
+    def __call__(self, parsed: ParsedText) -> float:
+        value = self.judge.score(parsed.prompt, parsed.text, parsed.confidence).total
+        return min(max(checked(value, self.name), 0.0), 1.0)
 
 
-def _judges_of_partial(judges: Sequence[tuple[Verifier, float]]) -> PartialRule:
+def _judges_of_partial(judges: Sequence[tuple[PartialRule, float]]) -> PartialRule:
     total = sum(weight for _, weight in judges)
 
     def rule(prompt: str, text: str) -> Score:
-        scores = [(judge.score_partial(prompt, text).total, weight) for judge, weight in judges]
+        scores = [(read(prompt, text).total, weight) for read, weight in judges]
         return Score(min(max(sum(s * weight for s, weight in scores) / total, 0.0), 1.0))
 
     return rule
 
 
-def _weighted(
-    parts: Mapping[str, Part], weights: Mapping[str, float], rescores: bool = True
-) -> Composite:
+def _weighted(parts: Mapping[str, Part], weights: Mapping[str, float]) -> Composite:
     for name, weight in weights.items():
         if name not in parts:
             raise SettingsError(unknown_name("part", name, parts))
@@ -173,7 +191,7 @@ def _weighted(
             f"the weights add up to {total:g}; they must add up to 1: {dict(weights)}"
         )
     weighted = tuple((name, part, weights.get(name, 0.0)) for name, part in parts.items())
-    return Composite(weighted, rescores=rescores)
+    return Composite(weighted)
 
 
 def from_toml(path: str | Path, task: str | None = None) -> Composite:

@@ -150,22 +150,11 @@ class JsonVerifier(WrappedVerifier):
         forms = map(self.form.progress, texts)
         return [_joined(content, form) for content, form in zip(contents, forms, strict=True)]
 
-    reads_partial = True  # at least the form  # type: ignore[assignment]
-
-    def score_partial_batch(self, prompts: Texts, texts: Texts) -> list[Score]:
+    def score_partial(self, prompt: str, text: str) -> Score:
         """The form, and what the other verifier says if it reads partial texts."""
-        contents = [Score(1.0)] * len(texts)
-        if self.inner.reads_partial:
-            contents = self.inner.score_partial_batch(prompts, texts)
-        forms = (float(self.form.possible(text)) for text in texts)
-        return [_joined(content, form) for content, form in zip(contents, forms, strict=True)]
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        """The form is known; the other verifier rescores what it said."""
-        parts = dict(score.parts)
-        form = parts.pop("json_form")
-        content = Score((score.total - FORM * form) / (1 - FORM), parts, score.spans)
-        return _joined(self.inner.rescore(content, confidence), form)
+        read = self.inner.score_partial
+        content = Score(1.0) if read is None else read(prompt, text)
+        return _joined(content, float(self.form.possible(text)))
 
 
 def _joined(content: Score, form: float) -> Score:

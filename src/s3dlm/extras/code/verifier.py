@@ -79,10 +79,7 @@ class CodeVerifier(Verifier):
     sandbox: Sandbox | None = None  # None: the one this process shares
     seconds: float = SECONDS
     name: str = "code"
-    batched: bool = True
     compares_texts: bool = True
-    rescores: bool = True
-    reads_partial: bool = True
     executed: int = 0  # programs run so far
     _memory: _Memory = field(default_factory=lambda: _Memory(MEMORY))
 
@@ -97,10 +94,6 @@ class CodeVerifier(Verifier):
         written = program(known, prompt) if _BEGUN.search(known) else None
         right = written is None or written.whole or may_go_on(written.attempted)
         return Score(1.0 if right else 0.5, {"parses": 1.0 if right else 0.5})
-
-    def rescore(self, score: Score, confidence: float | None) -> Score:
-        parts = {name: value for name, value in score.parts.items() if name != "confidence"}
-        return _total(parts, confidence, score.spans)
 
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """Many texts; those of one prompt are also compared with each other on generated inputs."""

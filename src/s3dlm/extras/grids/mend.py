@@ -119,7 +119,7 @@ class Mend(Revise):
 
     def check(self, run: Run) -> None:
         verifier = run.scorer.verifier
-        if self.screen and not verifier.reads_partial:
+        if self.screen and verifier.score_partial is None:
             name = verifier.name or type(verifier).__name__
             raise SettingsError(
                 f"screen={self.screen} needs a verifier that reads partial texts, and {name!r} "

@@ -30,8 +30,6 @@ HEADS = ("reward_head.", "step_proj.")
 class DiffusionReward(Verifier):
     """A loaded diffusion model, an adapter's head, and the calibration of its rewards."""
 
-    batched = True
-
     def __init__(self, name: str, **loading: Any) -> None:
         self.name = name
         _, place, calibration = split_name(name)

@@ -47,8 +47,6 @@ def load(name: str) -> EndpointJudge:
 class EndpointJudge(Verifier):
     """Scores by the number from 0 to 100 that the judge replies; stated calibration: a hundredth."""
 
-    batched = True
-
     def __init__(
         self,
         url: str,

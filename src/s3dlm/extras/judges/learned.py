@@ -68,8 +68,6 @@ class LearnedVerifier(Verifier):
     geometric mean of the token probabilities.
     """
 
-    batched = True
-
     def __init__(
         self, kind: str, name: str, model: Any, tokenizer: Any, calibration: Calibration | None
     ) -> None:

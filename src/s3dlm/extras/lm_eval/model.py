@@ -30,8 +30,7 @@ from s3dlm.models.base import Model, Tokenizer
 from s3dlm.models.defaults import Defaults, defaults_of
 from s3dlm.models.registry import load
 from s3dlm.settings import Settings
-from s3dlm.verifier import Verifier, as_verifier, for_task, own
-from s3dlm.verifier.base import Score, WrappedVerifier
+from s3dlm.verifier import as_verifier, for_task, own
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -64,22 +63,6 @@ class RenderedTokenizer(Tokenizer):
 
     def chat(self, user: str, prefill: str = "") -> list[int]:
         return self.encode(user + prefill)
-
-
-class AskedVerifier(WrappedVerifier):
-    """Gives a verifier the question alone instead of the rendered prompt with its examples."""
-
-    def __init__(self, inner: Verifier, question: str) -> None:
-        super().__init__(inner)
-        self.question = question
-
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
-        return self.inner.score_batch([self.question] * len(prompts), texts, confidences)
-
-    def score_partial_batch(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Score]:
-        return self.inner.score_partial_batch([self.question] * len(prompts), texts)
 
 
 @register_model("s3dlm")
@@ -213,7 +196,8 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
                 settings=_limited(self.settings, options),
                 # A task's `repeats` sends the same prompt again for another sample.
                 sample_id=f"{context}#{seen[context] - 1}" if seen[context] > 1 else None,
-                verifier=AskedVerifier(verifier, _question(request, context)),
+                verifier=verifier,
+                judged_for=_question(request, context),  # without its examples
             )
 
     # --- likelihoods

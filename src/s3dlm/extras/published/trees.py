@@ -163,7 +163,7 @@ class Vgb(Method):
 
     def check(self, run: Run) -> None:
         verifier = run.scorer.verifier
-        if not verifier.reads_partial:
+        if verifier.score_partial is None:
             name = verifier.name or type(verifier).__name__
             raise SettingsError(
                 f"method='vgb' walks by the score of partial texts, and verifier {name!r} reads none; "
