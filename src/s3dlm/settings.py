@@ -93,7 +93,7 @@ class Settings:
     ) -> Settings:  # fmt: skip
         """As `for_model`, for a model that is not loaded."""
         row = find_method(method)
-        return cls.over(method, defaults.layers(row.like or row.name, task), overrides)
+        return cls.over(method, defaults.layers(row.name, task, row.like), overrides)
 
     @classmethod
     def over(

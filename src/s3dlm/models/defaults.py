@@ -43,9 +43,11 @@ class Defaults:
         """What the prompts are called in a report."""
         return self.prompt_style if self.prompts is None else self.prompts.name
 
-    def layers(self, method: str, task: str | None) -> list[Mapping[str, Any]]:
-        """The settings recommended for a method, each over those before; a task's own come last."""
-        keys = (EVERY_METHOD, method, f"task:{task}", f"{method} task:{task}")
+    def layers(self, method: str, task: str | None, like: str = "") -> list[Mapping[str, Any]]:
+        """The settings recommended for a method, each over those before: those of the method that it is
+        like, if there is one, then its own; a task's come last."""
+        both = (like, method)
+        keys = (EVERY_METHOD, *both, f"task:{task}", *(f"{each} task:{task}" for each in both))
         return [self.settings.get(key, {}) for key in keys]
 
 

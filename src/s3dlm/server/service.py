@@ -175,7 +175,7 @@ class Service:
     def values(self, method: str, task: str | None, own: Mapping[str, Any]) -> dict[str, Any]:
         """A request's own settings over the operator's and the model's, as far as the method has them."""
         row = find_method(method)
-        layers = [*self.model.defaults.layers(row.like or row.name, task), self.operator]
+        layers = [*self.model.defaults.layers(row.name, task, row.like), self.operator]
         values = merged(row, layers, own)
         if "memo" not in own:
             values["memo"] = min(values.get("memo", MEMO), self.limits.memo)
