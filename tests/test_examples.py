@@ -20,6 +20,7 @@ SAYS = {
     "own_method.py": r"answer: \(10-1\)\+6",
     "own_task.py": r"2 of 2 right",
     "own_model.py": r"s3 +1\.00 ",
+    "s3_in_one_page.py": r"= 15",
     "score_outputs.py": r"total +weight 1\.00 +AUC 1\.00",
     "sweep_and_plot.py": r"12 records; .*sweep\.svg",
     "serve_and_call.py": r"\S",
@@ -32,6 +33,11 @@ ARGUMENTS = {"sweep_and_plot.py": ["2"]}
 
 def test_every_example_is_tested() -> None:
     assert {path.name for path in FOLDER.glob("*.py")} == set(SAYS)
+
+
+def test_the_algorithm_fits_on_a_page() -> None:
+    lines = (FOLDER / "s3_in_one_page.py").read_text(encoding="utf-8").splitlines()
+    assert sum(bool(line.strip()) for line in lines) <= 60
 
 
 @pytest.mark.parametrize("name", sorted(SAYS.keys() - ANSWERED))

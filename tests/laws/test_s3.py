@@ -1,54 +1,34 @@
-"""S³ against a literal version of the paper's Algorithm 1, on the toy that can be enumerated."""
+"""S³ against the paper's Algorithm 1 as it stands on one page, on the toy that can be enumerated."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+import torch
 
 import s3dlm
-from s3dlm.diffusion.blocks import reveals
-from tests.laws.toy import LENGTH, MASK, TOY, look_ahead, propose, score
+from examples.s3_in_one_page import s3
+from tests.laws.toy import LENGTH, MASK, TOY, ToyDenoiser, reward, score
 
 Canvas = tuple[int, ...]
 Run = tuple[list[Canvas], Canvas]  # the survivors and the answer of one search
 RUNS = 700
 
 
-def literal_ssp(expected: np.ndarray, rng: np.random.Generator) -> list[int]:
-    """Gerber, Chopin & Whiteley: two open fractions at a time move apart until one is whole."""
-    counts = [float(one) for one in expected]
-    first = 0
-    for second in range(1, len(counts)):
-        p, q = counts[first] % 1, counts[second] % 1
-        up, down = min(1 - p, q), min(p, 1 - q)
-        if up + down > 0:
-            move = up if rng.random() < down / (up + down) else -down
-            counts[first], counts[second] = counts[first] + move, counts[second] - move
-        if abs(counts[first] - round(counts[first])) < 1e-9:
-            counts[first], first = round(counts[first]), second
-    return [round(one) for one in counts]
-
-
 def literal_s3(steps: int, n: int, b: int, lam: float, rng: np.random.Generator) -> Run:
-    """Algorithm 1, line by line. A particle is a canvas and the log-probability of its path."""
-    particles: list[tuple[Canvas, float]] = [((MASK,) * LENGTH, 0.0)] * n
-    for reveal in reveals(LENGTH, steps, LENGTH):
-        children = []
-        for canvas, path in particles:
-            for _ in range(b):
-                child, gained = propose(canvas, range(LENGTH), reveal.count, rng)
-                children.append((child, path + gained))
-        weight = np.exp([lam * look_ahead(child) for child, _ in children])
-        offspring = literal_ssp(n * weight / weight.sum(), rng)
-        particles = [x for x, count in zip(children, offspring, strict=True) for _ in range(count)]
-    votes = Counter(text for text, _ in particles)
-    likeliest: dict[Canvas, float] = defaultdict(lambda: -np.inf)
-    for text, path in particles:
-        likeliest[text] = max(likeliest[text], path)
-    return [text for text, _ in particles], max(votes, key=lambda x: (votes[x], likeliest[x]))
+    """The example, which a reader takes for the algorithm."""
+    best, particles = s3(
+        toy_logits, MASK, LENGTH, steps, lambda x: reward(tuple(x.tolist())), tuple,
+        N=n, b=b, lam=lam, temperature=1.0, rng=rng,
+    )  # fmt: skip
+    return [tuple(x.tolist()) for x, _ in particles], tuple(best.tolist())
+
+
+def toy_logits(x: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(ToyDenoiser.logits(tuple(x.tolist())))
 
 
 def library_s3(steps: int, n: int, b: int, lam: float, runs: int) -> list[Run]:
