@@ -151,6 +151,17 @@ def test_too_few_answers_are_no_calibration(run: Path) -> None:
     made, skipped = calibrate.calibrate({key: groups[key][:8]})
     assert not made
     assert "too few" in skipped[0]
+    assert "at least 20" in skipped[0]
+    right = [dataclasses.replace(groups[key][0], right=True, question=str(n)) for n in range(30)]
+    assert "two right and two wrong" in calibrate.calibrate({key: right})[1][0]
+
+
+def test_a_command_that_writes_no_calibration_has_failed(tmp_path: Path) -> None:
+    rows = [{"question": f"{n} + 4?", "output": str(n + 4), "gold": n + 4} for n in range(20)]
+    (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["--task", "gsm8k", "--model", "nobody/nothing", "--out", str(tmp_path / "c.json")]
+    done = CliRunner().invoke(app, ["calibrate", str(tmp_path / "f.jsonl"), *words])
+    assert (done.exit_code, "nothing was written" in done.stdout) == (1, True)
 
 
 def test_a_calibration_of_other_weights_is_not_used(tmp_path: Path) -> None:

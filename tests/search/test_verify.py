@@ -166,3 +166,12 @@ def test_a_search_remembers_the_better_of_many_texts(monkeypatch: pytest.MonkeyP
     (found,) = generate_batch(fake_model(), PROMPTS[:1], settings=wide)
     assert (found.text, found.nfe) == (expected.text, expected.nfe)
     assert 50 < max(sizes) <= 100  # without a bound there would be hundreds
+
+
+@pytest.mark.parametrize(("given", "total"), [(1.0000000000000002, 1.0), (-1e-9, 0.0)])
+def test_a_rounding_error_beyond_the_bounds_ends_no_search(given: float, total: float) -> None:
+    (result,) = generate_batch(
+        fake_model(["One."]), ["q"], method="verified_best_of_k", particles=1, branching=1,
+        gen_length=8, steps=4, block_length=8, verifier=lambda *_: given,
+    )  # fmt: skip
+    assert result.score == total

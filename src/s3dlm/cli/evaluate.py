@@ -323,9 +323,11 @@ def calibrate(
         rows = [dataclasses.asdict(row.fit) | dataclasses.asdict(row.report) for row in made]
         plain = {"fits": rows, "skipped": skipped, "file": path and str(path)}
         typer.echo(json.dumps(plain, ensure_ascii=False))
-        return
-    for columns, table, title in fits.tables(made) if made else ():
-        print_table(columns, table, title)
-    for line in skipped:
-        typer.echo(f"no fit for {line}", err=True)
-    typer.echo("nothing was written" if path is None else f"written to {path}")
+    else:
+        for columns, table, title in fits.tables(made) if made else ():
+            print_table(columns, table, title)
+        for line in skipped:
+            typer.echo(f"no fit for {line}", err=True)
+        typer.echo("nothing was written" if path is None else f"written to {path}")
+    if path is None:
+        raise typer.Exit(1)

@@ -9,7 +9,7 @@ step, the prompt and the verifier.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
@@ -26,6 +26,7 @@ REMEDY = (
     "per text"
 )
 MOST_PARTIAL = 10_000  # partial texts whose scores are remembered
+ROUNDING = 1e-6  # of a score beyond 0 or 1
 PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
 MOST_TEXTS, MOST_TOKENS = 1 << 13, 1 << 21  # that a search remembers at a time
 Key = tuple[str, float]  # a text and the model's confidence in it
@@ -246,7 +247,7 @@ def _checked_call(request: Verify, rows: Sequence[tuple[str, str, float]]) -> Se
         raise VerifierError(message) from error
     # Unnoticed, anything but one score per text would fail later and end all searches.
     if (wrong := _what_is_wrong(scores, len(rows))) is None:
-        return scores  # type: ignore[return-value]  # as has been checked
+        return [_within(score) for score in scores]  # type: ignore[attr-defined]  # as has been checked
     (got, remedy), name = wrong, verifier.name or type(verifier).__name__
     place = f"at {request.place}; the text was {rows[0][1][:80]!r}"
     raise VerifierError(f"verifier {name!r} returned {got} {place}; {remedy}")
@@ -266,8 +267,14 @@ def _what_is_wrong(scores: object, count: int) -> tuple[str, str] | None:
     return None
 
 
+def _within(score: Score) -> Score:
+    known = 0.0 <= score.total <= 1.0
+    return score if known else replace(score, total=float(round(score.total)))
+
+
 def _is_share(total: object) -> bool:
+    """A sum of weights may miss 0 or 1 by a rounding error, which must not end a search."""
     try:
-        return bool(0.0 <= total <= 1.0)  # type: ignore[operator]
+        return bool(-ROUNDING <= total <= 1 + ROUNDING)  # type: ignore[operator]
     except (TypeError, ValueError):
         return False

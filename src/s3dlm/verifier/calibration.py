@@ -200,9 +200,11 @@ def _fit(features: Floats, right: Sequence[bool], lowest: float | None) -> Float
         raise MissingExtraError("scipy", "report") from error
     good = sum(map(bool, right))
     if len(right) < ENOUGH or min(good, len(right) - good) < 2:
+        needed = (
+            f"at least {ENOUGH}" if len(right) < ENOUGH else "two right and two wrong ones at least"
+        )
         raise SettingsError(
-            f"{len(right)} answers, {good} of them right, are too few to fit a calibration; give at "
-            f"least {ENOUGH}, with two right and two wrong ones among them"
+            f"{len(right)} answers, {good} of them right, are too few to fit a calibration; give {needed}"
         )
     centre, spread = features.mean(axis=0), features.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
