@@ -38,7 +38,6 @@ COMPLETION = {
     "particles": 2,
     "branching": 2,
     "reveal": "threshold",
-    "task": "none",
 }
 TIMED = ("id", "created", "fingerprint", "seconds")  # keys that differ between replies or versions
 
