@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from s3dlm.engine import Batcher, Job
 from s3dlm.errors import SettingsError
 from s3dlm.search.method import Method
 from s3dlm.search.methods import METHODS
+from s3dlm.search.particles import Predict
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.search.smc import S3
 from s3dlm.settings import Settings, has, schema
@@ -341,3 +344,25 @@ def test_a_preset_is_its_method_with_values() -> None:
     assert [one.text for one in paper[1].survivors] == [one.text for one in s3[1].survivors]
     with pytest.raises(SettingsError, match=r"lam=2\.0 is not a setting of method='s3_paper'"):
         Settings("s3_paper", lam=2.0)
+
+
+def test_a_greedy_answer_passes_three_coroutines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt, the method's search and the forward pass; nothing wraps anything else."""
+    depths: list[list[str]] = []
+    waits = Predict.__await__
+
+    def counted(request: Predict) -> Any:
+        frame: Any = sys._getframe(1)
+        found = []
+        while frame is not None:
+            if frame.f_code.co_flags & inspect.CO_COROUTINE:
+                found.append(frame.f_code.co_name)
+            frame = frame.f_back
+        depths.append(found)
+        return waits(request)
+
+    monkeypatch.setattr(Predict, "__await__", counted)
+    run(fake_model(), small("greedy"))
+    assert depths
+    assert all(found[-1] == "attempt" and len(found) <= 4 for found in depths)
+    assert sum(len(found) > 3 for found in depths) == 1  # the first look is asked for by `begin`

@@ -54,8 +54,8 @@ class Restarts(Method):
     )
     selection: Ending = setting("best_seen", "how the answer is chosen among the survivors")
 
-    async def search(self, run: Run, start: Canvas | None = None) -> Particles:
-        return await sample(run, self.size, "every step", self.child_sampling, start=start)
+    def search(self, run: Run, start: Canvas | None = None) -> Coroutine[Any, Any, Particles]:
+        return sample(run, self.size, "every step", self.child_sampling, start=start)
 
     @property
     def draws(self) -> int:

@@ -14,10 +14,10 @@ filled at its own pace, and the search ends with the step after which all are fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,8 +111,8 @@ class Run:
             start: Other canvases to start from.
         """
         canvas = self.process.start().take(np.zeros(size, np.int64)) if start is None else start
-        prediction = await self.forward(canvas, 0, logical=1)
-        clean = next(self.process.look_aheads(canvas, prediction))
+        ahead = await self.forward(canvas, 0, logical=1)
+        prediction, clean = ahead.prediction, next(ahead.looks)
         scores = Scores.missing(len(canvas.tokens))
         # It must be known before scoring: whoever ends the search here has these look-aheads.
         self.populate(canvas, prediction, clean, scores)
@@ -176,10 +176,9 @@ class Run:
             branches or last, 1.0 if last else done / total, last,
         )  # fmt: skip
 
-    async def predict(self, children: Children) -> Ahead:
+    def predict(self, children: Children) -> Coroutine[Any, Any, Ahead]:
         """What the model predicts for each child: its look-aheads, and its own children's proposal."""
-        prediction = await self.forward(children.canvas, self.steps + 1, logical=children.slots)
-        return Ahead(prediction, self.process.look_aheads(children.canvas, prediction))
+        return self.forward(children.canvas, self.steps + 1, logical=children.slots)
 
     async def verify(self, ahead: Ahead, *, wanted: bool = True) -> tuple[CleanText, Scores]:
         """What each child would say if it were complete, and how good that is. Of several look-aheads
@@ -282,7 +281,7 @@ class Run:
         """The step of the schedule; what was re-masked goes on at the pace of its end."""
         return min(self.steps, self.process.steps - 1)
 
-    async def forward(self, canvas: Canvas, step: int, *, logical: int) -> CanvasPredictions:
+    async def forward(self, canvas: Canvas, step: int, *, logical: int) -> Ahead:
         """One prediction per distinct canvas that is not finished, forwarded unless the memo knows it.
 
         Args:
@@ -295,7 +294,7 @@ class Run:
         open_ = process.is_open(canvas.tokens[first])
         if not open_.any():
             self.spent.pay(0, logical * process.passes)
-            return CanvasPredictions(None, np.full(kind.size, -1), 0)
+            return self._ahead(canvas, CanvasPredictions(None, np.full(kind.size, -1), 0))
         row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
         state = rng.bit_generator.state
         tokens = canvas.tokens[first[open_]]
@@ -312,7 +311,10 @@ class Run:
         value = await request
         self.spent.pay(cost, logical * process.passes)
         self.memo.keep(tokens, value.kept)
-        return CanvasPredictions(value, row_of_kind[kind], cost)
+        return self._ahead(canvas, CanvasPredictions(value, row_of_kind[kind], cost))
+
+    def _ahead(self, canvas: Canvas, prediction: CanvasPredictions) -> Ahead:
+        return Ahead(prediction, self.process.look_aheads(canvas, prediction))
 
     async def ask(self, rows: Rows) -> Prediction:
         """The model's prediction of rows that are no canvases of the search itself."""

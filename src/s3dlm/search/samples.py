@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -32,8 +33,8 @@ class Baseline(Method):
 
     selection: Ending = setting("first", "how the answer is chosen among the survivors")
 
-    async def search(self, run: Run) -> Particles:
-        return await sample(run, 1, self.verified)
+    def search(self, run: Run) -> Coroutine[Any, Any, Particles]:
+        return sample(run, 1, self.verified)
 
 
 class Greedy(Baseline):
@@ -62,8 +63,8 @@ class BestOfK(Method):
         "independent", "whether the children of a step must differ"
     )
 
-    async def search(self, run: Run) -> Particles:
-        return await sample(run, self.size, self.verified, self.child_sampling)
+    def search(self, run: Run) -> Coroutine[Any, Any, Particles]:
+        return sample(run, self.size, self.verified, self.child_sampling)
 
     @property
     def size(self) -> int:
@@ -87,8 +88,8 @@ class Tilting(BestOfK):
     lam: float = setting(1.0, "how strongly scores tilt the weights: λ in exp(λ·score)", ge=0)
     selection: Ending = setting("weighted", "how the answer is chosen among the survivors")
 
-    async def search(self, run: Run) -> Particles:
-        return await sample(
+    def search(self, run: Run) -> Coroutine[Any, Any, Particles]:
+        return sample(
             run, self.size, self.verified, self.child_sampling, weigh=lambda score: self.lam * score
         )
 

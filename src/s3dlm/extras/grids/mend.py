@@ -139,7 +139,7 @@ class Mend(Revise):
         """One look first, if it decides how to go on."""
         if self.repeats and (self.remask_below < 1 or self.careless):
             start = run.process.start()
-            prediction = await run.forward(start, 0, logical=1)
+            prediction = (await run.forward(start, 0, logical=1)).prediction
             confidence = float(next(run.process.look_aheads(start, prediction)).confidence[0])
             if confidence >= self.remask_below and self.budget is not None:
                 return await rounds(run, self, self.budget)

@@ -91,7 +91,7 @@ class Prism(Method):
         while True:
             parent = np.arange(len(particles))
             canvas = grown(run, particles, parent)
-            prediction = await run.forward(canvas, run.at, logical=parent.size)
+            prediction = (await run.forward(canvas, run.at, logical=parent.size)).prediction
             before, blocks = blocks, process.progress(canvas.tokens, run.at).blocks
             step = step + 1 if blocks == before else 0
             width = max(least, math.ceil(size * DECAY ** -(step - first)))
@@ -120,7 +120,7 @@ class Prism(Method):
                 ]
                 where[row, run.rng.permutation(unsure)[:REMASKED]] = True
             _, canvas = process.remask(particles.canvas, where)
-            prediction = await run.forward(canvas, run.at, logical=width)
+            prediction = (await run.forward(canvas, run.at, logical=width)).prediction
             particles = run.particles = replace(particles, canvas=canvas, prediction=prediction)
             allowed = step + PAUSE
 
@@ -168,7 +168,7 @@ class OrderToken(Method):
                 weight = weight + score if self.adds_up else score
                 best = np.argsort(-weight, kind="stable")[:beams]
                 canvas, parent, weight = canvas.take(best), parent[best], weight[best]
-            prediction = await run.forward(canvas, run.at, logical=parent.size)
+            prediction = (await run.forward(canvas, run.at, logical=parent.size)).prediction
             everyone = np.arange(parent.size)
             particles = run.accept(canvas, prediction, parent, everyone, weight=weight)
             before_blocks, blocks = blocks, process.progress(canvas.tokens, run.at - 1).blocks

@@ -97,7 +97,7 @@ class UnMaskFork(Method):
                 if key in known:
                     run.spent.pay(0, process.passes)
                 else:
-                    known[key] = await run.forward(canvas, run.at, logical=1)
+                    known[key] = (await run.forward(canvas, run.at, logical=1)).prediction
                 if not texts:  # without a text, there is at least this look-ahead
                     clean = next(process.look_aheads(canvas, known[key]))
                     run.populate(canvas, known[key], clean, Scores.missing(1))
@@ -209,7 +209,7 @@ class Vgb(Method):
                 place = int(np.searchsorted(share, rng.random() * share[-1], side="right"))
                 chosen.append(here[min(place, len(here) - 1)][1])
             canvas = Canvas.join(chosen)
-            prediction = await run.forward(canvas, run.at, logical=size)
+            prediction = (await run.forward(canvas, run.at, logical=size)).prediction
             full = ~process.is_open(canvas.tokens)
             scores = await judge(run, canvas, prediction) if full.any() else None
             if scores is not None:
