@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from s3dlm.cli import options
-from s3dlm.cli.options import print_table
+from s3dlm.cli.report import show
 from s3dlm.errors import MissingExtraError, SettingsError
 
 if TYPE_CHECKING:
@@ -133,17 +131,28 @@ def reproduce(
     load: options.Load = None,
     prompts: options.PromptsFile = None,
     run: Running = None,
+    check: Annotated[
+        bool, Option("--check", help="Ten minutes of checks instead of hours.")
+    ] = False,
+    recorded: Annotated[
+        Path | None, Option(help="With --check: outputs of another program.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, and report.
 
     \b
+    s3dlm reproduce --check --model GSAI-ML/LLaDA-8B-Instruct --device cuda --prompts d1.toml --recorded d1.jsonl
     s3dlm reproduce --model tiny
     s3dlm reproduce --model GSAI-ML/LLaDA-8B-Instruct --size hour --dry-run
 
     A larger size continues what a smaller one has in the same folder.
     """
+    loading = options.loading(load, prompts=prompts)
+    if check:
+        _check(model, device, loading, limit or 20, data, recorded, as_json)
+        return
     from s3dlm.evaluation import paper
     from s3dlm.evaluation.plan import defaults_of as settings_of
     from s3dlm.models.defaults import defaults_of
@@ -162,9 +171,31 @@ def reproduce(
     folder = out or Path("runs") / f"reproduce-{model.strip('/').replace('/', '-')}"
     which = {"data": data, "limit": limit or chosen.problems}
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
-    loading = options.loading(load, prompts=prompts)
     if _run(planned, model, task, which, device, loading, folder, how, dry_run, as_json):
         _report([folder], as_json, folder, results, grading)
+
+
+def _check(
+    model: str, device: str | None, loading: dict[str, Any], limit: int, data: Path | None,
+    recorded: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    from s3dlm.evaluation import gate
+    from s3dlm.evaluation.plan import load_problems
+    from s3dlm.models import registry
+
+    loaded = options.load_model(model, device=device, **loading)
+    (problems,) = load_problems([gate.TASK], "d1", data=data, limit=limit).values()
+    found = []
+    for line in gate.checks(
+        loaded, lambda **how: registry.load(model, **{**loading, **how}), problems.samples, recorded
+    ):
+        found.append(line)
+        if not as_json:
+            typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
+    if as_json:
+        typer.echo(gate.as_json(found))
+    if any(line.verdict == "differs" for line in found):
+        raise typer.Exit(1)
 
 
 def _run(
@@ -251,7 +282,7 @@ def _report(
 ) -> None:  # fmt: skip
     """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        made = _show_report(folders, as_json, grading=grading, out=out)
+        made = show(folders, as_json, grading=grading, out=out)
         if results is not None:
             from s3dlm.evaluation.report import write_results
 
@@ -259,75 +290,3 @@ def _report(
     except MissingExtraError as error:
         named = " ".join(map(str, folders))
         typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)
-
-
-def report(
-    folders: Annotated[list[Path], Argument(help="Folders of `eval`; several are compared.")],
-    reference: Annotated[
-        str | None, Option(help="Compare with. Default: best_of_k, if run.")
-    ] = None,
-    grading: Annotated[
-        str | None, Option(help="Grade the texts again: fixed, d1 or d1_whole.")
-    ] = None,
-    out: Annotated[Path | None, Option(help="Default: the run's; needed for several.")] = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Write the report of runs: Markdown, HTML, figures. Needs no model.
-
-    \b
-    s3dlm report runs/first
-    s3dlm report runs/small runs/large --reference greedy --out runs/both
-    """
-    if len(folders) > 1 and out is None:
-        raise SettingsError("a report on several runs needs a folder of its own; give --out")
-    _show_report(folders, as_json, grading=grading, reference=reference, out=out)
-
-
-def _show_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
-    from s3dlm.evaluation.report import write
-
-    made = write(*folders, **how)
-    if as_json:
-        tables = [table.to_json() for table in made.tables]
-        plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
-        typer.echo(json.dumps(plain, ensure_ascii=False))
-        return made
-    for table in made.short:
-        print_table(table.columns, table.rows, table.title, marked=True)
-    for line in made.verdict:
-        typer.echo(textwrap.fill(line, 80))
-    typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
-    return made
-
-
-def calibrate(
-    source: Annotated[Path, Argument(help="A folder of `s3dlm eval`, or JSON lines of outputs.")],
-    out: Annotated[Path | None, Option(help="Default: beside the model's weights.")] = None,
-    verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "checker",
-    task: Annotated[options.Texts, Option(help="Tasks of a file of outputs.")] = None,
-    model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Fit `p_correct`, the probability that an answer is right.
-
-    \b
-    s3dlm eval --split validation --method s3,revise --limit 300 --out runs/fit
-    s3dlm calibrate runs/fit
-    """
-    from s3dlm.evaluation import calibrate as fits
-
-    read = fits.read(source, options.own_verifier(verifier), options.split(task), model)
-    made, skipped = fits.calibrate(read.groups)
-    path = fits.write(read, made, out) if made else None
-    if as_json:
-        rows = [dataclasses.asdict(row.fit) | dataclasses.asdict(row.report) for row in made]
-        plain = {"fits": rows, "skipped": skipped, "file": path and str(path)}
-        typer.echo(json.dumps(plain, ensure_ascii=False))
-    else:
-        for columns, table, title in fits.tables(made) if made else ():
-            print_table(columns, table, title)
-        for line in skipped:
-            typer.echo(f"no fit for {line}", err=True)
-        typer.echo("nothing was written" if path is None else f"written to {path}")
-    if path is None:
-        raise typer.Exit(1)

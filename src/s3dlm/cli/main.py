@@ -23,7 +23,7 @@ import typer
 from typer import Argument, Option
 
 import s3dlm
-from s3dlm.cli import evaluate, options, search, serve
+from s3dlm.cli import evaluate, options, report, search, serve
 from s3dlm.cli.options import AsJson, print_table
 from s3dlm.errors import S3dlmError
 
@@ -60,7 +60,7 @@ def options_of_all(
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "generate": search.generate, "eval": evaluate.eval_command, "reproduce": evaluate.reproduce,
-    "report": evaluate.report, "calibrate": evaluate.calibrate, "demo": serve.demo,
+    "report": report.report, "calibrate": report.calibrate, "demo": serve.demo,
     "serve": serve.serve, "view": serve.view,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():

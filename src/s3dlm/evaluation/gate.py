@@ -1,0 +1,200 @@
+"""The gate before hours are spent: ten minutes that tell a wrong prompt, kernel or decoding from a true difference.
+
+`s3dlm reproduce --check` asks four things of a model and machine, and says of each whether it passes, differs or was
+not checked: prompts beside transformers' own tokenizer, logits beside the CPU in float32, greedy texts beside recorded ones
+of another program, and how many hours the sizes take at the speed that it measures.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from s3dlm import engine, tasks
+from s3dlm.answers.grading import grade
+from s3dlm.errors import RecordError, S3dlmError
+from s3dlm.evaluation import cost, paper
+from s3dlm.evaluation.plan import defaults_of
+from s3dlm.evaluation.statistics import wilson
+from s3dlm.inputs import read_json_lines
+from s3dlm.job import Job, prepare
+from s3dlm.models.base import Model
+from s3dlm.models.folder import find_folder
+from s3dlm.settings import Settings
+from s3dlm.tasks import Sample
+
+TASK, PUBLISHED = "gsm8k", 0.6929  # d1's recorded greedy outputs, 128 tokens
+GREEDY: Mapping[str, Any] = {
+    "gen_length": 128,
+    "steps": 64,
+    "block_length": 32,
+    "reveal": "schedule",
+}
+SHOWN = 3  # prompts
+EQUAL = 0.75  # of the texts: batches and kernels flip a few near-ties in bfloat16
+NEAR = 0.05  # mean distance of log-probabilities up to which bfloat16 explains it
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: what was checked, its verdict (pass, differs or not checked), and what was found."""
+
+    name: str
+    verdict: str
+    found: str
+
+
+def checks(
+    model: Model, load: Callable[..., Model], samples: Sequence[Sample], recorded: Path | None
+) -> Iterator[Check]:
+    """Every check, as it is known.
+
+    Args:
+        model: On the device that the hours will be spent on.
+        load: How it is loaded again, onto the CPU in float32.
+        samples: Questions of GSM8K.
+        recorded: JSON lines of question and output, such as d1's published ones; may name a task and gen_length.
+    """
+    jobs = [_job(model, sample) for sample in samples]
+    yield _guarded("prompts", lambda: _prompts(model, jobs[:SHOWN]))
+    yield _guarded("logits", lambda: _logits(model, load, jobs[0]))
+    started = time.perf_counter()
+    results = engine.generate_batch(
+        model, [s.question for s in samples], task=TASK, settings=jobs[0].settings,
+        sample_ids=[s.id for s in samples],
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    texts = [result.text for result in results]
+    yield _guarded("greedy texts", lambda: _texts(model, samples, texts, recorded))
+    speed = sum(result.nfe for result in results) / seconds
+    yield Check("speed", "pass", f"{speed:,.1f} forward passes per second; {_hours(model, speed)}")
+
+
+def _job(model: Model, sample: Sample) -> Job:
+    return Job(
+        sample.question, TASK, Settings.for_model(model, "greedy", TASK, **GREEDY), sample.id
+    )
+
+
+def _guarded(name: str, check: Callable[[], tuple[str, str]]) -> Check:
+    """What cannot be checked here is said, and ends nothing."""
+    try:
+        return Check(name, *check())
+    except (S3dlmError, OSError, ImportError, MemoryError, RuntimeError, ValueError) as error:
+        words = " ".join(str(error).split())[:200]
+        return Check(name, "not checked", f"{type(error).__name__}: {words}")
+
+
+def _prompts(model: Model, jobs: Sequence[Job]) -> tuple[str, str]:
+    import transformers
+
+    theirs = transformers.AutoTokenizer.from_pretrained(find_folder(model.name))
+    shown, verdict = [], "pass"
+    for job in jobs:
+        prompt = model.defaults.prompt(tasks.get(TASK), job.question)
+        turns = [{"role": "user", "content": prompt.user}]
+        if prompt.system:
+            turns.insert(0, {"role": "system", "content": prompt.system})
+        text = theirs.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        wanted = theirs(text + prompt.prefill, add_special_tokens=False)["input_ids"]
+        made = prepare(model, job).process.prompt.tolist()
+        if made != wanted:
+            verdict = "differs"
+        at = next(
+            (i for i, pair in enumerate(zip(made, wanted, strict=False)) if pair[0] != pair[1]), 0
+        )
+        shown.append(
+            f"{len(made)} ids, equal" if made == wanted else
+            f"{len(made)} and {len(wanted)} ids, from {at} on {made[at : at + 8]} and {wanted[at : at + 8]}"
+        )  # fmt: skip
+    return verdict, f"{model.defaults.wording}, beside transformers: {'; '.join(shown)}"
+
+
+def _logits(model: Model, load: Callable[..., Model], job: Job) -> tuple[str, str]:
+    import torch
+
+    on_cpu = torch.device(model.denoiser.device).type == "cpu"
+    if on_cpu and next(iter(model.denoiser.tensors()))[1].dtype == torch.float32:
+        return "not checked", "the model is on the CPU in float32 itself"
+    row = [
+        *prepare(model, job).process.prompt.tolist(),
+        *[model.denoiser.mask_id] * GREEDY["gen_length"],
+    ]
+    found = []
+    for each in (model, load(device="cpu", dtype="float32")):
+        network = each.denoiser
+        with torch.inference_mode():
+            features = network.encode(torch.tensor([row], device=network.device))[0]
+            found.append(
+                network.head(features[-GREEDY["gen_length"] :]).float().cpu().log_softmax(-1)
+            )
+    best = found[1].argmax(-1, keepdim=True)
+    gap = (found[0].gather(-1, best) - found[1].gather(-1, best)).abs().mean().item()
+    same = (found[0].argmax(-1, keepdim=True) == best).float().mean().item()
+    words = (
+        f"{same:.1%} of the likeliest tokens equal, log-probabilities {gap:.4f} apart in the mean"
+    )
+    return ("pass" if gap <= NEAR else "differs"), words
+
+
+def _texts(
+    model: Model, samples: Sequence[Sample], texts: Sequence[str], recorded: Path | None
+) -> tuple[str, str]:
+    kind = tasks.get(TASK).answer
+    right = sum(
+        grade(kind, text, one.gold, paper.GRADING, one.question) == 1.0
+        for text, one in zip(texts, samples, strict=True)
+    )
+    share = wilson(right / len(texts), len(texts))
+    accuracy = (
+        f"accuracy {share.value:.0%} [{share.low:.0%}, {share.high:.0%}] on {len(texts)} questions, "
+        f"{PUBLISHED:.2%} published for LLaDA-8B-Instruct"
+    )
+    if recorded is None:
+        return "not checked", f"{accuracy}; --recorded FILE compares texts"
+    known: dict[str, str] = {}
+    for _, line in read_json_lines(recorded):
+        fits = (
+            line.get("task", TASK) == TASK and line.get("gen_length", 128) == GREEDY["gen_length"]
+        )
+        if fits and isinstance(line.get("output"), str):
+            known[str(line.get("question")).strip()] = line["output"]
+    pairs = [
+        (_plain(model, text), _plain(model, known[one.question.strip()]))
+        for text, one in zip(texts, samples, strict=True)
+        if one.question.strip() in known
+    ]
+    if not pairs:
+        raise RecordError(f"{recorded} has none of these questions with an output of 128 tokens")
+    equal = sum(ours == theirs for ours, theirs in pairs)
+    first = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    words = f"{equal} of {len(pairs)} texts equal; {accuracy}"
+    words += f"; first difference: {first[0][:60]!r}, recorded {first[1][:60]!r}" if first else ""
+    return ("pass" if equal >= EQUAL * len(pairs) else "differs"), words
+
+
+def _plain(model: Model, text: str) -> str:
+    """A text up to its first end token, however that was written."""
+    for token in model.end_ids:
+        text = text.partition(model.tokenizer.decode([token]) or "\0")[0]
+    return text.strip()
+
+
+def _hours(model: Model, speed: float) -> str:
+    names, hours = [n for n in model.defaults.tasks if n != "aime"], []
+    for name, size in paper.SIZES.items():
+        used = names if size.left_out else list(model.defaults.tasks)
+        asked: Any = dict.fromkeys(used)
+        plan = paper.reproduction(asked, defaults_of(model), range(size.seeds), size)
+        costs: Any = cost.estimate(model.name, plan.conditions, size.problems, size.seeds)
+        hours.append(f"{name} {cost.in_words(costs['nfe'] / speed)}")
+    return f"at most {', '.join(hours)} at this speed"
+
+
+def as_json(found: Sequence[Check]) -> str:
+    """All lines, for a program."""
+    return json.dumps([{"check": c.name, "verdict": c.verdict, "found": c.found} for c in found])
