@@ -39,9 +39,7 @@ class Selection:
     """A choice among survivors, and what it needs to be a choice at all."""
 
     choose: Callable[[Sequence[Survivor]], Survivor]
-    votes: bool = False  # equal answers count together
     needs_scores: bool = False
-    needs_weights: bool = False  # that survivors carry; resampling makes them equal
     from_all_seen: bool = False  # also among every complete text that was scored on the way
     from_steps: bool = False  # among the look-ahead texts of every step, later ones heavier
 
@@ -82,9 +80,9 @@ def _verified(survivors: Sequence[Survivor]) -> Survivor:
 
 SELECTIONS: dict[str, Selection] = {
     "first": Selection(lambda survivors: survivors[0]),
-    "majority": Selection(lambda survivors: _vote(survivors, [1.0] * len(survivors)), votes=True),
-    "weighted": Selection(_weighted, votes=True, needs_weights=True),
-    "agreement": Selection(_agreed, votes=True, needs_scores=True),
+    "majority": Selection(lambda survivors: _vote(survivors, [1.0] * len(survivors))),
+    "weighted": Selection(_weighted),
+    "agreement": Selection(_agreed, needs_scores=True),
     "verified": Selection(_verified, needs_scores=True),
     "likeliest": Selection(lambda survivors: max(survivors, key=lambda one: one.logp)),
     "temporal": Selection(_weighted, from_steps=True),
