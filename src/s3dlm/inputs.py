@@ -92,10 +92,17 @@ def _parse(
 
 class Registry(Mapping[str, T]):
     """Everything of a kind that has a name: what is registered, and what installed packages offer under
-    an entry-point group, which is loaded when it is looked up. `FILE.py:NAME` is a part of a file."""
+    an entry-point group, which is loaded when it is looked up.
 
-    def __init__(self, what: str, group: str, kind: type) -> None:
-        self.what, self.group, self.kind = what, group, kind
+    Args:
+        what: The kind, in errors.
+        group: The entry-point group.
+        kind: The class of its values.
+        files: Whether `FILE.py:NAME` is a name, too: looking it up runs the file.
+    """
+
+    def __init__(self, what: str, group: str, kind: type, *, files: bool = False) -> None:
+        self.what, self.group, self.kind, self.files = what, group, kind, files
         self._known: dict[str, T] = {}
 
     def register(self, name: str, value: T, *, replace: bool = False) -> T:
@@ -109,7 +116,7 @@ class Registry(Mapping[str, T]):
         if name not in self._known:
             if name in (offered := find_entry_points(self.group)):
                 self._known[name] = load_entry_point(offered[name], self.kind)
-            elif ".py:" in name:
+            elif self.files and ".py:" in name:
                 self._known[name] = self._from_file(name)
             else:
                 raise SettingsError(unknown_name(self.what, name, self))
@@ -139,7 +146,8 @@ class Registry(Mapping[str, T]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        return name in self._known or name in find_entry_points(self.group) or ".py:" in name
+        file = self.files and ".py:" in name
+        return file or name in self._known or name in find_entry_points(self.group)
 
     def __iter__(self) -> Iterator[str]:
         offered = find_entry_points(self.group)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from s3dlm.inputs import Registry
 from s3dlm.search.particles import Canvas, Ints, Particles, Process, occurrence
 
 OVERSAMPLING = 4  # draws looked through for every distinct child wanted
@@ -91,8 +92,12 @@ def _filled(
     return np.concatenate([closed, parent[chosen]]), children
 
 
-CHILD_SAMPLINGS: dict[str, ChildSampling] = {
+CHILD_SAMPLINGS: Registry[ChildSampling] = Registry(
+    "child_sampling", "s3dlm.child_samplings", object
+)
+for _name, _sampling in {
     "independent": _independent,
     "distinct": _distinct,
     "filled": _filled,
-}
+}.items():
+    CHILD_SAMPLINGS.register(_name, _sampling)

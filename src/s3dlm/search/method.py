@@ -179,7 +179,7 @@ class Method(BaseModel):
         return self.cost if self.budget is None else str(self.budget)
 
 
-METHODS: Registry[type[Method]] = Registry("method", "s3dlm.methods", type)
+METHODS: Registry[type[Method]] = Registry("method", "s3dlm.methods", type, files=True)
 
 
 def register_method(method: type[Method], *, replace: bool = False) -> type[Method]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from s3dlm.errors import SettingsError
+from s3dlm.inputs import Registry
 from s3dlm.search.particles import Children, Survivors
 
 Counts = NDArray[np.int64]
@@ -115,14 +116,12 @@ def top(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
     return offspring
 
 
-RESAMPLERS: dict[str, Callable[[ArrayLike, int, np.random.Generator], Counts]] = {
-    "ssp": ssp,
-    "systematic": systematic,
-    "stratified": stratified,
-    "residual": residual,
-    "multinomial": multinomial,
-    "top": top,
-}
+# (log-weights, survivors, rng) → how many offspring each has, as many as survivors in all.
+RESAMPLERS: Registry[Callable[[ArrayLike, int, np.random.Generator], Counts]] = Registry(
+    "resampling", "s3dlm.resamplers", object
+)
+for _resampler in (ssp, systematic, stratified, residual, multinomial, top):
+    RESAMPLERS.register(_resampler.__name__, _resampler)
 
 
 def _check_count(count: int) -> None:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from s3dlm.inputs import Registry
 from s3dlm.verifier.base import CHECKABLE
 
 
@@ -78,7 +79,8 @@ def _verified(survivors: Sequence[Survivor]) -> Survivor:
     return max(survivors, key=lambda s: (s.answer is not None, s.score or 0.0, -s.nll))
 
 
-SELECTIONS: dict[str, Selection] = {
+SELECTIONS: Registry[Selection] = Registry("selection", "s3dlm.selections", Selection)
+for _name, _selection in {
     "first": Selection(lambda survivors: survivors[0]),
     "majority": Selection(lambda survivors: _vote(survivors, [1.0] * len(survivors))),
     "weighted": Selection(_weighted),
@@ -87,7 +89,8 @@ SELECTIONS: dict[str, Selection] = {
     "likeliest": Selection(lambda survivors: max(survivors, key=lambda one: one.logp)),
     "temporal": Selection(_weighted, from_steps=True),
     "best_seen": Selection(_verified, needs_scores=True, from_all_seen=True),
-}
+}.items():
+    SELECTIONS.register(_name, _selection)
 
 
 def _vote(survivors: Sequence[Survivor], weights: Sequence[float]) -> Survivor:
