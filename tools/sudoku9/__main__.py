@@ -3,6 +3,9 @@
 python -m tools.sudoku9 train --out RUN      start a run, or resume the one in RUN
 python -m tools.sudoku9 export --out RUN     put RUN's averaged weights into the package
 python -m tools.sudoku9 puzzles --blanks 50  print open puzzles, for FILE.jsonl:sudoku9_open
+
+With --noise uniform, `train` and `export` make `noisy9`, its sister without masks (noisy.py), which starts
+from the weights of `sudoku9`.
 """
 
 from __future__ import annotations
@@ -20,14 +23,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from s3dlm.models.families import LLADA_NAMES
+from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tools.networks import export, initialise, llada_config
+from tools.sudoku9 import noisy
 from tools.sudoku9.grids import grids
 from tools.sudoku9.problems import open_puzzles
 from tools.tiny.optimiser import optimisers
 from tools.tiny.problems.base import SPLITS
 
-SHIPPED = Path(__file__).parents[2] / "src" / "s3dlm" / "models" / "sudoku9"
+SHIPPED = Path(__file__).parents[2] / "src" / "s3dlm" / "models"
+NAMES = {"mask": "sudoku9", "uniform": "noisy9"}
+NOISES = tuple(NAMES)
 MASK_ID = 9  # the digits 1 to 9 come before it
 CONFIG = TransformerConfig(
     vocabulary=10, text_vocabulary=9, mask_id=MASK_ID, width=64, layers=5, heads=4, hidden=128,
@@ -49,9 +56,11 @@ def arguments() -> argparse.Namespace:
     train.add_argument("--matrix-rate", type=float, default=0.02)
     train.add_argument("--rest-rate", type=float, default=4e-3)
     train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--noise", choices=NOISES, default="mask")
     export = commands.add_parser("export")
     export.add_argument("--out", type=Path, required=True)
-    export.add_argument("--to", type=Path, default=SHIPPED)
+    export.add_argument("--to", type=Path)
+    export.add_argument("--noise", choices=NOISES, default="mask")
     puzzles = commands.add_parser("puzzles")
     puzzles.add_argument("--blanks", type=int, required=True)
     puzzles.add_argument("--split", choices=SPLITS, default="test")
@@ -68,7 +77,16 @@ def hidden(rows: int, generator: torch.Generator) -> Tensor:
     return order < count[:, None]
 
 
-def loss_of(model: Transformer, cells: Tensor, masked: Tensor) -> Tensor:
+def fresh(seed: int) -> Transformer:
+    """A network with its first weights."""
+    model = Transformer(CONFIG)
+    initialise(model, torch.Generator().manual_seed(seed))
+    return model
+
+
+def loss_of(
+    model: Transformer, cells: Tensor, masked: Tensor, _: torch.Generator | None = None
+) -> Tensor:
     """LLaDA's loss: the cross-entropy of masked cells, each weighted by one over their number."""
     weight = (masked / masked.sum(1, keepdim=True)).flatten()
     where = weight.nonzero()[:, 0]
@@ -80,8 +98,10 @@ def loss_of(model: Transformer, cells: Tensor, masked: Tensor) -> Tensor:
 
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
-    model, begun, steps = Transformer(CONFIG), time.monotonic(), args.grids // args.batch
-    initialise(model, torch.Generator().manual_seed(args.seed))
+    begun, steps = time.monotonic(), args.grids // args.batch
+    model, loss_of_grids = fresh(args.seed), loss_of
+    if args.noise == "uniform":
+        model, loss_of_grids = noisy.start(load("sudoku9", device="cpu").denoiser), noisy.loss_of
     made = optimisers(model, args.matrix_rate, args.rest_rate)
     rates = [(group, group["lr"]) for optimiser in made for group in optimiser.param_groups]
     mean = {name: value.clone() for name, value in model.state_dict().items()}
@@ -98,7 +118,8 @@ def train(args: argparse.Namespace) -> None:
     while step < steps:
         generator = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
         digits = [[int(mark) - 1 for mark in grid] for grid in islice(source, args.batch)]
-        loss = loss_of(model, torch.tensor(digits), hidden(args.batch, generator))
+        cells, masked = torch.tensor(digits), hidden(args.batch, generator)
+        loss = loss_of_grids(model, cells, masked, generator)
         loss.backward()
         for group, rate in rates:
             group["lr"] = rate * min(1.0, (step + 1) / WARM, (steps - step) / (0.8 * steps))
@@ -125,9 +146,9 @@ def groups(made: list[torch.optim.Optimizer]) -> list[dict[str, object]]:
     return [group for optimiser in made for group in optimiser.param_groups]
 
 
-def export_run(out: Path, to: Path) -> None:
+def export_run(out: Path, to: Path, config: TransformerConfig) -> None:
     """Write a run's averaged weights in LLaDA's format, halved to fp16."""
-    model = Transformer(CONFIG)
+    model = Transformer(config)
     state = torch.load(out / "checkpoint.pt", weights_only=True)
     model.load_state_dict(state["mean"])
     tensors = {name: value.half() for name, value in export(model, LLADA_NAMES).items()}
@@ -136,7 +157,7 @@ def export_run(out: Path, to: Path) -> None:
     (to / "model.safetensors").chmod(0o644)
     (to / "config.json").write_text(json.dumps(llada_config(model.config, None), indent=2) + "\n")
     size = sum(value.numel() for value in tensors.values())
-    print(f"step {state['step']}: {size:,} parameters written; {asdict(CONFIG)}")
+    print(f"step {state['step']}: {size:,} parameters written; {asdict(config)}")
 
 
 def main() -> None:
@@ -145,7 +166,8 @@ def main() -> None:
     if args.command == "train":
         train(args)
     elif args.command == "export":
-        export_run(args.out, args.to)
+        config = CONFIG if args.noise == "mask" else noisy.CONFIG
+        export_run(args.out, args.to or SHIPPED / NAMES[args.noise], config)
     else:
         for row in islice(open_puzzles(args.split, (args.blanks,)), args.count):
             print(json.dumps({"question": row["question"], "gold": row["gold"]}))

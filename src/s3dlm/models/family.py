@@ -74,7 +74,7 @@ class TransformerConfig:
     layers: int
     heads: int
     hidden: int  # inner width of SwiGLU
-    mask_id: int
+    mask_id: int  # −1: none, it denoises uniform noise
     context: int
     key_value_heads: int | None = None  # None: as many as heads
     head_width: int | None = None  # None: width / heads
@@ -94,7 +94,7 @@ class TransformerConfig:
         for name, most in LIMITS.items():
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name), most)
-        _check_whole("mask_id", self.mask_id, self.vocabulary - 1, least=0)
+        _check_whole("mask_id", self.mask_id, self.vocabulary - 1, least=-1)
         _check_number("rope_theta", self.rope_theta)
         _check_number("norm_epsilon", self.norm_epsilon)
         if self.head_width is None and self.width % self.heads:
@@ -111,10 +111,11 @@ class TransformerConfig:
 
         side = (self.grid or 0) ** 2
         shape = (self.vocabulary, self.text_vocabulary, self.mask_id, self.context)
-        if self.grid is not None and shape != (side + 1, side, side, side * side):
+        allowed = ((side + 1, side, side, side * side), (2 * side, side, -1, side * side))
+        if self.grid is not None and shape not in allowed:
             raise ModelError(
-                f"a network for grids of {side}×{side} has {side} digits, then the mask, and a context "
-                f"of {side * side}; this one has {self.vocabulary} tokens, mask {self.mask_id}, a "
+                f"a network for grids of {side}×{side} has {side} digits, then the mask or the digits as "
+                f"clues, and a context of {side * side}; this one has {self.vocabulary} tokens, mask {self.mask_id}, a "
                 f"text vocabulary of {self.text_vocabulary} and a context of {self.context}"
             )
 
