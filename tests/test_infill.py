@@ -156,10 +156,10 @@ def process_of(text: str = TEXT, **options: Any) -> Any:
 
 def test_the_canvas_starts_with_what_is_known_and_moves_leave_it_alone() -> None:
     process = process_of("ab[[2]]c")
-    assert process.start().tokens.tolist() == [[97, 98, MASK, MASK, 99]]
+    assert process.start(1, np.random.default_rng(0)).tokens.tolist() == [[97, 98, MASK, MASK, 99]]
     full = np.array([[97, 98, 120, 121, 99]])
-    assert process.remaskable(full[0], ())[0].tolist() == [False, False, True, True, False]
-    assert process.read(full[0]) == "abxyc"
+    assert process.reader.remaskable(full[0], ())[0].tolist() == [False, False, True, True, False]
+    assert process.reader.read(full[0]) == "abxyc"
     assert process.reader.filled(full[0]) == ("xy",)
     assert process.reader.keeps_given(full[0])
     assert not process.reader.keeps_given(np.array([97, 0, 120, 121, 99]))
@@ -175,9 +175,11 @@ def test_an_end_token_in_a_text_does_not_end_it() -> None:
 def test_only_the_holes_make_a_text_likely() -> None:
     process = process_of("ab[[2]]c")
     canvas = replace(
-        process.start(), tokens=np.array([[97, 98, 1, 2, 99]]), logp=np.array([[0, 0, -1, -3, 0.0]])
+        process.start(1, np.random.default_rng(0)),
+        tokens=np.array([[97, 98, 1, 2, 99]]),
+        logp=np.array([[0, 0, -1, -3, 0.0]]),
     )
-    assert process.nll(canvas).tolist() == [2.0]
+    assert process.reader.nll(canvas).tolist() == [2.0]
 
 
 def test_the_schedule_fills_the_holes_at_the_settings_pace() -> None:

@@ -41,7 +41,9 @@ def llada_config(config: TransformerConfig, end_id: int | None) -> dict[str, Any
     if config.qk_norm or config.shift or config.experts or config.causal_block:
         raise ValueError("LLaDA's config.json cannot describe this network")
     grid = (
-        {} if config.grid is None else {"grid_order": config.grid, "llm_vocab_size": config.mask_id}
+        {}
+        if config.grid is None
+        else {"grid_order": config.grid, "llm_vocab_size": config.text_vocabulary}
     )
     return {
         "model_type": "llada_grid" if grid else "llada",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,13 +22,15 @@ from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.diffusion.uniform import uniform
 from s3dlm.errors import PromptError, SettingsError, short_repr
+from s3dlm.inputs import Registry
 from s3dlm.models.base import Model, Turn
 from s3dlm.models.packing import Sampling
 from s3dlm.models.self_judge import SelfJudge
 from s3dlm.result import answer_of
 from s3dlm.search.methods import Method
-from s3dlm.search.particles import Floats, Ints, Request
+from s3dlm.search.particles import Floats, Ints, Process, Request
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Selection
@@ -73,7 +75,7 @@ class Running:
     job: Job
     run: Run
     search: Generator[Request[Any], Any, Outcome]
-    process: MaskedDiffusion
+    process: Process
     calibration: AnswerCalibration | None = None  # of the probability that the answer is right
     request: Request[Any] | None = None  # None: it is over
     ancestry: list[tuple[int, ...]] = field(default_factory=list)
@@ -107,12 +109,9 @@ def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     check_prompt(job)
     job, settings = as_read(model, job), job.settings
-    if job.infill is not None:
-        check_support(model, settings.decoding)
-    process, fit = _process(model, job), _fit(model, job)
+    prompt, fit = np.asarray(_prompt_ids(model, job), dtype=np.int64), _fit(model, job)
+    process = PROCESSES.find(model.denoiser.diffusion)(model, job, prompt)
     tokens = str(process.prompt.tolist()) + (job.infill or "")
-    if job.infill is not None:
-        process = infilling(process, job.infill, model, settings.decoding)
     method, name = settings.search, settings.verifier if fit is None else fit.verifier
     verifier = job.verifier
     if verifier is None and name == SELF:
@@ -165,14 +164,22 @@ def as_read(model: Model, job: Job) -> Job:
     return replace(job, question=question, infill=infill, task=task)
 
 
-def _process(model: Model, job: Job) -> MaskedDiffusion:
+def _masked(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
+    if job.infill is None:
+        return _masked_answer(model, job, prompt)
+    decoding = job.settings.decoding
+    check_support(model, decoding)
+    return infilling(_masked_answer(model, job, prompt), job.infill, model, decoding)
+
+
+def _masked_answer(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
     method, decoding, denoiser = job.settings.search, job.settings.decoding, model.denoiser
     # Whether somebody reads the clean texts of every step.
     scored = method.verified == "every step" or method.budget is not None
     end_ids = tuple(sorted(model.end_ids))
     block = decoding.block_length
     process = MaskedDiffusion(
-        prompt=np.asarray(_prompt_ids(model, job), dtype=np.int64),
+        prompt=prompt,
         schedule=reveals(decoding.gen_length, decoding.steps, block, decoding.reveal),
         blocks=Blocks(block),
         decoding=decoding,
@@ -228,6 +235,15 @@ def _in_blocks(
         process = EditingDiffusion.of(process, edit_threshold=decoding.edit_threshold)
     room = model.denoiser.context - prompt
     return process.scheduled(min(length + -(prompt + length) % model_block, room))
+
+
+# What makes a job's process, by the kind of diffusion that a model names (`Denoiser.diffusion`); called
+# with the model, the job and the prompt's tokens.
+PROCESSES: Registry[Callable[[Model, Job, Ints], Process]] = Registry(
+    "diffusion", "s3dlm.processes", object
+)
+PROCESSES.register("masked", _masked)
+PROCESSES.register("uniform", uniform)
 
 
 def check_prompt(job: Job) -> None:

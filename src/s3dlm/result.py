@@ -21,8 +21,8 @@ from s3dlm.search.step import FINISHED, SATISFIED, Outcome
 from s3dlm.settings import Settings
 
 if TYPE_CHECKING:
-    from s3dlm.diffusion.masked import MaskedDiffusion
     from s3dlm.job import Job, Running
+    from s3dlm.search.particles import Process
 
 
 _PLAIN = (
@@ -202,7 +202,7 @@ def finish(running: Running, outcome: Outcome) -> Result:
 
 
 def _holes(
-    running: Running, process: MaskedDiffusion, ids: tuple[int, ...], chosen: Survivor
+    running: Running, process: Process, ids: tuple[int, ...], chosen: Survivor
 ) -> tuple[str, ...]:
     """What fills the holes of the chosen text."""
     tokens = np.asarray(ids, dtype=np.int64)
@@ -214,7 +214,7 @@ def _holes(
 
 def _tokens(
     running: Running,
-    process: MaskedDiffusion,
+    process: Process,
     outcome: Outcome,
     survivors: tuple[Survivor, ...],
     chosen: Survivor,
@@ -251,8 +251,8 @@ def _p_correct(running: Running, chosen: Survivor, survivors: tuple[Survivor, ..
     return running.calibration.p_correct(score, agreement, chosen.confidence)
 
 
-def _survivors(running: Running, process: MaskedDiffusion, outcome: Outcome) -> Iterator[Survivor]:
-    nll = process.nll(outcome.canvas)
+def _survivors(running: Running, process: Process, outcome: Outcome) -> Iterator[Survivor]:
+    nll = process.reader.nll(outcome.canvas)
     for row, tokens in enumerate(outcome.canvas.tokens):
         text, score = running.scorer.text(tokens), float(outcome.scores.total[row])
         yield Survivor(
@@ -278,7 +278,7 @@ def _all_seen(running: Running) -> list[Survivor]:
     ]
 
 
-def _votes_of_steps(running: Running, process: MaskedDiffusion) -> list[Survivor]:
+def _votes_of_steps(running: Running, process: Process) -> list[Survivor]:
     """The look-ahead texts of every step, as if they had survived with the weight of their step."""
     steps, text = len(running.looked_ahead), running.scorer.text
     return [

@@ -93,7 +93,7 @@ def test_what_is_hidden_again_goes_on_where_the_schedule_had_as_much_left(steps:
     where = np.zeros((2, 24), dtype=np.bool_)
     where[0, [1, 3, 5, 13, 20]] = True
     where[1, 12:] = True
-    again, canvas = process.remask(full, where)
+    again, canvas = process.remask(full, where, np.random.default_rng(0))
     assert again.blocks == process.blocks
     assert ((canvas.tokens == MASK) == where).all()
     assert again.steps == (3 if steps == 7 else 12)  # three of four per step, or one by one

@@ -74,17 +74,17 @@ class Value:
 
 
 def test_the_memory_is_bounded_and_what_was_used_last_stays() -> None:
-    memo, canvases = Memo(100), np.arange(12)[:, None]
+    memo, keys = Memo(100), [bytes([row]) for row in range(12)]
     for row in range(6):
-        memo.keep(canvases[[row]], [Value(30)])
+        memo.keep([keys[row]], [Value(30)])
         assert memo.held == sum(value.nbytes for value in memo.kept.values()) <= 100
-    known = [value is not None for value in memo.recall(canvases)]
+    known = [value is not None for value in memo.recall(keys)]
     assert np.flatnonzero(known).tolist() == [0, 4, 5]  # where every restart begins, and the last
-    memo.recall(canvases[[4]])
-    memo.keep(canvases[[6]], [Value(30)])
-    assert np.flatnonzero([one is not None for one in memo.recall(canvases)]).tolist() == [0, 4, 6]
-    memo.keep(canvases[[7]], [Value(101)])  # larger than all there is
-    assert memo.recall(canvases[[7]]) == [None]
+    memo.recall([keys[4]])
+    memo.keep([keys[6]], [Value(30)])
+    assert np.flatnonzero([one is not None for one in memo.recall(keys)]).tolist() == [0, 4, 6]
+    memo.keep([keys[7]], [Value(101)])  # larger than all there is
+    assert memo.recall([keys[7]]) == [None]
 
 
 def test_a_search_that_outgrows_its_memo_is_the_same() -> None:

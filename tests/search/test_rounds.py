@@ -190,12 +190,14 @@ def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> Non
     tokens = np.full(64, END)
     tokens[: len(text.encode())] = list(text.encode())
     start = text.index("2 +" if "2 +" in text else "41")
-    _, marked = process.remaskable(tokens, ((start, len(text)),))
+    _, marked = process.reader.remaskable(tokens, ((start, len(text)),))
     assert bytes(tokens[marked > 0].tolist()).decode() == text[start:]
-    _, weighed = process.remaskable(tokens, ((start, len(text), 0.4), (start, start + 1, 0.7)))
+    _, weighed = process.reader.remaskable(
+        tokens, ((start, len(text), 0.4), (start, start + 1, 0.7))
+    )
     assert weighed[marked > 0].tolist() == [0.7, *[0.4] * (len(text[start:]) - 1)]
     with pytest.raises(VerifierError, match=r"weight 1\.5; give a number from 0 to 1"):
-        process.remaskable(tokens, ((0, 1, 1.5),))
+        process.reader.remaskable(tokens, ((0, 1, 1.5),))
 
 
 def test_a_contradicted_text_is_masked_from_its_first_wrong_equality_and_retried() -> None:
@@ -211,7 +213,7 @@ def test_a_contradicted_text_is_masked_from_its_first_wrong_equality_and_retried
             at_least_one=False,
         )  # fmt: skip
 
-    resumed, remasked = process.remask(canvas, where([(13, 24)]))
+    resumed, remasked = process.remask(canvas, where([(13, 24)]), np.random.default_rng(0))
     hidden = remasked.tokens[0] == MASK
     assert hidden.nonzero()[0].tolist() == list(range(13, len(text) + 4))
     assert (remasked.logp[0][hidden] == 0).all()

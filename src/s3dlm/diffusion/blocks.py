@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s3dlm.search.particles import HOLE, Bools, Floats, Ints, Spans, doubts
+from s3dlm.search.particles import HOLE, Bools, Canvas, CleanText, Floats, Ints, Spans, doubts
 
 ENDLESS = 1 << 40  # longer than any canvas
 LAST_TIME = 1e-3  # Dream's times run from 1 to this
@@ -234,6 +234,17 @@ class TextReader:
         counted: Bools = (np.cumsum(ends, axis=1) - ends) == 0
         counted[:, self.answer_length :] = False
         return counted
+
+    def nll(self, canvas: Canvas) -> Floats:
+        """Mean −log p of every token at the step that revealed it, up to the end of the text."""
+        counted = self.counted(canvas.tokens)
+        return np.asarray(-(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1))
+
+    def clean(self, tokens: Ints, logp: Floats) -> CleanText:
+        """Predicted texts with their confidence; what was not asked for does not count."""
+        counted = self.counted(tokens) & (tokens != self.mask_id)
+        known = np.maximum(counted.sum(axis=1), 1)
+        return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 
     def keeps_given(self, tokens: Ints) -> bool:
         """Whether a text is complete and has all that was given, where it was given."""

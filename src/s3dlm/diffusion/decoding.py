@@ -81,6 +81,11 @@ class Decoding(BaseModel):
         "block-causal models with a reveal rule: replace a revealed token of the open block by one "
         "whose probability is above this, as LLaDA2.1 does",
     )
+    entropy_bound: Share | None = more(
+        None,
+        "models of uniform noise: a step accepts the surest tokens until their entropies, without the "
+        "last one's, add up to this many nats; by default what the model recommends",
+    )
     memo: int = more(
         128,
         "MiB of the model's work on canvases that a search keeps, so that none is forwarded twice; "

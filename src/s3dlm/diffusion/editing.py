@@ -34,18 +34,23 @@ class EditingDiffusion(MaskedDiffusion):
         more = [Reveal(0, length, 1)] * (MOST_EDITS * len(self.blocks.all(length)))
         return replace(self, schedule=process.schedule + more)
 
-    def remask(self, canvas: Canvas, where: Bools) -> tuple[EditingDiffusion, Canvas]:
-        process, masked = MaskedDiffusion.remask(self, canvas, where)
+    def remask(
+        self, canvas: Canvas, where: Bools, rng: np.random.Generator
+    ) -> tuple[EditingDiffusion, Canvas]:
+        process, masked = MaskedDiffusion.remask(self, canvas, where, rng)
         blocks = self.blocks.all(masked.tokens.shape[1])
         more = process.schedule[:1] * (MOST_EDITS * len(blocks))
         return replace(self, schedule=process.schedule + more), masked
 
-    def is_open(self, tokens: Ints) -> Bools:
+    def is_open(self, canvas: Canvas) -> Bools:
+        return self._unsettled(canvas.tokens)
+
+    def _unsettled(self, tokens: Ints) -> Bools:
         return np.array([row.tobytes() not in self.settled for row in tokens])
 
     def _known(self, tokens: Ints) -> int:
         """A full canvas that may still be edited is not quite known."""
-        return int(((tokens != self.mask_id).sum(axis=1) - self.is_open(tokens)).min())
+        return int(((tokens != self.mask_id).sum(axis=1) - self._unsettled(tokens)).min())
 
     def _edited_block(self, tokens: Ints) -> tuple[Ints, Ints, Bools]:
         """The block that each canvas may edit, where it begins and ends, and whether it is full. It is
@@ -59,9 +64,9 @@ class EditingDiffusion(MaskedDiffusion):
         full = (first > 0) & at_start & untouched
         return *self.blocks.model_bounds(first - full, length), full
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
+    def ask(self, canvas: Canvas, step: int, rng: np.random.Generator) -> Rows:
         """The open block as always, and of the block that may be edited all positions."""
-        request = MaskedDiffusion.ask(self, tokens, step, rng)
+        request, tokens = MaskedDiffusion.ask(self, canvas, step, rng), canvas.tokens
         begin, end, _ = self._edited_block(tokens)
         cut = max(request.canvas.shape[1], int(end.max()))
         place = np.arange(cut)

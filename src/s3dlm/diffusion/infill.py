@@ -22,6 +22,7 @@ from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import PromptError, SettingsError, short_repr
 from s3dlm.models.base import Model
+from s3dlm.search.particles import Ints
 
 REMEDY = r"write [[16]] for 16 tokens, and \[[ for the characters [[ themselves"
 
@@ -101,20 +102,12 @@ def infilling(
     process: MaskedDiffusion, text: str, model: Model, decoding: Decoding
 ) -> MaskedDiffusion:
     """The process on the canvas that the text describes."""
-    template = Template.parse(text)
     if process.mask_id in process.prompt:
         raise PromptError(
             "the prompt contains the model's mask token, and nothing is filled in there; write holes "
             "into the text to infill, as in [[16]]"
         )
-    _check_room(sum(template.lengths), process, model)  # before a row of any length is built
-    row = np.asarray(template.row(model.tokenizer.encode, process.mask_id), dtype=np.int64)
-    _check_room(row.size, process, model)
-    if model.denoiser.whole and row.size != model.denoiser.context:
-        raise PromptError(
-            f"the text with its holes has {row.size} tokens, but {model.name} reads exactly "
-            f"{model.denoiser.context}; {REMEDY}"
-        )
+    row = template_row(text, process.mask_id, model, process.prompt.size)
     endless = replace(
         process,
         reader=replace(process.reader, end_ids=np.empty(0, dtype=np.int64)),
@@ -125,6 +118,20 @@ def infilling(
     whole = decoding.block_length == decoding.gen_length
     block = row.size if whole else decoding.block_length
     return endless.with_given(row, block, tokens_per_step)
+
+
+def template_row(text: str, hole: int, model: Model, before: int) -> Ints:
+    """The tokens of a text with holes, if they fit the model behind so many others."""
+    template = Template.parse(text)
+    _check_room(sum(template.lengths), before, model)  # before a row of any length is built
+    row = np.asarray(template.row(model.tokenizer.encode, hole), dtype=np.int64)
+    _check_room(row.size, before, model)
+    if model.denoiser.whole and row.size != model.denoiser.context:
+        raise PromptError(
+            f"the text with its holes has {row.size} tokens, but {model.name} reads exactly "
+            f"{model.denoiser.context}; {REMEDY}"
+        )
+    return row
 
 
 def check_support(model: Model, decoding: Decoding) -> None:
@@ -141,8 +148,8 @@ def check_support(model: Model, decoding: Decoding) -> None:
         )
 
 
-def _check_room(length: int, process: MaskedDiffusion, model: Model) -> None:
-    before, context = process.prompt.size, model.denoiser.context
+def _check_room(length: int, before: int, model: Model) -> None:
+    context = model.denoiser.context
     if before + length > context:
         raise PromptError(
             f"the text with its holes has at least {length} tokens and the prompt has {before}, but "

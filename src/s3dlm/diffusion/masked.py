@@ -40,16 +40,16 @@ from s3dlm.diffusion.blocks import (
 )
 from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.schedule import DEFERRED, POLICIES, Draw, choose, perturbed, sure
+from s3dlm.errors import SettingsError
 from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.search.particles import (
     Bools,
     Canvas,
     CanvasPredictions,
     CleanText,
-    Floats,
     Ints,
+    Process,
     Progress,
-    Spans,
 )
 
 STATISTICAL = frozenset({"margin", "entropy", "pool"})  # policies that need statistics
@@ -82,6 +82,16 @@ class MaskedDiffusion:
         names = MaskedDiffusion.__dataclass_fields__
         return cls(**{name: getattr(process, name) for name in names} | changes)
 
+    @classmethod
+    def in_run(cls, process: Process) -> MaskedDiffusion:
+        """A run's process, for methods that know masks."""
+        if not isinstance(process, MaskedDiffusion):
+            raise SettingsError(
+                "this method is for models of masked diffusion, and this model is none; choose another, "
+                "such as method='s3' or 'revise'"
+            )
+        return process
+
     @property
     def mask_id(self) -> int:
         return self.reader.mask_id
@@ -99,11 +109,12 @@ class MaskedDiffusion:
     def passes(self) -> int:
         return 2 if self.sampling.guidance else 1
 
-    def progress(self, tokens: Ints, step: int) -> Progress:
+    def progress(self, canvas: Canvas, step: int) -> Progress:
         if self.adaptive or self.left is not None:
+            tokens = canvas.tokens
             masked, length = tokens == self.mask_id, tokens.shape[1]
             first = np.where(masked.any(axis=1), masked.argmax(axis=1), length)
-            given = max(0, self._known(self.start().tokens))
+            given = max(0, self._known(self._blank()[None]))
             blocks = self.blocks.number(int(first.min()))
             return Progress(self._known(tokens) - given, length - given, blocks)
         begun = {reveal.start for reveal in self.schedule[: step + 1]}
@@ -114,16 +125,20 @@ class MaskedDiffusion:
         """Positions known on the canvas of which least is known."""
         return int((tokens != self.mask_id).sum(axis=1).min())
 
-    def start(self) -> Canvas:
+    def start(self, size: int, rng: np.random.Generator) -> Canvas:
+        tokens = np.tile(self._blank(), (size, 1))
+        return Canvas(tokens, np.zeros(tokens.shape))
+
+    def _blank(self) -> Ints:
         given = self.reader.given
-        tokens = np.full(self.schedule[-1].stop, self.mask_id) if given is None else given.copy()
-        return Canvas(tokens[None], np.zeros((1, tokens.size)))
+        return np.full(self.schedule[-1].stop, self.mask_id) if given is None else given
 
-    def is_open(self, tokens: Ints) -> Bools:
-        return np.asarray((tokens == self.mask_id).any(axis=1))
+    def is_open(self, canvas: Canvas) -> Bools:
+        return np.asarray((canvas.tokens == self.mask_id).any(axis=1))
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
+    def ask(self, canvas: Canvas, step: int, rng: np.random.Generator) -> Rows:
         """Cut at the end of the model's open block, if it has blocks."""
+        tokens = canvas.tokens
         start, stop = self._open_block(tokens)
         decoding = self.decoding
         draws = max(self.draws, self.sampled_looks) if decoding.temperature > 0 else 1
@@ -221,7 +236,7 @@ class MaskedDiffusion:
     def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
         tokens, logp, value, row = canvas.tokens, canvas.logp, prediction.value, prediction.row
         if value is None:
-            yield self._clean(tokens, logp)
+            yield self.reader.clean(tokens, logp)
             return
         # What is known stands in a prediction too, and of two log-probabilities one is zero.
         predicted, both = tokens.copy(), logp.copy()
@@ -230,7 +245,7 @@ class MaskedDiffusion:
         both[:, :width] += value.top_logp[row]
         finished = row < 0
         predicted[finished], both[finished] = tokens[finished], logp[finished]
-        yield self._clean(predicted, both)
+        yield self.reader.clean(predicted, both)
         if self.sampled_looks and self.decoding.temperature > 0:
             place, masked = self._open_places(canvas.tokens, value.draws.shape[1])
             masked &= ~finished[:, None]
@@ -239,23 +254,7 @@ class MaskedDiffusion:
                 tokens, logp = predicted.copy(), both.copy()
                 tokens[where] = value.draws[row, :, draw][masked]
                 logp[where] = value.draws_logp[row, :, draw][masked]
-                yield self._clean(tokens, logp)
-
-    def _clean(self, tokens: Ints, logp: Floats) -> CleanText:
-        # What was not asked for does not count.
-        counted = self.reader.counted(tokens) & (tokens != self.mask_id)
-        known = np.maximum(counted.sum(axis=1), 1)
-        return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
-
-    def read(self, tokens: Ints) -> str:
-        return self.reader.read(tokens)
-
-    def read_partial(self, tokens: Ints) -> str:
-        return self.reader.read_partial(tokens)
-
-    def nll(self, canvas: Canvas) -> Floats:
-        counted = self.reader.counted(canvas.tokens)
-        return np.asarray(-(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1))
+                yield self.reader.clean(tokens, logp)
 
     def greedy(self) -> MaskedDiffusion:
         if self.sampled_looks:
@@ -265,10 +264,9 @@ class MaskedDiffusion:
     def with_threshold(self, least: float) -> MaskedDiffusion:
         return replace(self, decoding=self.decoding.model_copy(update={"reveal_threshold": least}))
 
-    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Floats]:
-        return self.reader.remaskable(tokens, spans)
-
-    def remask(self, canvas: Canvas, where: Bools) -> tuple[MaskedDiffusion, Canvas]:
+    def remask(
+        self, canvas: Canvas, where: Bools, rng: np.random.Generator
+    ) -> tuple[MaskedDiffusion, Canvas]:
         """By the blocks and the schedule of the first time. Every canvas goes at its own pace, until
         the slowest is full."""
         where = where if self.reader.given is None else where & self.reader.holes

@@ -26,6 +26,19 @@ if TYPE_CHECKING:  # listing models must not wait for torch
 
 
 @dataclass(frozen=True, slots=True)
+class Noise:
+    """How a model of uniform noise is decoded, as its authors do it."""
+
+    entropy_bound: float = 0.1  # of the accepted tokens without the largest, in nats
+    stability: int = (
+        1  # a block is finished when its likeliest text has not changed for so many steps
+    )
+    confidence: float = 0.005  # and the mean entropy is below this
+    cooling: float = 0.5  # the last step's temperature as a share of the first one's
+    canvas: int | None = None  # tokens of every block, however many are asked for
+
+
+@dataclass(frozen=True, slots=True)
 class Past:
     """What rows continue from: keys and values of positions that are not run again."""
 
@@ -38,10 +51,14 @@ class Past:
 class Denoiser:
     """Tokens in, logits out, and the id that stands for "not yet known"."""
 
-    mask_id: int
+    mask_id: int  # −1 without masks
     vocabulary: int  # logits per position
     context: int  # the most tokens a row may have
 
+    diffusion: str = "masked"  # its kind, a name in `job.PROCESSES`
+    noise: Noise = Noise()  # how uniform noise is removed
+    conditioned: int = 0  # width of what the last prediction tells the next one: `expected`
+    reads_prefix: bool = False  # whether it has `encode_canvas`, and no `encode`
     device: torch.device | str = "cpu"  # where `encode` and `head` want their tensors
     tokens_at_once: int = 16384  # the largest useful batch, padding included
     takes_padding: bool = True  # whether rows of different lengths can share a batch
@@ -71,6 +88,17 @@ class Denoiser:
     def encode_after(self, tokens: Tensor, keys: Tensor | None, past: Any) -> tuple[Tensor, Any]:
         """Features, not shifted, of rows that continue from cached ones (`Past`), and
         each layer's new keys and values."""
+        raise NotImplementedError
+
+    def encode_canvas(
+        self, prefix: Sequence[int], tokens: Tensor, vectors: Tensor | None
+    ) -> Tensor:
+        """Features (rows, block, width) of open blocks (rows, block) behind one prefix, which it reads
+        by itself; with the `expected` vectors (rows, block, any) of their last prediction, if any."""
+        raise NotImplementedError
+
+    def expected(self, weights: Tensor) -> Tensor:
+        """What is kept of a prediction to condition the next: (n, vocabulary) probabilities → (n, any)."""
         raise NotImplementedError
 
     def tensors(self) -> Iterable[tuple[str, Tensor]]:

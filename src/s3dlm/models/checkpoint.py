@@ -138,7 +138,7 @@ def load_native(
     order = number(stated, "grid_order", default=None)
     tokenizer: GridTokenizer | TextTokenizer
     if order is not None:
-        tokenizer = GridTokenizer(order)
+        tokenizer = GridTokenizer(order, masks=stated.get("mask_token_id") != -1)
     else:
         tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     mask_id = find_mask_id(stated, name, tokenizer.inner, family, mask_id)

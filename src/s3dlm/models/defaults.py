@@ -18,7 +18,7 @@ from s3dlm.tasks.prompts import Prompts
 from s3dlm.verifier import bundled_verifiers
 
 FILE = "s3dlm.json"
-BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9")}
+BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9", "noisy9")}
 EVERY_METHOD = "*"
 
 

@@ -12,7 +12,7 @@ transfer, and checks that need a value are made there.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -60,7 +60,9 @@ class Forward:
             self.prefixes = PrefixCache(denoiser)
         # With a cache that pretends, what a pass says of a canvas depends on when it is made.
         self.remembers = self.prefixes is None or denoiser.causal_block is not None
+        self.remembers &= not denoiser.reads_prefix
         self.head = denoiser.head_in_place(self.positions)
+        self.expected = denoiser.conditioned
         self.clock = Clock(self.device)
 
     @property
@@ -70,7 +72,11 @@ class Forward:
 
     @torch.inference_mode()
     def __call__(self, requests: Sequence[Rows]) -> list[Prediction]:
-        results = [Prediction.empty(request) for request in requests]
+        results = [Prediction.empty(request, self.expected) for request in requests]
+        if self.denoiser.reads_prefix:
+            for batch in self._behind_prefixes(requests):
+                self._run(requests, results, batch)
+            return results
         if self.prefixes is not None:
             self.prefixes.begin(requests)
         # Guided rows are run whole, twice; a batch holds either only such rows or none.
@@ -91,6 +97,18 @@ class Forward:
             for first in range(0, len(known), most):
                 self._run(requests, results, known[first : first + most])
         return results
+
+    def _behind_prefixes(self, requests: Sequence[Rows]) -> Iterator[Batch]:
+        """Rows that have one prefix and one open block, in batches."""
+        for index, request in enumerate(requests):
+            behind: dict[tuple[bytes, int], Batch] = {}
+            starts, stops = request.starts, np.broadcast_to(request.stop, len(request.canvas))
+            for row, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+                key = request.canvas[row, :start].tobytes(), int(stop)
+                behind.setdefault(key, []).append((index, row))
+            for (_, stop), rows in behind.items():
+                most = max(1, self.max_tokens // (stop - int(starts[rows[0][1]])))
+                yield from (rows[first : first + most] for first in range(0, len(rows), most))
 
     def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: Batch) -> None:
         """One batch; if memory runs out, in two halves, and later batches stay that small."""
@@ -118,7 +136,9 @@ class Forward:
         request = requests[batch[0][0]]
         guided, again = request.sampling.guidance > 0, request.is_kept(batch[0][1])
         plain, known = None, None
-        if again:
+        if self.denoiser.reads_prefix:
+            features, known = self._encode_blocks(request, [row for _, row in batch])
+        elif again:
             features, plain = recalled(request, [row for _, row in batch])
             known = np.full(len(batch), request.prompt.size)
         elif guided:
@@ -148,6 +168,22 @@ class Forward:
                     )
                 read.append((place, [array[first:last] for array in whole]))
         return read
+
+    def _encode_blocks(self, request: Rows, rows: list[int]) -> tuple[Tensor, NDArray[np.int64]]:
+        """Features of the open blocks of rows behind one prefix, and how long that is."""
+        start = int(request.starts[rows[0]])
+        stop = int(np.broadcast_to(request.stop, len(request.canvas))[rows[0]])
+        prefix = [*request.prompt.tolist(), *request.canvas[rows[0], :start].tolist()]
+        vectors = None
+        if request.vectors is not None:
+            blank = np.zeros((stop - start, self.expected), np.float32)
+            each = [request.vectors[row] for row in rows]
+            stacked = np.stack([blank if one is None else one for one in each])
+            vectors = torch.from_numpy(stacked).to(self.device)
+        tokens = torch.from_numpy(request.canvas[rows, start:stop]).to(self.device)
+        with self.clock:
+            features = self.denoiser.encode_canvas(prefix, tokens, vectors)
+        return features, np.full(len(rows), len(prefix))
 
     def _encode(
         self, requests: Sequence[Rows], batch: Batch, *, without_prompt: bool = False
@@ -190,7 +226,9 @@ class Forward:
             without = None if plain is None else plain.index_select(0, index[at])
             some = None if uniforms is None else uniforms[at]
             given = None if asked is None else asked[at]
-            pieces.append(self._reduce_logits(chosen, without, some, given, request))
+            pieces.append(
+                self._reduce_logits(chosen, without, some, given, request, places[0].temperature)
+            )
         if len(pieces) == 1:
             return pieces[0]
         return [torch.cat(tensors) for tensors in zip(*pieces, strict=True)]
@@ -202,10 +240,10 @@ class Forward:
         uniforms: Tensor | None,
         asked: Tensor | None,
         request: Rows,
+        temperature: float,
     ) -> list[Tensor]:
         """Largest logit, best token, its log-probability; where sampled, draws and what else is asked."""
         sampling = request.sampling
-        temperature = 0.0 if uniforms is None else request.temperature
         drawn_from = 0.0 if sampling.filtered else temperature
         largest, shifted = self._shift(features, plain, sampling, drawn_from)
         read = [largest, shifted.best, shifted.best_logp]
@@ -224,6 +262,8 @@ class Forward:
                 read.append(reported.logp(waiting.expand(len(tokens), -1)).exp().sum(1))
             if asked is not None:
                 read.append(shifted.logp(asked))
+            if self.expected:
+                read.append(self.denoiser.expected(reported.logits.softmax(-1)).float())
         return read
 
     def _shift(
@@ -248,7 +288,8 @@ class Forward:
                 logits = logits.clone()  # the head may write the second pass into the same memory
                 without = self.head(plain).float()
                 logits = without + (sampling.guidance + 1) * (logits - without)
-        for unwanted in (self.denoiser.mask_id, *sampling.suppressed):
+        masks = (self.denoiser.mask_id,) if self.denoiser.mask_id >= 0 else ()
+        for unwanted in (*masks, *sampling.suppressed):
             logits.select(1, unwanted).fill_(-torch.inf)
         if self.denoiser.text_vocabulary is not None:
             logits[:, self.denoiser.text_vocabulary :] = -torch.inf

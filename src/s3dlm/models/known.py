@@ -31,6 +31,7 @@ KNOWN: dict[str, Known] = {
     for row in (
         Known("tiny", "LLaDA", "0.9 M", "bundled; five small tasks"),
         Known("sudoku9", "LLaDA", "0.2 M", "bundled; 9×9 Sudoku grids"),
+        Known("noisy9", "uniform noise", "0.2 M", "bundled; sudoku9 without masks"),
         Known("GSAI-ML/LLaDA-8B-Instruct", "LLaDA", "8 B", "the paper's model"),
         Known("GSAI-ML/LLaDA-8B-Base", "LLaDA", "8 B", "no chat template"),
         Known("GSAI-ML/LLaDA-1.5", "LLaDA", "8 B", "LLaDA, preference-tuned"),

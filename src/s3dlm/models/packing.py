@@ -50,7 +50,7 @@ class Rows:
     start: int | Ints  # the open block, sampled next: one for all rows, or each row its own
     stop: int | Ints
     uniforms: Floats  # (rows, block, draws) in [0, 1): one for each sample of each position
-    temperature: float
+    temperature: float | Floats  # one for all rows, or each row its own
     look_ahead: bool  # whether positions outside the open block are predicted too
     statistics: bool  # whether margin and entropy are needed
     label: str  # names the prompt and step in errors
@@ -59,6 +59,7 @@ class Rows:
     asked: Ints | None = None  # (rows, block, any) tokens whose log-probabilities are wanted
     keep: bool = False  # whether the prediction shall say what may be kept of each row
     kept: Sequence[Any] = ()  # of each row what an earlier prediction left of an equal one, or None
+    vectors: Sequence[Any] | None = None  # of each row what its last prediction expected, or None
 
     def is_kept(self, row: int) -> bool:
         """Whether a row need not be run again."""
@@ -66,9 +67,14 @@ class Rows:
 
     def take(self, rows: slice) -> Rows:
         """Some of the rows."""
-        names = ("start", "stop", "canvas", "masked", "uniforms", "fixed", "asked", "kept")
+        names = ("start", "stop", "canvas", "masked", "uniforms", "fixed", "asked", "kept",
+                 "temperature", "vectors")  # fmt: skip
         values = {name: getattr(self, name) for name in names}
-        parts = {n: v[rows] for n, v in values.items() if v is not None and not isinstance(v, int)}
+        parts = {
+            name: value[rows]
+            for name, value in values.items()
+            if value is not None and not isinstance(value, int | float)
+        }
         return replace(self, **parts)
 
     @property
@@ -100,10 +106,12 @@ class Prediction:
     entropy: Floats | None = None  # (rows, block) NaN where nothing was asked
     deferred: Floats | None = None  # (rows, block) probability of the ids that wait, together
     asked_logp: Floats | None = None  # (rows, block, any) of the tokens that were asked for
+    vectors: Floats | None = None  # (rows, block, any) of a model that is conditioned by them
     kept: Sequence[Any] = ()  # (rows) for `Rows.kept`, if that was asked for
 
     @classmethod
-    def empty(cls, request: Rows) -> Prediction:
+    def empty(cls, request: Rows, expected: int = 0) -> Prediction:
+        """For the rows of a request; a conditioned model expects vectors of some width."""
         shape, block = request.canvas.shape, request.uniforms.shape
         wanted = request.statistics
         return cls(
@@ -115,6 +123,7 @@ class Prediction:
             entropy=np.full(block[:2], np.nan) if wanted else None,
             deferred=np.zeros(block[:2]) if request.sampling.deferred else None,
             asked_logp=None if request.asked is None else np.zeros(request.asked.shape),
+            vectors=np.zeros((*block[:2], expected), np.float32) if expected else None,
             kept=list(request.kept or [None] * len(request.canvas)) if request.keep else (),
         )
 
@@ -140,6 +149,7 @@ class Place:
     canvas: Ints  # (places,) into the request's rows × length
     block: Ints  # (places,) into its rows × block; meaningless where nothing is sampled
     feature: Ints  # (places,) into the batch's rows × width
+    temperature: float = 0.0
 
     def uniforms(self) -> Floats:
         draws = self.request.uniforms.shape[2]
@@ -157,7 +167,9 @@ class Place:
             draws = result.draws.shape[2]
             result.draws.reshape(-1, draws)[self.block] = read[2]
             result.draws_logp.reshape(-1, draws)[self.block] = read[3]
-        statistics = (result.margin, result.entropy, result.deferred, result.asked_logp)
+        statistics = (
+            result.margin, result.entropy, result.deferred, result.asked_logp, result.vectors,
+        )  # fmt: skip
         wanted = (values for values in statistics if values is not None)
         for statistic, values in zip(wanted, read[4:], strict=False):  # none where nothing is drawn
             statistic.reshape(-1, *values.shape[1:])[self.block] = values
@@ -204,8 +216,13 @@ def groups(
         here = table[:, 0] == index
         row, begin = table[here, 1], begins[here] + request.prompt.size
         inside = request.is_in_block()
-        for sampled in (True, False) if request.look_ahead else (True,):
-            wanted, position = (request.masked & (inside == sampled))[row].nonzero()
+        warmth = np.broadcast_to(np.asarray(request.temperature), len(request.canvas))
+        kinds = [(True, each) for each in np.unique(warmth[row]).tolist()]
+        for sampled, temperature in [*kinds, (False, 0.0)] if request.look_ahead else kinds:
+            asked_for = request.masked & (inside == sampled)
+            if sampled and len(kinds) > 1:
+                asked_for = asked_for & (warmth == temperature)[:, None]
+            wanted, position = asked_for[row].nonzero()
             if not wanted.size:
                 continue
             canvas = row[wanted] * request.canvas.shape[1] + position
@@ -214,7 +231,8 @@ def groups(
             if sampled:
                 draws = request.uniforms.shape[2]
                 asked = 0 if request.asked is None else request.asked.shape[2]
-                kind = (True, sampling, request.temperature, draws, request.statistics, asked)
-            place = Place(request, results[index], canvas, block, begin[wanted] + position)
+                kind = (True, sampling, temperature, draws, request.statistics, asked)
+            feature = begin[wanted] + position
+            place = Place(request, results[index], canvas, block, feature, temperature)
             found.setdefault(kind, []).append(place)
     return [(bool(kind[0]), places) for kind, places in found.items()]

@@ -91,15 +91,16 @@ class TextTokenizer(Tokenizer):
 
 
 class GridTokenizer(Tokenizer):
-    """The digits of a Sudoku grid of n²×n² cells, then the mask, which is written as a dot. A puzzle
-    is no prompt: its clues stand on the canvas."""
+    """The digits of a Sudoku grid of n²×n² cells, then the mask, which is written as a dot, or in a model
+    without masks the digits once more, as clues. A puzzle is no prompt: its clues stand on the canvas."""
 
     inner = None
     has_chat_template = False
 
-    def __init__(self, order: int) -> None:
+    def __init__(self, order: int, *, masks: bool = True) -> None:
         self.order, self.columns = order, order**2
         self.marks = grids.MARKS[: self.columns] + "."
+        self.clue = 0 if masks else self.columns  # between a digit and the same as a clue
 
     def encode(self, text: str) -> list[int]:
         cells = text.translate(str.maketrans(grids.BLANKS, "...", grids.RULING))
@@ -108,10 +109,10 @@ class GridTokenizer(Tokenizer):
                 f"a grid of {self.columns}×{self.columns} cannot contain {min(wrong)!r}: it has "
                 f"the marks {self.marks[0]} to {self.marks[-2]}, and dots for empty cells"
             )
-        return [self.marks.index(mark) for mark in cells]
+        return [self.marks.index(mark) + self.clue for mark in cells]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return "".join(self.marks[token] for token in ids)
+        return "".join(self.marks[token % self.clue if self.clue else token] for token in ids)
 
     def chat(self, user: str, prefill: str = "") -> list[int]:
         return []

@@ -47,6 +47,7 @@ class Transformer(nn.Module, Denoiser):
         self.context, self.causal_block = config.context, config.causal_block
         self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
         self.attention = attention
+        self.diffusion = "masked" if config.mask_id >= 0 else "uniform"
         # Exact in blocks, see cache.py; a grid is never read in parts.
         self.prefix_cache = None if config.grid else config.causal_block is not None
         # Normal numbers, its usual first weights, would import PyTorch's compiler on the meta device.

@@ -2,13 +2,13 @@
 
 Arrays are batch first: one row per particle (or child), one column per position of the canvas.
 A process is one prompt's denoising, whatever the kind of diffusion: the search never learns what a
-mask is, which tokenizer reads the text or which benchmark asked.
+mask is, what noise is, which tokenizer reads the text or which benchmark asked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -21,6 +21,7 @@ from s3dlm.verifier.base import Spans as Spans
 from s3dlm.verifier.base import doubts as doubts
 
 if TYPE_CHECKING:  # what passes through a search unread
+    from s3dlm.diffusion.blocks import TextReader
     from s3dlm.models.packing import Prediction, Rows
     from s3dlm.search.score import Scores
 
@@ -75,6 +76,15 @@ class Columns:
             getattr(self, name)[rows] = getattr(others, name)
 
 
+class State(Protocol):
+    """What a canvas holds beside its known tokens: noise, for example, or what conditions the next pass.
+    Children inherit it and survivors copy it; only the process reads it."""
+
+    @property
+    def key(self) -> bytes:
+        """Equal where the model's next prediction is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Canvas(Columns):
     """Partly denoised answers and how probable each known token was when it became known."""
@@ -83,10 +93,19 @@ class Canvas(Columns):
     logp: Floats  # (rows, length) 0 where a token is not yet known
     order: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """(rows, length) by which step each token became known, from 1; 0: by none, or nobody says."""
+    state: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, np.object_))
+    """(rows,) what the process has to know of each beside its tokens (`State`); None: nothing."""
 
     def __post_init__(self) -> None:
         if self.order.shape != self.tokens.shape:
             object.__setattr__(self, "order", np.zeros(self.tokens.shape, np.int64))
+        if self.state.size != len(self.tokens):
+            object.__setattr__(self, "state", np.full(len(self.tokens), None))
+
+    def keys(self) -> list[bytes]:
+        """Of each canvas what its prediction depends on: equal keys, equal predictions."""
+        rows = zip(self.tokens, self.state.tolist(), strict=True)
+        return [row.tobytes() + (state.key if state else b"") for row, state in rows]
 
     def grown(self, tokens: Ints, logp: Floats) -> Canvas:
         """The canvases after one more step, which has changed some of the tokens."""
@@ -156,6 +175,14 @@ class Process(Protocol):
     """One prompt's denoising. Predictions are opaque: made by the model, read by the process."""
 
     @property
+    def prompt(self) -> Ints:
+        """The prompt's tokens."""
+
+    @property
+    def reader(self) -> TextReader:
+        """Reads the canvases as text, and says which of their tokens were given and which count."""
+
+    @property
     def steps(self) -> int:
         """How many denoising steps make an answer, or can at most."""
 
@@ -163,16 +190,16 @@ class Process(Protocol):
     def passes(self) -> int:
         """Forward passes that the prediction of one canvas takes."""
 
-    def start(self) -> Canvas:
-        """The one canvas on which only what was given is known: nothing, or a text with holes."""
+    def start(self, size: int, rng: np.random.Generator) -> Canvas:
+        """Canvases on which only what was given is known: nothing, or a text with holes."""
 
-    def is_open(self, tokens: Ints) -> Bools:
+    def is_open(self, canvas: Canvas) -> Bools:
         """Which canvases still have something to predict."""
 
-    def progress(self, tokens: Ints, step: int) -> Progress:
+    def progress(self, canvas: Canvas, step: int) -> Progress:
         """How far these canvases are: by the schedule with this step, or as they are."""
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
+    def ask(self, canvas: Canvas, step: int, rng: np.random.Generator) -> Rows:
         """The rows whose prediction lets `step` expand these canvases."""
 
     def expand(
@@ -185,29 +212,15 @@ class Process(Protocol):
         """The likeliest clean text of each canvas, then others of each, drawn from the same prediction;
         they are made when they are asked for."""
 
-    def read(self, tokens: Ints) -> str:
-        """The text of one clean canvas, up to its end."""
-
-    def read_partial(self, tokens: Ints) -> str:
-        """The text of one canvas as far as it is known, with a `HOLE` for every unknown token."""
-
-    def nll(self, canvas: Canvas) -> Floats:
-        """Mean −log p of every token at the step that revealed it, up to the end of the text."""
-
     def greedy(self) -> Process:
         """The same denoising, deterministic."""
-
-    def with_threshold(self, least: float) -> Process:
-        """The same denoising with another reveal threshold, if it has one."""
 
     def with_block_lengths(self) -> Sequence[Process]:
         """The same denoising under several block lengths, equally many steps each."""
 
-    def remaskable(self, tokens: Ints, spans: Spans) -> tuple[Bools, Floats]:
-        """Positions of one complete text that may be masked again, never what was given; and how
-        doubtful each of them is, if these characters are."""
-
-    def remask(self, canvas: Canvas, where: Bools) -> tuple[Process, Canvas]:
+    def remask(
+        self, canvas: Canvas, where: Bools, rng: np.random.Generator
+    ) -> tuple[Process, Canvas]:
         """The canvases with these positions unknown again, but for what was given, and the process
         that fills them at the same pace."""
 
@@ -286,10 +299,10 @@ class Survivors:
     resampled: bool
 
 
-def distinct(tokens: Ints) -> tuple[Ints, Ints]:
+def distinct(keys: Iterable[bytes]) -> tuple[Ints, Ints]:
     """Index of the first of each kind of row, and for every row its kind."""
     kinds: dict[bytes, int] = {}
-    first_like = [kinds.setdefault(row.tobytes(), place) for place, row in enumerate(tokens)]
+    first_like = [kinds.setdefault(key, place) for place, key in enumerate(keys)]
     first = np.fromiter(kinds.values(), np.int64)
     return first, first.searchsorted(first_like)
 

@@ -124,7 +124,7 @@ def positions(
     """
     where = np.zeros(canvas.tokens.shape, dtype=np.bool_)
     for row, tokens in enumerate(canvas.tokens):
-        movable, doubt = process.remaskable(tokens, spans[row])
+        movable, doubt = process.reader.remaskable(tokens, spans[row])
         text = Text(canvas.logp[row], movable, doubt, canvas.order[row])
         where[row] = rule.hide(text, fraction, rng) & movable
         if at_least_one and not where[row].any():

@@ -142,7 +142,7 @@ class Revise(Restarts):
         if self.restart_fraction:
             empty = run.rng.random(size) < self.restart_fraction
             where[empty], places[empty] = True, -1
-        process, start = run.process.remask(canvas, where)
+        process, start = run.process.remask(canvas, where, run.rng)
         more = await self.continued(run, process, start, left, number, places)
         return with_cost_of(more, before)
 

@@ -110,7 +110,7 @@ class Run:
             verified: Whether that look-ahead is scored.
             start: Other canvases to start from.
         """
-        canvas = self.process.start().take(np.zeros(size, np.int64)) if start is None else start
+        canvas = self.process.start(size, self.rng) if start is None else start
         ahead = await self.forward(canvas, 0, logical=1)
         prediction, clean = ahead.prediction, next(ahead.looks)
         scores = Scores.missing(len(canvas.tokens))
@@ -119,7 +119,7 @@ class Run:
         if verified:
             scores = await self.scorer.score(clean, "the first look-ahead")
         self.told.begin(self.nfe)
-        self._blocks = self.process.progress(canvas.tokens, -1).blocks
+        self._blocks = self.process.progress(canvas, -1).blocks
         return self.populate(canvas, prediction, clean, scores)
 
     def populate(
@@ -157,7 +157,7 @@ class Run:
     def branches(self, particles: Particles, cadence: str) -> bool:
         """Whether this is a step in which a method of that cadence branches, scores and resamples. Where
         there is no schedule nobody knows in advance that a block ends, so it is when all have left it."""
-        before, now = self._blocks, self.process.progress(particles.canvas.tokens, self.steps)
+        before, now = self._blocks, self.process.progress(particles.canvas, self.steps)
         self._blocks = now.blocks
         return cadence == "step" or now.blocks > before
 
@@ -168,7 +168,7 @@ class Run:
         """Canvases that were made in some other way, as the children of these particles."""
         inherited = particles.log_weight if log_weight is None else log_weight
         step_logp = canvas.logp.sum(axis=1) - particles.canvas.logp.sum(axis=1)[parent]
-        done, total, _ = self.process.progress(canvas.tokens, self.steps)
+        done, total, _ = self.process.progress(canvas, self.steps)
         last = done == total or self.steps == self.process.steps - 1
         return Children(
             canvas, parent, particles.score[parent], inherited[parent],
@@ -290,17 +290,18 @@ class Run:
             logical: Canvases that are paid for without sharing.
         """
         process, rng = self.process, self.rng
-        first, kind = distinct(canvas.tokens)
-        open_ = process.is_open(canvas.tokens[first])
+        keys = canvas.keys()
+        first, kind = distinct(keys)
+        open_ = process.is_open(canvas.take(first))
         if not open_.any():
             self.spent.pay(0, logical * process.passes)
             return self._ahead(canvas, CanvasPredictions(None, np.full(kind.size, -1), 0))
         row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
         state = rng.bit_generator.state
-        tokens = canvas.tokens[first[open_]]
-        rows = process.ask(tokens, step, rng)
+        rows = process.ask(canvas.take(first[open_]), step, rng)
+        asked = [keys[index] for index in first[open_]]
         if self.memo.capacity:
-            rows = replace(rows, kept=self.memo.recall(tokens), keep=True)
+            rows = replace(rows, kept=self.memo.recall(asked), keep=True)
         request = Predict(rows)
         cost = request.forwarded * process.passes
         try:
@@ -310,7 +311,7 @@ class Run:
             raise
         value = await request
         self.spent.pay(cost, logical * process.passes)
-        self.memo.keep(tokens, value.kept)
+        self.memo.keep(asked, value.kept)
         return self._ahead(canvas, CanvasPredictions(value, row_of_kind[kind], cost))
 
     def _ahead(self, canvas: Canvas, prediction: CanvasPredictions) -> Ahead:

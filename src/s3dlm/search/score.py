@@ -121,7 +121,7 @@ class Scorer:
     def text(self, tokens: Ints) -> str:
         key = tokens.tobytes()
         if key not in self.texts:
-            self.texts[key] = self.process.read(tokens)
+            self.texts[key] = self.process.reader.read(tokens)
         return self.texts[key]
 
     def satisfied(self, total: Floats, spans: Sequence[Spans]) -> Bools:
@@ -160,11 +160,11 @@ class Scorer:
         """Totals of canvases as far as they are known, in portions; equal ones are read once."""
         if len(self.partial) > MOST_PARTIAL:
             self.partial.clear()
-        first, kind = distinct(tokens)
+        first, kind = distinct(row.tobytes() for row in tokens)
         totals, size = list[float](), first.size if self.takes_many else PORTION
         for start in range(0, first.size, size):
             rows = first[start : start + size]
-            texts = [self.process.read_partial(tokens[row]) for row in rows]
+            texts = [self.process.reader.read_partial(tokens[row]) for row in rows]
             new = [(text, 0.0) for text in dict.fromkeys(texts) if text not in self.partial]
             if new:
                 scores = await self.request(new, where, partial=True)

@@ -143,18 +143,16 @@ class Memo:
     kept: dict[bytes, Any] = field(default_factory=dict)  # the least recently used first
     first: bytes = b""
 
-    def recall(self, tokens: Ints) -> list[Any]:
+    def recall(self, keys: Sequence[bytes]) -> list[Any]:
         """What is kept of each canvas, which is then the latest used; None where nothing is."""
-        keys = [row.tobytes() for row in tokens]
         for key in keys:
             if key in self.kept:
                 self.kept[key] = self.kept.pop(key)
         return [self.kept.get(key) for key in keys]
 
-    def keep(self, tokens: Ints, values: Sequence[Any]) -> None:
+    def keep(self, keys: Sequence[bytes], values: Sequence[Any]) -> None:
         """Keep what the model made of canvases, as far as it says (each value has its `nbytes`)."""
-        for row, value in zip(tokens, values, strict=False):
-            key = row.tobytes()
+        for key, value in zip(keys, values, strict=False):
             if value is None or key in self.kept or value.nbytes > self.capacity:
                 continue
             self.kept[key] = value

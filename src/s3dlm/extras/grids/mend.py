@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
 from s3dlm.search.expand import CHILD_SAMPLINGS, OVERSAMPLING
 from s3dlm.search.options import Share, Size, more, setting
@@ -138,14 +139,14 @@ class Mend(Revise):
     async def _mend(self, run: Run) -> Outcome:
         """One look first, if it decides how to go on."""
         if self.repeats and (self.remask_below < 1 or self.careless):
-            start = run.process.start()
+            start = run.process.start(1, run.rng)
             prediction = (await run.forward(start, 0, logical=1)).prediction
             confidence = float(next(run.process.look_aheads(start, prediction)).confidence[0])
             if confidence >= self.remask_below and self.budget is not None:
                 return await rounds(run, self, self.budget)
             if self.careless:
                 least = min(1.0, self.careless * confidence)
-                run.process = run.process.with_threshold(least)
+                run.process = MaskedDiffusion.in_run(run.process).with_threshold(least)
         return await self._moves(run)
 
     async def _moves(self, run: Run) -> Outcome:
@@ -176,7 +177,7 @@ class Mend(Revise):
         if self.restart_fraction:
             empty |= run.rng.random(size) < self.restart_fraction
         where[empty], places[empty] = True, -1
-        process, start = run.process.remask(canvas, where)
+        process, start = run.process.remask(canvas, where, run.rng)
         again = await self.continued(run, process, start, left, number, places)
         both = Outcome.join([before, again])
         moved = len(before) + np.arange(len(again))
@@ -231,7 +232,7 @@ class Mend(Revise):
 def _pick(gain: Floats, count: int, tokens: Ints, rng: np.random.Generator) -> Ints:
     """Which candidates of equal parents live on, this many in all. They are drawn without replacement
     first, so that the likeliest is not taken twice."""
-    first, kind = distinct(tokens)
+    first, kind = distinct(row.tobytes() for row in tokens)
     noise = rng.gumbel(size=first.size)
     keys = np.log(np.bincount(kind)) + gain[first] + noise  # ∝ how often drawn · exp(gain)
     chosen = np.sort(first[np.argsort(-keys)[:count]])

@@ -36,8 +36,7 @@ ENDING = "how the answer is chosen among the survivors"
 
 def masked(run: Run) -> MaskedDiffusion:
     """The run's process, which must be masked diffusion."""
-    assert isinstance(run.process, MaskedDiffusion)
-    return run.process
+    return MaskedDiffusion.in_run(run.process)
 
 
 def grown(run: Run, particles: Particles, parent: Ints, draw: Ints | None = None) -> Canvas:
@@ -92,11 +91,11 @@ class Prism(Method):
             parent = np.arange(len(particles))
             canvas = grown(run, particles, parent)
             prediction = (await run.forward(canvas, run.at, logical=parent.size)).prediction
-            before, blocks = blocks, process.progress(canvas.tokens, run.at).blocks
+            before, blocks = blocks, process.progress(canvas, run.at).blocks
             step = step + 1 if blocks == before else 0
             width = max(least, math.ceil(size * DECAY ** -(step - first)))
             narrows = allowed <= step < last and parent.size > width
-            done = not process.is_open(canvas.tokens).any()
+            done = not process.is_open(canvas).any()
             scores = await judge(run, canvas, prediction) if narrows or done else None
             if not narrows or scores is None:
                 particles = run.accept(canvas, prediction, parent, parent, scores)
@@ -104,7 +103,7 @@ class Prism(Method):
                     return particles
                 continue
             clean = next(process.look_aheads(canvas, prediction))
-            texts = ["".join(process.read(tokens).split()) for tokens in clean.tokens]
+            texts = ["".join(process.reader.read(tokens).split()) for tokens in clean.tokens]
             # The best of different texts; if there are fewer, then also further copies.
             order = np.argsort(-scores.total, kind="stable").tolist()
             best_of = {texts[row]: row for row in reversed(order)}
@@ -119,7 +118,7 @@ class Prism(Method):
                     np.argsort(particles.canvas.logp[row, known], kind="stable")[:UNSURE]
                 ]
                 where[row, run.rng.permutation(unsure)[:REMASKED]] = True
-            _, canvas = process.remask(particles.canvas, where)
+            _, canvas = process.remask(particles.canvas, where, run.rng)
             prediction = (await run.forward(canvas, run.at, logical=width)).prediction
             particles = run.particles = replace(particles, canvas=canvas, prediction=prediction)
             allowed = step + PAUSE
@@ -149,7 +148,7 @@ class OrderToken(Method):
         run.process = process = WholeDraws.of(masked(run), draws=beams * beams)
         particles = await run.begin(1)
         blocks, begins = 0, True
-        while process.is_open(particles.canvas.tokens).any():
+        while process.is_open(particles.canvas).any():
             open_ = particles.prediction.row >= 0
             parent = np.repeat(np.arange(open_.size), np.where(open_, beams if begins else 1, 1))
             before, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
@@ -159,7 +158,7 @@ class OrderToken(Method):
                 score = np.zeros(parent.size)
                 (drawn,) = np.nonzero(prediction.row >= 0)
                 texts = process.drawn(before.take(drawn), prediction.take(drawn), draw[drawn])
-                first, kind = distinct(texts)
+                first, kind = distinct(row.tobytes() for row in texts)
                 label = f"step {run.steps + 1}, prompt {process.label}"
                 rows = process.with_block_hidden(texts[first], before.tokens[drawn[first]], label)
                 asked = (await run.ask(rows)).asked_logp
@@ -171,6 +170,6 @@ class OrderToken(Method):
             prediction = (await run.forward(canvas, run.at, logical=parent.size)).prediction
             everyone = np.arange(parent.size)
             particles = run.accept(canvas, prediction, parent, everyone, weight=weight)
-            before_blocks, blocks = blocks, process.progress(canvas.tokens, run.at - 1).blocks
+            before_blocks, blocks = blocks, process.progress(canvas, run.at - 1).blocks
             begins = blocks > before_blocks
         return particles

@@ -74,7 +74,7 @@ class UnMaskFork(Method):
 
     async def search(self, run: Run) -> Particles:
         own = masked(run)
-        length = own.start().tokens.shape[1]
+        length = own.start(1, run.rng).tokens.shape[1]
         pace = [Reveal(0, length, max(reveal.count for reveal in own.schedule))]
         whole = Blocks(length) if not own.blocks.causal else own.blocks
         process = WholeDraws.of(own, draws=1, schedule=pace)
@@ -104,7 +104,7 @@ class UnMaskFork(Method):
                 canvas = action.expand(canvas, known[key], no_draw, 0, run.rng)
             return canvas
 
-        root = Fork(process.start())
+        root = Fork(process.start(1, run.rng))
         blanks = int((root.canvas.tokens == process.mask_id).sum())
         for _ in range(self.size):
             path = [root]
@@ -210,7 +210,7 @@ class Vgb(Method):
                 chosen.append(here[min(place, len(here) - 1)][1])
             canvas = Canvas.join(chosen)
             prediction = (await run.forward(canvas, run.at, logical=size)).prediction
-            full = ~process.is_open(canvas.tokens)
+            full = ~process.is_open(canvas)
             scores = await judge(run, canvas, prediction) if full.any() else None
             if scores is not None:
                 last = move + 1 >= LONGEST * blanks

@@ -17,9 +17,9 @@ from s3dlm.search.particles import Canvas, CanvasPredictions, Ints
 class WholeDraws(MaskedDiffusion):
     """Denoising whose predictions have draws of every masked position, not only of the open block."""
 
-    def ask(self, tokens: Ints, step: int, rng: np.random.Generator) -> Rows:
-        whole = self.blocks if self.blocks.causal else Blocks(tokens.shape[1])
-        return MaskedDiffusion.ask(replace(self, blocks=whole), tokens, step, rng)
+    def ask(self, canvas: Canvas, step: int, rng: np.random.Generator) -> Rows:
+        whole = self.blocks if self.blocks.causal else Blocks(canvas.tokens.shape[1])
+        return MaskedDiffusion.ask(replace(self, blocks=whole), canvas, step, rng)
 
     def expand(
         self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints, step: int,

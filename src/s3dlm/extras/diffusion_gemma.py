@@ -1,0 +1,170 @@
+"""DiffusionGemma through transformers: uniform noise, text only.
+
+Its encoder reads what stands before the open block once, causally, and its decoder reads blocks of
+random and accepted tokens against that cache, which it does not change; so all particles of a prompt
+share one. Self-conditioning needs softmax(logits) · embedding, one vector of the hidden size per position
+(2,816 numbers where the logits are 262,144), so those vectors travel with a particle.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from s3dlm.errors import ModelError, SettingsError
+from s3dlm.models.base import Denoiser, Model, Noise
+from s3dlm.models.folder import read_json, shards
+from s3dlm.models.lora import Adapter
+from s3dlm.models.tokenizer import load_tokenizer
+
+PREFIX_BYTES = 1 << 30  # of prefixes whose keys and values are kept
+FILE = "generation_config.json"
+ENDS = ("<eos>", "<end_of_turn>", "<turn|>")
+
+
+class DiffusionGemma(Denoiser):
+    """A `Denoiser` around `DiffusionGemmaForBlockDiffusion`."""
+
+    mask_id, diffusion, reads_prefix = -1, "uniform", True
+    takes_padding = False
+
+    def __init__(self, inner: Any, noise: Noise) -> None:
+        text = inner.config.text_config
+        self.inner, self.noise = inner, noise
+        self.vocabulary, self.context = int(text.vocab_size), int(text.max_position_embeddings)
+        self.conditioned = int(text.hidden_size)
+        self.limit = float(inner.final_logit_softcapping)
+        self.device = next(inner.parameters()).device
+        self.tokens_at_once = 4096
+        self._prefixes: dict[tuple[int, ...], Any] = {}
+
+    def encode_canvas(
+        self, prefix: Sequence[int], tokens: Tensor, vectors: Tensor | None
+    ) -> Tensor:
+        decoder, cache = self.inner.model.decoder, self._cache(prefix)
+        if cache.layers[0].keys.shape[0] != len(tokens):
+            cache = copy.deepcopy(cache)
+            cache.batch_repeat_interleave(len(tokens))
+        place = len(prefix) + torch.arange(tokens.shape[1], device=tokens.device)
+        # The decoder makes the vectors from logits; here they come ready.
+        hook = decoder.self_conditioning.register_forward_pre_hook(
+            lambda _, given: (
+                given[0],
+                given[0].new_zeros(()) if vectors is None else vectors.to(given[0]),
+            )
+        )
+        try:
+            output = decoder(
+                decoder_input_ids=tokens, past_key_values=cache,
+                decoder_position_ids=place[None].to(torch.int32),
+            )  # fmt: skip
+        finally:
+            hook.remove()
+        features: Tensor = output.last_hidden_state
+        return features
+
+    def _cache(self, prefix: Sequence[int]) -> Any:
+        """Keys and values of a prefix: kept, or those of the longest kept one and what follows it."""
+        key = tuple(prefix)
+        if key in self._prefixes:
+            self._prefixes[key] = self._prefixes.pop(key)  # the latest used
+            return self._prefixes[key]
+        before = [known for known in self._prefixes if known == key[: len(known)]]
+        start = max(before, key=len, default=())
+        if start:
+            cache = copy.deepcopy(self._prefixes[start])
+        else:
+            from transformers import DynamicCache
+
+            cache = DynamicCache(config=self.inner.config.get_text_config(decoder=True))
+        ids = torch.tensor([key[len(start) :]], device=self.device)
+        place = torch.arange(len(start), len(key), device=self.device, dtype=torch.int32)[None]
+        self.inner.model.encoder(input_ids=ids, past_key_values=cache, position_ids=place)
+        self._prefixes[key] = cache
+        held = {known: _size(one) for known, one in self._prefixes.items()}
+        for known in list(held)[:-1]:
+            if sum(held.values()) > PREFIX_BYTES:
+                del held[known], self._prefixes[known]
+        return cache
+
+    def head(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.inner.lm_head(features).float()
+        return torch.tanh(logits / self.limit) * self.limit
+
+    def expected(self, weights: Tensor) -> Tensor:
+        table = self.inner.model.decoder.embed_tokens
+        mean: Tensor = weights.to(table.weight.dtype) @ table.weight
+        return mean * table.embed_scale.to(mean.dtype)
+
+    def tensors(self) -> Iterable[tuple[str, Tensor]]:
+        return list(self.inner.state_dict().items())
+
+
+def _size(cache: Any) -> int:
+    return sum(int(layer.keys.nbytes + layer.values.nbytes) for layer in cache.layers)
+
+
+def noise_of(stated: dict[str, Any], canvas: int) -> tuple[Noise, dict[str, Any]]:
+    """How a generation_config.json says that the model is decoded, and the settings that follow."""
+    sampler = stated.get("sampler_config") or {}
+    hot, cold = float(stated.get("t_max", 0.8)), float(stated.get("t_min", 0.4))
+    if not 0 <= cold < hot:
+        raise ModelError(f"{FILE} has t_min={cold:g} and t_max={hot:g}; t_min must be the smaller")
+    noise = Noise(
+        entropy_bound=float(sampler.get("entropy_bound", 0.1)),
+        stability=int(stated.get("stability_threshold", 1)),
+        confidence=float(stated.get("confidence_threshold", 0.005)),
+        cooling=cold / hot,
+        canvas=canvas,
+    )
+    steps = int(stated.get("max_denoising_steps", 48))
+    settings = {"temperature": hot, "steps": min(steps, canvas), "gen_length": canvas}
+    return noise, settings | {"block_length": canvas}
+
+
+def load(
+    name: str,
+    folder: Path,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    attention: str | None,
+    mask_id: int | None,
+    trusted: bool,
+    adapter: Adapter | None,
+) -> Model:
+    """A checkpoint whose model_type is diffusion_gemma."""
+    from transformers import DiffusionGemmaForBlockDiffusion
+
+    if mask_id is not None or attention not in (None, "auto", "eager", "sdpa"):
+        raise SettingsError(
+            f"{name} has no mask and takes attention=eager or sdpa; got mask_id={mask_id}, "
+            f"attention={attention}"
+        )
+    shards(folder)  # refuses pickles
+    tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
+    kernel = {"attn_implementation": attention} if attention in ("eager", "sdpa") else {}
+    try:
+        inner, info = DiffusionGemmaForBlockDiffusion.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **kernel
+        )
+    except Exception as error:  # the configs of others fail in any way
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise ModelError(f"transformers cannot load {name}: {reason}") from error
+    if missing := [*info.get("missing_keys", ()), *info.get("mismatched_keys", ())]:
+        raise ModelError(
+            f"the weights of {name} do not fit its config.json: {len(missing)} tensors are missing or "
+            f"have the wrong shape, first {', '.join(map(str, missing[:5]))}; they would be random"
+        )
+    if adapter is not None:
+        adapter.merge(dict(inner.named_parameters()))
+    stated = read_json(folder / FILE) if (folder / FILE).is_file() else {}
+    noise, _ = noise_of(stated, int(inner.config.canvas_length))
+    denoiser = DiffusionGemma(inner.to(device).eval().requires_grad_(False), noise)
+    ends = tokenizer.end_ids(stated.get("eos_token_id"), ENDS)
+    return Model(name, denoiser, tokenizer, ends)
