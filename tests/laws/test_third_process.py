@@ -176,7 +176,7 @@ def test_it_runs_through_generate_and_has_the_exact_target(
     assert distance < (0.07 if method == "twisted" else 2.2 / math.sqrt(runs))
 
 
-@pytest.mark.parametrize("method", ["s3", "best_of_k", "top_n", "revise", "restarts", "fk_max"])
+@pytest.mark.parametrize("method", ["s3", "best_of_k", "top_n", "revise", "restarts", "tilting"])
 def test_every_kind_of_method_drives_it(model: Model, method: str) -> None:
     usual = {"gen_length": LENGTH, "steps": STEPS, "budget": 40}
     result = generate(model, "0", settings=Settings.over(method, [usual], {}), verifier=score)
