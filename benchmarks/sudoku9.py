@@ -51,11 +51,12 @@ OWN: dict[str, dict[str, Any]] = {  # what is changed in `mend` as it is shipped
     "mend, a solver's step": {},
 }
 PIECES: dict[str, dict[str, Any]] = {
-    "mend without re-masking": {"remask_below": 0.0, "careless": 0.0, "verifier": "checker"},
+    "mend without re-masking": {"remask_below": 0.0, "careless": 0.0},
+    "mend without screening": {"screen": 0},
     "mend without the rule": {
-        "remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3, "verifier": "checker",
+        "remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3,
     },
-    "mend without the memo": {"memo": 0, "verifier": "checker"},
+    "mend without the memo": {"memo": 0},
 }  # fmt: skip
 OTHERS: dict[str, dict[str, Any]] = {  # methods, and what they are given
     "s3": {"lam": 100.0},

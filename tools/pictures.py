@@ -1,6 +1,6 @@
 """README's pictures: python -m tools.pictures [chart] [moving]
 
-`chart` draws four curves of docs/images/frontier.csv, which the frontier study writes. `moving` records a search
+`chart` draws the five curves of README out of docs/images/frontier.csv, which the frontier study writes. `moving` records a search
 in the terminal's board and the viewer's example, frame by frame, as one GIF; it needs Chromium and playwright.
 """
 
@@ -35,10 +35,11 @@ QUESTION = (
 )
 TITLE = "s3 on tiny: 9 · 5 + 8 · 6 = ?"
 CURVES = {
-    "plain": "LLaDA's greedy loop, fewer or more steps",
+    "greedy": "greedy decoding, adaptive reveal",
     "best_of_k": "majority vote of K samples",
     "s3": "S³",
-    "revise": "revise: draft, verify, mask again or restart",
+    "restarts": "restarts, the same verifier",
+    "revise": "revise: draft, verify, re-mask or restart",
 }
 
 
@@ -54,7 +55,7 @@ def chart() -> None:
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, loc="lower right")
-    figure.savefig(IMAGES / "four_curves.png", dpi=140)
+    figure.savefig(IMAGES / "five_curves.png", dpi=140)
 
 
 def moving() -> None:

@@ -49,6 +49,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--show", action="store_true", help="run nothing; show the entries that have records"
     )
     parser.add_argument(
+        "--unshared",
+        action="store_true",
+        help="draw over the passes that would be made without sharing",
+    )
+    parser.add_argument(
         "--page",
         type=Path,
         help="also put the tables into this page, between its marks, and the figures into `images` beside it",
@@ -80,7 +85,9 @@ def _write(evaluation: Run, options: argparse.Namespace, arguments: Sequence[str
     """Tables and figures of what is recorded."""
     made = Frontier(evaluation, curves_of(evaluation), stages.tuned(options.out))
     command = f"python -m benchmarks.frontier {shlex.join(arguments)}"
-    _print_page(page.write(made, options.out, command, options.page), options.json)
+    _print_page(
+        page.write(made, options.out, command, options.page, options.unshared), options.json
+    )
 
 
 def _print_choice(data: dict[str, Any], options: argparse.Namespace) -> None:

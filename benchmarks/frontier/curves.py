@@ -49,9 +49,9 @@ def rising(many: Sequence[pd.DataFrame], tasks: Sequence[str]) -> list[pd.DataFr
     return sorted(many, key=lambda point: nfe(point, tasks))
 
 
-def nfe(point: pd.DataFrame, tasks: Sequence[str]) -> float:
-    """Mean over the tasks of the mean NFE of a problem."""
-    return mean(point.nfe[point.task == task].mean() for task in tasks)
+def nfe(point: pd.DataFrame, tasks: Sequence[str], cost: str = "nfe") -> float:
+    """Mean over the tasks of the mean NFE of a problem; `nfe_logical` is without sharing."""
+    return mean(point[cost][point.task == task].mean() for task in tasks)
 
 
 def grades(point: pd.DataFrame, task: str) -> pd.Series:

@@ -31,7 +31,7 @@ STRONG = {
     "restarts": ("#0072B2", "s", "--"),
     "verified_best_of_k": ("#009E73", "^", "--"),
     "moves": ("#56B4E9", "P", "--"),
-    "with_search": ("#CC79A7", "v", ":"),
+    "s3_rounds": ("#CC79A7", "v", ":"),
     "greedy": ("#000000", "x", "-"),
     "plain": ("#7F7F7F", "+", "-"),
     "best_of_k": ("#8C564B", "d", "-."),
@@ -126,7 +126,14 @@ PICTURES: Mapping[str, tuple[Callable[[pd.DataFrame], Figure], str]] = {
 }
 
 
-def write(frontier: Frontier, folder: Path, command: str, into: Path | None) -> Page:
+def unshared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same points over the passes that they would take without sharing."""
+    return frame.assign(nfe=frame.nfe_logical) if "nfe_logical" in frame else frame
+
+
+def write(
+    frontier: Frontier, folder: Path, command: str, into: Path | None, without_sharing: bool = False
+) -> Page:
     """Write frontier.md and figures to the run's folder, and into a page of the docs if one is given."""
     if not frontier.tasks:
         raise RecordError(
@@ -148,15 +155,17 @@ def write(frontier: Frontier, folder: Path, command: str, into: Path | None) -> 
     data = {"frontier": points, "frontier_tasks": points, "frontier_length": chains}
     drawn = [name for name, frame in data.items() if not frame.empty]
 
+    shown = {n: unshared(each) if without_sharing else each for n, each in data.items()}
+
     def text(images: Path, drawn: Sequence[str] = drawn) -> str:
         for name in drawn:
-            figures.save(partial(PICTURES[name][0], data[name]), name, {name: data[name]}, images)
+            figures.save(partial(PICTURES[name][0], shown[name]), name, {name: data[name]}, images)
         pictures = [
             f"![{name.replace('_', ', by ')}]({images.name}/{name}.png)\n\n{PICTURES[name][1]}"
             for name in drawn
         ]
-        shown = [table.to_markdown() for table in every]
-        return "\n\n".join([_introduction(frontier, command), *pictures, *shown]) + "\n"
+        written = [table.to_markdown() for table in every]
+        return "\n\n".join([_introduction(frontier, command), *pictures, *written]) + "\n"
 
     write_atomic(folder / FILE, text(folder / "figures"))
     if into is not None:

@@ -65,9 +65,10 @@ def all_points(frontier: Frontier) -> pd.DataFrame:
         for name, curve in frontier.curves.items():
             for at, point in enumerate(points(curve)):
                 value = accuracy(point, tasks)
-                spent = (nfe(point, tasks), value.value, value.low, value.high)
+                both = (nfe(point, tasks), nfe(point, tasks, "nfe_logical"))
+                spent = (*both, value.value, value.low, value.high)
                 rows.append((scope, name, ENTRIES[name].kind, at, *spent))
-    columns = ("scope", "label", "kind", "point", "nfe", "accuracy", "low", "high")
+    columns = ("scope", "label", "kind", "point", "nfe", "nfe_logical", "accuracy", "low", "high")
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -76,7 +77,7 @@ def curves(frame: pd.DataFrame) -> Table:
     scope = frame.scope[0]
     rows = [
         (f"`{row.label}`", row.kind, f"Point {row.point + 1}",
-         f"{100 * row.accuracy:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}] @ {row.nfe:.1f}")
+         f"{100 * row.accuracy:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}] @ {row.nfe:.1f} ({row.nfe_logical:.0f})")
         for row in frame[frame.scope == scope].itertuples()
     ]  # fmt: skip
     long = pd.DataFrame(rows, columns=("Entry", "Kind", "point", "text"))
@@ -84,7 +85,7 @@ def curves(frame: pd.DataFrame) -> Table:
     wide = wide.reindex(list(dict.fromkeys(zip(long.Entry, long.Kind, strict=True))))
     note = (
         f"Accuracy in per cent [95 % bootstrap interval over problems with all their seeds] @ mean "
-        f"NFE, {scope}, from each entry's cheapest point to its dearest. "
+        f"NFE (without sharing), {scope}, from each entry's cheapest point to its dearest. "
         f"`{BY_LENGTH}` is no part of a mean."
     )
     return Table.of("curves", "Accuracy over NFE", wide.fillna("–").reset_index(), note)

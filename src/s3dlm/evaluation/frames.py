@@ -66,10 +66,20 @@ class Run:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """A row per sample; `condition` is its place in the manifest. What failed counts as wrong."""
-        columns = ("condition", "task", "label", "main", "sample", "seed", "correct", "nfe")
+        columns = (
+            "condition",
+            "task",
+            "label",
+            "main",
+            "sample",
+            "seed",
+            "correct",
+            "nfe",
+            "nfe_logical",
+        )
         rows = [
             (number, c.task, c.label, c.main, row.sample, row.seed,
-             *((row.correct, row.nfe) if isinstance(row, Record) else (0.0, None)))
+             *((row.correct, row.nfe, row.nfe_logical) if isinstance(row, Record) else (0.0, None, None)))
             for number, c in enumerate(self.manifest.conditions)
             for row in self.rows(c)
         ]  # fmt: skip

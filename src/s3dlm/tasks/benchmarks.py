@@ -1,6 +1,6 @@
 """The bundled benchmarks: one row of data each, and the few functions that read their files.
 
-Published sets are asked with d1's and HEX's prompts. `truthfulqa` asks all 817 questions of the CSV,
+Published sets are asked in d1's and HEX's format, in our own words. `truthfulqa` asks all 817 questions of the CSV,
 the best answer among up to seven wrong ones; `truthfulqa_mc` is the variant that HEX evaluates, with
 three wrong options, which leaves 684. The order of their options depends on the question's text
 alone, so it is the same for everybody.
