@@ -26,31 +26,37 @@ from pathlib import Path
 
 TIMEOUT, NOTHING_RUNS = "timeout", "no test could be run"
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = ("search", "diffusion", "verifier", "answers")
+PLACES = (
+    "search",
+    "diffusion",
+    "verifier",
+    "answers",
+    "extras/code",
+    "extras/published",
+    "extras/grids",
+)
 EXAMPLE = "example: python -m tools.mutate --seed 1 --count 10 --only answers"
 
 # From a file, or else its folder, to the tests that should notice: the nearest and fastest first. Folders of
 # tests are not run as a whole, since some take minutes.
-_FILL = "test_schedule search/test_reveal models/test_llada_decoding test_reading search/test_conformance"
+_FILL = (
+    "test_schedule search/test_reveal models/test_llada_decoding test_reading search/test_methods"
+)
 _BLOCKS = f"{_FILL} models/test_dream_decoding models/test_block_decoding test_infill"
 _NUMBERS = "answers/test_numbers answers/test_extract answers/test_normalise answers/test_grade"
 _ARITHMETIC = "verifier/test_equations verifier/test_components verifier/test_doubts"
 _EVERY_SCORE = (
     f"{_ARITHMETIC} verifier/test_composite verifier/test_paper_examples verifier/test_base"
 )
-_LOOP = "laws/test_s3 search/test_conformance search/test_look_aheads"
+_LOOP = "laws/test_s3 search/test_methods search/test_look_aheads"
+_CODE = "answers/test_code_extraction verifier/test_code_verifier tasks/test_code_tasks"
 TESTS = {
     "answers": f"{_NUMBERS} {_ARITHMETIC} answers/test_untrusted_text answers/test_mathverify",
-    "answers/code.py": "answers/test_code_extraction verifier/test_code_verifier",
     "answers/grids.py": "answers/test_grids verifier/test_constraints verifier/test_partial tasks/test_tasks",
+    "answers/kinds.py": f"test_changes {_NUMBERS}",
     "verifier": f"{_EVERY_SCORE} verifier/test_constraints verifier/test_partial",
     "verifier/calibration.py": "verifier/test_calibration evaluation/test_calibrate",
-    "verifier/code.py": "verifier/test_code_verifier",
-    "verifier/code_examples.py": "verifier/test_code_verifier",
     "verifier/equations.py": f"{_EVERY_SCORE} verifier/test_checker",
-    "verifier/json_format.py": "verifier/test_json_format",
-    "verifier/judge.py": "verifier/test_learned",
-    "verifier/learned.py": "verifier/test_learned",
     "verifier/own.py": "verifier/test_own verifier/test_base",
     "verifier/parsed.py": f"{_EVERY_SCORE} verifier/test_checker",
     "verifier/checker.py": "verifier/test_checker verifier/test_doubts verifier/test_partial",
@@ -58,21 +64,22 @@ TESTS = {
     "diffusion": _BLOCKS,
     "diffusion/decoding.py": f"test_settings {_FILL}",
     "diffusion/infill.py": "test_infill",
-    "diffusion/published.py": "laws/test_published_methods search/test_conformance",
-    "diffusion/trees.py": "laws/test_published_methods search/test_conformance",
-    "diffusion/whole.py": "laws/test_published_methods search/test_conformance",
-    "search": f"{_LOOP} search/test_memo search/test_verify test_infill",
-    "search/agreed.py": "search/test_agreed",
-    "search/ensembles.py": f"laws/test_other_methods {_LOOP}",
+    "search": f"{_LOOP} search/test_memo search/test_verify search/test_rounds test_infill",
     "search/expand.py": f"search/test_children {_LOOP} laws/test_other_methods",
-    "search/methods.py": f"test_settings {_LOOP} search/test_settings_of_methods",
-    "search/options.py": f"test_settings {_LOOP} search/test_settings_of_methods",
-    "search/remask.py": "search/test_rounds laws/test_moves search/test_later_rounds",
+    "search/method.py": f"test_settings {_LOOP}",
+    "search/options.py": f"test_settings {_LOOP}",
+    "search/remask.py": "search/test_rounds search/test_later_rounds",
     "search/resample.py": f"laws/test_resampling {_LOOP}",
-    "search/rounds.py": "search/test_rounds search/test_later_rounds laws/test_moves search/test_memo",
-    "search/screen.py": "search/test_screen laws/test_screening",
+    "search/revise.py": "search/test_rounds search/test_later_rounds search/test_memo",
+    "search/rounds.py": "search/test_rounds search/test_later_rounds search/test_memo",
+    "search/samples.py": f"search/test_adaptive_vote laws/test_other_methods {_LOOP}",
+    "search/score.py": "search/test_verify search/test_errors search/test_look_aheads search/test_methods",
     "search/select.py": "search/test_select search/test_temporal_vote",
-    "search/weigh.py": f"search/test_weightings laws/test_other_methods {_LOOP}",
+    "search/smc.py": f"laws/test_other_methods laws/test_target {_LOOP}",
+    "extras/code": _CODE,
+    "extras/code/sandbox": "sandbox/test_runner sandbox/test_hostile",
+    "extras/grids": "search/test_mend laws/test_screening laws/test_moves",
+    "extras/published": "laws/test_published_methods laws/test_other_methods search/test_methods",
 }
 
 # What bounds memory and changes no result: constants, and functions that forget.
@@ -177,8 +184,8 @@ def changes(root: Path, rng: random.Random, only: str = "") -> list[Change]:
 
 
 def tests_of(path: str) -> tuple[str, ...]:
-    """The tests that belong to a file, else those of its folder."""
-    names = TESTS.get(path, TESTS[path.partition("/")[0]])
+    """The tests that belong to a file, else those of the nearest folder."""
+    names = TESTS[next(p for p in (path, *map(str, Path(path).parents)) if p in TESTS)]
     return tuple(f"tests/{name}.py" for name in names.split())
 
 

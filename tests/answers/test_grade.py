@@ -68,12 +68,11 @@ def test_grades(task, text, gold, d1, fixed):
     assert grade(task, text, gold) == fixed
 
 
-def test_sudoku_counts_cells_under_d1_and_grids_otherwise():
-    wrong = SOLVED[:1] + "3" + SOLVED[2:]
-    tagged = [f"<answer>\n{cells}\n</answer><|eot_id|>" for cells in (SOLVED, wrong)]
-    assert [grade("sudoku", t, SOLVED, "d1", PUZZLE) for t in tagged] == [1.0, pytest.approx(2 / 3)]
-    assert [grade("sudoku", t, SOLVED, "d1_whole", PUZZLE) for t in tagged] == [1.0, 0.0]
-    assert [grade("sudoku", t, SOLVED, "fixed", PUZZLE) for t in tagged] == [1.0, 0.0]
+@pytest.mark.parametrize(("grading", "share"), [("d1", 2 / 3), ("d1_whole", 0.0), ("fixed", 0.0)])
+def test_sudoku_counts_cells_under_d1_and_grids_otherwise(grading, share):
+    for cells, value in ((SOLVED, 1.0), (SOLVED[:1] + "3" + SOLVED[2:], share)):
+        text = f"<answer>\n{cells}\n</answer><|eot_id|>"
+        assert grade("sudoku", text, SOLVED, grading, PUZZLE) == pytest.approx(value)
 
 
 NINE = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
@@ -114,34 +113,21 @@ def test_the_five_places_where_d1_looks_for_a_grid(text, cells):
     assert grade("sudoku", text, SOLVED, "d1", puzzle) == pytest.approx(cells)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (r"\tfrac12", r"\frac{1}{2}"),
-        ("0.5", r"\frac{1}{2}"),
-        ("3/4", r"\frac{3}{4}"),
-        (r"\sqrt3", r"\sqrt{3}"),
-        ("x=5", "5"),
-        (r"10\text{ cm}", "10"),
-        (r"90^\circ", "90"),
-        (r"\left(1, 2\right)", "(1,2)"),
-        (".5", "0.5"),
-        (r"50\%", "50"),
-    ],
-)
-def test_is_equiv_cleans_up(one, other):
-    assert is_equiv(one, other)
+SPELLINGS = {  # whether d1 takes the two for equal
+    (r"\tfrac12", r"\frac{1}{2}"): True, ("0.5", r"\frac{1}{2}"): True, ("3/4", r"\frac{3}{4}"): True,
+    (r"\sqrt3", r"\sqrt{3}"): True, ("x=5", "5"): True, (r"10\text{ cm}", "10"): True,
+    (r"90^\circ", "90"): True, (r"\left(1, 2\right)", "(1,2)"): True, (".5", "0.5"): True,
+    (r"50\%", "50"): True, ("0.25", r"\frac14"): False, ("1,200", "1200"): False, ("b", "B"): False,
+} | {
+    (broken, other): broken == other
+    for broken in (r"\frac", r"\sqrt", r"a\text{ b}\text{ c}", r"\frac1", "")
+    for other in (broken, "7")
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "other"), [("0.25", r"\frac14"), ("1,200", "1200"), ("b", "B")])
-def test_is_equiv_knows_no_values(one, other):
-    assert not is_equiv(one, other)
-
-
-@pytest.mark.parametrize("broken", [r"\frac", r"\sqrt", r"a\text{ b}\text{ c}", r"\frac1", ""])
-def test_is_equiv_of_broken_latex_is_plain_equality(broken):
-    assert is_equiv(broken, broken)
-    assert not is_equiv(broken, "7")
+@pytest.mark.parametrize(("one", "other"), SPELLINGS)
+def test_is_equiv_cleans_up_knows_no_values_and_takes_broken_latex_as_it_is(one, other):
+    assert is_equiv(one, other) is SPELLINGS[one, other]
 
 
 def test_unknown_gradings_and_impossible_golds_are_named():

@@ -55,24 +55,6 @@ def test_end_tokens_do_not_change_a_score(text):
     assert verifier.score("q", text + run) == verifier.score("q", text)
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [
-        {"structure": 0.5},
-        {"structure": 0.7, "arithmetic": 0.7},
-        {"structure": 1.5, "arithmetic": -0.5},
-        {"structure": float("nan")},
-        {"structure": True},
-        {"structure": "1"},
-        {"beauty": 1.0},
-        {},
-    ],
-)
-def test_weights_that_are_no_weights_are_refused(weights):
-    with pytest.raises(SettingsError):
-        compose(weights)
-
-
 def test_a_composite_of_parts_of_ones_own():
     verifier = compose(
         {"non_degeneracy": 0.5, "short": 0.25, "paper": 0.25},
@@ -85,26 +67,21 @@ def test_a_composite_of_parts_of_ones_own():
     assert score.total == pytest.approx(0.5 + 0.25 * (1 - len(text) / 100) + 0.25 * paper)
 
 
-@pytest.mark.parametrize("setting", [{"form": "prose"}, {"constraint": "chess"}])
-def test_unknown_forms_and_constraints_name_the_known_ones(setting):
-    with pytest.raises(SettingsError, match="choose one of"):
-        compose({"structure": 1.0}, **setting)
+GRID = ("Sudoku: 1000341221434321", "<answer>1234341221434321</answer>")
+SUM = ("Numbers: [1, 2]\nTarget: 3", r"\boxed{1 + 2}")
 
 
-def test_a_toml_file_gives_the_weights(tmp_path):
+@pytest.mark.parametrize(
+    ("task", "content", "example", "total"),
+    [
+        ("countdown", "constraint = 'sudoku'\n[weights]\nconstraint = 0.9\nconfidence = 0.1", GRID, 0.95),
+        ("countdown", "[weights]\nconstraint = 1", SUM, 1.0),  # the task's own constraint
+    ],
+)  # fmt: skip
+def test_a_toml_file_gives_the_weights(tmp_path, task, content, example, total):
     path = tmp_path / "mine.toml"
-    path.write_text("constraint = 'sudoku'\n[weights]\nconstraint = 0.9\nconfidence = 0.1\n")
-    for verifier in (for_task("countdown", str(path)), as_verifier(str(path))):
-        assert verifier.weights["constraint"] == 0.9
-        grid = "<answer>1234341221434321</answer>"
-        assert verifier.score("Sudoku: 1000341221434321", grid, 0.5).total == pytest.approx(0.95)
-
-
-def test_a_toml_file_without_form_takes_the_tasks_own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text("[weights]\nconstraint = 1\n")
-    verifier = for_task("countdown", str(path))
-    assert verifier.score("Numbers: [1, 2]\nTarget: 3", r"\boxed{1 + 2}").total == pytest.approx(1)
+    path.write_text(content)
+    assert for_task(task, str(path)).score(*example, 0.5).total == pytest.approx(total)
 
 
 def test_a_toml_file_without_weights_takes_the_tasks_own(tmp_path):
@@ -112,67 +89,58 @@ def test_a_toml_file_without_weights_takes_the_tasks_own(tmp_path):
     path.write_text("constraint = 'countdown'\n")
     verifier = from_toml(path, "sudoku")
     assert verifier.weights == for_task("sudoku").weights
-    score = verifier.score("Numbers: [1, 2]\nTarget: 3", r"\boxed{1 + 2}")
-    assert score.parts["constraint"] == 1
-    with pytest.raises(SettingsError, match=r"no \[weights\] table; add one"):
+    assert verifier.score(*SUM).parts["constraint"] == 1
+
+
+def _toml(content):
+    def load(path):
+        path.write_text(content)
         from_toml(path)
 
-
-def test_a_toml_file_for_an_unknown_task_names_the_known_ones(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text("[weights]\nconfidence = 1\n")
-    with pytest.raises(SettingsError, match=r"task='gsm8' is unknown.*did you mean 'gsm8k'"):
-        from_toml(path, "gsm8")
+    return load
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[weights]\nstructure = 0.4\n", "add up to"),
-        ("[weights]\nbeauty = 1.0\n", "beauty"),
-        ("colour = 1\n[weights]\nstructure = 1\n", "colour"),
-        ("weights = 1\n", r"no \[weights\] table"),
-        ("not toml", "TOML"),
+REFUSED = [  # (call, words)
+    (lambda path: compose({"structure": 0.5}), "add up to 0.5"),
+    (lambda path: compose({"structure": 0.7, "arithmetic": 0.7}), "add up to 1.4"),
+    (lambda path: compose({"structure": 1.5, "arithmetic": -0.5}), "'arithmetic' is -0.5"),
+    (lambda path: compose({"structure": float("nan")}), "is nan"),
+    (lambda path: compose({"structure": True}), "is True"),
+    (lambda path: compose({"structure": "1"}), "is '1'"),
+    (lambda path: compose({"beauty": 1.0}), "part='beauty' is unknown"),
+    (lambda path: compose({}), "add up to 0"),
+    (lambda path: compose({"structure": 1.0}, form="prose"), "form='prose' is unknown; choose one of"),
+    (lambda path: compose({"structure": 1.0}, constraint="chess"), "'chess' is unknown; choose one of"),
+    (_toml("[weights]\nstructure = 0.4\n"), "add up to"),
+    (_toml("[weights]\nbeauty = 1.0\n"), "beauty"),
+    (_toml("colour = 1\n[weights]\nstructure = 1\n"), "colour"),
+    (_toml("weights = 1\n"), r"no \[weights\] table; add one"),
+    (_toml("constraint = 'countdown'\n"), r"no \[weights\] table; add one"),
+    (_toml("not toml"), "TOML"),
+    (lambda path: from_toml(path), "cannot be read"),
+    (lambda path: from_toml(path, "gsm8"), r"task='gsm8' is unknown.*did you mean 'gsm8k'"),
+    (lambda path: for_task("gsm8"), "did you mean 'gsm8k'"),
+    (lambda path: for_task("gsm8k", "papr"), "verifier='papr'"),
+    (lambda path: as_verifier("nobody"), "verifier='nobody'"),
+    (lambda path: as_verifier(3), r"not a verifier.*`score` returns a Score"),
+    *[
+        (lambda path, value=value: as_verifier(lambda p, t, c: value).score("q", "text"), "finite number")
+        for value in (None, "high", float("nan"), float("inf"), [1])
     ],
-)
-def test_a_bad_toml_file_says_what_is_wrong(tmp_path, content, message):
-    path = tmp_path / "bad.toml"
-    path.write_text(content)
-    with pytest.raises(SettingsError, match=message):
-        for_task("gsm8k", str(path))
+]  # fmt: skip
 
 
-def test_a_missing_toml_file_is_a_settings_error(tmp_path):
-    with pytest.raises(SettingsError, match="cannot be read"):
-        for_task("gsm8k", str(tmp_path / "none.toml"))
+@pytest.mark.parametrize(("call", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_what_is_no_verifier_is_refused_with_a_reason(tmp_path, call, words):
+    with pytest.raises((SettingsError, VerifierError), match=words):
+        call(tmp_path / "mine.toml")
 
 
-def test_unknown_names_are_settings_errors_with_a_hint():
-    with pytest.raises(SettingsError, match="did you mean 'gsm8k'"):
-        for_task("gsm8")
-    with pytest.raises(SettingsError, match="verifier='papr'"):
-        for_task("gsm8k", "papr")
-    with pytest.raises(SettingsError, match="verifier='nobody'"):
-        as_verifier("nobody")
-    with pytest.raises(SettingsError, match=r"not a verifier.*`score` returns a Score"):
-        as_verifier(3)  # type: ignore[arg-type]
-
-
-def test_a_function_is_a_verifier():
+def test_a_function_is_a_verifier_a_verifier_itself_and_a_task_names_its_own():
     verifier = as_verifier(lambda prompt, text, confidence: len(text) / 10 + (confidence or 0))
     assert verifier.score("q", "12345", 0.25) == Score(0.75, {"custom": 0.75})
-
-
-@pytest.mark.parametrize("value", [None, "high", float("nan"), float("inf"), [1]])
-def test_a_function_that_returns_no_score_is_an_error(value):
-    with pytest.raises(VerifierError, match="finite number"):
-        as_verifier(lambda p, t, c: value).score("q", "text")
-
-
-def test_a_verifier_stays_itself_and_a_task_names_its_own():
-    verifier = for_task("gsm8k")
-    assert as_verifier(verifier) is verifier
-    assert as_verifier("gsm8k") is verifier
+    paper = for_task("gsm8k")
+    assert as_verifier(paper) is as_verifier("gsm8k") is paper
 
 
 class Entry:
@@ -187,17 +155,6 @@ class Entry:
         return self.found
 
 
-def install(monkeypatch, found):
-    monkeypatch.setattr("s3dlm.inputs.find_entry_points", lambda group: {"theirs": Entry(found)})
-    monkeypatch.setattr(VERIFIERS, "_known", {})
-    _named.cache_clear()
-
-
-def test_an_entry_point_is_a_verifier(monkeypatch):
-    install(monkeypatch, lambda prompt, text, confidence: 0.25)
-    assert as_verifier("theirs").score("q", "text").total == 0.25
-
-
 class NeedsAPath:
     def __init__(self, path):
         self.path = path
@@ -206,11 +163,18 @@ class NeedsAPath:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
+        (lambda prompt, text, confidence: 0.25, ""),
         (ImportError("No module named 'torch'"), "does not load: ImportError: No module.*package"),
         (NeedsAPath, "cannot be built: TypeError: .*'path'; .* needs no arguments"),
     ],
+    ids=["loads", "does not load", "cannot be built"],
 )
-def test_an_entry_point_that_fails_is_named(monkeypatch, found, words):
-    install(monkeypatch, found)
+def test_an_entry_point_is_a_verifier_or_named_where_it_fails(monkeypatch, found, words):
+    monkeypatch.setattr("s3dlm.inputs.find_entry_points", lambda group: {"theirs": Entry(found)})
+    monkeypatch.setattr(VERIFIERS, "_known", {})
+    _named.cache_clear()
+    if not words:
+        assert as_verifier("theirs").score("q", "text").total == 0.25
+        return
     with pytest.raises(S3dlmError, match=rf"'theirs' .*{words}"):
         as_verifier("theirs")

@@ -124,19 +124,24 @@ def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(tmp_path):
     assert score.parts["last"] == pytest.approx(Logistic()(0.5))
 
 
-def test_models_that_do_not_fit_are_refused_with_a_reason(tmp_path):
-    with pytest.raises(VerifierError, match="3 labels"):
-        LearnedVerifier.load("reward", saved(tmp_path / "three", "ForSequenceClassification", 3))
-    with pytest.raises(VerifierError, match="cannot be loaded"):
-        as_verifier(f"reward:{tmp_path / 'nothing'}")
-    with pytest.raises(SettingsError, match="names no endpoint"):
-        as_verifier("judge:localhost")
-    with pytest.raises(SettingsError, match="option='scale'"):
-        as_verifier("reward:x?scale=1")
-    with pytest.raises(SettingsError, match="not a number"):
-        as_verifier("reward:x?slope=big")
-    with pytest.raises(SettingsError, match="reward:…"):
-        as_verifier("rewrad")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("reward:THREE", "3 labels"),
+        ("reward:NOTHING", "cannot be loaded"),
+        ("judge:localhost", "names no endpoint"),
+        ("reward:x?scale=1", "option='scale'"),
+        ("reward:x?slope=big", "not a number"),
+        ("rewrad", "reward:…"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused_with_a_reason(tmp_path, name, words):
+    if "THREE" in name:
+        saved(tmp_path / "THREE", "ForSequenceClassification", 3)
+    for folder in ("THREE", "NOTHING"):
+        name = name.replace(folder, str(tmp_path / folder))
+    with pytest.raises((SettingsError, VerifierError), match=words):
+        as_verifier(name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -28,7 +28,7 @@ SpanFinder = Callable[[str, str], Sequence[Span]]
 PartialRule = Callable[[str, str], Score]
 """(prompt, partial text) -> what is wrong already; see partial.py."""
 
-REMEMBERED = 1 << 13  # texts that a composite has read
+REMEMBERED, LONGEST_REMEMBERED = 1 << 11, 1 << 14  # texts that a composite has read, and characters
 FORMS: dict[str, Part] = {"math": components.structure, "choice": components.structure_of_choice}
 
 
@@ -78,7 +78,8 @@ class Composite(Verifier):
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The weighted sum of the parts, in [0, 1], and what is suspicious. A text that comes again with
         another confidence is not read again."""
-        known, spans = self._read(prompt, text)
+        short = len(prompt) + len(text) <= LONGEST_REMEMBERED
+        known, spans = (self._read if short else self._without_confidence)(prompt, text)
         values, total = dict[str, float](), 0.0
         for name, part, weight in self.parts:
             if name == "confidence":
