@@ -33,7 +33,7 @@ from s3dlm.inputs import read_json_lines
 from s3dlm.search.samples import ahead
 from s3dlm.search.select import SELECTIONS, Survivor
 from s3dlm.verifier import for_task
-from s3dlm.verifier.calibration import BUNDLED, GradedAnswer
+from s3dlm.verifier.calibration import CALIBRATED_FOLDER, GradedAnswer
 from s3dlm.verifier.checker import FEATURES
 from s3dlm.verifier.parsed import ParsedText
 from s3dlm.verifier.weights import CHECKER, in_fit_half
@@ -301,7 +301,7 @@ def probabilities(groups: Sequence[Group], write: bool) -> None:
         print_table(columns, rows)
         if write:
             source = calibrate.GradedAnswers(kind, None, answers)
-            calibrate.write(source, fits, BUNDLED / f"{kind}.json")
+            calibrate.write(source, fits, CALIBRATED_FOLDER / f"{kind}.json")
     columns, rows, _ = list(calibrate.tables([m for m in made if m.fit.method != "baseline"]))[1]
     print("\nReliability of the votes of both\n")
     print_table(columns, rows)

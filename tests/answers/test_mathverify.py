@@ -99,7 +99,7 @@ def test_a_monstrous_formula_gets_its_three_seconds_and_no_more(formula):
     assert verifier.equal("7", formula) is False
     ended.set()
     watcher.join()
-    assert max(used, default=0.0) < math_worker.SECONDS + math_worker.GRACE + 1.5
+    assert max(used, default=0.0) < math_worker.COMPARE_SECONDS + math_worker.GRACE + 1.5
     assert verifier.equal("x+1", "1+x")
     verifier.close()
 
@@ -134,7 +134,7 @@ def test_the_child_has_its_limit_of_memory(child):
 
     assert child.equal("x+1", "1+x")
     limit = resource.prlimit(child.process.pid, resource.RLIMIT_AS)
-    assert limit == (math_worker.MEMORY, math_worker.MEMORY)
+    assert limit == (math_worker.WORKER_MEMORY, math_worker.WORKER_MEMORY)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a parent's death")

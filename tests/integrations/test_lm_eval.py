@@ -23,7 +23,7 @@ from tests.integrations.stand_in import provide
 pytest.importorskip("lm_eval")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the harness and its packages have habits of their own
-    from s3dlm.extras.lm_eval.model import KNOWN_TASKS, TASKS, S3dlmLM, _limited, _until, main
+    from s3dlm.extras.lm_eval.model import KNOWN_TASKS, TASK_FILES, S3dlmLM, _limited, _until, main
 
 pytestmark = [  # what the harness's own packages leave behind
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -207,7 +207,7 @@ def test_every_shipped_task_names_one_of_ours() -> None:
         """Functions stay names."""
 
     Loader.add_constructor("!function", lambda loader, node: node.value)
-    files = sorted(TASKS.glob("*.yaml"))
+    files = sorted(TASK_FILES.glob("*.yaml"))
     assert {"arithmetic", "countdown", "sudoku", "choice", "truthfulqa"} <= {
         file.stem.removeprefix("s3dlm_") for file in files
     }

@@ -12,7 +12,7 @@ import s3dlm
 from s3dlm.engine import Batcher, Job
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
-from s3dlm.models.self_judge import LONGEST, SelfJudge
+from s3dlm.models.self_judge import LONGEST_SHOWN, SelfJudge
 from s3dlm.settings import Settings
 from s3dlm.verifier import for_task
 from tests.fakes import COUNTDOWN, ByteTokenizer, FakeDenoiser, events_of, fake_model
@@ -110,8 +110,8 @@ def test_long_texts_are_cut_and_what_cannot_fit_is_refused() -> None:
     assert b"the end" in bytes(rows.prompt.astype(np.uint8))
     wide = SelfJudge(replace(fake_model(), denoiser=FakeDenoiser(COUNTDOWN, context=9999)))
     shown = bytes(wide.ask(QUESTION, "b" * 5000, "here").prompt.astype(np.uint8))
-    assert shown.count(b"b" * LONGEST) == 1
-    assert b"b" * (LONGEST + 1) not in shown
+    assert shown.count(b"b" * LONGEST_SHOWN) == 1
+    assert b"b" * (LONGEST_SHOWN + 1) not in shown
     with pytest.raises(PromptError, match="verifier='self' has to show the question"):
         judge.ask("q" * 2000, "a text", "here")
 

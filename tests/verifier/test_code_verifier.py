@@ -229,7 +229,7 @@ def test_a_program_that_never_ends_costs_its_time_once() -> None:
 
 def test_what_it_remembers_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large prompts, texts and results of many requests; nothing of it is looked at again."""
-    monkeypatch.setattr("s3dlm.extras.code.verifier.MEMORY", 1 << 20)
+    monkeypatch.setattr("s3dlm.extras.code.verifier.REMEMBERED_BYTES", 1 << 20)
 
     class Generous:
         """A sandbox whose every program returns a long text."""

@@ -27,7 +27,7 @@ from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models.defaults import BUNDLED as FOLDERS
 from s3dlm.models.registry import load
-from s3dlm.verifier.calibration import FILE, bundled, read_calibrations
+from s3dlm.verifier.calibration import CALIBRATION_FILE, bundled, read_calibrations
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "appendix" / "calibration.md"
@@ -97,10 +97,10 @@ def main() -> None:
     run("validation", given.limit, given.out / "fit", given.row_cache)
     source = calibrate.read(given.out / "fit", calibrate.FOR_UNSCORED)
     made, skipped = calibrate.calibrate(source.groups)
-    old = read_calibrations(FOLDERS["tiny"] / FILE)
+    old = read_calibrations(FOLDERS["tiny"] / CALIBRATION_FILE)
     print(calibrate.write(source, made), *skipped, sep="\n")
     if (
-        read_calibrations(FOLDERS["tiny"] / FILE) != old
+        read_calibrations(FOLDERS["tiny"] / CALIBRATION_FILE) != old
     ):  # the test records hold probabilities by the old one
         shutil.rmtree(given.out / "test", ignore_errors=True)
     page = fill(page, "fit", "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made)))

@@ -25,7 +25,7 @@ from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import Registry
 
 GRADINGS = ("fixed", "d1", "d1_whole")
-LETTERS = "ABCDEFGH"
+LABELS = "ABCDEFGH"
 
 
 def grade(task: str, text: str, gold: object, grading: str = "fixed", question: str = "") -> float:
@@ -139,9 +139,9 @@ def _fixed_math(text: str, gold: object, question: str) -> bool:
 def _fixed_choice(text: str, gold: object, question: str) -> bool:
     label = str(gold).strip().upper()
     answer = extract("choice", text, question)
-    if label.isdigit() and 0 < int(label[:3]) <= len(LETTERS):
+    if label.isdigit() and 0 < int(label[:3]) <= len(LABELS):
         # A data set with numeric labels: its prompt may show them as letters or as they are.
-        return answer == LETTERS[int(label) - 1] or extract("math", text) == label
+        return answer == LABELS[int(label) - 1] or extract("math", text) == label
     return answer == label
 
 

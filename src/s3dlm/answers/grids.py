@@ -12,7 +12,7 @@ from functools import lru_cache
 from s3dlm.errors import PromptError, short_repr
 
 ORDERS = {n**4: n for n in (2, 3, 4)}
-MARKS = "123456789ABCDEFG"
+CELL_MARKS = "123456789ABCDEFG"
 BLANKS = "0._"
 RULING = " \t\r\n|+-=,"  # may stand anywhere between cells
 
@@ -41,7 +41,9 @@ def read_puzzle(text: str, order: int) -> str:
         f"in {side}"
     )
     cells = "".join(mark for mark in text if mark not in RULING)
-    stranger = next((mark for mark in cells if mark.upper() not in MARKS[:side] + BLANKS), None)
+    stranger = next(
+        (mark for mark in cells if mark.upper() not in CELL_MARKS[:side] + BLANKS), None
+    )
     if stranger is None:
         puzzle = re.sub("[._]", "0", cells.upper())
     elif (puzzle := puzzle_in(text) or "") == "":
@@ -79,7 +81,7 @@ def units(order: int) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=8)
 def symbols(order: int) -> frozenset[str]:
     """The n² marks a filled grid is made of."""
-    return frozenset(MARKS[: order * order])
+    return frozenset(CELL_MARKS[: order * order])
 
 
 def satisfied(cells: str) -> float:

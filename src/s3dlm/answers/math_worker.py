@@ -27,9 +27,9 @@ try:
 except ImportError:  # not offered by this system
     resource = None  # type: ignore[assignment]
 
-SECONDS = 3.0
+COMPARE_SECONDS = 3.0
 GRACE = 0.5
-MEMORY = 1 << 30  # bytes of address space, several times what honest formulas need
+WORKER_MEMORY = 1 << 30  # bytes of address space, several times what honest formulas need
 PR_SET_PDEATHSIG = 1
 
 
@@ -65,11 +65,11 @@ def _limit_memory() -> None:
     if resource is not None:
         # It may not be offered, or be bounded more tightly already.
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, WORKER_MEMORY))
 
 
 def _equal(parse: Any, verify: Any, gold: str, answer: str) -> bool:
-    _bound(SECONDS)
+    _bound(COMPARE_SECONDS)
     try:
         left, right = (parse(f"${text}$", parsing_timeout=None) for text in (gold, answer))
         return bool(verify(left, right, timeout_seconds=None))

@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # The child bounds its own processor time to 3 s (`math_worker.py`); this is for when it cannot.
-SECONDS = 20.0
+ANSWER_SECONDS = 20.0
 START_SECONDS = 60.0
-MAX_LENGTH = 600
+LONGEST_FORMULA = 600
 
 NOT_INSTALLED = (
     "math-verify is not installed, so formulas are compared by spelling only; "
@@ -32,7 +32,7 @@ NOT_INSTALLED = (
 class MathVerify:
     """Answers `equal(gold, answer)`; starts, restarts and closes its child process by itself."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self.process: subprocess.Popen[str] | None = None
         self.owner = 0
         self._seconds = seconds
@@ -42,7 +42,7 @@ class MathVerify:
 
     def equal(self, gold: str, answer: str) -> bool:
         """Whether math-verify shows the two to be equal within the time limit."""
-        if max(len(gold), len(answer)) > MAX_LENGTH:
+        if max(len(gold), len(answer)) > LONGEST_FORMULA:
             return False
         with self._lock:
             if self.process is None or self.owner != os.getpid():  # not an inherited copy

@@ -162,7 +162,7 @@ def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = 
     local = BUNDLED.get(source.model, Path(source.model))
     cached = cached_folder(source.model) if HUB_ID.fullmatch(source.model) else None
     folder = local if local.is_dir() else cached
-    path = out or (folder and folder / calibration.FILE)
+    path = out or (folder and folder / calibration.CALIBRATION_FILE)
     if path is None:
         raise SettingsError(f"the weights of {source.model!r} are not on this disk; give --out")
     signature = None if folder is None else calibration.signature(folder)

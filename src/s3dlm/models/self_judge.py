@@ -18,11 +18,11 @@ from s3dlm.models.base import Model
 from s3dlm.models.packing import Prediction, Rows
 from s3dlm.verifier.base import SELF, Score, Verifier
 
-QUESTION = (
+YES_OR_NO = (
     "Here are a problem and a proposed solution.\n\nProblem:\n{prompt}\n\nProposed solution:\n{text}"
     "\n\nIs the solution right, and its final answer correct? Answer with one word: Yes or No."
 )
-LONGEST = 2000  # characters of a text that are shown, the last ones
+LONGEST_SHOWN = 2000  # characters of a text that are shown, the last ones
 YES, NO = ("Yes", " Yes", "YES"), ("No", " No", "NO")
 
 
@@ -57,8 +57,12 @@ class SelfJudge(Verifier):
 
     def ask(self, prompt: str, text: str, place: str) -> Rows:
         """The question about a text, and a mask for its answer; what is too long loses its beginning."""
-        denoiser, chat, shown = self.model.denoiser, self.model.tokenizer.chat, text[-LONGEST:]
-        while len(ids := chat(QUESTION.format(prompt=prompt, text=shown))) >= denoiser.context:
+        denoiser, chat, shown = (
+            self.model.denoiser,
+            self.model.tokenizer.chat,
+            text[-LONGEST_SHOWN:],
+        )
+        while len(ids := chat(YES_OR_NO.format(prompt=prompt, text=shown))) >= denoiser.context:
             if not shown:
                 raise PromptError(
                     f"verifier='self' has to show the question, which takes {len(ids)} tokens, and "

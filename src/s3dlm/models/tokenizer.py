@@ -99,7 +99,7 @@ class GridTokenizer(Tokenizer):
 
     def __init__(self, order: int, *, masks: bool = True) -> None:
         self.order, self.columns = order, order**2
-        self.marks = grids.MARKS[: self.columns] + "."
+        self.marks = grids.CELL_MARKS[: self.columns] + "."
         self.clue = 0 if masks else self.columns  # between a digit and the same as a clue
 
     def encode(self, text: str) -> list[int]:

@@ -87,35 +87,35 @@ def parse_sudoku(row: DataRow) -> tuple[str, object]:
     return f"Solve the following Sudoku puzzle: {puzzle}\n", solution
 
 
-FORMAT = (
+ANSWER_FORM = (
     "Answer in exactly this form:\n"
     "<reasoning>\nyour reasoning here\n</reasoning>\n<answer>\n{answer}\n</answer>"
 )
 _MATHS = (
     "You are an expert in mathematics. Solve the problem step by step, and put the final answer "
-    "inside \\boxed{}.\n" + FORMAT.format(answer="\\boxed{your answer}")
+    "inside \\boxed{}.\n" + ANSWER_FORM.format(answer="\\boxed{your answer}")
 )
 _SCIENCE = (
     "You are an expert in science. Read the question and its options, reason step by step, "
     "and put the letter of the ONE best option inside \\boxed{}.\n"
-    + FORMAT.format(answer="\\boxed{letter}")
+    + ANSWER_FORM.format(answer="\\boxed{letter}")
 )
 _TRUTH = (
     "You are a careful assistant who states only what is true. Read the question and its options, "
     "reason step by step, and put the letter of the ONE truthful option inside \\boxed{}.\n"
-    + FORMAT.format(answer="\\boxed{letter}")
+    + ANSWER_FORM.format(answer="\\boxed{letter}")
 )
 _COUNTDOWN = (
     "Using only the numbers given, write an arithmetic expression that equals the target. "
     "Use each number exactly once, with +, -, * and / and brackets as you need. Reason step "
     "by step, then put the expression alone, without an equals sign, inside \\boxed{}.\n"
-    + FORMAT.format(answer="\\boxed{expression}")
+    + ANSWER_FORM.format(answer="\\boxed{expression}")
 )
 _SUDOKU = (
     "Solve this {size}×{size} Sudoku. The grid is given row by row as a string of {cells} digits "
     "in which 0 is an empty cell. Fill it so that each row, each column and each {box}×{box} box "
     "holds every digit from 1 to {size} exactly once. Reason step by step, then give the filled "
-    "grid as a string of {cells} digits.\n" + FORMAT.format(answer="{cells}-digit string")
+    "grid as a string of {cells} digits.\n" + ANSWER_FORM.format(answer="{cells}-digit string")
 )
 
 _GRID = re.compile("[0-9.]{81}")

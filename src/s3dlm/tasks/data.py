@@ -18,7 +18,7 @@ from s3dlm.errors import MissingExtraError, RecordError, SettingsError, unknown_
 from s3dlm.inputs import read_json_lines
 from s3dlm.tasks.base import DataRow, DataSource, Sample, Task
 
-BUNDLED = Path(__file__).parent / "problems.jsonl.gz"  # tools/tiny/problems writes it
+PROBLEMS_FILE = Path(__file__).parent / "problems.jsonl.gz"  # tools/tiny/problems writes it
 BUNDLED_LIMIT = 500  # problems where no limit is given
 D1_SEED = 42
 HUB_SECONDS = 10  # for the hub's first answer
@@ -71,7 +71,7 @@ def _load_bundled(task: str, split: str, limit: int) -> Loaded:
 def _bundled_problems() -> dict[tuple[str, str], list[Sample]]:
     """By task and split, in the order in which every evaluation uses them."""
     problems: dict[tuple[str, str], list[Sample]] = {}
-    for _, row in read_json_lines(BUNDLED, remedy="reinstall the package"):
+    for _, row in read_json_lines(PROBLEMS_FILE, remedy="reinstall the package"):
         task, split = row.pop("task"), row.pop("split")
         samples = problems.setdefault((task, split), [])
         samples.append(Sample(f"{task}-{split}-{len(samples):04d}", **row))

@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 from s3dlm.errors import MissingExtraError, ModelError, SettingsError
 from s3dlm.verifier import bundled_verifiers
 
-FILE = "calibration.json"
-BUNDLED = Path(__file__).parent / "calibrated"  # for models whose weights are elsewhere
-ENOUGH = 20  # a fit on fewer answers, or on fewer than two right and two wrong ones, says nothing
+CALIBRATION_FILE = "calibration.json"
+CALIBRATED_FOLDER = Path(__file__).parent / "calibrated"  # for models whose weights are elsewhere
+LEAST_ANSWERS = (
+    20  # a fit on fewer answers, or on fewer than two right and two wrong ones, says nothing
+)
 FOLDS = 5
 _READ = 2**20  # bytes of each end of a weight file; training changes all of them
 
@@ -116,17 +118,17 @@ def calibrations_in(folder: Path, name: str = "", kind: str = "") -> Calibration
     """The calibrations of a checkpoint folder, else the bundled ones of a model's name, and after these
     those of its kind: its family and width. Those of a folder whose weights have changed since are left
     out."""
-    if not (folder / FILE).is_file():
+    if not (folder / CALIBRATION_FILE).is_file():
         own, kin = read_calibrations(bundled(name)), read_calibrations(bundled(kind))
         return replace(own, fits=own.fits + kin.fits)
-    calibrations = read_calibrations(folder / FILE)
+    calibrations = read_calibrations(folder / CALIBRATION_FILE)
     unchanged = calibrations.signature in (None, signature(folder))
     return calibrations if unchanged else Calibrations()
 
 
 def bundled(name: str) -> Path:
     """Where the package keeps the calibration of a model of the hub, if it has one."""
-    return BUNDLED / f"{name.replace('/', '--')}.json"
+    return CALIBRATED_FOLDER / f"{name.replace('/', '--')}.json"
 
 
 def signature(folder: Path) -> str | None:
@@ -199,9 +201,11 @@ def _fit(features: Floats, right: Sequence[bool], lowest: float | None) -> Float
     except ImportError as error:
         raise MissingExtraError("scipy", "report") from error
     good = sum(map(bool, right))
-    if len(right) < ENOUGH or min(good, len(right) - good) < 2:
+    if len(right) < LEAST_ANSWERS or min(good, len(right) - good) < 2:
         needed = (
-            f"at least {ENOUGH}" if len(right) < ENOUGH else "two right and two wrong ones at least"
+            f"at least {LEAST_ANSWERS}"
+            if len(right) < LEAST_ANSWERS
+            else "two right and two wrong ones at least"
         )
         raise SettingsError(
             f"{len(right)} answers, {good} of them right, are too few to fit a calibration; give {needed}"

@@ -26,7 +26,7 @@ from s3dlm.verifier.parsed import Derivation, ParsedText, garbled_spans, questio
 from s3dlm.verifier.weights import CHECKER, CHECKER_RULES, FREE, FROM_MODELS
 
 Feature = Callable[[ParsedText, Derivation], float]
-FIXED = {"confidence": 0.10, "not_degenerate": 0.05}
+FIXED_SHARES = {"confidence": 0.10, "not_degenerate": 0.05}
 
 _ENDS = tuple(".!?}>)]")
 
@@ -110,7 +110,7 @@ def checker(task: str, *, solver: bool = False) -> Composite:
     if task in FROM_MODELS:  # a text without an equation is outside what the weights know
         checkable = partial(_mean, task in FREE, [(lambda p, d: d.claims > 0, 1.0)])
         composite = replace(composite, parts=(*composite.parts, (CHECKABLE, checkable, 0.0)))
-    rules = partial_texts.SOLVER if solver else partial_texts.RULES
+    rules = partial_texts.SOLVER_RULES if solver else partial_texts.PARTIAL_RULES
     partial_rule = rules.get(rule, partial_texts.equations)
     return replace(composite, suspicious_spans=spans, score_partial=partial_rule)
 
@@ -118,8 +118,10 @@ def checker(task: str, *, solver: bool = False) -> Composite:
 def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:
     """The composite of fitted feature weights, scaled to what the fixed shares leave; of free texts, or
     of those that keep to the prompt's format."""
-    scale = (1 - FIXED["confidence"] - FIXED["not_degenerate"]) / sum(weights.values())
-    weights = {name: weight * scale for name, weight in weights.items()} | FIXED
+    scale = (1 - FIXED_SHARES["confidence"] - FIXED_SHARES["not_degenerate"]) / sum(
+        weights.values()
+    )
+    weights = {name: weight * scale for name, weight in weights.items()} | FIXED_SHARES
     parts = []
     for part in PARTS:
         group = [(f, weights[name]) for name, f in FEATURES[part].items() if name in weights]
@@ -141,7 +143,7 @@ def _mean(free: bool, shares: list[tuple[Feature, float]], parsed: ParsedText) -
 
 # How doubtful they are. What is above a half is where `rest`, `earlier` and the like begin.
 DOUBLED, BESIDE_DOUBLED = 0.9, 0.5  # cells that break a rule, and the others of their units
-UNKNOWN, DERIVED = 0.6, 0.3  # operands from nowhere, and steps that use a wrong result
+FROM_NOWHERE, DERIVED = 0.6, 0.3  # operands from nowhere, and steps that use a wrong result
 SOMEWHERE = 0.6  # all of a text that looks right and misses the goal
 
 
@@ -163,7 +165,7 @@ def worked_steps(prompt: str, text: str) -> list[Span]:
         tokens = tokens_of(text, step.left.start, step.left.end)
         numbers = [token for token in tokens if token.kind == "number"]
         nowhere = [token for token in numbers if token.value not in known]
-        found += [(token.start, token.end, UNKNOWN) for token in nowhere]
+        found += [(token.start, token.end, FROM_NOWHERE) for token in nowhere]
         if not step.holds:
             wrong.add(step.right.value)
         elif any(token.value in wrong for token in numbers):

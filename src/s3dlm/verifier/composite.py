@@ -29,7 +29,10 @@ PartialRule = Callable[[str, str], Score]
 """(prompt, partial text) -> what is wrong already; see partial.py."""
 
 REMEMBERED, LONGEST_REMEMBERED = 1 << 11, 1 << 14  # texts that a composite has read, and characters
-FORMS: dict[str, Part] = {"math": components.structure, "choice": components.structure_of_choice}
+STRUCTURES: dict[str, Part] = {
+    "math": components.structure,
+    "choice": components.structure_of_choice,
+}
 
 
 class SuspiciousSpans(Sequence[Span]):
@@ -148,10 +151,10 @@ def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composi
 
 
 def _bundled_parts(form: str, constraint: Part) -> dict[str, Part]:
-    if form not in FORMS:
-        raise SettingsError(unknown_name("form", form, FORMS))
+    if form not in STRUCTURES:
+        raise SettingsError(unknown_name("form", form, STRUCTURES))
     parts = {name: getattr(components, name) for name in PARTS[1:-1]}
-    return {"structure": FORMS[form], **parts, "constraint": constraint}
+    return {"structure": STRUCTURES[form], **parts, "constraint": constraint}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Every rule takes the question and a text with a `HOLE` for each token that is not known, and counts what
 no later token can mend: 1 while there is nothing, 1/2 with one mistake, 1/3 with two. Text beside a hole
-may be half a word or half a number, so nothing is concluded from it. The rules of `RULES` look only at
-what is written. Those of `SOLVER` also take a step of a solver: cells that no mark fits any more, a
+may be half a word or half a number, so nothing is concluded from it. The rules of `PARTIAL_RULES` look only at
+what is written. Those of `SOLVER_RULES` also take a step of a solver: cells that no mark fits any more, a
 target out of reach. Their gain is the solver's as much as the model's, so they have a name of their own.
 """
 
@@ -119,10 +119,10 @@ def countdown(prompt: str, text: str, *, solver: bool = False) -> Score:
     return counted(**parts)
 
 
-Step = tuple[str, float, float]
+Operation = tuple[str, float, float]
 
 
-def _step(text: str, equation: Equation) -> Step | None:
+def _step(text: str, equation: Equation) -> Operation | None:
     """One operation on two numbers; of a sum or product, the smaller number first."""
     left = equation.left
     signs = [sign for sign in text[left.start : left.end] if sign in "+-*/×÷−"]
@@ -134,12 +134,12 @@ def _step(text: str, equation: Equation) -> Step | None:
 
 
 @lru_cache(maxsize=64)
-def _ways(pool: tuple[float, ...], target: float) -> frozenset[frozenset[Step]]:
+def _ways(pool: tuple[float, ...], target: float) -> frozenset[frozenset[Operation]]:
     """The steps of every way to reach a target with all the numbers."""
     return frozenset(map(frozenset, _reach(pool, target)))
 
 
-def _reach(numbers: tuple[float, ...], target: float) -> Iterator[tuple[Step, ...]]:
+def _reach(numbers: tuple[float, ...], target: float) -> Iterator[tuple[Operation, ...]]:
     if len(numbers) == 1:
         if same(numbers[0], target):
             yield ()
@@ -170,15 +170,15 @@ def choice(prompt: str, text: str) -> Score:
     return counted(options=wrong)
 
 
-RULES: Mapping[str, PartialRule] = {
+PARTIAL_RULES: Mapping[str, PartialRule] = {
     "sudoku": sudoku,
     "countdown": countdown,
     "choice": choice,
     "equations": equations,
     "worked_steps": worked_steps,
 }
-SOLVER: Mapping[str, PartialRule] = {
-    **RULES,
+SOLVER_RULES: Mapping[str, PartialRule] = {
+    **PARTIAL_RULES,
     "sudoku": partial(sudoku, solver=True),
     "countdown": partial(countdown, solver=True),
 }

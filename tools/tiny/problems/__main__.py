@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Iterator
 
-from s3dlm.tasks.data import BUNDLED
+from s3dlm.tasks.data import PROBLEMS_FILE
 from tools.sudoku9 import problems as sudoku9
 from tools.tiny.problems import GENERATORS, Problem, distinct
 
@@ -34,8 +34,8 @@ def main() -> None:
     rows = [row for task in GENERATORS for split in SPLITS for row in bundled(task, split)]
     rows += sudoku9.bundled()
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    BUNDLED.write_bytes(gzip.compress(text.encode(), mtime=0))
-    print(f"{len(rows):,} problems, {BUNDLED.stat().st_size:,} bytes: {BUNDLED}")
+    PROBLEMS_FILE.write_bytes(gzip.compress(text.encode(), mtime=0))
+    print(f"{len(rows):,} problems, {PROBLEMS_FILE.stat().st_size:,} bytes: {PROBLEMS_FILE}")
 
 
 if __name__ == "__main__":

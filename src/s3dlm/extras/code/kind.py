@@ -25,7 +25,7 @@ def verdict(text: str, gold: object, question: str) -> Verdict:
 
 
 KIND = AnswerKind(
-    programs.extract, programs.normalise, whole=True, longest=programs.MAX_LENGTH, runs=True
+    programs.extract, programs.normalise, whole=True, longest=programs.LONGEST_CODE, runs=True
 )
 GRADER = Grader(  # pass@1 of one sample: the hidden tests, run in the sandbox
     lambda text, gold, question: verdict(text, gold, question).passed

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from s3dlm.answers.delimiters import END_TOKENS
 
-MAX_LENGTH = 20_000  # characters of a text that are read
+LONGEST_CODE = 20_000  # characters of a text that are read
 _TRIES = 40  # cuts before the search for the longest part that parses is given up
 _INDENT = "    "
 _FENCE = re.compile(r"^[ \t]{0,8}(?:```|~~~)[^\n]*$", re.MULTILINE)
@@ -189,7 +189,7 @@ class _Line:
 def _segment(text: str, name: str) -> tuple[int, int]:
     """Steps 1 and 2: what stands before an end token, and in it the piece that holds the code."""
     stops = [text.find(token) for token in (*END_TOKENS, "[DONE]")]
-    end = min([MAX_LENGTH, len(text), *(stop for stop in stops if stop >= 0)])
+    end = min([LONGEST_CODE, len(text), *(stop for stop in stops if stop >= 0)])
     begin = text.find("[BEGIN]", 0, end)
     start = begin + len("[BEGIN]") if begin >= 0 else 0
     marks = [match.span() for match in _FENCE.finditer(text, start, end)]

@@ -17,7 +17,7 @@ from s3dlm.errors import MissingExtraError
 from s3dlm.inputs import read_json_lines
 from s3dlm.tasks.base import DataRow, DataSource, Task
 
-PREFILL = "```python\n"  # the model's turn opens as code; extraction also copes without
+CODE_PREFILL = "```python\n"  # the model's turn opens as code; extraction also copes without
 _FIRST, _LAST = 11, 510  # MBPP's test split, by task_id
 
 
@@ -91,7 +91,7 @@ HUMANEVAL = Task(
     "Complete the following Python function. Answer with one Python code block that holds the "
     "whole function, its signature unchanged, and every import it needs.",
     DataSource(("HumanEval.jsonl", "humaneval.jsonl"), parse_humaneval, 164, package=from_package),
-    prefill=PREFILL,
+    prefill=CODE_PREFILL,
 )
 MBPP = Task(
     "mbpp",
@@ -106,5 +106,5 @@ MBPP = Task(
         500,
         ("google-research-datasets/mbpp", "full", "test"),
     ),
-    prefill=PREFILL,
+    prefill=CODE_PREFILL,
 )

@@ -31,8 +31,8 @@ WEIGHTS: Mapping[str, float] = {
     "agreement": 0.15,
     "confidence": 0.05,
 }
-SECONDS = 1.0  # for all examples and inputs of one program
-MEMORY = 32 << 20  # bytes of what is known of programs
+PROGRAM_SECONDS = 1.0  # for all examples and inputs of one program
+REMEMBERED_BYTES = 32 << 20  # bytes of what is known of programs
 # Code, not what is said of it.
 _BEGUN = re.compile(r"^[ \t]*(?:async )?def |\A[ \t]+\S", re.MULTILINE)
 _MODULE = {"__name__", "__doc__", "__file__", "__builtins__", "__annotations__"}
@@ -77,11 +77,11 @@ class CodeVerifier(Verifier):
     """Scores programs by their form, the prompt's examples, and agreement with other candidates."""
 
     sandbox: Sandbox | None = None  # None: the one this process shares
-    seconds: float = SECONDS
+    seconds: float = PROGRAM_SECONDS
     name: str = "code"
     compares_texts: bool = True
     executed: int = 0  # programs run so far
-    _memory: _Memory = field(default_factory=lambda: _Memory(MEMORY))
+    _memory: _Memory = field(default_factory=lambda: _Memory(REMEMBERED_BYTES))
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
@@ -171,7 +171,7 @@ class CodeVerifier(Verifier):
     def _check(self, prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
         checked: tuple[dict[str, Finding], Program | None] | None = self._memory.get(prompt, text)
         if checked is None:
-            checked = check(prompt, text)
+            checked = read_program(prompt, text)
             self._memory.keep(checked, prompt, text)
         return checked
 
@@ -192,7 +192,7 @@ def _equal(left: CodeResult, right: CodeResult) -> bool:
         return False
 
 
-def check(prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
+def read_program(prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
     """What can be said of a text without running it, and its program if that is worth running."""
     findings = {name: Finding(0.0) for name in ("parses", "signature", "names")}
     written = program(text, prompt)

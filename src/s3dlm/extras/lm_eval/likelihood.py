@@ -19,7 +19,7 @@ from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
 from s3dlm.models.packing import Rows
 
-SAMPLES = 128  # LLaDA's number
+MASK_SAMPLES = 128  # LLaDA's number
 
 Ints = NDArray[np.int64]
 Masks = NDArray[np.bool_]
@@ -39,12 +39,12 @@ def log_likelihood(
     prompt: Sequence[int],
     answer: Sequence[int],
     *,
-    samples: int = SAMPLES,
+    samples: int = MASK_SAMPLES,
     seed: int = 0,
 ) -> float:
     """The bound on log p(answer | prompt), in nats; equal inputs give equal values."""
     if samples < 1:
-        raise SettingsError(f"samples={samples} is not allowed; LLaDA uses {SAMPLES}")
+        raise SettingsError(f"samples={samples} is not allowed; LLaDA uses {MASK_SAMPLES}")
     if not answer:
         return 0.0
     masks = _masks(prompt, answer, samples, seed)

@@ -41,7 +41,7 @@ except ImportError as error:
 
 log = logging.getLogger("lm_eval.s3dlm")  # the harness shows loggers below its own name
 
-TASKS = Path(__file__).parent / "tasks"
+TASK_FILES = Path(__file__).parent / "tasks"
 PREFIX = "s3dlm_"  # of our bundled tasks
 # Our task for a task of the harness: sets verifier and answer format; others are general text.
 KNOWN_TASKS = {
@@ -50,7 +50,7 @@ KNOWN_TASKS = {
     "arc_challenge_chat": "arc", "aime": "aime", "aime24": "aime", "aime25": "aime",
 }  # fmt: skip
 QUESTION_FIELDS = ("question", "problem", "query", "input")
-LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+LENGTH_OPTIONS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
 
 class RenderedTokenizer(Tokenizer):
@@ -75,7 +75,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
         *,
         task: str | None = None,
         verifier: str | None = None,
-        mc_samples: int = likelihood.SAMPLES,
+        mc_samples: int = likelihood.MASK_SAMPLES,
         check_greedy: bool = True,
         max_rows: int = 64,
         dtype: str | None = None,
@@ -239,7 +239,9 @@ def _question(request: Any, context: str) -> str:
 
 def _limited(settings: Settings, options: Mapping[str, Any]) -> Settings:
     """A shorter canvas if the request allows fewer tokens, with as many tokens per step."""
-    limit = next((int(options[name]) for name in LIMITS if options.get(name) is not None), None)
+    limit = next(
+        (int(options[name]) for name in LENGTH_OPTIONS if options.get(name) is not None), None
+    )
     if limit is None or limit >= settings.decoding.gen_length:
         return settings
     block, same_pace = min(settings.decoding.block_length, limit), settings.decoding.steps * limit
@@ -268,10 +270,10 @@ def main() -> None:
     arguments = command.parse_args()
     if hasattr(arguments, "include_path"):
         given = [arguments.include_path] if arguments.include_path else []
-        arguments.include_path = [str(TASKS), *given]
+        arguments.include_path = [str(TASK_FILES), *given]
     requested = getattr(arguments, "tasks", None) or ()
     names = ",".join([requested] if isinstance(requested, str) else map(str, requested)).split(",")
-    if all((TASKS / f"{name}.yaml").is_file() for name in names):
+    if all((TASK_FILES / f"{name}.yaml").is_file() for name in names):
         # Reading the harness's thousands of task files takes longer than a small run.
         manager = lm_eval.tasks.TaskManager
         lm_eval.tasks.TaskManager = functools.partial(manager, include_defaults=False)

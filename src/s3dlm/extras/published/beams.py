@@ -29,7 +29,8 @@ from s3dlm.search.score import Scores
 if TYPE_CHECKING:
     from s3dlm.diffusion.decoding import Decoding
 
-DECAY, FIRST, LAST, PAUSE = 1.8, 0.1, 0.6, 4  # Prism's widths, and when a block may narrow them
+DECAY = 1.8  # of Prism's widths
+FIRST_NARROWING, LAST_NARROWING, PAUSE = 0.1, 0.6, 4  # when a block may narrow them, and how often
 UNSURE, REMASKED = 6, 2  # of the least sure tokens of a copy, how many are re-masked
 ENDING = "how the answer is chosen among the survivors"
 
@@ -84,7 +85,7 @@ class Prism(Method):
         process, size = masked(run), self.size
         least = max(1, size // 4)
         in_block = -(-process.steps // len(process.blocks.all(process.schedule[-1].stop)))
-        first, last = int(FIRST * in_block), int(LAST * in_block)
+        first, last = int(FIRST_NARROWING * in_block), int(LAST_NARROWING * in_block)
         allowed, blocks, step = first, 0, 0
         particles = await run.begin(size)
         while True:

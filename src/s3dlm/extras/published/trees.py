@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 RATIOS = tuple(tenths / 10 for tenths in range(9, 1, -1))  # the shares still masked at the nodes
 WAYS = ("low_confidence", "margin", "entropy")  # policies; each in blocks, and in one block
 PLACES, TOKENS, BACK = 8, 8, 8  # masked positions and tokens of each that lie ahead; ways back
-LONGEST = 8  # moves per position, after which a walk only goes ahead
-LEAST = 1e-4  # the value of a hopeless text, so that there is always a way
+MOVES_PER_POSITION = 8  # moves per position, after which a walk only goes ahead
+LEAST_VALUE = 1e-4  # the value of a hopeless text, so that there is always a way
 
 
 @dataclass(slots=True)
@@ -183,13 +183,13 @@ class Vgb(Method):
         blanks = int((particles.canvas.tokens[0] == process.mask_id).sum())
         enough = run.scorer.verifier.satisfied_at
         onward, ended = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
-        for move in range((LONGEST + 1) * blanks):
-            late, everyone = move >= LONGEST * blanks, np.arange(size)
+        for move in range((MOVES_PER_POSITION + 1) * blanks):
+            late, everyone = move >= MOVES_PER_POSITION * blanks, np.arange(size)
             turns = occurrence(particles.prediction.row)  # equal canvases draw for themselves
             ways = [_moves(run, process, particles, row, turns[row]) for row in range(size)]
             texts = [canvas for ahead, _ in ways for _, canvas in ahead]
             judged = np.concatenate([particles.canvas.tokens, *(canvas.tokens for canvas in texts)])
-            values = np.maximum(await run.scorer.score_partial(judged, "a walk"), LEAST)
+            values = np.maximum(await run.scorer.score_partial(judged, "a walk"), LEAST_VALUE)
             current, after = values[:size], iter(values[size:].tolist())
             chosen = []
             for row, (ahead, back) in enumerate(ways):
@@ -213,7 +213,7 @@ class Vgb(Method):
             full = ~process.is_open(canvas)
             scores = await judge(run, canvas, prediction) if full.any() else None
             if scores is not None:
-                last = move + 1 >= LONGEST * blanks
+                last = move + 1 >= MOVES_PER_POSITION * blanks
                 ended |= full & (last or enough is None or scores.total >= enough)
             particles = run.accept(canvas, prediction, everyone, everyone, scores)
             if ended.all():
