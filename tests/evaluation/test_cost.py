@@ -80,7 +80,7 @@ def test_dry_runs_load_nothing() -> None:
     words = ["--model", LLADA, "--task", "math500", "--dry-run", "--out", "nowhere"]
     shown = CliRunner().invoke(app, ["eval", "--method", "s3,revise", *words])
     assert "math500, s3: 500 samples, at most 513 NFE each, 1.3 h" in shown.output
-    plain = CliRunner().invoke(app, ["reproduce", *words, "--limit", "10", "--json"])
+    plain = CliRunner().invoke(app, ["reproduce", *words, "--size", "full", "--json"])
     found = json.loads(plain.output)
     assert {row["method"] for row in found["conditions"]} >= {"greedy", "s3", "s3_verified"}
     assert [line["gpus"] for line in found["costs"]] == [1, 8, 64]

@@ -53,7 +53,7 @@ def test_a_model_that_is_right_passes(checkpoint: Path, recorded: Path, tmp_path
     words = ["reproduce", "--check", "--model", str(checkpoint), "--device", "cpu", "--limit", "2"]
     words += ["--data", str(tmp_path), "--recorded", str(recorded), "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
-    found = {row["check"]: row for row in json.loads(done.stdout.splitlines()[-1])}
+    found = {row["name"]: row for row in json.loads(done.stdout.splitlines()[-1])}
     assert found["logits"]["verdict"] == "not checked"  # it is on the CPU itself
     assert found["greedy texts"]["verdict"] == "pass"
     assert "2 of 2 texts equal" in found["greedy texts"]["found"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,7 +126,6 @@ def reproduce(
     grading: Annotated[str | None, Option(help="Of the tables: fixed, d1 or d1_whole.")] = None,
     data: Data = None,
     out: Annotated[Path | None, Option(help="Default: runs/reproduce-MODEL.")] = None,
-    results: Annotated[Path | None, Option(help="Also write the tables to this page.")] = None,
     device: options.Device = None,
     load: options.Load = None,
     prompts: options.PromptsFile = None,
@@ -172,7 +171,7 @@ def reproduce(
     which = {"data": data, "limit": limit or chosen.problems}
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
     if _run(planned, model, task, which, device, loading, folder, how, dry_run, as_json):
-        _report([folder], as_json, folder, results, grading)
+        _report([folder], as_json, folder, grading)
 
 
 def _check(
@@ -193,7 +192,7 @@ def _check(
         if not as_json:
             typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
     if as_json:
-        typer.echo(gate.as_json(found))
+        typer.echo(json.dumps([dataclasses.asdict(line) for line in found]))
     if any(line.verdict == "differs" for line in found):
         raise typer.Exit(1)
 
@@ -277,16 +276,11 @@ def _print_cost(
 
 
 def _report(
-    folders: Sequence[Path], as_json: bool, out: Path, results: Path | None = None,
-    grading: str | None = None,
+    folders: Sequence[Path], as_json: bool, out: Path, grading: str | None = None,
 ) -> None:  # fmt: skip
     """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        made = show(folders, as_json, grading=grading, out=out)
-        if results is not None:
-            from s3dlm.evaluation.report import write_results
-
-            write_results(made, results, sys.argv[1:])
+        show(folders, as_json, grading=grading, out=out)
     except MissingExtraError as error:
         named = " ".join(map(str, folders))
         typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)

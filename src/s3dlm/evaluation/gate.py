@@ -7,7 +7,6 @@ of another program, and how many hours the sizes take at the speed that it measu
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -193,8 +192,3 @@ def _hours(model: Model, speed: float) -> str:
         costs: Any = cost.estimate(model.name, plan.conditions, size.problems, size.seeds)
         hours.append(f"{name} {cost.in_words(costs['nfe'] / speed)}")
     return f"at most {', '.join(hours)} at this speed"
-
-
-def as_json(found: Sequence[Check]) -> str:
-    """All lines, for a program."""
-    return json.dumps([{"check": c.name, "verdict": c.verdict, "found": c.found} for c in found])

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shlex
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 import jinja2
 
 from s3dlm.answers.grading import gold_in_words
-from s3dlm.evaluation import calibrate, comparisons, cost, figures, frames, paper, series, tables
+from s3dlm.evaluation import calibrate, comparisons, figures, frames, paper, series, tables
 from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.formats import Table, percent
 from s3dlm.evaluation.frames import Run
@@ -27,15 +25,6 @@ from s3dlm.viewer.page import standalone
 
 LISTED = 50  # failed samples in a report
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
-TUNED = (
-    "Temperature and λ of the methods in the file named there are those of that file (`python -m "
-    "benchmarks.tune` chooses them on the validation split); all settings are listed at the end."
-)
-UNTUNED = (
-    "Temperature and λ were not tuned for this run: they are what the model recommends, or the paper's "
-    "λ and our temperature. The settings of every method are listed at the end."
-)
-FULL_SEEDS = 3  # of the project's own comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,32 +157,6 @@ def _failed(run: Run) -> str:
     more = [f"and {len(words) - LISTED} more"] if len(words) > LISTED else []
     again = "`s3dlm eval … --run retry_failed=true` runs them again"
     return "; ".join([*words[:LISTED], *more, again])
-
-
-def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
-    """A report as a documentation page: its tables, copies of its figures, the command that made it."""
-    plan, images = made.run.manifest, path.parent / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    for name in made.drawn:
-        source = made.html.parent / "figures" / f"{name}.png"
-        shutil.copyfile(source, images / f"{path.stem}-{name}.png")
-    published = {task: cost.problems(task, plan.prompt_style, None) for task in plan.counts}
-    fewer = [
-        f"{plan.counts[task]} of {most} problems of {title_of(task)}"
-        for task, most in published.items()
-        if plan.counts[task] < most
-    ]
-    if len(plan.seeds) < FULL_SEEDS:
-        fewer.append(f"{len(plan.seeds)} of {FULL_SEEDS} seeds")
-    parts = [
-        f"# Results on {plan.model}",
-        "Tables and text were made by one command:",
-        f"```\ns3dlm {shlex.join(command)}\n```",
-        *([f"**A reduced run**: {', '.join(fewer)}."] if fewer else []),
-        TUNED if "--tuned" in " ".join(command) else UNTUNED,
-        *made.to_markdown(f"images/{path.stem}-"),
-    ]
-    write_atomic(path, "\n\n".join(parts) + "\n")
 
 
 def render(made: Report) -> str:
