@@ -16,8 +16,7 @@ from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.search.score import Verify, verify
 from s3dlm.verifier import Verifier, for_task
-from s3dlm.verifier.base import Score, adapt, score_texts
-from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
+from s3dlm.verifier.base import Score, WrappedVerifier, adapt, score_texts
 
 ATOMS = (
     "a", "9", "(", "\\boxed{", "\\frac{", "<answer>", "</answer>", "1+", "1=1 ", "= ", "\n", "\\boxed{1}",
@@ -70,8 +69,7 @@ def test_every_verifier_gets_the_end_of_a_long_prompt_and_text() -> None:
         def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
             return Score(judge(prompt, text, confidence), {}, [(0, 2)])
 
-    formed = JsonVerifier(JsonFormat({"type": "object"}), adapt(judge))
-    for verifier in (adapt(judge), Batched(), formed):
+    for verifier in (adapt(judge), Batched(), WrappedVerifier(adapt(judge))):
         (scores,) = verify([Verify(verifier, "q" * 10**6, [("t" * 10**6, 0.5), ("t", 0.5)], "")])
         assert isinstance(scores, list)
         if isinstance(verifier, Batched):  # spans are those of the whole text

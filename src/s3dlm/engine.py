@@ -23,17 +23,17 @@ from s3dlm.errors import (
     VerifierError,
     short_repr,
 )
+from s3dlm.job import PACE, Running, prepare
 from s3dlm.job import Job as Job
-from s3dlm.job import Running, prepare
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
 from s3dlm.result import Result as Result
 from s3dlm.result import finish
-from s3dlm.search.methods import Method
+from s3dlm.search.methods import Method, find_method
 from s3dlm.search.particles import Request
 from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
 from s3dlm.search.step import Step, Stream
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, has
 
 Event = Step | Result | Exception
 
@@ -220,12 +220,15 @@ def stream(
     verifier: Any = None,
     sample_id: str | int | None = None,
     infill: str | None = None,
+    grammar: Any = None,
     **overrides: Any,
 ) -> Stream[Result]:
     """A search as it runs: `for step in search`, then `search.result`; also `async for`. Arguments as
     for `generate`, or with a text to infill, as for `infill`."""
     model = _loaded(model)
-    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides, infill)
+    job = _job(
+        model, prompt, task, method, settings, verifier, sample_id, overrides, infill, grammar
+    )
     return Stream(event for _, event in run(model, [job]))
 
 
@@ -262,6 +265,7 @@ def generate(
     settings: Settings | None = None,
     verifier: Any = None,
     sample_id: str | int | None = None,
+    grammar: Any = None,
     **overrides: Any,
 ) -> Result:
     """The answer to one prompt.
@@ -269,9 +273,12 @@ def generate(
     The model (or its name) brings the settings it recommends for the method, `s3` unless another is
     named; keywords such as `particles=8` override them. `settings` replaces them all. `verifier` is
     a name ("checker", a TOML file), a function (question, text, confidence) → score, or a `Verifier`.
+
+    With a `grammar` every answer follows it, and `Result.parsed` is its value: a pydantic class or another type, a
+    JSON schema as a dictionary, `re.compile(…)`, a list of choices, or the text of a Lark grammar.
     """
     model = _loaded(model)
-    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides)
+    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides, None, grammar)
     return Stream(event for _, event in run(model, [job])).result
 
 
@@ -284,6 +291,7 @@ def generate_batch(
     settings: Settings | None = None,
     verifier: Any = None,
     sample_ids: Sequence[str | int] | None = None,
+    grammar: Any = None,
     max_rows: int = 64,
     **overrides: Any,
 ) -> list[Result]:
@@ -295,7 +303,7 @@ def generate_batch(
         raise SettingsError(f"{len(prompts)} prompts need as many sample_ids, got {len(ids)}")
     model = _loaded(model)
     jobs = [
-        _job(model, prompt, task, method, settings, verifier, sample_id, overrides)
+        _job(model, prompt, task, method, settings, verifier, sample_id, overrides, None, grammar)
         for prompt, sample_id in zip(prompts, ids, strict=True)
     ]
     events = run(model, jobs, max_rows=max_rows)
@@ -317,13 +325,15 @@ def _loaded(model: Model | str) -> Model:
 def _job(
     model: Model, prompt: str, task: str | None, method: str | Method | type[Method] | None,
     settings: Settings | None, verifier: Any, sample_id: str | int | None,
-    overrides: dict[str, Any], infill: str | None = None,
+    overrides: dict[str, Any], infill: str | None = None, grammar: Any = None,
 ) -> Job:  # fmt: skip
     """The job that a user describes; a verifier's name is a setting, any other verifier is not."""
     task = tasks.of_question(task, prompt, model.defaults.tasks)
     named, judge = ({"verifier": verifier}, None) if isinstance(verifier, str) else ({}, verifier)
     if settings is None:
         chosen = "s3" if method is None else method
+        if grammar is not None and has(find_method(chosen), "reveal"):
+            overrides = {**overrides, **PACE}
         settings = Settings.for_model(model, chosen, task, **overrides, **named)
     elif not isinstance(settings, Settings):
         raise SettingsError(
@@ -337,4 +347,4 @@ def _job(
         )
     elif named:
         settings = settings.replace(**named)
-    return Job(prompt, task, settings, sample_id, judge, infill=infill)
+    return Job(prompt, task, settings, sample_id, judge, infill=infill, grammar=grammar)

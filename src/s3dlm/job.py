@@ -18,8 +18,10 @@ import numpy as np
 
 from s3dlm import tasks
 from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
+from s3dlm.diffusion.constrained import ConstrainedDiffusion
 from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.editing import EditingDiffusion
+from s3dlm.diffusion.grammar import Grammar
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.uniform import uniform
@@ -35,11 +37,12 @@ from s3dlm.search.run import Run
 from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Selection
 from s3dlm.search.step import Memo, Outcome, Step
-from s3dlm.settings import Settings
+from s3dlm.settings import Settings, has
 from s3dlm.verifier import GENERAL, as_verifier, for_task
 from s3dlm.verifier.base import SELF
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 
+PACE = {"reveal": "threshold"}  # of a text that follows a grammar: its own
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
 
 
@@ -55,6 +58,20 @@ class Job:
     earlier: tuple[Turn, ...] = ()  # the conversation before the question
     infill: str | None = None  # the answer as a text with holes; the question may then be empty
     judged_for: str | None = None  # the question that the verifier is given; None: the question
+    grammar: Any = None  # what the answer must be, as `Grammar.of` takes it
+
+    def __post_init__(self) -> None:
+        if self.grammar is None:
+            return
+        if self.infill is not None:
+            raise SettingsError("grammar and infill were both given; leave one out")
+        if not has(type(self.settings.search), "reveal"):
+            raise SettingsError(
+                f"method={self.settings.method!r} decides itself which tokens come first, and a grammar needs "
+                "them from the left; choose another method, such as s3 or revise"
+            )
+        object.__setattr__(self, "grammar", Grammar.of(self.grammar))
+        object.__setattr__(self, "settings", self.settings.replace(**PACE))
 
     @property
     def kind(self) -> str:
@@ -109,9 +126,18 @@ def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     check_prompt(job)
     job, settings = as_read(model, job), job.settings
+    if job.grammar is not None and model.denoiser.diffusion != "masked":
+        raise SettingsError(
+            f"{model.name} takes tokens back while it denoises uniform noise, so its answers follow no grammar; "
+            "choose a model of masked diffusion"
+        )
     prompt, fit = np.asarray(_prompt_ids(model, job), dtype=np.int64), _fit(model, job)
     process = PROCESSES.find(model.denoiser.diffusion)(model, job, prompt)
     tokens = str(process.prompt.tolist()) + (job.infill or "")
+    if job.grammar is not None:
+        process = ConstrainedDiffusion.following(
+            job.grammar, MaskedDiffusion.in_run(process), model
+        )
     method, name = settings.search, settings.verifier if fit is None else fit.verifier
     verifier = job.verifier
     if verifier is None and name == SELF:

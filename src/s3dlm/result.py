@@ -21,6 +21,7 @@ from s3dlm.search.step import FINISHED, SATISFIED, Outcome
 from s3dlm.settings import Settings
 
 if TYPE_CHECKING:
+    from s3dlm.diffusion.grammar import Grammar
     from s3dlm.job import Job, Running
     from s3dlm.search.particles import Process
 
@@ -55,6 +56,12 @@ class Result:
     token_ids: tuple[int, ...] = ()  # of the text, without its end
     token_logprobs: tuple[float, ...] = ()  # of each when it was revealed, or as last predicted
     holes: tuple[str, ...] = ()  # what fills each hole of a text that was given with holes
+    grammar: Grammar | None = None  # that the text follows
+
+    @property
+    def parsed(self) -> Any:
+        """What the text says by its grammar: an object of the pydantic class, or JSON's value."""
+        return None if self.grammar is None else self.grammar.value(self.text)
 
     @property
     def agreement(self) -> float:
@@ -198,6 +205,7 @@ def finish(running: Running, outcome: Outcome) -> Result:
         token_ids=tokens,
         token_logprobs=logp,
         holes=() if job.infill is None else _holes(running, process, tokens, chosen),
+        grammar=job.grammar,
     )
 
 

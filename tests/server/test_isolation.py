@@ -20,7 +20,6 @@ from s3dlm.server import batching
 from s3dlm.server.limits import Limits, share
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import (
-    ASK,
     SMALL,
     Gate,
     Live,
@@ -270,9 +269,7 @@ def test_a_hung_verifier_leaves_the_places_of_others(hung: Any) -> None:
     with serving(**{**options, "limits": limits}) as live:
         leave_hanging(live, 1)
         assert code(live.ask("x", verifier="judge")) == (503, "verifier_stuck")
-        form = {"response_format": {"type": "json_object"}}
-        searched = live.post("/v1/chat/completions", **ASK, **form)  # to its end
-        assert code(searched) == (422, "format_not_reached")
+        assert live.ask("x").status_code == 200
         assert live.scheduler._batcher.stuck == 1
 
 

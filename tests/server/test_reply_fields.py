@@ -1,8 +1,7 @@
-"""What a reply may have beyond its text: probabilities, a form, another name; and the pages about it."""
+"""What a reply may have beyond its text: probabilities, another name; and the pages about it."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from html import unescape
@@ -14,7 +13,6 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.server import service
 from s3dlm.server.app import create_app
-from s3dlm.verifier.json_format import JsonFormat
 from tests.fakes import fake_model
 from tests.server.live import ASK, QUESTION, SMALL, Live, alone, serving
 
@@ -61,65 +59,6 @@ def test_a_stream_has_its_logprobs_at_the_end(live: Live) -> None:
     *_, last = live.chat(logprobs=True, stream=True)
     assert last.choices[0].finish_reason == whole.finish_reason
     assert last.choices[0].logprobs.model_dump() == whole.logprobs.model_dump()
-
-
-def texts(server: Live, *, stream: bool, **body: object) -> list[str]:
-    """The answers to some seeds that have one; the others must say that the form was not reached."""
-    texts = []
-    for seed in range(10):
-        try:
-            reply = server.chat(seed=seed, stream=stream, temperature=1.0, **body)
-            pieces = [chunk.choices[0].delta.content or "" for chunk in reply] if stream else []
-        except openai.APIError as error:
-            texts.append(f"error {error.code}")
-            continue
-        texts.append("".join(pieces) if stream else reply.choices[0].message.content)
-    return texts
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_wanted_form_is_reached_or_refused(writer: Live, stream: bool) -> None:
-    """Whatever is answered has the form; what cannot be reached is an error, not another text."""
-    found = texts(writer, stream=stream, response_format={"type": "json_object"})
-    reached = [text for text in found if text != "error format_not_reached"]
-    assert reached
-    assert all(isinstance(json.loads(text), dict) for text in reached)
-    free = texts(writer, stream=stream)
-    assert any(not JsonFormat({"type": "object"}).fits(text) for text in free)
-
-
-def test_a_schema_is_enforced(writer: Live) -> None:
-    schema = {"type": "object", "required": ["b"], "properties": {"b": {"type": "integer"}}}
-    wanted = {"type": "json_schema", "json_schema": {"name": "b", "schema": schema}}
-    found = texts(writer, stream=False, response_format=wanted, particles=8)
-    reached = [text for text in found if text != "error format_not_reached"]
-    assert reached
-    assert all(isinstance(json.loads(text)["b"], int) for text in reached)
-
-
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        ({"method": "baseline"}, "never calls it"),
-        ({"method": "best_of_k"}, "never calls it"),
-        ({"temperature": 0}, "never calls it"),
-        ({"logprobs": True}, "either logprobs or"),
-        ({"response_format": {"type": "json_schema"}}, "json_schema is missing"),
-        ({"response_format": {"type": "grammar"}}, "response_format"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"format": "date"}}}},
-            "'format' cannot be enforced",
-        ),
-        ({"top_logprobs": 3, "response_format": None}, "top_logprobs"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_enforced_is_refused(
-    writer: Live, extra: dict[str, object], words: str
-) -> None:
-    body = {**ASK, "response_format": {"type": "json_object"}, **extra}
-    answer = writer.post("/v1/chat/completions", **body)
-    assert answer.status_code == 400
-    assert words in answer.json()["error"]["message"]
 
 
 def test_the_model_answers_to_every_alias(writer: Live) -> None:

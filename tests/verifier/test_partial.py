@@ -10,7 +10,6 @@ import pytest
 
 from s3dlm.answers import grids
 from s3dlm.verifier import HOLE, Verifier, for_task
-from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
 from tools.tiny.problems import arithmetic, chain, choice, countdown, sudoku
 from tools.tiny.problems.base import Problem
 
@@ -194,32 +193,6 @@ def test_code_that_no_line_can_mend(text: str, right: bool) -> None:
     assert (verifier.score_partial(HEAD, text).total == 1.0) is right
     if not right:  # and the whole text that it may become is judged alike
         assert verifier.score(HEAD, text.replace(HOLE, "a")).parts["parses"] < 1.0
-
-
-@pytest.mark.parametrize(
-    ("schema", "text", "right"),
-    [
-        ({}, f'{{"a": [1, tr{HOLE}', True),
-        ({}, f'{{"a": "x\\u12{HOLE}', True),
-        ({}, f'{{"a": 1.5e{HOLE}', True),
-        ({}, f"[1, 2] {HOLE}", True),
-        ({}, f"{HOLE}nonsense", True),  # nothing is sure behind a hole
-        ({}, f"[1, 2] x{HOLE}", False),
-        ({}, f"{{a: 1, {HOLE}", False),
-        ({}, f"[1 2{HOLE}", True),  # it goes on, and is found out with the next character
-        ({}, f"[1 2, {HOLE}", False),
-        ({"type": "object"}, f"[{HOLE}", False),
-        ({"type": ["object", "array"]}, f" [{HOLE}", True),
-        ({"type": "integer"}, f"-{HOLE}", True),
-        ({"type": "object", "required": ["a"]}, "{}", False),
-    ],
-)
-def test_json_that_cannot_be_completed(schema: dict[str, object], text: str, right: bool) -> None:
-    verifier = JsonVerifier(JsonFormat(schema), for_task("general"))
-    score = verifier.score_partial("", text)
-    assert verifier.score_partial is not None
-    assert (score.total == 1.0) is right
-    assert score.parts["json_form"] == float(right)
 
 
 def test_a_target_out_of_reach_is_a_solvers_step() -> None:

@@ -15,6 +15,7 @@ from s3dlm.cli import options
 from s3dlm.errors import SettingsError
 
 if TYPE_CHECKING:
+    from s3dlm.diffusion.grammar import Grammar
     from s3dlm.result import Result
     from s3dlm.settings import Settings
 
@@ -42,6 +43,10 @@ def generate(
     model: options.ModelName = "tiny",
     task: Task = None,
     infill: Annotated[str | None, Option(help="Fill the holes of this text; - is stdin.")] = None,
+    json_schema: Annotated[
+        Path | None, Option(help="The answer is JSON of the schema in this file.")
+    ] = None,
+    regex: Annotated[str | None, Option(help="The answer matches this expression.")] = None,
     branching: Annotated[int | None, Option("-b", "--branching", help="Children each.")] = None,
     lam: Annotated[float | None, Option(help="λ in the weights exp(λ·score).")] = None,
     resampling: Annotated[str | None, Option(help="How survivors are drawn.")] = None,
@@ -82,14 +87,17 @@ def generate(
         options.announce(model)  # before torch is imported, which takes a while
     from s3dlm import engine, tasks
     from s3dlm import trace as traces
+    from s3dlm.job import PACE
     from s3dlm.models.defaults import defaults_of
     from s3dlm.search.methods import find_method
-    from s3dlm.settings import Settings, fields
+    from s3dlm.settings import Settings, fields, has
 
     verifier = options.own_verifier(verifier)
     given = {name: value for name, value in locals().items() if name in fields()}
     row, given_task = find_method(_only("--method", method) or "s3"), _only("--task", task)
-    overrides = _overrides(given, more)
+    overrides, grammar = _overrides(given, more), _grammar(json_schema, regex)
+    if grammar is not None and has(row, "reveal"):
+        overrides |= PACE
     prompt, infill = _or_stdin(prompt), None if infill is None else _or_stdin(infill)
     task_name = tasks.of_question(given_task, prompt, defaults_of(model).tasks)
     # What can be checked is checked before a long load.
@@ -102,7 +110,9 @@ def generate(
     loaded = options.load_model(model, quiet=True, device=device, **how)
     if loaded.defaults != recommended:  # those of a model on the hub are known only now
         settings = Settings.for_model(loaded, row, task_name, **overrides)
-    search = engine.stream(loaded, prompt, task=task_name, settings=settings, infill=infill)
+    search = engine.stream(
+        loaded, prompt, task=task_name, settings=settings, infill=infill, grammar=grammar
+    )
     events = search.events
     if trace is not None:
         events = traces.write_trace(
@@ -133,6 +143,22 @@ def _overrides(given: Mapping[str, Any], more: options.Texts) -> dict[str, Any]:
     if twice := flags.keys() & sets.keys():
         raise SettingsError(f"--set {min(twice)} and its own option were both given; give one")
     return {**flags, **sets}
+
+
+def _grammar(json_schema: Path | None, regex: str | None) -> Grammar | None:
+    """What the answer must be, by one of these options."""
+    from s3dlm.diffusion.grammar import Grammar
+
+    if json_schema is None:
+        return None if regex is None else Grammar("regex", regex)
+    if regex is not None:
+        raise SettingsError("--json-schema and --regex were both given; give one")
+    try:
+        return Grammar.json_schema(json.loads(json_schema.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        if isinstance(error, SettingsError):
+            raise
+        raise SettingsError(f"--json-schema {json_schema} is no JSON file: {error}") from error
 
 
 def _or_stdin(text: str) -> str:
@@ -198,7 +224,7 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
         event = {"event": "result", **result.to_dict()}  # as the last line of a trace
         typer.echo(json.dumps(event, ensure_ascii=False))
     elif quiet:
-        whole = result.answer is None or bool(result.holes)
+        whole = result.answer is None or result.holes or result.grammar is not None
         typer.echo(result.text if whole else result.answer)
     else:
         typer.echo(result.text)

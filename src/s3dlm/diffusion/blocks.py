@@ -240,9 +240,11 @@ class TextReader:
         counted = self.counted(canvas.tokens)
         return np.asarray(-(canvas.logp * counted).sum(axis=1) / counted.sum(axis=1))
 
-    def clean(self, tokens: Ints, logp: Floats) -> CleanText:
-        """Predicted texts with their confidence; what was not asked for does not count."""
-        counted = self.counted(tokens) & (tokens != self.mask_id)
+    def clean(self, tokens: Ints, logp: Floats, predicted: Bools | None = None) -> CleanText:
+        """Predicted texts with their confidence; what was not asked for or predicted does not count."""
+        counted = self.counted(tokens) & (
+            tokens != self.mask_id if predicted is None else predicted
+        )
         known = np.maximum(counted.sum(axis=1), 1)
         return CleanText(tokens, logp, (np.exp(logp) * counted).sum(axis=1) / known)
 

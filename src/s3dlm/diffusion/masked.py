@@ -163,6 +163,24 @@ class MaskedDiffusion:
         self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints, step: int,
         rng: np.random.Generator,
     ) -> Canvas:  # fmt: skip
+        place, sampled = self._drawn(canvas, prediction, draw)
+        count: int | Ints = self.schedule[step].count
+        if self.left is not None:
+            count = next_counts(self.left, place[:, 0], sampled.masked)
+        ranked, deferred = sampled, np.isin(sampled.tokens, self.sampling.deferred)
+        if prediction.value is not None and prediction.value.deferred is not None:
+            ranked = sampled.deferring(deferred, prediction.value.deferred[prediction.row])
+        chosen = self._choose(ranked, deferred, count, rng)
+        tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
+        where = chosen.nonzero()[0], place[chosen]
+        tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
+        self._finish(tokens)
+        return canvas.grown(tokens, logp)
+
+    def _drawn(
+        self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints
+    ) -> tuple[Ints, Draw]:
+        """The places of each open block, and what is sampled for them."""
         predicted, row = prediction.value, prediction.row
         assert predicted is not None
         draw = draw % predicted.draws.shape[2] if self.decoding.temperature > 0 else 0 * draw
@@ -172,25 +190,13 @@ class MaskedDiffusion:
             inside = np.minimum(place, predicted.top.shape[1] - 1)
             tokens = np.take_along_axis(predicted.top[row], inside, axis=1)
             logp = np.take_along_axis(predicted.top_logp[row], inside, axis=1)
-        margin = None if predicted.margin is None else predicted.margin[row]
-        entropy = None if predicted.entropy is None else predicted.entropy[row]
-        count: int | Ints = self.schedule[step].count
-        if self.left is not None:
-            count = next_counts(self.left, place[:, 0], masked)
+        margin, entropy = (
+            s if s is None else s[row] for s in (predicted.margin, predicted.entropy)
+        )
         if self.first_token_first:
             alone = self.blocks.begins_model_block(place[:, 0]) & masked[:, 0]
             masked[alone, 1:] = False
-        sampled = Draw(tokens, logp, masked, margin, entropy)
-        ranked, deferred = sampled, np.zeros(tokens.shape, dtype=np.bool_)
-        if predicted.deferred is not None:
-            deferred = np.isin(tokens, self.sampling.deferred)
-            ranked = sampled.deferring(deferred, predicted.deferred[row])
-        chosen = self._choose(ranked, deferred, count, rng)
-        tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
-        where = chosen.nonzero()[0], place[chosen]
-        tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
-        self._finish(tokens)
-        return canvas.grown(tokens, logp)
+        return place, Draw(tokens, logp, masked, margin, entropy)
 
     def _choose(
         self, draw: Draw, deferred: Bools, count: int | Ints, rng: np.random.Generator

@@ -122,6 +122,7 @@ class Tokenizer:
 
     columns: int | None = None  # of the grid whose cells are the tokens; None: they are a text
     has_chat_template: bool = True  # without one `chat` is the bare text
+    backend: Any = None  # the `tokenizers.Tokenizer` behind it, without which it follows no grammar
 
     def encode(self, text: str) -> list[int]:
         raise NotImplementedError

@@ -12,8 +12,9 @@ transfer, and checks that need a value are made there.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
 from s3dlm.models.packing import Sampling as Sampling
-from s3dlm.models.sampling import Shifted, restrict, shift
+from s3dlm.models.sampling import Limits, Shifted, restrict, shift
 
 CPU_LOGITS = 1 << 26  # bytes of logits at once
 GPU_LOGITS = 1 << 30
@@ -219,6 +220,7 @@ class Forward:
         if sampled and request.asked is not None:
             tokens = np.concatenate([place.asked() for place in places])
             asked = torch.from_numpy(tokens).to(self.device)
+        limits = Limits.of(places, self.device) if sampled else None
         pieces = []
         for first in range(0, len(index), self.positions):
             at = slice(first, first + self.positions)
@@ -226,26 +228,22 @@ class Forward:
             without = None if plain is None else plain.index_select(0, index[at])
             some = None if uniforms is None else uniforms[at]
             given = None if asked is None else asked[at]
-            pieces.append(
-                self._reduce_logits(chosen, without, some, given, request, places[0].temperature)
-            )
+            few = None if limits is None else limits.within(first, first + self.positions)
+            warmth = places[0].temperature
+            pieces.append(self._reduce_logits(chosen, without, some, given, few, request, warmth))
         if len(pieces) == 1:
             return pieces[0]
         return [torch.cat(tensors) for tensors in zip(*pieces, strict=True)]
 
     def _reduce_logits(
-        self,
-        features: Tensor,
-        plain: Tensor | None,
-        uniforms: Tensor | None,
-        asked: Tensor | None,
-        request: Rows,
-        temperature: float,
-    ) -> list[Tensor]:
+        self, features: Tensor, plain: Tensor | None, uniforms: Tensor | None,
+        asked: Tensor | None, limits: Limits | None, request: Rows, temperature: float,
+    ) -> list[Tensor]:  # fmt: skip
         """Largest logit, best token, its log-probability; where sampled, draws and what else is asked."""
         sampling = request.sampling
         drawn_from = 0.0 if sampling.filtered else temperature
-        largest, shifted = self._shift(features, plain, sampling, drawn_from)
+        logits = partial(self._logits, features, plain, sampling, limits)
+        largest, shifted = self._shift(logits, drawn_from)
         read = [largest, shifted.best, shifted.best_logp]
         if uniforms is not None:
             drawn = shifted
@@ -266,22 +264,23 @@ class Forward:
                 read.append(self.denoiser.expected(reported.logits.softmax(-1)).float())
         return read
 
-    def _shift(
-        self, features: Tensor, plain: Tensor | None, sampling: Sampling, temperature: float
-    ) -> tuple[Tensor, Shifted]:
+    def _shift(self, read: Callable[[], Tensor], temperature: float) -> tuple[Tensor, Shifted]:
         """Each row's largest logit, and the logits within the paper's limits, read once."""
-        logits = self._logits(features, plain, sampling)
+        logits = read()
         if self.on_cpu:
             shifted = shift(logits, temperature, self.cache_rows)
             if float(shifted.largest.abs().max()) <= LOGIT_LIMIT:
                 return shifted.largest, shifted
-            logits = self._logits(features, plain, sampling)  # seldom, so never in advance
+            logits = read()  # seldom, so never in advance
         largest, never = logits.amax(1), logits == -torch.inf
         logits = logits.clamp_(-LOGIT_LIMIT, LOGIT_LIMIT).masked_fill_(never, -torch.inf)
         return largest, shift(logits, temperature, self.cache_rows)
 
-    def _logits(self, features: Tensor, plain: Tensor | None, sampling: Sampling) -> Tensor:
-        """The head's logits; the mask, ids that are no text and suppressed ids never win."""
+    def _logits(
+        self, features: Tensor, plain: Tensor | None, sampling: Sampling, limits: Limits | None
+    ) -> Tensor:
+        """The head's logits; the mask, ids that are no text, suppressed ids and those that a limit
+        excludes never win."""
         with self.clock:
             logits = self.head(features).float()
             if plain is not None:
@@ -293,6 +292,8 @@ class Forward:
             logits.select(1, unwanted).fill_(-torch.inf)
         if self.denoiser.text_vocabulary is not None:
             logits[:, self.denoiser.text_vocabulary :] = -torch.inf
+        if limits is not None:
+            limits.apply(logits)
         return logits
 
 

@@ -57,6 +57,8 @@ class Rows:
     sampling: Sampling = PLAIN
     fixed: Ints | None = None  # (rows,) what lies before this never changes; None: `start`
     asked: Ints | None = None  # (rows, block, any) tokens whose log-probabilities are wanted
+    allowed: NDArray[np.int32] | None = None
+    """(rows, words) the tokens that the first masked position of each row may have, a bit each"""
     keep: bool = False  # whether the prediction shall say what may be kept of each row
     kept: Sequence[Any] = ()  # of each row what an earlier prediction left of an equal one, or None
     vectors: Sequence[Any] | None = None  # of each row what its last prediction expected, or None
@@ -68,7 +70,7 @@ class Rows:
     def take(self, rows: slice) -> Rows:
         """Some of the rows."""
         names = ("start", "stop", "canvas", "masked", "uniforms", "fixed", "asked", "kept",
-                 "temperature", "vectors")  # fmt: skip
+                 "temperature", "vectors", "allowed")  # fmt: skip
         values = {name: getattr(self, name) for name in names}
         parts = {
             name: value[rows]
@@ -159,6 +161,13 @@ class Place:
         assert self.request.asked is not None
         return self.request.asked.reshape(-1, self.request.asked.shape[2])[self.block]
 
+    def limited(self) -> tuple[Ints, NDArray[np.int32]]:
+        """Which of the places have a limited choice of tokens, and which tokens."""
+        assert self.request.allowed is not None
+        row, position = np.divmod(self.canvas, self.request.canvas.shape[1])
+        (first,) = np.nonzero(position == self.request.masked.argmax(axis=1)[row])
+        return first, self.request.allowed[row[first]]
+
     def fill(self, read: Sequence[NDArray[Any]]) -> None:
         result = self.result
         result.top.reshape(-1)[self.canvas] = read[0]
@@ -231,7 +240,8 @@ def groups(
             if sampled:
                 draws = request.uniforms.shape[2]
                 asked = 0 if request.asked is None else request.asked.shape[2]
-                kind = (True, sampling, temperature, draws, request.statistics, asked)
+                limited = request.allowed is not None
+                kind = (True, sampling, temperature, draws, request.statistics, asked, limited)
             feature = begin[wanted] + position
             place = Place(request, results[index], canvas, block, feature, temperature)
             found.setdefault(kind, []).append(place)

@@ -41,7 +41,8 @@ class PlainTokenizer:
     """What `TextTokenizer` uses of a tokenizer of transformers."""
 
     def __init__(self, inner: Tokenizer, named: Mapping[str, str], template: str | None) -> None:
-        self.inner, self.named, self.chat_template = inner, named, template
+        self.inner = self.backend_tokenizer = inner
+        self.named, self.chat_template = named, template
         self.eos_token_id, self.sep_token_id, self.mask_token_id = (
             inner.token_to_id(named[name]) if name in named else None
             for name in ("eos_token", "sep_token", "mask_token")

@@ -7,10 +7,15 @@ one and the drawn ones are searched among the groups first, then inside one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from s3dlm.models.packing import Ints, Place
 
 GROUP = 256  # tokens per group when the vocabulary is large
 MODERATE = 40.0  # the exponentials of a row whose largest logit is within ±40 add up in float32
@@ -155,6 +160,36 @@ def restrict(
         least = logits.topk(top_k, -1).values[..., -1:]
         logits = logits.masked_fill_(logits < least, -torch.inf)
     return logits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Rows of logits in which only some tokens may be drawn."""
+
+    rows: Ints  # in rising order
+    words: Tensor  # (rows, words) a bit for each token
+
+    @classmethod
+    def of(cls, places: Sequence[Place], device: torch.device) -> Limits | None:
+        """Those of places that are read together, if they have any."""
+        if places[0].request.allowed is None:
+            return None
+        begins = accumulate((place.feature.size for place in places), initial=0)
+        found = [place.limited() for place in places]
+        rows = np.concatenate([at + begin for (at, _), begin in zip(found, begins, strict=False)])
+        return cls(rows, torch.from_numpy(np.concatenate([w for _, w in found])).to(device))
+
+    def within(self, first: int, last: int) -> Limits:
+        """Those of a slice of the rows."""
+        begin, end = np.searchsorted(self.rows, [first, last])
+        return Limits(self.rows[begin:end] - first, self.words[begin:end])
+
+    def apply(self, logits: Tensor) -> None:
+        """Make all other tokens impossible."""
+        bit = torch.arange(32, dtype=torch.int32, device=logits.device)
+        allowed = (self.words[:, :, None] >> bit & 1).flatten(1)[:, : logits.shape[1]].bool()
+        at = torch.from_numpy(self.rows).to(logits.device)
+        logits[at] = logits[at].masked_fill(~allowed, -torch.inf)
 
 
 def shift_right(features: Tensor, before: Tensor | None = None) -> Tensor:

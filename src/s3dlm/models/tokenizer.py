@@ -42,6 +42,10 @@ class TextTokenizer(Tokenizer):
     def has_chat_template(self) -> bool:  # type: ignore[override]
         return bool(self.inner.chat_template)
 
+    @property
+    def backend(self) -> Any:
+        return getattr(self.inner, "backend_tokenizer", None)
+
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self.inner.encode(text, add_special_tokens=False)
         return ids

@@ -154,10 +154,7 @@ async def reply_to(
     shape: type[openai.Reply] = openai.Reply,
 ) -> Response:
     service = service.named(body.model)
-    if body.response_format is None:
-        parsed = _parsed(service, body)
-    else:
-        parsed = await openai.beside(_parsed, service, body)
+    parsed = _parsed(service, body)
     reply = shape(service, parsed, body, request.state.note)
     watch = _watch(request, service, parsed, watched=bool(body.stream))
     if body.stream:

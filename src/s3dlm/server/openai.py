@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +19,12 @@ from s3dlm.server.scheduler import Started
 from s3dlm.server.schemas import ChatRequest, OpenAIRequest, Usage
 from s3dlm.server.service import Service
 from s3dlm.server.streaming import CertainText, Watch, cut
+from s3dlm.server.structured import tool_call
 from s3dlm.settings import Settings
 
-T = TypeVar("T")
 Part = str | Step | None
 DONE = "data: [DONE]\n\n"
 LONGEST_THOUGHT = 200  # characters of a draft that are shown
-FORMS = ThreadPoolExecutor(
-    2, "form"
-)  # whoever has a large one waits here, and only for others like it
-
-
-async def beside(function: Callable[..., T], *arguments: Any) -> T:
-    """A function's value without holding up the event loop: reading a JSON form may take a second."""
-    return await asyncio.get_running_loop().run_in_executor(FORMS, function, *arguments)
 
 
 def json_line(data: dict[str, Any]) -> str:
@@ -80,7 +69,8 @@ class Reply:
             choices[index] |= end
         for choice in choices if self.chat else ():
             content = choice.pop("text")
-            choice["message"] = {"role": "assistant", "content": content, "refusal": None}
+            said = self._said(content)
+            choice["message"] = {"role": "assistant", "content": None, "refusal": None, **said}
         kind = "chat.completion" if self.chat else "text_completion"
         return {**self.envelope, "object": kind, "choices": choices, "usage": self.usage}
 
@@ -98,11 +88,9 @@ class Reply:
             elif isinstance(event, Step):
                 yield index, certain[index].after(event) or event, {}
             else:
-                has_form = parsed.form is not None
-                result = await beside(self._formed, event) if has_form else event
-                if rest := certain[index].rest(result.text):
+                if rest := certain[index].rest(event.text):
                     yield index, rest, {}
-                yield index, "", self._end(result)
+                yield index, "", self._end(event)
 
     async def pieces(self, watch: Watch) -> AsyncIterator[str]:
         """Server-sent events."""
@@ -150,7 +138,9 @@ class Reply:
     ) -> str:  # fmt: skip
         choice: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": None, **end}
         if self.chat:
-            delta = {"role": role, "content": text, "reasoning_content": reasoning_content}
+            said: dict[str, Any] = {"content": ""} if role else {}
+            said |= self._said(text, index=0) if text else {}
+            delta = {"role": role, **said, "reasoning_content": reasoning_content}
             choice["delta"] = {name: value for name, value in delta.items() if value is not None}
         else:
             choice["text"] = text or ""
@@ -160,6 +150,12 @@ class Reply:
         kind = "chat.completion.chunk" if self.chat else "text_completion"
         return sse({**self.envelope, "object": kind, "choices": choices, **more})
 
+    def _said(self, text: str, **more: int) -> dict[str, Any]:
+        """A text of the answer, or the call of a tool that it is."""
+        if not self.parsed.calls:
+            return {"content": text}
+        return {"tool_calls": [{**more, **tool_call(text)}]}
+
     def _count(self, **counts: int) -> None:
         for name, count in counts.items():
             self.usage[name] += count
@@ -167,23 +163,6 @@ class Reply:
                 self.usage["total_tokens"] += count
                 self.service.metrics.tokens.labels(name.removesuffix("_tokens")).inc(count)
         self.note.update(self.usage)
-
-    def _formed(self, result: Result) -> Result:
-        """The result, or the best survivor of the wanted form, or an error that says there is none."""
-        form = self.parsed.form
-        assert form is not None
-        if form.fits(result.text):
-            return result
-        fitting = [survivor for survivor in result.survivors if form.fits(survivor.text)]
-        if not fitting:
-            raise ApiError(
-                422,
-                f"none of the {len(result.survivors)} survivors has the wanted response_format; try "
-                "more particles, another seed, or a prompt that asks for JSON",
-                code="format_not_reached",
-            )
-        best = max(fitting, key=lambda survivor: survivor.score or 0.0)
-        return replace(result, text=best.text, answer=best.answer)
 
     def _end(self, result: Result) -> dict[str, Any]:
         """Why a choice ended and how it was found; also counts what it cost."""
@@ -194,9 +173,10 @@ class Reply:
         self._count(completion_tokens=tokens, nfe=result.nfe, nfe_logical=result.nfe_logical)
         sent, was_cut = cut(result.text, self.parsed.stops)
         full = tokens >= result.settings.decoding.gen_length and not (was_cut or result.holes)
+        complete = "tool_calls" if self.parsed.calls else "stop"
         return {
             "logprobs": self._logprobs(result, sent) if self.parsed.logprobs else None,
-            "finish_reason": "length" if full else "stop",
+            "finish_reason": "length" if full and result.grammar is None else complete,
             "search": {
                 **population(result.settings),
                 **({} if result.checkable is None else {"checkable": result.checkable}),

@@ -13,15 +13,16 @@ from s3dlm import tasks
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, short_repr, unknown_name
+from s3dlm.job import PACE
 from s3dlm.models.base import Turn
 from s3dlm.search.methods import METHODS, find_method
 from s3dlm.search.select import SELECTIONS
 from s3dlm.server import schemas
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.service import Service
+from s3dlm.server.structured import grammar_of, grammar_of_call
 from s3dlm.settings import Settings, decoded, has
-from s3dlm.verifier import SELF, bundled_verifiers, for_task
-from s3dlm.verifier.json_format import JsonFormat, JsonVerifier
+from s3dlm.verifier import SELF, bundled_verifiers
 
 Asked = TypeVar("Asked", bound=schemas.Request)
 LONGEST_STOP = 256  # characters
@@ -36,7 +37,7 @@ class Parsed:
     jobs: tuple[Job, ...]
     stops: tuple[str, ...] = ()
     logprobs: bool = False
-    form: JsonFormat | None = None  # that every text must have
+    calls: bool = False  # whether the texts are calls of tools
     outside: str | None = None  # why the model would only write nonsense
 
     @property
@@ -45,9 +46,9 @@ class Parsed:
 
     @property
     def streams_text(self) -> bool:
-        """Whether tokens that all survivors agree on are sure to be sent: no form, and a method whose
+        """Whether tokens that all survivors agree on are sure to be sent as they are: with a method whose
         answer descends from the survivors of every step."""
-        return self.form is None and keeps_revealed_tokens(self.settings)
+        return not self.calls and keeps_revealed_tokens(self.settings)
 
 
 def keeps_revealed_tokens(settings: Settings) -> bool:
@@ -110,41 +111,26 @@ def _openai(
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
     body, why = _with_task(service, body, prompts)
-    settings = _settings(service, body, max_tokens, count)
+    grammar, calls = grammar_of(body), None
+    if isinstance(body, schemas.ChatRequest):
+        calls = grammar_of_call(body.tools or [], body.tool_choice)
+    if grammar is not None and calls is not None:
+        raise ApiError(400, "give either tools or another form of answer", param="tools")
+    grammar = calls or grammar
+    settings = _settings(service, body, max_tokens, count, {} if grammar is None else PACE)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
         message = f"every stop sequence needs 1 to {LONGEST_STOP} characters"
         raise ApiError(400, message, param="stop")
     jobs = [_job(service, body, prompt, settings, earlier) for prompt in prompts]
-    form = _form(body.response_format, settings)
-    if form is not None:
-        if logprobs:
-            raise ApiError(400, "give either logprobs or a JSON response_format", param="logprobs")
-        verifier = jobs[0].verifier
-        if verifier is None:
-            weights = tasks.get(body.task).verifier if body.task is not None else "general"
-            verifier = for_task(weights, settings.verifier)
-        jobs = [replace(job, verifier=JsonVerifier(form, verifier)) for job in jobs]
+    if grammar is not None:
+        if stops:
+            message = "give either stop or a form of answer, which a stop sequence would break"
+            raise ApiError(400, message, param="stop")
+        jobs = [replace(job, grammar=grammar) for job in jobs]
     seeds = range(settings.decoding.seed, settings.decoding.seed + (body.n or 1))
     choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
-    return Parsed(tuple(choices), stops, logprobs, form, why)
-
-
-def _form(requested: schemas.ResponseFormat | None, settings: Settings) -> JsonFormat | None:
-    """The JSON form that a request wants, if its method can be steered towards it."""
-    if requested is None or requested.type == "text":
-        return None
-    if settings.search.verified == "never":
-        message = (
-            f"response_format={requested.type!r} is enforced by the verifier, and method="
-            f"{settings.method!r} never calls it; choose a method that does, such as s3"
-        )
-        raise ApiError(400, message, param="response_format", code="unsupported_parameter")
-    if requested.type == "json_object":
-        return JsonFormat({"type": "object"})
-    if requested.json_schema is None:
-        raise ApiError(400, "json_schema is missing in response_format", param="response_format")
-    return JsonFormat(requested.json_schema.schema_)
+    return Parsed(tuple(choices), stops, logprobs, calls is not None, why)
 
 
 def _job(
@@ -167,9 +153,11 @@ def _job(
 
 
 def _settings(
-    service: Service, body: schemas.Request, max_tokens: int | None, count: int = 1
-) -> Settings:
-    """What the request says, over the server's defaults; `count` choices share its budget."""
+    service: Service, body: schemas.Request, max_tokens: int | None, count: int = 1,
+    pace: Mapping[str, Any] | None = None,
+) -> Settings:  # fmt: skip
+    """What the request says, over the server's defaults; `count` choices share its budget. The pace is
+    that of a grammar."""
     if body.task is not None and body.task not in service.task_names:
         raise SettingsError(unknown_name("task", body.task, service.task_names))
     overrides = _overrides(service, body)
@@ -191,6 +179,7 @@ def _settings(
                 "set a temperature above 0, or leave the method out"
             )
         method = "baseline"  # there is nothing to search: one greedy answer
+    overrides |= {n: v for n, v in (pace or {}).items() if has(find_method(method), n)}
     if max_tokens is not None:
         overrides |= _sizes(service, method, body.task, overrides, max_tokens)
     if "budget" in overrides:

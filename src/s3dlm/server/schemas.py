@@ -14,6 +14,7 @@ from jinja2 import ChainableUndefined, Environment
 from pydantic import BaseModel, Field
 
 from s3dlm.search.methods import METHODS
+from s3dlm.server.structured import Strict, Structured, Tool, ToolChoice
 from s3dlm.settings import schema as settings_schema
 from s3dlm.verifier import SELF, bundled_verifiers
 
@@ -94,30 +95,12 @@ class Request(BaseModel, extra="allow", strict=True, json_schema_extra=_document
     infill: str | None = Field(None, description="The answer as a text with holes, as in [[16]].")
 
 
-class Strict(BaseModel, strict=True, extra="forbid"):
-    """A part of a request in which nothing unknown is allowed."""
-
-
 class StreamOptions(Strict):
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class JsonSchema(Strict):
-    name: str
-    schema_: Annotated[dict[str, Any], Field(alias="schema")]
-    description: str | None = None
-    strict: bool | None = None
-
-
-class ResponseFormat(Strict):
-    """Text, a JSON object, or JSON of a schema; the last two need a method that scores its texts."""
-
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: JsonSchema | None = None
-
-
-class OpenAIRequest(Request):
+class OpenAIRequest(Structured, Request):
     """What chat and text completions have in common."""
 
     model: str
@@ -125,7 +108,6 @@ class OpenAIRequest(Request):
     stop: str | Annotated[list[str], Field(max_length=16)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    response_format: ResponseFormat | None = None
 
 
 class TextPart(Strict):
@@ -157,6 +139,8 @@ class ChatRequest(OpenAIRequest):
     include_reasoning: bool | None = Field(
         None, description="Whether a stream tells of drafts as reasoning until its text is certain."
     )
+    tools: Annotated[list[Tool], Field(max_length=128)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
 
 
 class CompletionRequest(OpenAIRequest):
@@ -238,13 +222,14 @@ class TextLogprobs(BaseModel):
 
 class ReplyMessage(BaseModel):
     role: Literal["assistant"]
-    content: str
+    content: str | None
     refusal: None = None
+    tool_calls: list[Any] | None = None
 
 
 class Choice(BaseModel):
     index: int
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "tool_calls"]
     search: SearchReport
 
 

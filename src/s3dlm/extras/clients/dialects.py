@@ -16,7 +16,7 @@ from s3dlm.errors import unknown_name
 from s3dlm.search.step import Step
 from s3dlm.server.openai import Reply, sse
 from s3dlm.server.reporting import MESSAGES, ApiError
-from s3dlm.server.schemas import ChatRequest, Count, Effort, Message, Request, settings
+from s3dlm.server.schemas import NEUTRAL, ChatRequest, Count, Effort, Message, Request, settings
 from s3dlm.server.streaming import Watch, cut
 
 # Tokens of thought that a client of Messages allows, as an effort: up to so many, else high.
@@ -94,7 +94,11 @@ class MessagesRequest(Request):
 
 def _chat(body: Any, system: str | list[Part] | None, turns: Turns, **own: Any) -> ChatRequest:
     """The same request to chat completions; a field of theirs that this API lacks is unknown here."""
-    extra = body.__pydantic_extra__ or {}
+    extra = dict(body.__pydantic_extra__ or {})
+    for name in ("tools", "tool_choice"):
+        if (value := extra.pop(name, None)) is not None and value not in NEUTRAL[name]:
+            message = f"{name} is supported by /v1/chat/completions only; leave it out here"
+            raise ApiError(400, message, param=name, code="unsupported_parameter")
     for name in extra.keys() & ChatRequest.model_fields.keys():
         message = unknown_name("field", name, {*type(body).model_fields, *settings()})
         raise ApiError(400, message, param=name, code="unknown_parameter")

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from s3dlm.diffusion.constrained import ConstrainedDiffusion
 from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.errors import SettingsError
 from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
@@ -143,6 +145,13 @@ class OrderToken(Method):
     def passes(self, steps: int, decoding: Decoding) -> int:
         blocks = -(-decoding.gen_length // decoding.block_length)
         return 1 + steps * self.size + blocks * self.size**2
+
+    def check(self, run: Run) -> None:
+        if isinstance(run.process, ConstrainedDiffusion):
+            raise SettingsError(
+                "method='order_token' draws whole texts, which follow no grammar; choose another method, such as "
+                "s3 or revise"
+            )
 
     async def search(self, run: Run) -> Particles:
         beams = self.size

@@ -1,0 +1,167 @@
+"""A model's tokens as grammars see them, and the ways to the end of a text.
+
+A way is found on a copy of the matcher, by what closes a text soonest: a quote inside a string, a bracket
+elsewhere, then a digit rather than a letter. It need not be the shortest there is, but it is one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from s3dlm.errors import ModelError, SettingsError
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+    from s3dlm.models.base import Model
+
+Ids = tuple[int, ...]
+Words = NDArray[np.int32]  # a bit for each token
+
+FARTHEST = 4096  # tokens of a way to the end
+STRAIGHT = 256  # choices after which a quick way seems to go in circles
+WIDTH, WORK = 32, 4000  # tokens that are tried at a fork of the shortest way; those of all trials
+
+# Characters in the order in which they end a text soonest, inside a string and elsewhere.
+CLOSING = ("\"}])>';/,:", "}])>\"';/,:")
+LETTERS = "ntfaeioubcdghjklmpqrsvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+OTHERS = f"@._=0123456789{LETTERS}-+*!?#%&|~^$`\\[(<{{ \n"
+FREE = "~"  # where this may stand, the text is free
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """A model's tokens as bytes."""
+
+    tokenizer: LLTokenizer
+    possible: Words  # tokens that the model can write at all
+    orders: tuple[Ids, Ids]  # single characters, those that end a text soonest first
+    free: int | None  # the token that stands only where the text is free
+    ends: Ids
+
+    @property
+    def end(self) -> int:
+        """The token that ends a text when it must end."""
+        return self.ends[0]
+
+    @classmethod
+    def of(cls, model: Model) -> Vocabulary:
+        """The vocabulary of a model."""
+        backend, ends = model.tokenizer.backend, tuple(sorted(model.end_ids))
+        if backend is None or not ends:
+            missing = "no end token" if backend is not None else "a tokenizer of another kind"
+            raise SettingsError(
+                f"{model.name} cannot follow a grammar: it has {missing}; leave the grammar out"
+            )
+        network = model.denoiser
+        return _vocabulary(
+            backend, network.vocabulary, network.text_vocabulary, network.mask_id, ends
+        )
+
+
+@lru_cache(8)
+def _vocabulary(
+    backend: Any, size: int, text_size: int | None, mask_id: int, ends: Ids
+) -> Vocabulary:
+    from llguidance import LLTokenizer
+
+    size = max(size, backend.get_vocab_size())
+    try:
+        tokenizer = LLTokenizer(backend.to_str(), n_vocab=size, eos_token=list(ends))
+    except Exception as error:  # whatever the compiler of tokenizers says
+        raise ModelError(f"the model's tokenizer cannot follow grammars: {error}") from error
+    bits = np.zeros(-(-size // 32) * 32, np.uint8)
+    bits[: size if text_size is None else text_size] = 1
+    bits[mask_id] = 0
+    single = {
+        char: tokenizer.greedy_tokenize(char) for closing in CLOSING for char in closing + OTHERS
+    }
+    orders = [
+        tuple(single[char][0] for char in closing + OTHERS if len(single[char]) == 1)
+        for closing in CLOSING
+    ]
+    free = single[FREE][0] if len(single[FREE]) == 1 else None
+    possible = np.packbits(bits, bitorder="little").view(np.int32)
+    return Vocabulary(tokenizer, possible, (orders[0], orders[1]), free, ends)
+
+
+def shortest(vocabulary: Vocabulary, matcher: LLMatcher) -> Ids | None:
+    """A way to the end: the shortest of those that leave the quick one at a fork and are quick from there."""
+    best, work = quick(vocabulary, matcher), 0
+    now, path = matcher.deep_copy(), Ids()
+    while best is not None and len(path) < len(best) and not now.is_accepting():
+        step = now.compute_ff_tokens()
+        forks = [] if step else options(vocabulary, now, WIDTH)
+        found = {}
+        for token in forks if len(forks) > 1 and work < WORK else ():
+            fork = now.deep_copy()
+            fork.consume_token(token)
+            rest = quick(vocabulary, fork)
+            work += STRAIGHT if rest is None else len(rest)
+            if rest is not None:
+                found[token] = rest
+        if found:
+            token = min(found, key=lambda each: len(found[each]))
+            best = min(best, (*path, token, *found[token]), key=len)
+            step = [token]
+        step = step or forks[:1]
+        now.consume_tokens(step)
+        path += tuple(step)
+    return best
+
+
+def quick(vocabulary: Vocabulary, matcher: LLMatcher) -> Ids | None:
+    """The way to the end that takes the first closing token everywhere; if that goes round in circles,
+    the one that was taken least. None: there is none of `FARTHEST` tokens."""
+    for fair, most in ((False, STRAIGHT), (True, FARTHEST)):
+        now, path, taken = matcher.deep_copy(), list[int](), Counter[int]()
+        while len(path) <= FARTHEST and taken.total() <= most and not now.is_error():
+            if now.is_accepting():
+                return merged(vocabulary, matcher, path)
+            step = now.compute_ff_tokens()
+            if not step:
+                forks = options(vocabulary, now, WIDTH if fair else 1)
+                step = sorted(forks, key=taken.__getitem__)[:1]
+                taken.update(step)
+            if not step or not now.consume_tokens(step):
+                break
+            path += step
+    return None
+
+
+def options(vocabulary: Vocabulary, matcher: LLMatcher, most: int) -> list[int]:
+    """Some of the tokens that may follow, those first that end the text soonest."""
+    free = vocabulary.free is not None and matcher.validate_tokens([vocabulary.free])
+    order = vocabulary.orders[0 if free else 1]
+    found = list(islice((token for token in order if matcher.validate_tokens([token])), most))
+    return found or ids(mask(vocabulary, matcher))[:most].tolist()
+
+
+def merged(vocabulary: Vocabulary, matcher: LLMatcher, path: list[int]) -> Ids:
+    """The same text in as few tokens as the tokenizer knows to write it in."""
+    tokenizer = vocabulary.tokenizer
+    text = tokenizer.decode_bytes(path)
+    found = [path, tokenizer.tokenize_bytes(text)]
+    with suppress(UnicodeDecodeError):  # the end of a character whose beginning is on the canvas
+        found.append(tokenizer.greedy_tokenize(text.decode()))
+    fitting = [each for each in found if matcher.validate_tokens(each) == len(each)]
+    return tuple(sorted(fitting, key=len)[0])
+
+
+def mask(vocabulary: Vocabulary, matcher: LLMatcher) -> Words:
+    """The tokens that may follow."""
+    words = np.frombuffer(matcher.compute_bitmask(), np.int32)
+    return words[: vocabulary.possible.size] & vocabulary.possible
+
+
+def ids(words: Words) -> NDArray[np.int64]:
+    """The tokens whose bits are set."""
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))

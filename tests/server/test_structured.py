@@ -1,0 +1,160 @@
+"""Structured output over HTTP: OpenAI's and vLLM's fields, calls of tools, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, Field
+
+import s3dlm
+from tests.fakes import fake_model
+from tests.server.live import Live, code, serving
+
+QUESTION = (
+    "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?"
+)
+ASK: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
+PAIR = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "maximum": 99}, "b": {"enum": ["x", "yy"]}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "add", "parameters": PAIR}},
+    {"type": "function", "function": {"name": "stop"}},
+]
+
+
+class Answer(BaseModel):
+    steps: list[str]
+    answer: int = Field(ge=0, le=999)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[Live]:
+    with serving(s3dlm.load("tiny")) as server:
+        yield server
+
+
+def refused(server: Live, **extra: Any) -> str:
+    answer = server.post("/v1/chat/completions", **{**ASK, **extra})
+    assert answer.status_code == 400, answer.text
+    message: str = answer.json()["error"]["message"]
+    return message
+
+
+@pytest.mark.parametrize("method", ["s3", "revise", "baseline"])
+def test_the_official_client_parses_a_pydantic_class(tiny: Live, method: str) -> None:
+    extra = {"extra_body": {"method": method, "max_tokens": 32}}
+    parse = tiny.client().chat.completions.parse
+    choice = parse(**ASK, response_format=Answer, **extra).choices[0]
+    assert choice.finish_reason == "stop"
+    assert isinstance(choice.message.parsed, Answer)
+    with tiny.client().chat.completions.stream(**ASK, response_format=Answer, **extra) as events:
+        for _ in events:
+            pass
+        assert events.get_final_completion().choices[0].message.parsed == choice.message.parsed
+
+
+@pytest.mark.parametrize(
+    ("extra", "expression"),
+    [
+        ({"response_format": {"type": "json_object"}}, r"\{.*\}"),
+        ({"guided_json": PAIR}, r'\{"a":-?\d+,"b":"(x|yy)"\}'),
+        ({"guided_json": json.dumps(PAIR)}, r'\{"a":-?\d+,"b":"(x|yy)"\}'),
+        ({"structured_outputs": {"json": PAIR}}, r'\{"a":-?\d+,"b":"(x|yy)"\}'),
+        ({"structured_outputs": {"json_object": True}}, r"\{.*\}"),
+        ({"guided_regex": "[a-c]{3}"}, "[a-c]{3}"),
+        ({"structured_outputs": {"regex": "[a-c]{3}"}}, "[a-c]{3}"),
+        ({"guided_choice": ["yes", "no"]}, "yes|no"),
+        ({"structured_outputs": {"choice": ["ja", "nein"]}, "n": 2}, "ja|nein"),
+        ({"guided_grammar": 'start: "x" start "y" | "z"'}, "x*zy*"),
+        ({"structured_outputs": {"grammar": 'start: "x"+'}, "temperature": 0}, "x+"),
+    ],
+    ids=str,
+)
+def test_every_field_is_a_guarantee(tiny: Live, extra: dict[str, Any], expression: str) -> None:
+    answer = tiny.post("/v1/chat/completions", **ASK, max_tokens=24, seed=1, **extra)
+    assert answer.status_code == 200, answer.text
+    for choice in answer.json()["choices"]:
+        assert re.fullmatch(expression, choice["message"]["content"], re.DOTALL)
+    told = tiny.ask(QUESTION, max_tokens=24, **{**extra, "model": "tiny"})
+    assert re.fullmatch(expression, told.json()["choices"][0]["text"], re.DOTALL)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+def test_a_tool_is_called(tiny: Live, choice: Any) -> None:
+    extra: Any = {**ASK, "tools": TOOLS, "tool_choice": choice, "max_tokens": 64}
+    create = tiny.client().chat.completions.create
+    whole = create(**extra).choices[0]
+    assert whole.finish_reason == "tool_calls"
+    assert whole.message.content is None
+    (call,) = whole.message.tool_calls
+    assert call.function.name in (("add",) if isinstance(choice, dict) else ("add", "stop"))
+    if call.function.name == "add":
+        Draft202012Validator(PAIR).validate(json.loads(call.function.arguments))
+    pieces = [chunk.choices[0] for chunk in create(**extra, stream=True) if chunk.choices]
+    (told,) = [made for piece in pieces for made in piece.delta.tool_calls or ()]
+    assert (told.index, told.function.arguments) == (0, call.function.arguments)
+    assert pieces[-1].finish_reason == "tool_calls"
+
+
+def test_without_a_call_tools_change_nothing(tiny: Live) -> None:
+    create = tiny.client().chat.completions.create
+    free = create(**ASK).choices[0].message
+    assert create(**ASK, tools=TOOLS, tool_choice="none").choices[0].message == free  # type: ignore[call-overload]
+    assert create(**ASK, tools=[]).choices[0].message == free
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({"response_format": {"type": "json_schema"}}, "json_schema is missing"),
+        ({"response_format": {"type": "grammar"}}, "response_format"),
+        ({"guided_json": {"uniqueItems": True, "type": "array"}}, "uniqueItems"),
+        ({"guided_json": "{"}, "is no JSON"),
+        ({"guided_json": {"type": "string", "minLength": 40}}, "gen_length=4[12] or more"),
+        ({"guided_regex": "(a"}, "unclosed group"),
+        ({"guided_regex": "a", "guided_choice": ["b"]}, "2 forms of answer"),
+        ({"guided_regex": "a", "stop": "b"}, "give either stop"),
+        ({"guided_regex": "a", "method": "unmaskfork"}, "needs them from the left"),
+        ({"guided_regex": "a", "method": "order_token"}, "draws whole texts"),
+        ({"guided_regex": "a", "infill": "x[[2]]"}, "leave one out"),
+        ({"tools": TOOLS}, "tool_choice='auto' is not supported"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}}, "'x'"),
+        ({"tools": TOOLS, "tool_choice": "required", "guided_regex": "a"}, "either tools"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_kept_is_refused(tiny: Live, extra: dict[str, Any], words: str) -> None:
+    assert re.search(words, refused(tiny, max_tokens=24, **extra))
+
+
+def test_a_model_with_another_kind_of_tokenizer_says_so() -> None:
+    with serving(fake_model()) as live:
+        assert "cannot follow a grammar" in refused(live, model="fake", guided_regex="a")
+
+
+def test_health_answers_while_hostile_grammars_are_compiled(tiny: Live) -> None:
+    """All are refused or answered; nothing of them is done in the event loop."""
+    hostile = [
+        {"guided_json": {"anyOf": [{"type": "object", "properties": {f"a{i}": {}}} for i in range(400)]}},
+        {"guided_json": {"anyOf": [{}] * 4900}},
+        {"guided_json": {"type": "integer", "multipleOf": 999983}},
+        {"guided_regex": "((a{1000}){1000}){1000}"},
+        {"guided_regex": "(a?){1000}a{1000}"},
+        {"guided_grammar": "start: s\ns: s s | s s s | \"a\""},
+        {"guided_grammar": "\n".join(f"r{i}: r{i + 1} r{i + 1}" for i in range(60)) + '\nr60: "a"\nstart: r0'},
+        {"guided_json": json.loads('{"items":' * 90 + "{}" + "}" * 90)},
+    ]  # fmt: skip
+    answers = [tiny.later(QUESTION, model="tiny", max_tokens=24, **extra) for extra in hostile]
+    while not all(answer.done() for answer in answers):
+        assert tiny.http.get("/health").status_code == 200
+    assert {answer.result().status_code for answer in answers} <= {200, 400}
+    assert code(answers[3].result()) == (400, "invalid_settings")
