@@ -2,7 +2,7 @@
 
     python -m benchmarks.effort [PROBLEMS] [METHOD]
 
-Asks a server in this process, with the bundled model, the first PROBLEMS (100) of each of its tasks at each
+Asks a server in this process, with the bundled model, the first PROBLEMS (40) of each of its tasks at each
 effort, and prints a table; accuracy has 95 % intervals (Wilson). Without METHOD the server's own is used.
 """
 
@@ -19,11 +19,11 @@ from s3dlm.answers.grading import grade
 from s3dlm.evaluation.statistics import wilson
 from s3dlm.server.app import create_app
 
-EFFORTS = ("none", "minimal", "low", None, "high", "xhigh")
+EFFORTS = ("none", "minimal", "low", None, "high")
 
 
 def main() -> None:
-    problems = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    problems = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     method = {"method": sys.argv[2]} if len(sys.argv) > 2 else {}
     model = s3dlm.load("tiny")
     loaded = [

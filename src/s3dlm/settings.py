@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from s3dlm.models.defaults import Defaults
 
 DECODING = frozenset(Decoding.model_fields)
+RECOMMENDED = "revise"  # the method where somebody asks a question and names none
 FIRST = ("particles", "budget", "verifier", "temperature", "seed")  # what most people change
 Layer = Mapping[str, Any]
 

@@ -194,7 +194,7 @@ def serving(
 @contextlib.contextmanager
 def serving_on(bound: socket.socket, model: Model, **configuration: Any) -> Iterator[Live]:
     """Serve on a socket that may already have connections in its queue."""
-    app = create_app(model, **{"defaults": SMALL, **configuration})
+    app = create_app(model, **{"defaults": {"method": "s3", **SMALL}, **configuration})
     server = uvicorn.Server(server_config(app, app.state.service.limits))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()

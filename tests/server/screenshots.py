@@ -63,7 +63,7 @@ def take_grids(browser: Any) -> None:
     model = s3dlm.load("sudoku9")
     task = tasks.load(tasks.get("sudoku9_open"), prompt_style="tiny", split="validation", limit=1)
     question = task.samples[0].question
-    settings = s3dlm.Settings.for_model(model, "revise", "sudoku9_open", particles=4)
+    settings = s3dlm.Settings.for_model(model, "mend", "sudoku9_open", particles=4)
     with TemporaryDirectory() as folder:
         trace, page_file = EXAMPLE, Path(folder) / "page.html"
         events = events_of(model, question, task="sudoku9_open", settings=settings)

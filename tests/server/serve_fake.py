@@ -49,7 +49,7 @@ def main() -> None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, asked.send_buffer)
     # The address goes to standard output, so that nobody needs to guess a free port.
     serve(
-        create_app(model, limits=limits),
+        create_app(model, limits=limits, defaults={"method": "s3"}),
         bound,
         grace=asked.grace,
         announce=lambda address: print(address, flush=True),

@@ -31,7 +31,7 @@ MANY = f'"{"m" * 900_000}"'
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Live]:
-    with serving(defaults=TINY, limits=LIMITS) as live:
+    with serving(defaults={"method": "s3", **TINY}, limits=LIMITS) as live:
         yield live
 
 

@@ -35,7 +35,14 @@ pytestmark = [
 ]
 KEY = "a key of this test alone"
 QUESTION = "Target: 45 Numbers: 8, 7, 11"
-SMALL = {"task": "countdown", "gen_length": 32, "steps": 8, "particles": 2, "branching": 2}
+SMALL = {
+    "method": "s3",
+    "task": "countdown",
+    "gen_length": 32,
+    "steps": 8,
+    "particles": 2,
+    "branching": 2,
+}
 BODIES = [
     {"model": "tiny", "prompt": QUESTION, "seed": seed, "n": 1 + seed % 2, **SMALL}
     for seed in range(32)

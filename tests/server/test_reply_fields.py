@@ -23,7 +23,9 @@ ALIASES = {"greedy": {"method": "baseline", "temperature": 0.0}, "wide": {"parti
 @pytest.fixture(scope="module")
 def writer() -> Iterator[Live]:
     """A model that writes JSON now and then, under three names."""
-    with serving(fake_model(OBJECTS, push=8.0), defaults=SMALL, aliases=ALIASES) as server:
+    with serving(
+        fake_model(OBJECTS, push=8.0), defaults={"method": "s3", **SMALL}, aliases=ALIASES
+    ) as server:
         yield server
 
 

@@ -27,7 +27,14 @@ if not CHROMIUM.exists():
         "no browser: /usr/bin/chromium is missing (`make browser`)", allow_module_level=True
     )
 
-SETTINGS = {"gen_length": 56, "steps": 14, "block_length": 56, "particles": 4, "branching": 2}
+SETTINGS = {
+    "method": "s3",
+    "gen_length": 56,
+    "steps": 14,
+    "block_length": 56,
+    "particles": 4,
+    "branching": 2,
+}
 KEY = "a-key-of-some-length"
 LABELS = ("s3", "greedy", "best_of_k")  # not in the order of their names
 
@@ -147,7 +154,7 @@ def test_run_step_and_scrub(page: Any, server: Live) -> None:
     parents = [[step["parent"][child] for child in step["survivor"]] for step in steps]
     changed = 1 + sum(len(set(heirs)) < len(heirs) for heirs in parents[1:])
     assert page.locator(".node").count() == 8 * changed < 8 * 14
-    assert page.locator(".folded").inner_text().startswith(f"{changed} of 14 steps changed")
+    assert page.locator(".folded").inner_text().startswith(f"{changed} of 14 steps are drawn")
     page.get_by_label("Every step").check()
     assert page.locator(".node").count() == 8 * 14
 

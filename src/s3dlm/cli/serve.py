@@ -70,7 +70,7 @@ def serve(
     from s3dlm.server.limits import Limits
     from s3dlm.server.run import REPLICAS, allowed_hosts, bind_socket, check_exposure, network
     from s3dlm.server.run import serve as run
-    from s3dlm.settings import Settings
+    from s3dlm.settings import RECOMMENDED, Settings
     from s3dlm.verifier import GENERAL, check_name
 
     key = api_key or None
@@ -83,7 +83,7 @@ def serve(
     # Mistakes are reported before a long load; the model's own values are not known yet.
     check_model(model)
     for own in ({}, *aliases.values()):
-        Settings.recommended(defaults_of(model), **{"method": method or "s3", **own})
+        Settings.recommended(defaults_of(model), **{"method": method or RECOMMENDED, **own})
     for judge in judges.values():
         check_name(GENERAL, judge)
     if ray is not None and replicas is None:

@@ -11,7 +11,7 @@ export class Layout {
     this.run = run;
     const unchanged = run.steps.map((_, step) => changesNothing(run, step));
     const changed = unchanged.filter((one) => !one).length;
-    this.words = changed < unchanged.length ? `${changed} of ${unchanged.length} steps changed who descends from whom` : "";
+    this.words = changed < unchanged.length ? `${changed} of ${unchanged.length} steps are drawn; in the others every particle has one child` : "";
     this.isFolded = (step) => fold && Boolean(unchanged[step]);
     const sizes = Array.from({ length: Math.max(run.total, run.steps.length, 1) }, (_, step) => (this.isFolded(step) ? FOLDED : 1));
     const unit = (width - 2 * PAD) / sizes.reduce((sum, one) => sum + one, 0);

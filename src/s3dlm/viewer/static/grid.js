@@ -1,5 +1,5 @@
 // A particle whose tokens are the cells of a grid: clues in ink on stone, revealed digits, what the
-// look-ahead would write, cells that were emptied again, and in colour every digit that stands twice.
+// look-ahead would write, cells that were emptied again, and in colour every digit that occurs twice.
 import { el } from "./dom.js";
 
 // Cells that hold what another cell of their row, column or box holds; clues are never doubted.
@@ -46,7 +46,7 @@ export function gridCells(run, step, child, ghosts) {
     } else if (token >= 0) {
       const fresh = before ? before[i] !== token : true; // a round may empty and fill a cell in one step
       classes.push(fresh ? "t new" : "t", wrong.has(i) ? "wrong" : "");
-      title = `revealed${percent(i)}${wrong.has(i) ? "; stands twice" : ""}`;
+      title = `revealed${percent(i)}${wrong.has(i) ? "; occurs twice" : ""}`;
       text = run.piece(token);
     } else {
       const emptied = before && before[i] >= 0;

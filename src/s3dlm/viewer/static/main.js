@@ -270,7 +270,7 @@ function welcome(options) {
     el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts go on."),
     el("p", {}, "Pick an example or type a question. A particle is a partly written answer: at every step it has children, the verifier scores what each child would become, and resampling keeps the promising ones."),
     ...(options && linked()?.search ? [el("p", {}, "The address of this page holds a search. Press Search to run it.")] : []),
-    ...(options && !linked() ? [el("p", {}, "Below, a recorded search fills a Sudoku and empties again what stands twice.")] : []),
+    ...(options && !linked() ? [el("p", {}, "Below, a recorded search fills a Sudoku and re-masks digits that occur twice.")] : []),
     ...(options ? [] : [el("p", { class: "soft" }, "Open a trace recorded with s3dlm generate … --trace FILE.")]),
   );
 }
