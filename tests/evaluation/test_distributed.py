@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from s3dlm.errors import ModelError, S3dlmError, SettingsError
+from s3dlm.evaluation import records
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Observer, evaluate
 from s3dlm.extras.ray import evaluation as distributed
-from s3dlm.extras.ray import records
 from s3dlm.extras.ray.evaluation import RayRunner
 from s3dlm.models.base import Model
 from tests.evaluation.small_run import (
