@@ -67,34 +67,27 @@ class NamedVerifier:
     from_files: bool = False
 
 
-def _composite(name: str, build: Callable[[str], Composite]) -> Callable[[str], Verifier]:
-    return lambda task: replace(build(task), satisfied_at=SATISFIED_AT.get((name, task)))
+def _bundled(name: str, build: Callable[[str], Composite], summary: str) -> NamedVerifier:
+    """A composite that may be satisfied with what is known of the tasks for the row `name`."""
+
+    def of_task(task: str) -> Verifier:
+        return replace(build(task), satisfied_at=SATISFIED_AT.get((name, task)))
+
+    return NamedVerifier(of_task, summary, from_files=True)
 
 
 VERIFIERS: Registry[Any] = Registry("verifier", "s3dlm.verifiers", object)
 LOADERS: Registry[Callable[[str], Verifier]] = Registry(
     "verifier", "s3dlm.verifier_loaders", object
 )
-for _name, _build, _summary in (
-    (
-        "paper",
-        lambda task: from_row(PAPER[task]),
-        "the paper's components and weights for the task",
-    ),
-    (
-        "checker",
-        checker,
-        "checks every equation, grid and expression it can read; finds doubtful places",
-    ),
-):
-    VERIFIERS.register(_name, NamedVerifier(_composite(_name, _build), _summary, from_files=True))
+CHECKS = "also recomputes equations, reads partial texts and says what looks wrong"
+SOLVES = "as checker, but what it says of partial texts takes a step of a solver"
 VERIFIERS.register(
-    "checker_solver",  # they judge whole texts alike
-    NamedVerifier(
-        _composite("checker", lambda task: checker(task, solver=True)),
-        "as checker; of partial texts it also takes a solver's step",
-        from_files=True,
-    ),
+    "paper", _bundled("paper", lambda task: from_row(PAPER[task]), "the paper's composite")
+)
+VERIFIERS.register("checker", _bundled("checker", checker, CHECKS))
+VERIFIERS.register(  # it judges whole texts alike
+    "checker_solver", _bundled("checker", lambda task: checker(task, solver=True), SOLVES)
 )
 OWN: dict[str, Verifier] = {}  # the user's, by the names that `own.py` gives them in this process
 
