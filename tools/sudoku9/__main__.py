@@ -85,7 +85,7 @@ def fresh(seed: int) -> Transformer:
 
 
 def loss_of(
-    model: Transformer, cells: Tensor, masked: Tensor, _: torch.Generator | None = None
+    model: Transformer, cells: Tensor, masked: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
     """LLaDA's loss: the cross-entropy of masked cells, each weighted by one over their number."""
     weight = (masked / masked.sum(1, keepdim=True)).flatten()

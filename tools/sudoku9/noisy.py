@@ -39,15 +39,15 @@ def start(masked: Denoiser) -> Transformer:
 
 
 def loss_of(
-    model: Transformer, cells: Tensor, free: Tensor, generator: torch.Generator | None = None
+    model: Transformer, cells: Tensor, masked: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
     """The cross-entropy of all cells that are no clues, each weighted by one over their number. Of every
     grid another share of them, from none to all, is drawn at random."""
     share = torch.rand(len(cells), 1, generator=generator)
-    noisy = free & (torch.rand(cells.shape, generator=generator) < share)
+    noisy = masked & (torch.rand(cells.shape, generator=generator) < share)
     drawn = torch.randint(DIGITS, cells.shape, generator=generator)
-    canvas = torch.where(free, torch.where(noisy, drawn, cells), cells + DIGITS)
-    weight = (free / free.sum(1, keepdim=True)).flatten()
+    canvas = torch.where(masked, torch.where(noisy, drawn, cells), cells + DIGITS)
+    weight = (masked / masked.sum(1, keepdim=True)).flatten()
     where = weight.nonzero()[:, 0]
     logits = model.head(model.encode(canvas).flatten(0, 1)[where])[:, :DIGITS]
     each = F.cross_entropy(logits, cells.flatten()[where], reduction="none")

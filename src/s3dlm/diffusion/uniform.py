@@ -93,7 +93,7 @@ class UniformDiffusion:
         """Canvases on which these positions may change, with fresh noise where nothing is known."""
         drawn = rng.integers(0, self.vocabulary, tokens.shape)
         canvas = Canvas(tokens, np.zeros(tokens.shape) if logp is None else logp)
-        for row in np.flatnonzero(free.any(axis=1)):
+        for row in np.flatnonzero(free.any(axis=1)).tolist():
             read = np.where(tokens[row] == HIDDEN, drawn[row], tokens[row])
             canvas.state[row] = NoisyState(read, free[row], step[row] if step else 0)
         return canvas

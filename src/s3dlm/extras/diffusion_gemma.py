@@ -18,6 +18,7 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import Denoiser, Model, Noise
+from s3dlm.models.defaults import EVERY_METHOD, Defaults
 from s3dlm.models.folder import read_json, shards
 from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import load_tokenizer
@@ -38,6 +39,7 @@ class DiffusionGemma(Denoiser):
         self.inner, self.noise = inner, noise
         self.vocabulary, self.context = int(text.vocab_size), int(text.max_position_embeddings)
         self.conditioned = int(text.hidden_size)
+        self.first = int(text.bos_token_id or 0)  # where there is no prompt
         self.limit = float(inner.final_logit_softcapping)
         self.device = next(inner.parameters()).device
         self.tokens_at_once = 4096
@@ -46,6 +48,7 @@ class DiffusionGemma(Denoiser):
     def encode_canvas(
         self, prefix: Sequence[int], tokens: Tensor, vectors: Tensor | None
     ) -> Tensor:
+        prefix = prefix or [self.first]
         decoder, cache = self.inner.model.decoder, self._cache(prefix)
         if cache.layers[0].keys.shape[0] != len(tokens):
             cache = copy.deepcopy(cache)
@@ -94,7 +97,7 @@ class DiffusionGemma(Denoiser):
 
     def head(self, features: Tensor) -> Tensor:
         logits: Tensor = self.inner.lm_head(features).float()
-        return torch.tanh(logits / self.limit) * self.limit
+        return (logits / self.limit).tanh() * self.limit
 
     def expected(self, weights: Tensor) -> Tensor:
         table = self.inner.model.decoder.embed_tokens
@@ -111,7 +114,8 @@ def _size(cache: Any) -> int:
 
 def noise_of(stated: dict[str, Any], canvas: int) -> tuple[Noise, dict[str, Any]]:
     """How a generation_config.json says that the model is decoded, and the settings that follow."""
-    sampler = stated.get("sampler_config") or {}
+    stated = {name: value for name, value in stated.items() if value is not None}
+    sampler = stated.get("sampler_config", {})
     hot, cold = float(stated.get("t_max", 0.8)), float(stated.get("t_min", 0.4))
     if not 0 <= cold < hot:
         raise ModelError(f"{FILE} has t_min={cold:g} and t_max={hot:g}; t_min must be the smaller")
@@ -164,7 +168,7 @@ def load(
     if adapter is not None:
         adapter.merge(dict(inner.named_parameters()))
     stated = read_json(folder / FILE) if (folder / FILE).is_file() else {}
-    noise, _ = noise_of(stated, int(inner.config.canvas_length))
+    noise, settings = noise_of(stated, int(inner.config.canvas_length))
     denoiser = DiffusionGemma(inner.to(device).eval().requires_grad_(False), noise)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), ENDS)
-    return Model(name, denoiser, tokenizer, ends)
+    return Model(name, denoiser, tokenizer, ends, Defaults(settings={EVERY_METHOD: settings}))

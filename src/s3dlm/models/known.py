@@ -90,7 +90,16 @@ def families() -> list[FamilyRow]:
         )
         for row in FAMILIES
     ]
-    return [*native, masked]
+    noisy = FamilyRow(
+        "DiffusionGemma",
+        ("diffusion_gemma",),
+        "causal prefix, bidirectional block of 256",
+        "none: uniform noise",
+        "transformers",
+        "logits and greedy decoding: transformers' own; random weights only, never the published ones",
+        "DiffusionGemma 26B-A4B (text)",
+    )
+    return [*native, masked, noisy]
 
 
 def known() -> list[Known]:

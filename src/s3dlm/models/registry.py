@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
 from s3dlm.inputs import Registry, find_entry_points, load_entry_point
 from s3dlm.models.base import Model
-from s3dlm.models.defaults import BUNDLED, EVERY_METHOD, defaults_in
+from s3dlm.models.defaults import BUNDLED, EVERY_METHOD, FILE, defaults_in
 from s3dlm.models.families import find_family
 from s3dlm.models.folder import find_folder, read_json, revision_of
 from s3dlm.models.known import ENTRY_POINTS, KNOWN
@@ -129,7 +129,7 @@ def load(
             model = load_native(name, folder, family, **options)
         model = replace(
             model,
-            defaults=defaults_in(folder),
+            defaults=defaults_in(folder) if (folder / FILE).is_file() else model.defaults,
             revision=revision_of(folder),
             calibrations=calibrations_in(folder, name.partition("@")[0], kind),
         )
