@@ -50,7 +50,7 @@ def tiny() -> Iterator[Live]:
 def expected() -> s3dlm.Result:
     """What the library answers with `tiny`, for up to 100 tokens."""
     sizes = {"gen_length": 100, "steps": 50, "block_length": 64}
-    return s3dlm.generate("tiny", QUESTION, task="countdown", **sizes)  # type: ignore[arg-type]
+    return s3dlm.generate("tiny", QUESTION, task="countdown", method="revise", **sizes)  # type: ignore[arg-type]
 
 
 def test_the_example_of_the_page(tiny: Live, monkeypatch: pytest.MonkeyPatch) -> None:

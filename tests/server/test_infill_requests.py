@@ -67,6 +67,6 @@ def test_a_puzzle_is_solved_over_http_and_a_wrong_one_is_refused() -> None:
     with serving(model, defaults={}) as server:
         reply = server.post("/v1/completions", model="sudoku9", prompt=puzzle).json()
         assert reply["choices"][0]["text"] == s3dlm.generate(model, puzzle).text
-        refused = server.post("/v1/search", prompt=puzzle[:-1])
+        refused = server.post("/v1/search", prompt=puzzle[:-1], task="sudoku9")
         assert refused.status_code == 400
         assert "has 80 cells, not 81" in refused.json()["error"]["message"]

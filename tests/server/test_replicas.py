@@ -34,6 +34,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
 ]
 KEY = "a key of this test alone"
+# Ray's own limits, by which it ends what is only slow on a busy machine.
+PATIENT = {f"RAY_SERVE_PROXY_{name}_CHECK_TIMEOUT_S": "900" for name in ("READY", "HEALTH")}
 QUESTION = "Target: 45 Numbers: 8, 7, 11"
 SMALL = {
     "method": "s3",
@@ -102,7 +104,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with log.open("w") as lines:
         process = subprocess.Popen(
             [sys.executable, "-c", main, "serve", "--port", "0", "--replicas", "2", "--max", "waiting=256"],
-            env={**os.environ, "S3DLM_API_KEY": KEY}, stdout=subprocess.PIPE, stderr=lines, text=True,
+            env={**os.environ, **PATIENT, "S3DLM_API_KEY": KEY}, stdout=subprocess.PIPE, stderr=lines, text=True,
         )  # fmt: skip
     try:
         assert process.stdout is not None

@@ -166,7 +166,7 @@ class Reply:
 
     def _end(self, result: Result) -> dict[str, Any]:
         """Why a choice ended and how it was found; also counts what it cost."""
-        survivors, answer = result.survivors, result.answer
+        survivors = result.survivors
         tokens = next((each.tokens for each in survivors if each.text == result.text), None)
         if tokens is None:  # the answer is an earlier text
             tokens = len(self.service.model.tokenizer.encode(result.text))
@@ -180,8 +180,8 @@ class Reply:
             "search": {
                 **population(result.settings),
                 **({} if result.checkable is None else {"checkable": result.checkable}),
-                "answer": answer,
-                "votes": sum(answer is not None and each.answer == answer for each in survivors),
+                "answer": result.answer,
+                "votes": 0 if result.answer is None else result.votes,
                 "survivors": len(survivors),
                 "score": result.score,
                 "stopped": result.stopped,

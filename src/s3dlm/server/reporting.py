@@ -1,10 +1,9 @@
 """What is told to whom: errors to clients, log lines and metrics to the operator.
 
-Errors have OpenAI's shape, {"error": {"message": …, "type": …, "param": …, "code": …}}, or under
-/v1/messages Anthropic's, with the types and status codes that the official clients map to their
-exceptions. Nothing of an unexpected error
-leaves the server: its traceback goes to the log, and the client gets the request id. Neither log nor
-metrics contain prompts or answers unless the operator asks for them.
+Errors have OpenAI's shape, {"error": {"message": …, "type": …, "param": …, "code": …}}, with the types and
+status codes that the official clients map to their exceptions; a path of another API has its own shape.
+Nothing of an unexpected error leaves the server: its traceback goes to the log, and the client gets the
+request id. Neither log nor metrics contain prompts or answers unless the operator asks for them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,11 +29,6 @@ LONGEST_PARAM = 120
 LONGEST_REASON = 500
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # others go by their first digit
 CODES = {404: "not_found", 405: "method_not_allowed"}
-MESSAGES = "/v1/messages"  # the path of Anthropic's API, and its names for errors
-ANTHROPIC_TYPES = {
-    401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-    413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
-}  # fmt: skip
 LOGGER = logging.getLogger("s3dlm.server")
 SECONDS_BETWEEN_LINES = 10.0
 _LAST_TIME: dict[str, float] = {}  # of events that are logged seldom
@@ -70,13 +64,9 @@ class ApiError(HTTPException):
             }
         }
 
-    def told_at(self, path: str) -> dict[str, Any]:
-        """The body in the shape of the API that has this path."""
-        if path != MESSAGES:
-            return self.body
-        usual = "invalid_request_error" if self.status_code < 500 else "api_error"
-        kind = ANTHROPIC_TYPES.get(self.status_code, usual)
-        return {"type": "error", "error": {"type": kind, "message": self.detail}}
+
+# Bodies of errors in the shape of another API, by its path.
+SHAPES: dict[str, Callable[[ApiError], dict[str, Any]]] = {}
 
 
 def _shortened(text: str, longest: int) -> str:

@@ -30,7 +30,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.inputs import Registry
 from s3dlm.server.limits import quiet_accept_errors, server_config
-from s3dlm.server.reporting import ApiError, as_api_error, configure_logging, log, shutting_down
+from s3dlm.server.reporting import (
+    SHAPES,
+    ApiError,
+    as_api_error,
+    configure_logging,
+    log,
+    shutting_down,
+)
 from s3dlm.server.service import Service
 from s3dlm.server.telemetry import record_span
 
@@ -88,7 +95,7 @@ class Middleware:
             if told is not error:
                 log("request failed", level=logging.ERROR, with_traceback=True, id=request_id)
             if status == CLIENT_GONE:  # nothing was sent; else the connection is closed
-                body = told.told_at(scope["path"])
+                body = SHAPES[path](told) if (path := scope["path"]) in SHAPES else told.body
                 response = JSONResponse(body, told.status_code, headers=told.headers)
                 await response(scope, receive, answer)
         finally:

@@ -15,7 +15,7 @@ from s3dlm.engine import Result
 from s3dlm.errors import unknown_name
 from s3dlm.search.step import Step
 from s3dlm.server.openai import Reply, sse
-from s3dlm.server.reporting import MESSAGES, ApiError
+from s3dlm.server.reporting import ApiError
 from s3dlm.server.schemas import NEUTRAL, ChatRequest, Count, Effort, Message, Request, settings
 from s3dlm.server.streaming import Watch, cut
 
@@ -108,6 +108,19 @@ def _chat(body: Any, system: str | list[Part] | None, turns: Turns, **own: Any) 
     return ChatRequest(**{**extra, **shared, **own, "messages": messages})
 
 
+ERRORS = {
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
+}  # fmt: skip
+
+
+def anthropic_error(told: ApiError) -> dict[str, Any]:
+    """An error as Anthropic's clients expect it."""
+    usual = "invalid_request_error" if told.status_code < 500 else "api_error"
+    kind = ERRORS.get(told.status_code, usual)
+    return {"type": "error", "error": {"type": kind, "message": told.detail}}
+
+
 def event(kind: str, **data: Any) -> str:
     """A server-sent event with its name."""
     return f"event: {kind}\n{sse({'type': kind, **data})}"
@@ -159,7 +172,7 @@ class MessagesReply(Translated):
                 yield event("message_stop")
 
     def failure(self, told: ApiError) -> str:
-        return event("error", error=told.told_at(MESSAGES)["error"])
+        return event("error", error=anthropic_error(told)["error"])
 
 
 def _stopped(end: dict[str, Any]) -> dict[str, str | None]:

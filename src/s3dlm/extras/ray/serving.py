@@ -39,6 +39,7 @@ BUSY = 8  # requests per replica beyond which Ray adds one, where it may
 QUIET = {"log_level": "WARNING", "enable_access_log": False}  # Ray's own lines
 CONTROL_SECONDS = 5.0  # for replicas to answer a question of ours
 POLL_SECONDS = 0.2
+PROXY_SECONDS = "60"  # for Ray's web server to start, or to say that it is well
 
 
 class Replica:
@@ -211,7 +212,11 @@ def serve(app: Any, host: str, port: int, *, grace: float, announce: Callable[[s
         signal.signal(kind, leave)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     where = {"host": host, "port": port}
-    ray_serve.start(proxy_location="HeadOnly", http_options=where, logging_config=QUIET)
+    try:
+        ray_serve.start(proxy_location="HeadOnly", http_options=where, logging_config=QUIET)
+    except (TimeoutError, ray.exceptions.RayError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise S3dlmError(f"Ray's web server did not start: {reason}; try again") from error
     try:
         try:
             everyone = ray_serve.run(app, name=NAME, route_prefix="/")
@@ -246,6 +251,8 @@ def run_replicas(
     from s3dlm.extras.ray.evaluation import connect
 
     os.environ["FORWARDED_ALLOW_IPS"] = ""  # Ray's web server believes no header; the app may
+    for name in ("READY", "HEALTH"):  # it is killed if it takes longer, on a busy machine too soon
+        os.environ.setdefault(f"RAY_SERVE_PROXY_{name}_CHECK_TIMEOUT_S", PROXY_SECONDS)
     engine, owned = connect(cluster, logs=True)
     try:
         app = application(model, grace=grace, **configuration)
