@@ -162,16 +162,14 @@ class Structure:
             self._check(matcher)
             step: Ids = tuple(matcher.compute_ff_tokens())
             if step:
-                step = step[: self.taken(text, step)] or self._onward(text)
-            else:
-                step = (
-                    tuple(ids(self.allowed(text)).tolist())
-                    if not matcher.is_stopped()
-                    else (self.end,)
-                )
-            if step[0] == self.end or len(step) > 1:
-                return text + step[: len(step) == 1]
-            text += step
+                text += step[: self.taken(text, step)] or self._onward(text)
+                continue
+            only = [self.end] if matcher.is_stopped() else ids(self.allowed(text)).tolist()
+            if len(only) > 1:
+                break
+            text += tuple(only)
+            if only == [self.end]:
+                break
         return text
 
     def way(self, text: Ids, more: Ids = ()) -> Ids | None:

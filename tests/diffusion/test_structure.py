@@ -1,0 +1,156 @@
+"""Answers that follow a grammar, whatever the model, the method and the seed."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from benchmarks.structure.schemas import schema
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, Field
+
+import s3dlm
+from s3dlm.diffusion.closing import Vocabulary
+from s3dlm.diffusion.grammar import Grammar
+from s3dlm.diffusion.structure import compiled
+from s3dlm.errors import SettingsError
+
+QUESTION = (
+    "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?"
+)
+SMALL = {"particles": 2}
+METHODS: dict[str, dict[str, Any]] = {
+    "baseline": {}, "greedy": {}, "s3": {**SMALL, "branching": 2}, "best_of_k": SMALL, "hex": {},
+    "tilting": SMALL, "revise": {**SMALL, "look_aheads": 2, "budget": 20}, "temporal_vote": {},
+    "restarts": {**SMALL, "look_aheads": 2, "budget": 20}, "adaptive_vote": {"budget": 12},
+    "particle_gibbs": SMALL, "twisted": SMALL, "prism": {},
+}  # fmt: skip
+LONGEST = 100  # tokens of the canvases here
+
+
+@pytest.fixture(scope="module")
+def tiny() -> s3dlm.Model:
+    return s3dlm.load("tiny")
+
+
+def shortest(model: s3dlm.Model, grammar: Any) -> int:
+    return len(compiled(Vocabulary.of(model), Grammar.of(grammar)).shortest)
+
+
+def check_triples(model: s3dlm.Model, seeds: range) -> int:
+    """Answer by a schema, a seed and a method, with room for the shortest instance at least; how many."""
+    count = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        wanted, method = schema(rng), list(METHODS)[seed % len(METHODS)]
+        length = max(2, shortest(model, wanted) + rng.choice((0, 0, 1, 2, 4, 8, 20, 40)))
+        if length > LONGEST:
+            continue
+        own = {} if method == "greedy" else {"temperature": 1.0}
+        result = s3dlm.generate(
+            model, QUESTION, method=method, grammar=wanted, gen_length=length, seed=seed,
+            **own, **METHODS[method],
+        )  # fmt: skip
+        for text in (result.text, *(survivor.text for survivor in result.survivors)):
+            Draft202012Validator(wanted).validate(json.loads(text))
+        count += 1
+    return count
+
+
+def test_every_answer_is_valid(tiny: s3dlm.Model) -> None:
+    assert check_triples(tiny, range(204)) >= 200
+
+
+@pytest.mark.slow
+def test_a_thousand_answers_are_valid(tiny: s3dlm.Model) -> None:
+    assert check_triples(tiny, range(10_000, 11_030)) >= 1000
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = Field(ge=0, le=9)
+
+
+class Person(BaseModel):
+    name: str = Field(max_length=8)
+    pet: Cat | None = None
+
+
+def test_values_come_back_parsed(tiny: s3dlm.Model) -> None:
+    found = s3dlm.generate(tiny, QUESTION, grammar=Person, gen_length=48, method="greedy")
+    assert isinstance(found.parsed, Person)
+    listed = s3dlm.generate(tiny, QUESTION, grammar=list[bool], gen_length=24, method="greedy")
+    assert isinstance(listed.parsed, list)
+    plain = s3dlm.generate(tiny, QUESTION, grammar={"type": "null"}, method="greedy")
+    assert (plain.text, plain.parsed) == ("null", None)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "expression"),
+    [
+        (re.compile(r"[0-9]{2,4} (apples|pears)"), r"[0-9]{2,4} (apples|pears)"),
+        (["yes", "no", 'may"be'], 'yes|no|may"be'),
+        ('start: "(" start ")" | "x"', r"\(*x\)*"),
+    ],
+    ids=str,
+)
+def test_other_grammars(tiny: s3dlm.Model, grammar: Any, expression: str) -> None:
+    for method in ("greedy", "s3", "revise"):
+        text = s3dlm.generate(tiny, QUESTION, grammar=grammar, method=method).text
+        assert re.fullmatch(expression, text)
+
+
+def test_the_end_stays_in_reach_of_a_model_that_never_ends(tiny: s3dlm.Model) -> None:
+    """An integer without bounds fills the canvas and no more."""
+    wanted = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    found = s3dlm.generate(tiny, QUESTION, grammar=wanted, gen_length=16, method="greedy")
+    assert isinstance(found.parsed["n"], int)
+
+
+def test_forced_tokens_take_no_pass(tiny: s3dlm.Model) -> None:
+    wanted = {"type": "object", "properties": {"a_long_name": {"enum": ["left", "right"]}}, "required": ["a_long_name"], "additionalProperties": False}  # fmt: skip
+    found = s3dlm.generate(tiny, QUESTION, grammar=wanted, gen_length=40, method="greedy")
+    assert found.nfe <= 2
+    assert len(found.token_ids) > 10
+
+
+def test_log_probabilities_are_those_of_what_is_allowed(tiny: s3dlm.Model) -> None:
+    """Of two choices one is at least as likely as not; without the mask both would be unlikely."""
+    found = s3dlm.generate(tiny, QUESTION, grammar=["q", "z"], method="greedy")
+    assert np.exp(found.token_logprobs[0]) >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("grammar", "words"),
+    [
+        ({"type": "string", "minLength": 99}, "choose gen_length=10[0-9] or more"),
+        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"type": "integer", "multipleOf": 999983}, "multipleOf"),
+        ({"$ref": "#"}, "no text of the json grammar"),
+        (re.compile("(?=a)"), "look-around"),
+        (re.compile("((a{1000}){1000}){1000}"), "repeats a part more than"),
+        ("start: x", "unknown name"),
+        ('start: %json {"type": "object"}', "directive %json"),
+        ("x" * 30_000, "at most 20000"),
+        (json.loads('{"items":' * 70 + "{}" + "}" * 70), "64 levels"),
+        ([], "give one text or more"),
+        (3, "is not a grammar"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_cannot_be_followed_is_refused(tiny: s3dlm.Model, grammar: Any, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        s3dlm.generate(tiny, QUESTION, grammar=grammar, gen_length=48)
+
+
+def test_a_text_with_holes_and_a_method_with_an_order_of_its_own_are_refused(
+    tiny: s3dlm.Model,
+) -> None:
+    with pytest.raises(SettingsError, match="decides itself which tokens come first"):
+        s3dlm.generate(tiny, QUESTION, grammar=["a"], method="unmaskfork")
+    with pytest.raises(SettingsError, match="draws whole texts"):
+        s3dlm.generate(tiny, QUESTION, grammar=["a"], method="order_token")
