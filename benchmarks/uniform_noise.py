@@ -64,14 +64,14 @@ def main() -> None:
     model = s3dlm.load("noisy9", device="cpu")
 
     def load(split: str, limit: int) -> list[str]:
-        return [row["question"] for row in islice(open_puzzles(split, (BLANKS,)), limit)]
+        return [str(row["question"]) for row in islice(open_puzzles(split, (BLANKS,)), limit)]
 
     validation, test, best = load("validation", args.validation), load("test", args.limit), {}
     for method, rows in CANDIDATES.items():
         shares = []
         for options in rows:
-            right = solved(model, validation, method, {**options, "budget": TUNED_WITHIN})
-            shares.append(sum(right) / len(right))
+            hits = solved(model, validation, method, {**options, "budget": TUNED_WITHIN})
+            shares.append(sum(hits) / len(hits))
             print(f"{method} {options}: {shares[-1]:.2f}", file=sys.stderr, flush=True)
         best[method] = rows[shares.index(max(shares))]
     found: dict[str, dict[str, Any]] = {}

@@ -97,7 +97,8 @@ class DiffusionGemma(Denoiser):
 
     def head(self, features: Tensor) -> Tensor:
         logits: Tensor = self.inner.lm_head(features).float()
-        return (logits / self.limit).tanh() * self.limit
+        capped: Tensor = (logits / self.limit).tanh() * self.limit
+        return capped
 
     def expected(self, weights: Tensor) -> Tensor:
         table = self.inner.model.decoder.embed_tokens

@@ -145,7 +145,8 @@ class CertainText:
 
     def after(self, step: Step) -> str:
         """What became certain at this step."""
-        if not self.live or self.stopped:
+        # Without masks a token that is known may be taken back.
+        if not self.live or self.stopped or self.model.denoiser.mask_id < 0:
             return ""
         tokens = agreed(step, self.model.denoiser.mask_id)
         ends = [i for i, token in enumerate(tokens) if token in self.model.end_ids]
