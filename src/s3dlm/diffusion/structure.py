@@ -191,7 +191,10 @@ class Structure:
 
     def _onward(self, text: Ids) -> Ids:
         """The next token on the way to the end of a text."""
-        return self._known(text)[:1] or (self.end,)
+        step = self._known(text)[:1]
+        if step:
+            self.way(text, step)  # the rest of the way, which is kept with the longer text
+        return step or (self.end,)
 
     def _known(self, text: Ids) -> Ids:
         """The way to the end of a text that a canvas holds."""
