@@ -85,9 +85,9 @@ def main() -> None:
         share = sum(each) / len(each)
         interval, line = wilson(share, len(each)), ""
         found[name] = {"share": share, "interval": [interval.low, interval.high]}
-        method, _, budget = name.partition(" ")
-        if budget and method != "restarts":
-            gaps = [a - b for a, b in zip(each, right[f"restarts {budget}"], strict=True)]
+        method, _, passes = name.partition(" ")
+        if passes and method != "restarts":
+            gaps = [a - b for a, b in zip(each, right[f"restarts {passes}"], strict=True)]
             gap = compare([gaps]).difference
             line = f"{100 * gap.value:+.0f} [{100 * gap.low:+.0f}, {100 * gap.high:+.0f}]"
             found[name]["against_restarts"] = [gap.value, gap.low, gap.high]

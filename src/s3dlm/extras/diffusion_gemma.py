@@ -102,8 +102,9 @@ class DiffusionGemma(Denoiser):
 
     def expected(self, weights: Tensor) -> Tensor:
         table = self.inner.model.decoder.embed_tokens
-        mean: Tensor = weights.to(table.weight.dtype) @ table.weight
-        return mean * table.embed_scale.to(mean.dtype)
+        mean = weights.to(table.weight.dtype) @ table.weight
+        scaled: Tensor = mean * table.embed_scale.to(mean.dtype)
+        return scaled
 
     def tensors(self) -> Iterable[tuple[str, Tensor]]:
         return list(self.inner.state_dict().items())
