@@ -22,7 +22,6 @@ from s3dlm.verifier.base import (
     Score,
     ScoreFunction,
     Verifier,
-    WrappedVerifier,
     adapt,
 )
 from s3dlm.verifier.checker import checker
@@ -40,7 +39,6 @@ __all__ = [
     "NamedVerifier",
     "Score",
     "Verifier",
-    "WrappedVerifier",
     "as_verifier",
     "compose",
     "for_task",

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -125,8 +124,6 @@ class Verifier(ABC):
 
 def takes_many(verifier: Verifier) -> bool:
     """Whether a verifier has a `score_batch` of its own, which is worth one call for the texts of all."""
-    while isinstance(verifier, WrappedVerifier):
-        verifier = verifier.inner
     return type(verifier).score_batch is not Verifier.score_batch
 
 
@@ -158,35 +155,6 @@ def _moved(score: Score, start: int) -> Score:
         return score
     spans: Any = tuple((a + start, b + start, *weight) for a, b, *weight in score.spans)
     return replace(score, spans=spans)
-
-
-def _of_inner(name: str) -> Any:
-    return property(attrgetter(f"inner.{name}"))
-
-
-class WrappedVerifier(Verifier):
-    """Passes everything on to another verifier: the base of those that change one thing about it."""
-
-    __slots__ = ("inner",)
-
-    def __init__(self, inner: Verifier) -> None:
-        self.inner = inner
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.inner.name or type(self.inner).__name__
-
-    satisfied_at = _of_inner("satisfied_at")
-    compares_texts = _of_inner("compares_texts")
-    score_partial = _of_inner("score_partial")
-    model_judge = _of_inner("model_judge")
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """As `score_batch`, so that a subclass changes only that."""
-        return self.score_batch([prompt], [text], [confidence])[0]
-
-    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
-        return self.inner.score_batch(prompts, texts, confidences)
 
 
 class AdaptedVerifier(Verifier):
