@@ -81,9 +81,9 @@ def test_representations_are_short_and_say_what_matters() -> None:
     for one in (steps[0], result, fake_model(), s3dlm.Settings(particles=8)):
         assert len(repr(one).splitlines()) <= 2
         assert len(repr(one)) < 300
-    assert re.search(r"Step\(1 of 8: 8 children, 4 survivors, ESS \d", repr(steps[0]))
-    assert f"NFE {result.nfe}" in repr(result)
-    assert repr(s3dlm.Settings(particles=8, seed=1)) == "Settings('s3', particles=8, seed=1)"
+    assert re.search(r"Step\(1 of 8: 4 children, 4 survivors, ESS \d", repr(steps[0]))
+    assert f"{result.nfe} passes" in repr(result)
+    assert repr(s3dlm.Settings("s3", particles=8, seed=1)) == "Settings('s3', particles=8, seed=1)"
 
 
 def test_notebooks_get_html_without_the_models_markup() -> None:
@@ -96,7 +96,9 @@ def test_notebooks_get_html_without_the_models_markup() -> None:
 
 
 def test_a_result_draws_who_descends_from_whom() -> None:
-    *steps, result = events_of(fake_model(), QUESTION, task="countdown", lam=50.0, **SMALL)
+    *steps, result = events_of(
+        fake_model(), QUESTION, task="countdown", method="s3", lam=50.0, **SMALL
+    )
     assert len(result.ancestry) == len(steps)
     assert "<svg" in result._repr_html_()
     assert "<line" in result._repr_html_()

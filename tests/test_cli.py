@@ -24,7 +24,7 @@ from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = ["--gen-length", "32", "--steps", "8", "--block-length", "16"]
-SIZES = s3dlm.Settings(gen_length=32, steps=8, block_length=16)
+SIZES = s3dlm.Settings("s3", gen_length=32, steps=8, block_length=16)
 INFILL = "12 - 6 = [[1]]. <answer>[[12]]</answer>"
 MAIN = "from s3dlm.cli.main import main; main()"
 Run = Callable[..., tuple[int, str, str]]
@@ -80,7 +80,7 @@ def test_generate_prints_the_text_and_plain_lines(run: Run) -> None:
 
 def test_generate_as_json_with_a_trace(run: Run, tmp_path: Path) -> None:
     trace = tmp_path / "run.jsonl"
-    words = ["--task", "countdown", "--json", "--trace", str(trace), *SMALL]
+    words = ["--method", "s3", "--task", "countdown", "--json", "--trace", str(trace), *SMALL]
     words += ["--set", "child_sampling=distinct", "--set", "cadence=block", "--set", "budget=none"]
     code, out, err = run("generate", QUESTION, *words)
     result = json.loads(out)
@@ -142,7 +142,7 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("generate x --method s33", ["did you mean 's3'"]),
         ("generate x --task countdwn", ["did you mean 'countdown'"]),
         ("generate x --particles 0", ["particles=0", "from 1 to"]),
-        ("generate x --steps 1000", ["steps=1000"]),
+        ("generate x --method s3 --steps 1000", ["steps=1000"]),
         ("generate x --verifier nowhere.toml", ["nowhere.toml"]),
         ("generate x --model nowhere --verifier nothing", ["verifier='nothing' is unknown"]),
         ("generate x --model nowhere --verifier no.py:f", ["no.py cannot be read"]),
@@ -388,4 +388,4 @@ def test_a_warning_is_one_line_and_said_once(run: Run) -> None:
     cli._tell_once.cache_clear()
     _, _, err = run("generate", QUESTION, "--temperature", "0", *SMALL)
     assert err.count("temperature=0") == 1
-    assert "\ns3dlm: warning: temperature=0 with method='s3'" in err
+    assert "\ns3dlm: warning: temperature=0 with method='revise'" in err

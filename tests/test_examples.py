@@ -68,9 +68,11 @@ def test_the_notebook_shows_what_its_cells_do(monkeypatch: pytest.MonkeyPatch) -
         for stored, now in zip(cell["outputs"], shown, strict=True):
             assert stored["output_type"] == now["output_type"]
             assert stored.get("text") == now.get("text"), "run: python -m tools.notebook"
-    first = "".join(cells[0]["outputs"][0]["data"]["text/html"])
-    assert "93" in first
-    assert "7 of 8" in first
+    greedy, result = cells[0]["outputs"]
+    assert greedy["text"] == ["greedy: 83\n"]
+    assert "93" in "".join(result["data"]["text/html"])
+    drawn = "".join(cells[2]["outputs"][0]["data"]["text/html"])
+    assert all(part in drawn for part in ("<circle", "<line", "survives", "dies"))
 
 
 SCRIPTS = [

@@ -13,7 +13,7 @@ from s3dlm.errors import RecordError
 from s3dlm.settings import Settings
 from tests.fakes import events_of, fake_model
 
-SETTINGS = Settings(gen_length=32, steps=8, block_length=16)
+SETTINGS = Settings("s3", gen_length=32, steps=8, block_length=16)
 
 
 @pytest.fixture

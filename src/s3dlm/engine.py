@@ -29,7 +29,7 @@ from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
 from s3dlm.result import Result as Result
 from s3dlm.result import finish
-from s3dlm.search.methods import Method, find_method
+from s3dlm.search.methods import DEFAULT, Method, find_method
 from s3dlm.search.particles import Request
 from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
 from s3dlm.search.step import Step, Stream
@@ -270,7 +270,7 @@ def generate(
 ) -> Result:
     """The answer to one prompt.
 
-    The model (or its name) brings the settings it recommends for the method, `s3` unless another is
+    The model (or its name) brings the settings it recommends for the method, `revise` unless another is
     named; keywords such as `particles=8` override them. `settings` replaces them all. `verifier` is
     a name ("checker", a TOML file), a function (question, text, confidence) → score, or a `Verifier`.
 
@@ -331,7 +331,7 @@ def _job(
     task = tasks.of_question(task, prompt, model.defaults.tasks)
     named, judge = ({"verifier": verifier}, None) if isinstance(verifier, str) else ({}, verifier)
     if settings is None:
-        chosen = "s3" if method is None else method
+        chosen = DEFAULT if method is None else method
         if grammar is not None and has(find_method(chosen), "reveal"):
             overrides = {**overrides, **PACE}
         settings = Settings.for_model(model, chosen, task, **overrides, **named)

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from s3dlm.diffusion.decoding import Decoding, overlaid
 from s3dlm.errors import SettingsError, TemperatureWarning, short_repr, unknown_name
-from s3dlm.search.methods import METHODS, Method, find_method
+from s3dlm.search.methods import DEFAULT, METHODS, Method, find_method
 from s3dlm.search.options import FROZEN, OneOf, setting
 from s3dlm.verifier.base import SELF
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from s3dlm.models.defaults import Defaults
 
 DECODING = frozenset(Decoding.model_fields)
-RECOMMENDED = "revise"  # the method where somebody asks a question and names none
 FIRST = ("particles", "budget", "verifier", "temperature", "seed")  # what most people change
 Layer = Mapping[str, Any]
 
@@ -45,7 +44,7 @@ class Settings:
     decoding: Decoding
     verifier: str
 
-    def __init__(self, method: str | Method | type[Method] = "s3", **values: Any) -> None:
+    def __init__(self, method: str | Method | type[Method] = DEFAULT, **values: Any) -> None:
         row = find_method(method)
         if isinstance(method, Method):
             values = {**dict(method), **values}
@@ -81,7 +80,7 @@ class Settings:
 
     @classmethod
     def for_model(
-        cls, model: Model, method: str | Method | type[Method] = "s3", task: str | None = None,
+        cls, model: Model, method: str | Method | type[Method] = DEFAULT, task: str | None = None,
         **overrides: Any,
     ) -> Settings:  # fmt: skip
         """What the model recommends for a method (and a task), with some settings overridden."""
@@ -89,7 +88,7 @@ class Settings:
 
     @classmethod
     def recommended(
-        cls, defaults: Defaults, method: str | Method | type[Method] = "s3",
+        cls, defaults: Defaults, method: str | Method | type[Method] = DEFAULT,
         task: str | None = None, **overrides: Any,
     ) -> Settings:  # fmt: skip
         """As `for_model`, for a model that is not loaded."""
@@ -128,7 +127,7 @@ class Settings:
         if not isinstance(data, Mapping):
             raise SettingsError(f"settings={data!r} is not allowed; give a dictionary of settings")
         values = dict(data)
-        return cls(values.pop("method", "s3"), **values)
+        return cls(values.pop("method", DEFAULT), **values)
 
     def replace(self, **changes: Any) -> Settings:
         """A copy with some settings changed; another method starts from its own settings."""
@@ -238,7 +237,7 @@ def schema() -> dict[str, dict[str, Any]]:
     """Every setting by name as a flat JSON schema, with its group and whether forms show it."""
     found: dict[str, dict[str, Any]] = {}
     found["method"] = {"type": "string", "enum": list(METHODS), "description": "the search method"}
-    found["method"] |= {"default": "s3", "shown": True, "nullable": False, "group": "search"}
+    found["method"] |= {"default": DEFAULT, "shown": True, "nullable": False, "group": "search"}
     classes: list[type[BaseModel]] = [METHODS.find(name) for name in METHODS]
     classes += [_Verifier, Decoding]
     for model in classes:

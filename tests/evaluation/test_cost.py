@@ -38,23 +38,23 @@ def test_parameters_are_those_of_the_models() -> None:
 
 @pytest.mark.parametrize("name", [f"{LLADA}/", f"{LLADA}@0123abc"])
 def test_another_way_to_write_the_name_costs_the_same(name: str) -> None:
-    settings = Settings()
+    settings = Settings("s3")
     found = estimate(name, [Condition("gsm8k", "s3", settings)], 1, 10, "H100")
     assert found["costs"] == cost(settings, 10)["costs"]
 
 
 def test_cards_share_the_work_and_the_bill() -> None:
-    found = cost(Settings(), 6400)
+    found = cost(Settings("s3"), 6400)
     one, eight, many = found["costs"]
     assert one["seconds"] == pytest.approx(8 * eight["seconds"])
     assert one["seconds"] == pytest.approx(64 * many["seconds"])
     assert one["dollars"] == pytest.approx(many["dollars"])
     assert found["nfe"] == 6400 * 513
-    half = cost(Settings(), 6400, measured={"s3": 0.5})["costs"][0]
+    half = cost(Settings("s3"), 6400, measured={"s3": 0.5})["costs"][0]
     assert half["seconds"] == pytest.approx(one["seconds"] / 2)
-    dear = cost(Settings(), 6400, "H100=5")["costs"][0]
+    dear = cost(Settings("s3"), 6400, "H100=5")["costs"][0]
     assert dear["dollars"] == pytest.approx(2 * one["dollars"])
-    assert cost(Settings(), 1, "RTX4090")["fits"]
+    assert cost(Settings("s3"), 1, "RTX4090")["fits"]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_cards_share_the_work_and_the_bill() -> None:
 )
 def test_what_cannot_be_is_refused(gpu: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        cost(Settings(), 1, gpu)
+        cost(Settings("s3"), 1, gpu)
 
 
 def test_a_dry_run_names_the_run_it_measured(tmp_path: Path) -> None:

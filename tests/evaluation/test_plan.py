@@ -15,7 +15,7 @@ from s3dlm.search.smc import S3, S3Paper
 from s3dlm.settings import Settings, has
 from s3dlm.tasks import Loaded
 
-BASE = Settings()
+BASE = Settings("s3")
 
 
 def defaults(method: str, task: str | None = None) -> Settings:

@@ -246,7 +246,7 @@ def test_a_mixture_of_llada2_edits_as_its_sampler(tmp_path: Path) -> None:
 def test_edits_are_refused_where_they_cannot_be_made() -> None:
     with pytest.raises(SettingsError, match="needs reveal='threshold'"):
         s3dlm.generate(pair("sdar")[1], "why?", edit_threshold=0.9, gen_length=16, steps=8)
-    settings = Settings(edit_threshold=0.9, reveal="threshold")
+    settings = Settings("s3", edit_threshold=0.9, reveal="threshold")
     with pytest.raises(SettingsError, match="not supported by tiny, which has no blocks"):
         s3dlm.generate("tiny", "why?", settings=settings)
 

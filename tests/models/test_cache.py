@@ -25,7 +25,7 @@ from tests.fakes import ByteTokenizer
 from tests.models.networks import END, MASK, random_network
 
 BLOCK = 16
-SETTINGS = Settings(gen_length=48, steps=12, block_length=BLOCK, temperature=1.0)
+SETTINGS = Settings("s3", gen_length=48, steps=12, block_length=BLOCK, temperature=1.0)
 QUESTIONS = [f"What is {i} + {i * i}?" + " Think." * (i % 3) for i in range(4)]
 
 

@@ -21,7 +21,7 @@ def steps_of(settings: Settings) -> list[Step]:
 
 
 def test_filled_children_never_repeat_each_other_while_they_are_open() -> None:
-    for step in steps_of(Settings(child_sampling="filled", **SMALL)):
+    for step in steps_of(Settings("s3", child_sampling="filled", **SMALL)):
         open_ = step.tokens[(step.tokens == 256).any(axis=1)]
         assert len({row.tobytes() for row in open_}) == len(open_) == step.nfe
 
@@ -33,7 +33,7 @@ def test_filled_uses_more_of_the_budget_than_distinct_and_distinct_more_than_non
         sampling: sum(
             step.nfe
             for seed in range(4)
-            for step in steps_of(Settings(child_sampling=sampling, seed=seed, **cold))
+            for step in steps_of(Settings("s3", child_sampling=sampling, seed=seed, **cold))
         )
         for sampling in ("independent", "distinct", "filled")
     }
@@ -41,7 +41,7 @@ def test_filled_uses_more_of_the_budget_than_distinct_and_distinct_more_than_non
 
 
 def test_a_filled_child_descends_from_the_parent_it_names() -> None:
-    steps = steps_of(Settings(child_sampling="filled", **SMALL))
+    steps = steps_of(Settings("s3", child_sampling="filled", **SMALL))
     for before, after in itertools.pairwise(steps):
         survivors = before.tokens[before.survivor]
         for child, parent in zip(after.tokens, after.parent, strict=True):
@@ -51,4 +51,4 @@ def test_a_filled_child_descends_from_the_parent_it_names() -> None:
 
 def test_filled_cannot_keep_families_apart() -> None:
     with pytest.raises(SettingsError, match=r"filled.*ess_threshold"):
-        Settings(child_sampling="filled", ess_threshold=0.5)
+        Settings("s3", child_sampling="filled", ess_threshold=0.5)

@@ -16,7 +16,7 @@ from s3dlm.viewer.page import standalone, viewer_files
 from tests.fakes import events_of, fake_model
 
 META = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
-SETTINGS = Settings(gen_length=24, steps=6, block_length=24, particles=2, branching=2)
+SETTINGS = Settings("s3", gen_length=24, steps=6, block_length=24, particles=2, branching=2)
 HOSTILE = "</script><script>window.ran = true</script>"
 
 

@@ -89,12 +89,12 @@ def generate(
     from s3dlm import trace as traces
     from s3dlm.job import PACE
     from s3dlm.models.defaults import defaults_of
-    from s3dlm.search.methods import find_method
+    from s3dlm.search.methods import DEFAULT, find_method
     from s3dlm.settings import Settings, fields, has
 
     verifier = options.own_verifier(verifier)
     given = {name: value for name, value in locals().items() if name in fields()}
-    row, given_task = find_method(_only("--method", method) or "s3"), _only("--task", task)
+    row, given_task = find_method(_only("--method", method) or DEFAULT), _only("--task", task)
     overrides, grammar = _overrides(given, more), _grammar(json_schema, regex)
     if grammar is not None and has(row, "reveal"):
         overrides |= PACE

@@ -66,11 +66,12 @@ def serve(
         raise MissingExtraError(error.name or "fastapi", "serve") from error
     from s3dlm.models.defaults import defaults_of
     from s3dlm.models.registry import check_name as check_model
+    from s3dlm.search.methods import DEFAULT
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
     from s3dlm.server.run import REPLICAS, allowed_hosts, bind_socket, check_exposure, network
     from s3dlm.server.run import serve as run
-    from s3dlm.settings import RECOMMENDED, Settings
+    from s3dlm.settings import Settings
     from s3dlm.verifier import GENERAL, check_name
 
     key = api_key or None
@@ -83,7 +84,7 @@ def serve(
     # Mistakes are reported before a long load; the model's own values are not known yet.
     check_model(model)
     for own in ({}, *aliases.values()):
-        Settings.recommended(defaults_of(model), **{"method": method or RECOMMENDED, **own})
+        Settings.recommended(defaults_of(model), **{"method": method or DEFAULT, **own})
     for judge in judges.values():
         check_name(GENERAL, judge)
     if ray is not None and replicas is None:
@@ -196,6 +197,6 @@ def demo(
     for grid in made.short:
         options.print_table(grid.columns, grid.rows, grid.title, marked=True)
     points = {n: (made.run.mean_nfe(n), made.run.mean_accuracy(n)) for n in made.run.labels()}
-    typer.echo(f"Accuracy over forward passes per problem (NFE)\n\n{chart(points)}\n")
+    typer.echo(f"Accuracy over forward passes per problem\n\n{chart(points)}\n")
     typer.echo(f"4. In one sentence\n\n{textwrap.fill(made.verdict[0], 79)}\n")
     typer.echo(f"report: {made.html.resolve()}")

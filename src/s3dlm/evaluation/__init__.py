@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def evaluate(
     model: Model | str,
     tasks: str | Sequence[str] | None = None,
-    methods: str | Sequence[str] = "s3",
+    methods: str | Sequence[str] | None = None,
     *,
     out: str | Path,
     limit: int | None = None,
@@ -25,16 +25,17 @@ def evaluate(
     verifier: Verifier | ScoreFunction | str | None = None,
     **settings: Any,
 ) -> dict[str, dict[str, Cell]]:
-    """Accuracy, NFE and more for every task and method: `found["countdown"]["s3"].accuracy`.
+    """Accuracy, NFE and more for every task and method: `found["countdown"]["revise"].accuracy`.
 
     Records go to the folder `out`; the same call resumes an interrupted run. Without `tasks`, the
-    model's own are used. `limit` problems per task; settings apply to the methods that use them.
+    model's own are used, without `methods` the default one. `limit` problems per task; settings apply to the methods that use them.
     `verifier` is a name, a function or a verifier; the run records it by name and a hash of its source.
     """
     from s3dlm.evaluation import plan as plans
     from s3dlm.evaluation import records, run
     from s3dlm.evaluation.statistics import summarise
     from s3dlm.models.registry import load
+    from s3dlm.search.methods import DEFAULT
 
     chosen: dict[str, Any] = {**settings}
     if verifier is not None:
@@ -43,7 +44,7 @@ def evaluate(
         chosen["verifier"] = verifier if isinstance(verifier, str) else own.from_object(verifier)
     loaded = load(model) if isinstance(model, str) else model
     names = [tasks] if isinstance(tasks, str) else list(tasks or loaded.defaults.tasks)
-    labels = [methods] if isinstance(methods, str) else list(methods)
+    labels = [methods] if isinstance(methods, str) else list(methods or [DEFAULT])
     folder = None if data is None else Path(data)
     style = loaded.defaults.prompt_style
     problems = plans.load_problems(names, style, data=folder, split=split, limit=limit)

@@ -24,6 +24,7 @@ from s3dlm.search.step import Outcome
 if TYPE_CHECKING:
     from s3dlm.diffusion.decoding import Decoding
 
+DEFAULT = "revise"  # the method wherever none is named: what is recommended
 Verified = Literal["never", "at the end", "every step"]
 Ending = Annotated[str, OneOf("selection", SELECTIONS)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from s3dlm.search.method import DEFAULT as DEFAULT
 from s3dlm.search.method import METHODS as METHODS
 from s3dlm.search.method import Method as Method
 from s3dlm.search.method import find_method as find_method

@@ -18,12 +18,12 @@ from s3dlm.diffusion.decoding import Decoding
 from s3dlm.errors import RecordError, SettingsError, short_repr
 from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model
-from s3dlm.search.methods import METHODS, find_method
+from s3dlm.search.methods import DEFAULT, METHODS, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.schemas import settings as request_settings
-from s3dlm.settings import FIRST, RECOMMENDED, Settings, merged, names
+from s3dlm.settings import FIRST, Settings, merged, names
 from s3dlm.verifier import as_verifier, installed
 from s3dlm.viewer.page import for_page
 
@@ -138,7 +138,7 @@ class Service:
         self.api_key, self.hosts, self.log_prompts = api_key, hosts, log_prompts
         self.operator: dict[str, Any] = dict(defaults or {})
         # For requests that name none; by its latest name, which the page knows.
-        self.method = find_method(str(self.operator.pop("method", RECOMMENDED))).name
+        self.method = find_method(str(self.operator.pop("method", DEFAULT))).name
         self.verifiers = {name: as_verifier(name) for name in installed()}
         for name, verifier in (verifiers or {}).items():
             self.verifiers[_public(name)] = as_verifier(verifier)
