@@ -111,7 +111,7 @@ def test_a_question_that_a_small_model_does_not_know_is_refused_at_every_door(
     told = server.post(path, **body)
     words = told.json()["error"]["message"]
     assert told.status_code == 400
-    why = "tiny knows 5 kinds of question, and 'hello' is none of them"
+    why = "tiny knows 5 kinds of question, and 'hello' is not one of them"
     assert words.startswith(why)
     assert "give the task 'none'" in words
     assert why in " ".join(shell(capsys, monkeypatch, "hello").split())

@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-LEAST = 7  # rows below the head
+LEAST = 5  # rows below the head
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 

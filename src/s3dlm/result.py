@@ -91,8 +91,8 @@ class Result:
         chance = "" if self.p_correct is None else f"p_correct {self.p_correct:.2f}, "
         chance += "no step to check, " if self.checkable is False else ""
         return (
-            f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} survivors, {chance}"
-            f"NFE {self.nfe}, {self.seconds:.2f} s, method {self.settings.method!r},\n"
+            f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} drafts agree, {chance}"
+            f"{self.nfe} passes, {self.seconds:.2f} s, method {self.settings.method!r},\n"
             f"       text={text!r})"
         )
 
@@ -119,8 +119,8 @@ class Result:
         )
         return (
             f"<p><b style='font-size:1.3em'>{answer}</b>{chance}<br>{escape(self.settings.method)}: "
-            f"{self.votes} of {len(self.survivors)} survivors, {self.nfe} forward passes, "
-            f"{self.seconds:.2f} s</p><table>{vote}</table><details><summary>Survivors</summary><table>"
+            f"{self.votes} of {len(self.survivors)} drafts agree, {self.nfe} forward passes, "
+            f"{self.seconds:.2f} s</p><table>{vote}</table><details><summary>All drafts</summary><table>"
             f"<tr><th>score</th><th>confidence</th><th style='text-align:left'>text</th></tr>{rows}"
             f"</table></details>{genealogy(self.ancestry)}"
         )

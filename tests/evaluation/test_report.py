@@ -559,7 +559,7 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
     (line,) = comparisons.verdict(told(run, made), "greedy")
     assert f"s3 is {outcome} greedy" in line or f"it is {outcome} greedy: " in line
     assert f"{100 * (s3 - greedy):+.1f} [" in line
-    assert "for 24.0 instead of 4.0 NFE per problem, or " in line  # and without sharing
+    assert "for 24.0 instead of 4.0 passes per problem, or " in line  # and without sharing
     top = "tilting" if greedy < 0.9 else "greedy"
     assert f"{top}, the most accurate other method, in accuracy: " in line
     assert ("for 24.0 instead of 30.0" in line) == (top == "tilting")

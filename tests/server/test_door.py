@@ -240,7 +240,7 @@ def test_nothing_listens_to_a_network_by_accident() -> None:
 def test_an_address_that_is_taken_is_said_in_one_line() -> None:
     with bind_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(SettingsError, match=f"port={port} cannot be listened on.*--port"):
+        with pytest.raises(SettingsError, match=f"port={port} is not available.*--port"):
             bind_socket("127.0.0.1", port)
 
 

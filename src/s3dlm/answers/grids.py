@@ -56,7 +56,7 @@ def read_puzzle(text: str, order: int) -> str:
         if double is not None:
             name = ("row", "column", "box")[index // side]
             raise PromptError(
-                f"the clues of the Sudoku contradict each other: {double} stands twice in {name} "
+                f"the clues of the Sudoku contradict each other: {double} occurs twice in {name} "
                 f"{index % side + 1}; correct the puzzle"
             )
     if "0" not in puzzle:

@@ -263,7 +263,7 @@ def _print_cost(
     for line in cost.parts(costs["conditions"], how):
         typer.echo(line)
     samples = sum(row["samples"] for row in costs["conditions"])
-    typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} NFE")
+    typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} passes")
     if "costs" not in costs:
         typer.echo(f"times can be estimated for: {', '.join(cost.SHAPES)}; else run --limit 10")
         return

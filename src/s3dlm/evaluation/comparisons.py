@@ -78,7 +78,7 @@ def _alone(row: TableRow) -> str:
     cell, where = row.cell, row.task
     return (
         f"{row.label} answers {percent(cell.accuracy)} % of {cell.problems} problems right ({where}), "
-        f"with {cell.nfe:.1f} NFE per problem ({cell.nfe_logical:.1f} without sharing)."
+        f"with {cell.nfe:.1f} passes per problem ({cell.nfe_logical:.1f} without sharing)."
     )
 
 
@@ -101,7 +101,7 @@ def _sentence(run: Run, rows: Mapping[str, TableRow], label: str, reference: str
         cells = [rows[each].cell for each in (label, other) if each in rows]
         logical = " instead of ".join(f"{cell.nfe_logical:.1f}" for cell in cells)
         return (
-            f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent} NFE per problem"
+            f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent} passes per problem"
             f"{f', or {logical} without sharing' if cells[1:] else ''}"
         )
 
@@ -176,9 +176,9 @@ def sweep(run: Run) -> Table:
         gap = _gap(run, [cells, *others]) if label == OURS else (NONE, NONE)
         rows += [TableRow(run, label, cells, gap=gap)] * (labels.count(label) > 1)
     note = (
-        f"On the problems and seeds that all points share. At equal NFE: accuracy of {OURS} minus that of "
-        f"{OTHER}, whose curve over K is interpolated over log NFE; 95 % bootstrap interval over "
-        f"problems, their NFE included. –: {OTHER} never spends as much, or as little."
+        f"On the problems and seeds that all points share. At equal passes: accuracy of {OURS} minus that of "
+        f"{OTHER}, whose curve over K is interpolated over the logarithm of passes; 95 % bootstrap interval over "
+        f"problems, their passes included. –: {OTHER} never spends as much, or as little."
     )
     return table("sweep", "Over particles N and branching b", rows, note)
 

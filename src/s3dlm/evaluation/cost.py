@@ -150,7 +150,7 @@ def parts(conditions: Sequence[Mapping[str, Any]], how: str, most: int = 20) -> 
         nfe = sum(row["samples"] * row["nfe"] for row in rows) / count
         seconds = sum(row["seconds"] for row in rows)
         took = f", {in_words(seconds)}" if seconds else ""
-        lines.append(f"{name}: {count:,} samples, {how} {nfe:,.0f} NFE each{took}")
+        lines.append(f"{name}: {count:,} samples, {how} {nfe:,.0f} passes each{took}")
     return lines
 
 

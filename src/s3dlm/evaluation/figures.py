@@ -220,18 +220,18 @@ def _finished(how: str, colour: str) -> Paint:
     return paint
 
 
-_NFE, _ACCURACY, _DENSITY = "NFE per problem", "accuracy (%)", "log-density per token"
+_NFE, _ACCURACY, _DENSITY = "forward passes per problem", "accuracy (%)", "log-density per token"
 FIGURES = {  # in the order of a report
     "mean": Figure(
         "Accuracy against compute",
-        "Accuracy, the mean of the tasks, over NFE, the forward passes per problem, with 95 % intervals; up "
+        "Accuracy, the mean of the tasks, over forward passes per problem, with 95 % intervals; up "
         "and to the left is better.",
         [Panels("mean", _NFE, _ACCURACY, _accuracy_nfe)],
         panel=(4.6, 3.1),
     ),
     "scaling": Figure(
         "Accuracy and confidence on every task (the paper's Figure 3)",
-        "Top: accuracy with 95 % intervals over NFE for every (N, b) of the run, on the problems that all of "
+        "Top: accuracy with 95 % intervals over passes for every (N, b) of the run, on the problems that all of "
         "them share. Bottom: mean probability of the answer's tokens at every step: for revealed tokens "
         "at the step that revealed them, for masked ones in the current block that of the best token.",
         [

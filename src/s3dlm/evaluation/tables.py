@@ -136,9 +136,9 @@ COLUMNS = (
     Column("Better : worse", lambda r: _if(r.compared, lambda c: f"{c.wins} : {c.losses}"), "comparisons"),
     Column("Problems", lambda r: _if(r.compared, lambda c: str(c.problems)), "comparisons"),
     Column("p", lambda r: _if(r.compared, lambda c: p_value(c.p)), "summary gains comparisons"),
-    Column("NFE", lambda r: number(r.cell.nfe), "summary gains cost sweep"),
-    Column("NFE without sharing", lambda r: number(r.cell.nfe_logical), "summary gains cost sweep"),
-    Column("Points vs best_of_k at equal NFE", lambda r: r.gap[0], "sweep"),
+    Column("Passes", lambda r: number(r.cell.nfe), "summary gains cost sweep"),
+    Column("Passes without sharing", lambda r: number(r.cell.nfe_logical), "summary gains cost sweep"),
+    Column("Points vs best_of_k at equal passes", lambda r: r.gap[0], "sweep"),
     Column("p", lambda r: r.gap[1], "sweep"),
     Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else NONE, "summary"),
     Column("ESS share", _ess, "cost"),
@@ -202,7 +202,7 @@ def summary(run: Run, reference: str) -> Table:
     fewer = [t for t in run.tasks if (row := run.main_cells[t]) and next(iter(row.values())).problems
              < max(run.cells[c].problems for c in run.main(t).values() if c in run.cells)]  # fmt: skip
     notes = [
-        "Accuracy in per cent, with 95 % intervals over problems. NFE: forward passes per problem; "
+        "Accuracy in per cent, with 95 % intervals over problems. Passes: forward passes per problem (NFE); "
         "without sharing: what they would be if equal canvases were computed again, as in the paper's "
         "Algorithm 1. p is the larger of the bootstrap's and the sign test's; there is none below ten "
         "problems.",

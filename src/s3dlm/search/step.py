@@ -69,7 +69,7 @@ class Step:
         rounds = f"round {self.round + 1}, " if self.round else ""
         return (
             f"Step({rounds}{self.index + 1} of {self.total}: {len(self.tokens)} children, "
-            f"{self.survivor.size} survivors, ESS {self.ess:.1f}, NFE {self.nfe + self.start_nfe}{best})"
+            f"{self.survivor.size} survivors, ESS {self.ess:.1f}, {self.nfe + self.start_nfe} passes{best})"
         )
 
     def _repr_html_(self) -> str:

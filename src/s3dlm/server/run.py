@@ -293,7 +293,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise SettingsError(
-            f"host={host!r} with port={port} cannot be listened on: {error.strerror}; choose another "
+            f"host={host!r} with port={port} is not available: {error.strerror}; choose another "
             "--port (0 picks a free one) or --host"
         ) from error
 

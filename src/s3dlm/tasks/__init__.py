@@ -66,4 +66,4 @@ def outside(model: str, known: Sequence[str], given: str | None, question: objec
     if not small or of_question(None, question, known) is not None:
         return None
     kinds = f"{model} knows {len(known)} kinds of question"
-    return f"{kinds}, and {short_repr(question)} is none of them"
+    return f"{kinds}, and {short_repr(question)} is not one of them"

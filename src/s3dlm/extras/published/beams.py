@@ -65,8 +65,8 @@ class Prism(Method):
 
     name = "prism"
     summary = (
-        "N trajectories that the model judges itself; early in a block they become N/4: copies of the "
-        "best different ones, most with two unsure tokens re-masked"
+        "N trajectories that the model judges itself; early in a block the best N/4 texts are kept, and "
+        "copies of them with two unsure tokens re-masked"
     )
     source = "as in Prism, Bai et al. 2026"
     verifier = "self"
@@ -132,7 +132,7 @@ class OrderToken(Method):
     text is likeliest in that block, given the rest of it, go on."""
 
     name = "order_token"
-    summary = "N beams; where a block begins, each draws N whole texts, and the N likeliest in that block go on"
+    summary = "N beams; at the start of a block each draws N whole texts, and the N that make the block likeliest are kept"
     source = "after Order-Token Search, Shen et al. 2026"
     verified: ClassVar[Verified] = "never"
     meets_again = True

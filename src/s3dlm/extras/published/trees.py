@@ -236,7 +236,7 @@ def _moves(
         places = np.argsort(-sure, kind="stable")[: min(PLACES, masked.sum())].tolist()
         for place in places:
             drawn, drawn_logp = value.draws[source, place], value.draws_logp[source, place]
-            if drawn.size > 1:  # there is one without chance
+            if drawn.size > 1:  # there is a deterministic one
                 some = slice(TOKENS * turn, TOKENS * (turn + 1))
                 drawn, drawn_logp = drawn[some], drawn_logp[some]
             for token in np.unique(drawn).tolist():

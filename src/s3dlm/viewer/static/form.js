@@ -164,7 +164,7 @@ export class Form {
     const [body] = this.bodies();
     if (body.task || body.infill) return null;
     const { known } = await resolved(body).catch(() => ({ known: true })); // the search will say what is wrong
-    return known ? null : `${this.options.model} knows a few kinds of question, and this is none of them. Pick an example above, or choose the task "none" to see what it writes all the same.`;
+    return known ? null : `${this.options.model} knows a few kinds of question, and this is not one of them. Pick an example above, or choose the task "none" to see what it writes all the same.`;
   }
 
   busy(is) {

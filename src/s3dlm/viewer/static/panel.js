@@ -116,7 +116,7 @@ export class Panel {
     const { particles, branching } = run.header.settings;
     const sizes = [["N", particles], ["b", branching]].filter(([, size]) => size !== undefined).map((pair) => `${pair.join(" ")} · `);
     const why = ended ? { satisfied: " · the verifier is satisfied", budget: " · the budget is spent" }[run.result.stopped] ?? "" : "";
-    this.facts.textContent = `${sizes.join("")}NFE ${run.nfe(step)} · ESS ${fixed(one.ess, 1)} of ${one.weight.length}${why}`;
+    this.facts.textContent = `${sizes.join("")}${run.nfe(step)} passes · ESS ${fixed(one.ess, 1)} of ${one.weight.length}${why}`;
     this.texts();
     this.charts?.forEach((chart) => chart.point(step));
     this.node.classList.toggle("over", Boolean(ended));
