@@ -73,6 +73,11 @@ class Result:
         """Survivors that have the chosen answer."""
         return sum(survivor.answer == self.answer for survivor in self.survivors)
 
+    @property
+    def _agreeing(self) -> str:
+        count = len(self.survivors)
+        return f"{self.votes} of {count} drafts agree, " if count > 1 else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but the genealogy and the tokens as plain data, floats with six digits."""
         return {
@@ -91,7 +96,7 @@ class Result:
         chance = "" if self.p_correct is None else f"p_correct {self.p_correct:.2f}, "
         chance += "no step to check, " if self.checkable is False else ""
         return (
-            f"Result(answer={self.answer!r}, {self.votes} of {len(self.survivors)} drafts agree, {chance}"
+            f"Result(answer={self.answer!r}, {self._agreeing}{chance}"
             f"{self.nfe} passes, {self.seconds:.2f} s, method {self.settings.method!r},\n"
             f"       text={text!r})"
         )
@@ -119,7 +124,7 @@ class Result:
         )
         return (
             f"<p><b style='font-size:1.3em'>{answer}</b>{chance}<br>{escape(self.settings.method)}: "
-            f"{self.votes} of {len(self.survivors)} drafts agree, {self.nfe} forward passes, "
+            f"{self._agreeing}{self.nfe} forward passes, "
             f"{self.seconds:.2f} s</p><table>{vote}</table><details><summary>All drafts</summary><table>"
             f"<tr><th>score</th><th>confidence</th><th style='text-align:left'>text</th></tr>{rows}"
             f"</table></details>{genealogy(self.ancestry)}"

@@ -175,7 +175,7 @@ def test_a_trace_tells_the_clues(model: Model, tmp_path: Path) -> None:
 def test_the_terminal_shows_grids_side_by_side_in_80_columns(model: Model) -> None:
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=80, color_system=None)
-    events = events_of(model, PUZZLE, particles=3)
+    events = events_of(model, PUZZLE, method="s3", particles=3)
     list(show(events, pieces_of(model), console=console, columns=model.tokenizer.columns))
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).splitlines()
     assert max(map(len, lines)) == 80
