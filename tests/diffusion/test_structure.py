@@ -63,7 +63,9 @@ def check_triples(model: s3dlm.Model, seeds: range) -> int:
 
 def test_every_answer_is_valid(tiny: s3dlm.Model) -> None:
     assert check_triples(tiny, range(210)) >= 200
-    check_triples(tiny, range(20_085, 20_086))  # where the only way to the end was left for a moment
+    check_triples(
+        tiny, range(20_085, 20_086)
+    )  # where the only way to the end was left for a moment
 
 
 @pytest.mark.slow

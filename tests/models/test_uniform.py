@@ -68,5 +68,7 @@ def test_doubted_cells_are_drawn_anew_and_the_rest_may_change(model: s3dlm.Model
 def test_what_is_for_masks_is_refused(model: s3dlm.Model) -> None:
     with pytest.raises(SettingsError, match="denoises uniform noise"):
         s3dlm.generate(model, PUZZLE, method="baseline", guidance=1.0)
+    with pytest.raises(SettingsError, match="reads an answer at a mask"):
+        s3dlm.generate(model, PUZZLE, method="s3", verifier="self")
     with pytest.raises(SettingsError, match="for models of masked diffusion"):
         s3dlm.generate(model, PUZZLE, method="prism")

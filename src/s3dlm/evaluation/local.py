@@ -66,7 +66,7 @@ class LocalRunner:
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         condition, model = chunk.condition, self.model
-        if chunk.row_cache:
+        if chunk.row_cache and model.denoiser.mask_id >= 0:  # it keeps what masks read
             if self.cached is None:
                 cache = RowCache(model.denoiser, int(chunk.row_cache * 2**30))
                 self.cached = replace(model, denoiser=cache)
@@ -187,7 +187,9 @@ def wrong_gold(kind: str, sample: Sample) -> str | None:
 
 def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int:
     """The smallest batch size after which doubling gives less than a tenth more throughput."""
-    canvas = [*prompt, *[model.denoiser.mask_id] * gen_length]
+    if model.denoiser.reads_prefix:
+        return BATCH_SIZES[0]
+    canvas = [*prompt, *[max(0, model.denoiser.mask_id)] * gen_length]
     best, best_rate = BATCH_SIZES[0], 0.0
     for size in BATCH_SIZES:
         try:

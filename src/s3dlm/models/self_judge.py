@@ -34,6 +34,11 @@ class SelfJudge(Verifier):
     def __init__(self, model: Model) -> None:
         self.model, self.model_judge = model, self
         tokenizer = model.tokenizer
+        if model.denoiser.mask_id < 0:
+            raise SettingsError(
+                f"verifier='self' reads an answer at a mask, and {model.name} has none; choose another "
+                "verifier (s3dlm list verifiers)"
+            )
         if not tokenizer.has_chat_template:
             raise SettingsError(
                 f"verifier='self' asks the model a question, and the tokenizer of {model.name} has no "

@@ -45,6 +45,11 @@ def log_likelihood(
     """The bound on log p(answer | prompt), in nats; equal inputs give equal values."""
     if samples < 1:
         raise SettingsError(f"samples={samples} is not allowed; LLaDA uses {MASK_SAMPLES}")
+    if model.denoiser.mask_id < 0:
+        raise SettingsError(
+            f"{model.name} denoises uniform noise, and LLaDA's bound on a likelihood needs masks; choose "
+            "tasks that generate text"
+        )
     if not answer:
         return 0.0
     masks = _masks(prompt, answer, samples, seed)
