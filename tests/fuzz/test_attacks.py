@@ -150,7 +150,7 @@ def server() -> Iterator[tuple[int, str]]:
 def get(address: str, path: str) -> str:
     """An answer to another address than the attackers', on a connection of its own."""
     host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), 60, ("127.0.0.2", 0)) as client:
+    with socket.create_connection((host, int(port)), 900, ("127.0.0.2", 0)) as client:
         client.sendall(
             f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
         )
