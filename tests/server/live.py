@@ -126,7 +126,7 @@ def alone(
     """What the library answers without a server, with the settings that the test server has."""
     method = find_method(own.get("method", "s3"))
     small = {name: value for name, value in SMALL.items() if has(method, name)}
-    settings = Settings.from_json({**small, **own})
+    settings = Settings.from_json({"method": "s3", **small, **own})
     return s3dlm.generate(fake_model(), prompt, task=task, settings=settings, verifier=verifier)
 
 
