@@ -61,7 +61,12 @@ def test_turns_keep_their_roles_and_order(talking: Talking) -> None:
     assert reply.usage is not None
     written = f"system:Be brief.|user:{QUESTION}|assistant:(12 - 6) * 4|user:Another way?\n"
     assert reply.usage.prompt_tokens == len(written)
-    job = Job("Another way?", None, Settings.from_json(SMALL), earlier=tuple(seen[-1][:-1]))
+    job = Job(
+        "Another way?",
+        None,
+        Settings.from_json({"method": "s3", **SMALL}),
+        earlier=tuple(seen[-1][:-1]),
+    )
     *_, (_, result) = run(live.service.model, [job])
     assert isinstance(result, s3dlm.Result)
     assert reply.choices[0].message.content == result.text

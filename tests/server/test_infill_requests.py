@@ -15,7 +15,9 @@ TEXT = "12 - 6 = [[1]]. <answer>[[5]]</answer>"
 
 
 def filled(text: str = TEXT, prompt: str = QUESTION) -> s3dlm.Result:
-    return s3dlm.infill(fake_model(), text, prompt=prompt, settings=Settings.from_json(SMALL))
+    return s3dlm.infill(
+        fake_model(), text, prompt=prompt, settings=Settings.from_json({"method": "s3", **SMALL})
+    )
 
 
 def test_a_chat_is_answered_by_the_filled_text(live: Live) -> None:

@@ -129,7 +129,7 @@ def test_a_full_queue_says_when_to_come_back() -> None:
 
 def test_one_client_leaves_places_in_the_queue_to_others() -> None:
     model, gate = held_model()
-    job = Job("x", None, Settings.from_json(SMALL))
+    job = Job("x", None, Settings.from_json({"method": "s3", **SMALL}))
     with serving(model, limits=Limits(running=1, waiting=4)) as live:
         live.later("a")
         gate.wait_until_reached()
@@ -277,7 +277,7 @@ def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
         batcher = live.scheduler._batcher
         stays = live.later("q", verifier="batched")
         wait_for(lambda: len(judge.calls) == 1)
-        job = Job("left", None, Settings.from_json(SMALL), verifier=judge)
+        job = Job("left", None, Settings.from_json({"method": "s3", **SMALL}), verifier=judge)
         leaves = live.scheduler.submit([job], lambda *_: None, watched=False)
         wait_for(lambda: unscored(live) == 2)
         live.scheduler.cancel(leaves)

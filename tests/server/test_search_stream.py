@@ -27,7 +27,7 @@ def test_the_stream_is_what_the_library_records(live: Live, rule: dict[str, obje
     assert answer.headers["content-type"].startswith("text/event-stream")
     *events, done = [line.removeprefix("data: ") for line in answer.text.splitlines() if line]
     assert done == "[DONE]"
-    settings = Settings.from_json({**SMALL, "seed": 2}).replace(**rule)
+    settings = Settings.from_json({"method": "s3", **SMALL, "seed": 2}).replace(**rule)
     model = fake_model()
     encoder = TraceEncoder(model)
     expected = [encoder.header("fake", QUESTION, "countdown", settings)]
