@@ -79,7 +79,7 @@ def test_a_dry_run_names_the_run_it_measured(tmp_path: Path) -> None:
 def test_dry_runs_load_nothing() -> None:
     words = ["--model", LLADA, "--task", "math500", "--dry-run", "--out", "nowhere"]
     shown = CliRunner().invoke(app, ["eval", "--method", "s3,revise", *words])
-    assert "math500, s3: 500 samples, at most 513 NFE each, 1.3 h" in shown.output
+    assert "math500, s3: 500 samples, at most 513 passes each, 1.3 h" in shown.output
     plain = CliRunner().invoke(app, ["reproduce", *words, "--size", "full", "--json"])
     found = json.loads(plain.output)
     assert {row["method"] for row in found["conditions"]} >= {"greedy", "s3", "s3_verified"}
