@@ -299,7 +299,7 @@ def test_the_board_shows_what_a_round_re_masks_and_ends_with_a_full_bar(width: i
             pictures.append(captured.get())
     lines = [line for picture in pictures for line in picture.splitlines()]
     assert all(len(line) == width for line in lines)
-    assert any("round 2 re-masks what is red" in " ".join(one.split()) for one in pictures)
+    assert any("round 2 takes back what is red" in " ".join(one.split()) for one in pictures)
     assert any(board.AGAIN in one.partition("━")[0] for one in pictures)
     assert "━" * (width - 4) in pictures[-1]
     assert "done" in pictures[-1]

@@ -25,7 +25,7 @@ from s3dlm.result import Result
 from s3dlm.search.step import Step
 
 HIDDEN, AGAIN = "░", "▒"
-LEGEND = f"{HIDDEN} masked  {AGAIN} re-masked  ■ end"
+LEGEND = f"{HIDDEN} hidden  {AGAIN} taken back  ■ end"
 MOST_ROWS = 12
 NARROW = 60  # columns; below, a row has no room for more than its text and score
 PACE = 8.0  # steps per second that an eye can follow
@@ -130,27 +130,31 @@ class Board:
     last: Step | None = None
 
     def pictures(self, event: Step | Result) -> Iterator[RenderableType]:
-        """A picture of a step, before it one of what a round re-masks; at the end a full bar."""
+        """A picture of a step, before it one of what a round takes back; at the end a full bar."""
         if isinstance(event, Result):
             if self.last is not None:
                 yield self._drawn(self.last, "done", done=True)
             return
         before, moved = self.last, None
-        if before is not None and event.round > before.round and (event.parent >= 0).any():
+        if before is not None and (event.parent >= 0).any():
             moved, old = self._moved(before, event), event.parent >= 0
-            what = f"round {event.round + 1} re-masks what is red"
-            rows = before.survivor[event.parent[old]]
-            yield self._drawn(before, what, moved[old], rows)
+            if event.round > before.round:
+                what = f"round {event.round + 1} takes back what is red"
+                rows = before.survivor[event.parent[old]]
+                yield self._drawn(before, what, moved[old], rows)
         self.last, self.passes = event, self.passes + event.start_nfe + event.nfe
         name = f"{_round(event)}step {event.index + 1} of {event.total}"
         yield self._drawn(event, name, moved)
 
-    @staticmethod
-    def _moved(before: Step, step: Step) -> np.ndarray:
-        """(children, length) what a round has masked and, as far as it is known, revealed anew."""
+    def _moved(self, before: Step, step: Step) -> np.ndarray:
+        """(children, length) the known tokens that a round or uniform noise has taken back, whether hidden
+        now or drawn anew. Within a round a token that is drawn again as it was has not moved."""
         origin = before.survivor[step.parent]
         old, new = before.tokens[origin], step.tokens
-        moved = (old != new) | (before.logp[origin] != step.logp)
+        hidden = [token for token in np.unique(old).tolist() if self.piece(token) is None]
+        moved = (old != new) & ~np.isin(old, hidden)
+        if step.round > before.round:
+            moved |= before.logp[origin] != step.logp
         return np.asarray(moved & (step.parent >= 0)[:, None])
 
     def _drawn(

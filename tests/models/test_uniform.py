@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import s3dlm
 from s3dlm.answers.grids import is_solution
+from s3dlm.board import AGAIN, Board, pieces_of
 from s3dlm.diffusion.uniform import HIDDEN, within
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError
@@ -39,7 +41,8 @@ def test_clues_stay_and_company_changes_nothing(model: s3dlm.Model, method: str)
     *steps, alone = events_of(model, PUZZLE, settings=settings)
     given = np.array([mark != "." for mark in PUZZLE])
     for step in steps:
-        assert (step.tokens[:, given] == steps[0].tokens[0, given]).all()
+        for texts in (step.tokens, step.clean):
+            assert (texts[:, given] == steps[0].tokens[0, given]).all()
         assert (step.tokens[:, ~given] < 9).all()
     together = s3dlm.generate_batch(model, [PUZZLE] * 3, settings=settings)
     assert {(one.text, one.nfe) for one in together} == {(alone.text, alone.nfe)}
@@ -48,6 +51,21 @@ def test_clues_stay_and_company_changes_nothing(model: s3dlm.Model, method: str)
 
 def test_it_solves_a_puzzle(model: s3dlm.Model) -> None:
     assert is_solution(s3dlm.generate(model, PUZZLE, method="greedy").text, PUZZLE)
+
+
+def test_the_board_marks_what_noise_takes_back(model: s3dlm.Model) -> None:
+    drawn, last, taken = Board(pieces_of(model), frozenset(), "", 9, 80), None, 0
+    settings = Settings.for_model(model, "baseline", "sudoku9")
+    for event in events_of(model, PUZZLE, settings=settings):
+        (picture,) = drawn.pictures(event)
+        if isinstance(event, s3dlm.Step):
+            (now,), console = event.tokens, Console(width=80)
+            with console.capture() as captured:
+                console.print(picture)
+            back = 0 if last is None else int(((last != HIDDEN) & (now == HIDDEN)).sum())
+            assert captured.get().count(AGAIN) == back + 1  # one in the legend
+            last, taken = now, taken + back
+    assert taken > 0
 
 
 def test_doubted_cells_are_drawn_anew_and_the_rest_may_change(model: s3dlm.Model) -> None:

@@ -348,7 +348,7 @@ def test_hover_prompt_gold_and_grade_of_a_recorded_run(page: Any, server: Live) 
             assert words.startswith("✗ wrong")
             assert "gold: any expression of 6, 4 and 12 that makes 36" in words
     title = page.locator(".canvas .t").first.get_attribute("title")
-    assert re.fullmatch(r"revealed with probability \d+ %", title)
+    assert re.fullmatch(r"accepted with probability \d+ %", title)
     page.locator(".prompt summary").first.click()
     assert "Problem 1. Target" in page.locator(".prompt pre").first.inner_text()
     for path in ("first/../../samples", "..%2f..%2fetc%2fpasswd"):
@@ -584,7 +584,7 @@ def test_a_puzzle_is_asked_and_shown_as_a_grid_that_fills(page: Any) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_doubles_and_cells_that_are_emptied_again_can_be_seen(page: Any, tmp_path: Path) -> None:
+def test_doubles_and_cells_taken_back_can_be_seen(page: Any, tmp_path: Path) -> None:
     model = s3dlm.load("sudoku9")
     puzzle = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
     settings = s3dlm.Settings.for_model(model, "baseline")
@@ -592,14 +592,14 @@ def test_doubles_and_cells_that_are_emptied_again_can_be_seen(page: Any, tmp_pat
     events = events_of(model, puzzle, settings=settings)
     list(s3dlm.write_trace(path, model, events, question=puzzle, settings=settings))
     header, *_, step, result = map(json.loads, path.read_text().splitlines())
-    # As if the last step had ended with a double, and a second round had emptied two cells.
+    # As if the last step had ended with a double, and a second round had taken two digits back.
     header["columns"] = 9
     tokens = list(step["tokens"][0])
     tokens[2] = tokens[3]
-    emptied = [-1 if cell in (2, 6) else token for cell, token in enumerate(tokens)]
+    hidden = [-1 if cell in (2, 6) else token for cell, token in enumerate(tokens)]
     first = step | {"tokens": [tokens], "clean": [tokens], "parent": [-1], "survivor": [0]}
     first["pieces"] = {str(token): str(token + 1) for token in range(9)}
-    changed = [(token + 1) % 9 if cell == 5 else token for cell, token in enumerate(emptied)]
+    changed = [(token + 1) % 9 if cell == 5 else token for cell, token in enumerate(hidden)]
     second = first | {"tokens": [changed], "parent": [0], "round": 1}
     lines = [json.dumps(line) for line in (header, first, second, result)]
     page.goto(write_page(lines, tmp_path).as_uri())
@@ -609,9 +609,9 @@ def test_doubles_and_cells_that_are_emptied_again_can_be_seen(page: Any, tmp_pat
     assert [cell for cell, name in enumerate(cells) if "wrong" in name] == [2, 3, 38]
     page.keyboard.press("ArrowRight")
     cells = classes_of(page)
-    assert [cell for cell, name in enumerate(cells) if "emptied" in name] == [2, 6]
+    assert [cell for cell, name in enumerate(cells) if "back" in name.split()] == [2, 6]
     assert [cell for cell, name in enumerate(cells) if "new" in name.split()] == [5]
-    gone = page.locator(".cell.emptied[title]").first.get_attribute("title")
-    assert gone.startswith(f"emptied again: it was {tokens[2] + 1}; predicted")
+    gone = page.locator(".cell.back[title]").first.get_attribute("title")
+    assert gone.startswith(f"taken back: it was {tokens[2] + 1}; predicted")
     page.locator(".toggle", has_text="Look-ahead").locator("input").uncheck()
     assert page.locator(".grid .cell.m").all_inner_texts() == ["", ""]

@@ -1,5 +1,5 @@
-// A particle whose tokens are the cells of a grid: clues in ink on stone, revealed digits, what the
-// look-ahead would write, cells that were emptied again, and in colour every digit that occurs twice.
+// A particle whose tokens are the cells of a grid: clues in ink on stone, accepted digits, what the
+// look-ahead would write, cells whose digit was taken back, and in colour every digit that occurs twice.
 import { el } from "./dom.js";
 
 // Cells that hold what another cell of their row, column or box holds; clues are never doubted.
@@ -29,8 +29,7 @@ export function gridCells(run, step, child, ghosts) {
   const tokens = one.tokens[child];
   const clean = one.clean[child];
   const given = run.given(tokens);
-  const parent = run.parentChild(step, child);
-  const before = parent === null || parent === undefined ? given : run.steps[step - 1].tokens[parent];
+  const before = run.before(step, child);
   const wrong = doubtful(tokens, given, columns);
   const feared = doubtful(clean, given, columns);
   const percent = (i) => (one.percent?.[child]?.[i] === undefined ? "" : ` with probability ${one.percent[child][i]} %`);
@@ -46,13 +45,13 @@ export function gridCells(run, step, child, ghosts) {
     } else if (token >= 0) {
       const fresh = before ? before[i] !== token : true; // a round may empty and fill a cell in one step
       classes.push(fresh ? "t new" : "t", wrong.has(i) ? "wrong" : "");
-      title = `revealed${percent(i)}${wrong.has(i) ? "; occurs twice" : ""}`;
+      title = `accepted${percent(i)}${wrong.has(i) ? "; occurs twice" : ""}`;
       text = run.piece(token);
     } else {
-      const emptied = before && before[i] >= 0;
-      classes.push("m", emptied ? "emptied" : "", ghosts && feared.has(i) ? "wrong" : "");
+      const back = before?.[i] >= 0;
+      classes.push("m", back ? "back" : "", ghosts && feared.has(i) ? "wrong" : "");
       text = ghosts && clean[i] >= 0 ? run.piece(clean[i]) : "";
-      title = `${emptied ? `emptied again: it was ${run.piece(before[i])}; ` : ""}${text ? `predicted${percent(i)}` : "masked"}`;
+      title = `${back ? `taken back: it was ${run.piece(before[i])}; ` : ""}${text ? `predicted${percent(i)}` : "hidden"}`;
     }
     if (i % columns % box === 0 && i % columns) classes.push("left");
     if (Math.floor(i / columns) % box === 0 && i >= columns) classes.push("top");

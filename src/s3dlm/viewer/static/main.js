@@ -29,7 +29,7 @@ const view = {
 };
 
 const transport = new Transport(view, [
-  toggle("Look-ahead", view.ghosts, "Show what the look-ahead would write into masked places", (on) => { view.ghosts = on; }),
+  toggle("Look-ahead", view.ghosts, "Show what the look-ahead would write into hidden places", (on) => { view.ghosts = on; }),
   toggle("All children", view.everyone, "Show the children that died, too", (on) => { view.everyone = on; }),
 ]);
 let form = null;

@@ -220,8 +220,8 @@ export class Panel {
 
 function legend(columns) {
   const sample = (kind, text = "") => el("span", { class: columns ? `cell ${kind}` : kind }, text);
-  if (!columns) return [sample("t new", "new"), sample("m g", "look-ahead"), sample("m"), "masked"];
-  return [sample("clue", "5"), "clue", sample("t new", "5"), "new", sample("t", "5"), "revealed", sample("m", "5"), "look-ahead", sample("t wrong", "5"), "occurs twice", sample("m emptied"), "emptied again"];
+  if (!columns) return [sample("t new", "new"), sample("m g", "look-ahead"), sample("m"), "hidden", sample("m back"), "taken back"];
+  return [sample("clue", "5"), "clue", sample("t new", "5"), "new", sample("t", "5"), "accepted", sample("m", "5"), "look-ahead", sample("t wrong", "5"), "occurs twice", sample("m back"), "taken back"];
 }
 
 function card(name, title, legend, ...content) {

@@ -1,5 +1,5 @@
-// The particles' texts: revealed tokens in ink, still masked ones as tiles that show faintly what the
-// look-ahead would write there.
+// The particles' texts: known tokens in ink, hidden ones as tiles that show faintly what the look-ahead
+// would write there, with an outline where the parent knew a token: it was re-masked, or noise took its place.
 import { el, fixed, scoreColour } from "./dom.js";
 import { gridCells } from "./grid.js";
 
@@ -7,9 +7,8 @@ export function tokenSpans(run, step, child, ghosts) {
   const one = run.steps[step];
   const tokens = one.tokens[child];
   const clean = one.clean[child];
-  const parent = run.parentChild(step, child);
   const given = run.given(tokens);
-  const before = parent === null || parent === undefined ? given : run.steps[step - 1].tokens[parent];
+  const before = run.before(step, child);
   const percent = one.percent?.[child] ?? [];
   const sure = (i, how) => (percent[i] === undefined ? null : `${how} with probability ${percent[i]} %`);
   const spans = [];
@@ -20,20 +19,25 @@ export function tokenSpans(run, step, child, ghosts) {
       break;
     }
     if (token >= 0) {
-      const fresh = before ? before[i] < 0 : true;
-      const how = given?.[i] >= 0 ? "known from the start" : sure(i, "revealed");
+      const fresh = before ? before[i] !== token : true;
+      const how = given?.[i] >= 0 ? "known from the start" : sure(i, "accepted");
       spans.push(el("span", { class: fresh ? "t new" : "t", title: how }, visible(run.piece(token))));
-    } else if (ghosts && clean[i] >= 0 && run.isEnd(clean[i])) {
-      spans.push(el("span", { class: "m stop" }));
+      continue;
+    }
+    const was = before?.[i] >= 0 ? `taken back: it was ${run.piece(before[i])}` : null;
+    const back = was ? " back" : "";
+    if (ghosts && clean[i] >= 0 && run.isEnd(clean[i])) {
+      spans.push(el("span", { class: `m stop${back}`, title: was }));
     } else {
       const ghost = ghosts && clean[i] >= 0 ? visible(run.piece(clean[i])) : "";
-      spans.push(el("span", { class: ghost.trim() ? "m g" : "m", title: ghost ? sure(i, "predicted") : null }, ghost));
+      const title = [was, ghost ? sure(i, "predicted") : null].filter(Boolean).join("; ");
+      spans.push(el("span", { class: `${ghost.trim() ? "m g" : "m"}${back}`, title: title || null }, ghost));
     }
   }
   return trimmed(spans);
 }
 
-// A long run of masked ends says no more than a short one.
+// A long run of hidden ends says no more than a short one.
 function trimmed(spans) {
   let last = spans.length;
   while (last > 0 && spans[last - 1].className === "m stop") last -= 1;
@@ -141,7 +145,7 @@ export function votes(run, domain) {
   const order = [...groups.entries()].sort((a, b) => (b[0] === answer) - (a[0] === answer) || b[1].length - a[1].length);
   return [
     el("ol", { class: "votes" }, ...order.map(([given, holders]) => group(given, holders, survivors.length, given === answer, domain))),
-    run.result.stopped === "satisfied" ? el("p", { class: "soft" }, `The verifier was satisfied after ${run.steps.length} ${run.steps.length === 1 ? "step" : "steps"}; what was still masked then was filled in at once.`) : null,
+    run.result.stopped === "satisfied" ? el("p", { class: "soft" }, `The verifier was satisfied after ${run.steps.length} ${run.steps.length === 1 ? "step" : "steps"}; what was still hidden then was filled in at once.`) : null,
     groups.has(answer) ? null : el("p", { class: "soft" }, "The answer comes from a text seen on the way, not from a survivor."),
     el("blockquote", { class: "final" }, text || "(an empty text)"),
     graded(run),

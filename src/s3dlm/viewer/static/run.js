@@ -85,6 +85,12 @@ export class Run {
     return before ? before.survivor[this.steps[step].parent[child]] : null;
   }
 
+  // The tokens that a child descends from: its parent's, or what was known before the first step.
+  before(step, child) {
+    const parent = this.parentChild(step, child);
+    return this.steps[step - 1]?.tokens[parent] ?? this.given(this.steps[step].tokens[child]);
+  }
+
   // The children, one a step, that a child of a step descends from.
   lineage(step, child) {
     const line = new Array(step + 1);
