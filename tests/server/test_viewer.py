@@ -296,6 +296,7 @@ def test_another_method_loads_its_own_settings(page: Any) -> None:
     model = replace(fake_model(), defaults=Defaults("tiny", ("countdown",), own))
     with serving(model, defaults={}) as live:
         page.goto(live.url)
+        choose(page, "Method", "s3")
         unfold(page, "Settings")
         unfold(page, "More of the method")
         page.locator("input[name=lam]").fill("3")
