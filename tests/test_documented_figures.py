@@ -72,5 +72,5 @@ def test_tiny_recommends_what_tuning_found() -> None:
 
 
 def test_counts() -> None:
-    assert len(FAMILIES) == 12
-    assert "Twelve model families" in README
+    assert len(FAMILIES) == 13
+    assert "Thirteen model families" in README

@@ -245,9 +245,10 @@ def _in_blocks(
             f"at least one step per block of {block}; choose steps from {least} to {length}"
         )
     prompt = process.prompt.size
+    counted = 0 if model.denoiser.causal_prefix else prompt
     process = replace(
         process,
-        blocks=Blocks(block, model_block, prompt % model_block),
+        blocks=Blocks(block, model_block, counted % model_block),
         reader=replace(process.reader, answer_length=length),
         steps_per_block=min(block, decoding.steps * block // length),
         first_token_first=model.denoiser.shift,
@@ -260,7 +261,7 @@ def _in_blocks(
             )
         process = EditingDiffusion.of(process, edit_threshold=decoding.edit_threshold)
     room = model.denoiser.context - prompt
-    return process.scheduled(min(length + -(prompt + length) % model_block, room))
+    return process.scheduled(min(length + -(counted + length) % model_block, room))
 
 
 # What makes a job's process, by the kind of diffusion that a model names (`Denoiser.diffusion`); called

@@ -56,6 +56,11 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "a2d-qwen2, one key head": ({"model_type": "a2d-qwen2"}, "Qwen2", {"num_key_value_heads": 1}),
     "a2d-llama": ({"model_type": "a2d-llama"}, "Llama", {}),
     "a2d-llama, all key heads": ({"model_type": "a2d-llama"}, "Llama", {"num_key_value_heads": 4}),
+    "a2d-llama, yarn": (
+        {"model_type": "a2d-llama"}, "Llama",
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+                             "original_max_position_embeddings": 32}},
+    ),
     "sdar": ({"model_type": "sdar", "block_size": 4}, "Qwen3", {"head_dim": 16}),
     "sdar, 16": ({"model_type": "sdar", "block_size": 16}, "Qwen3", {"head_dim": 8}),
     "sdar_moe": (
@@ -252,7 +257,8 @@ def test_blocks_of_bd3lm_checkpoints_and_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling of type 'yarn'"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling of type 'llama3'"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "needs a number 'factor'"),
         ({"rope_parameters": [1]}, "needs an object as 'rope_parameters'"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
         ({"attention_bias": True}, "attention_bias=True"),
@@ -287,8 +293,9 @@ def test_every_family_is_listed_with_what_was_proven() -> None:
     from s3dlm.models import known
 
     rows = {row.family: row for row in known.families()}
-    assert len(rows) == len(families.FAMILIES) + 1
+    assert len(rows) == len(families.FAMILIES) + 2  # those that transformers runs
     assert rows["SDAR"].attention == "block-causal, 4"
+    assert rows["Nemotron-Labs-Diffusion"].attention == "causal prefix, bidirectional block of 32"
     assert rows["iLLaDA"].mask_id == "config.json, else tokenizer, else 5"
     assert all("greedy decoding: " in row.proven and row.support for row in rows.values())
     assert {row.family for row in known.KNOWN.values()} <= set(rows)

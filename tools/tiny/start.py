@@ -59,7 +59,7 @@ def look_at_neighbours(
     """Each head looks at one offset and writes what it sees into directions of its own."""
     size = config.head_size
     query, key, value = block.qkv.weight.chunk(3)
-    cos, sin = rope_cos_sin(config, max(OFFSETS) + 1, query.device)
+    cos, sin, _ = rope_cos_sin(config, max(OFFSETS) + 1, query.device)
     looking = torch.zeros(1, 1, size)
     looking[..., :FAST_PAIRS] = SHARPNESS / constant
     seen = []
@@ -67,7 +67,7 @@ def look_at_neighbours(
         part = slice(head * size, (head + 1) * size)
         offset = OFFSETS[head % len(OFFSETS)]
         # The key at i + offset must meet the query at i after rotary positions rotated both.
-        back = cos[abs(offset)], sin[abs(offset)] * (-1 if offset > 0 else 1)
+        back = cos[abs(offset)], sin[abs(offset)] * (-1 if offset > 0 else 1), None
         query[part, 0], key[part, 0] = looking.flatten(), rotate(looking, back).flatten()
         reading, writing = (orthogonal(config.width, generator)[:size] for _ in range(2))
         reading[:, 0] = 0

@@ -66,7 +66,8 @@ class LocalRunner:
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         condition, model = chunk.condition, self.model
-        if chunk.row_cache and model.denoiser.mask_id >= 0:  # it keeps what masks read
+        keeps = model.denoiser.mask_id >= 0 and not model.denoiser.causal_prefix
+        if chunk.row_cache and keeps:  # what masks read of whole rows
             if self.cached is None:
                 cache = RowCache(model.denoiser, int(chunk.row_cache * 2**30))
                 self.cached = replace(model, denoiser=cache)
@@ -187,7 +188,7 @@ def wrong_gold(kind: str, sample: Sample) -> str | None:
 
 def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int:
     """The smallest batch size after which doubling gives less than a tenth more throughput."""
-    if model.denoiser.reads_prefix:
+    if model.denoiser.reads_prefix or model.denoiser.causal_prefix:
         return BATCH_SIZES[0]
     canvas = [*prompt, *[max(0, model.denoiser.mask_id)] * gen_length]
     best, best_rate = BATCH_SIZES[0], 0.0

@@ -63,6 +63,8 @@ class Denoiser:
     tokens_at_once: int = 16384  # the largest useful batch, padding included
     takes_padding: bool = True  # whether rows of different lengths can share a batch
     causal_block: int | None = None  # blocks of this size, from the row's start, see no later one
+    # Whether such blocks count from the prompt's end instead, with all before the open one read causally.
+    causal_prefix: bool = False
     shift: bool = False  # a position is predicted by the features of the one before it
     text_vocabulary: int | None = None  # ids from here on are never predicted
     prefix_cache: bool | None = None  # whether prefixes are cached; None: `encode_after` is missing
@@ -85,9 +87,12 @@ class Denoiser:
         """A `head` for at most so many positions that may return the same memory every time."""
         return self.head
 
-    def encode_after(self, tokens: Tensor, keys: Tensor | None, past: Any) -> tuple[Tensor, Any]:
+    def encode_after(
+        self, tokens: Tensor, keys: Tensor | None, past: Any, opening: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
         """Features, not shifted, of rows that continue from cached ones (`Past`), and
-        each layer's new keys and values."""
+        each layer's new keys and values. With a `causal_prefix`, `opening` (rows,) is where among
+        these tokens the open block begins; None: with the first of them."""
         raise NotImplementedError
 
     def encode_canvas(

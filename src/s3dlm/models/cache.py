@@ -112,13 +112,15 @@ class PrefixCache:
     def _row(self, entries: dict[Key, CacheEntry], request: Rows, row: int) -> CachedRow:
         prompt, canvas, block = request.prompt, request.canvas[row], self.network.causal_block
         start = fixed_start(request, row)
-        cut = prompt.size + start
+        cut, counted = prompt.size + start, prompt.size
+        if self.network.causal_prefix:
+            counted = 0  # blocks begin behind the prompt
         (masked,) = np.nonzero(request.masked[row])
         if block is not None and masked.size:  # nothing behind the last block changes anything
-            end = (prompt.size + int(masked[-1])) // block * block + block
-            canvas = canvas[: end - prompt.size]
+            end = (counted + int(masked[-1])) // block * block + block
+            canvas = canvas[: end - counted]
         if block is not None:
-            cut -= cut % block  # whole blocks only
+            cut -= (counted + start) % block  # whole blocks only
             start = max(0, cut - prompt.size)  # parts of one block share its prefix
         key = (start, canvas[:start].tobytes())
         entry = entries.get(key)
@@ -157,12 +159,16 @@ class PrefixCache:
         tokens = np.zeros((len(rows), int(sizes.max())), dtype=np.int64)
         keys = np.arange(tokens.shape[1]) < sizes[:, None]
         tokens[keys] = np.concatenate([row.run for row in rows])
+        begins, opening = np.array([row.cut - row.known for row in rows]), None
+        if self.network.causal_prefix and begins.any():
+            opening = torch.from_numpy(begins).to(self.device)
         unmasked = keys.all() and self.device.type != "cpu"
         entries = [row.entry for row in rows if row.entry is not None]
         features, layers = self.network.encode_after(
             torch.from_numpy(tokens).to(self.device),
             None if unmasked else torch.from_numpy(keys).to(self.device),
             self._past(entries, [row.known for row in rows]) if entries else None,
+            opening,
         )
         for index, row in enumerate(rows):
             if row.cut > row.known and row.key not in row.entries:
@@ -247,7 +253,7 @@ def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]
 
 COPIED = (
     "mask_id", "vocabulary", "context", "device", "tokens_at_once", "takes_padding",
-    "causal_block", "shift", "text_vocabulary", "whole", "dual_cache",
+    "causal_block", "causal_prefix", "shift", "text_vocabulary", "whole", "dual_cache",
 )  # fmt: skip
 
 

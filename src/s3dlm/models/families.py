@@ -25,6 +25,7 @@ from s3dlm.models.family import (
     number,
     refuse_unless,
 )
+from s3dlm.models.rope import read_rope
 
 LLADA_NAMES = TensorNames(
     embedding="model.transformer.wte.weight",
@@ -63,6 +64,14 @@ LLADA2_NAMES = replace(
     shared="mlp.shared_experts.",
 )
 
+NEMOTRON_NAMES = replace(
+    LLAMA_NAMES,
+    embedding="encoder.embed_tokens.weight",
+    norm="encoder.norm.weight",
+    output="diffusion_head.weight",
+    block="encoder.layers.{index}.",
+)
+
 # Options of config.json with what the network supports; the first value of each is the usual one.
 LLADA_OPTIONS: dict[str, tuple[Any, ...]] = {
     "activation_type": ("silu",),
@@ -75,6 +84,7 @@ LLADA_OPTIONS: dict[str, tuple[Any, ...]] = {
     "input_emb_norm": (False, None),
     "layer_norm_type": ("rms",),
     "rope": (True,),
+    "rope_scaling": (None,),
     "scale_logits": (False, None),
 }
 LLAMA_OPTIONS: dict[str, tuple[Any, ...]] = {
@@ -120,7 +130,7 @@ def read_llama(config: Config, family: Family, mask_id: int) -> TransformerConfi
     """config.json with the field names of transformers."""
     bias = {"attention_bias": (True, False, None)}  # Qwen2 has it in any case
     refuse_unless(config, family.name, LLAMA_OPTIONS | (bias if family.qkv_bias else {}))
-    theta, rope_width = _rope(config, family)
+    theta, rope_width, yarn = read_rope(config, family.name)
     context = number(config, "max_position_embeddings")
     heads = number(config, "num_attention_heads")
     blocks = ("block_size", "bd_size", "block_length")
@@ -137,40 +147,22 @@ def read_llama(config: Config, family: Family, mask_id: int) -> TransformerConfi
         context=context if family.context is None else min(context, family.context),
         rope_theta=theta,
         rope_width=rope_width,
+        yarn=yarn,
         norm_epsilon=number(config, "rms_norm_eps", default=1e-6, kind=float),
         qkv_bias=flag(config, "use_qkv_bias", default=family.qkv_bias),
         qk_norm=flag(config, "use_qk_norm", "qk_layernorm", default=family.qk_norm),
         tied=flag(config, "tie_word_embeddings"),
         causal_block=family.block and number(config, *blocks, default=family.block),
+        causal_prefix=family.causal_prefix,
         shift=family.shift,
         experts=_experts(config),
     )
 
 
-def _rope(config: Config, family: Family) -> tuple[float, int | None]:
-    """θ, and how much of a head is rotated; transformers 5 writes both one level down."""
-    inner = config.get("rope_parameters") or {}
-    if not isinstance(inner, dict):
-        raise ModelError(
-            f"config.json needs an object as 'rope_parameters'; it has {short_repr(inner)}"
-        )
-    scaling = config.get("rope_scaling") or inner
-    kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
-    if kind not in (None, "default"):
-        raise ModelError(
-            f"the native network does not support this {family.name} config: rope_scaling of type "
-            f"{short_repr(kind)} (supported: none)"
-        )
-    stated = {**config, **inner}
-    theta = number(stated, "rope_theta", kind=float)
-    part = number(stated, "partial_rotary_factor", default=1.0, kind=float)
-    if not 0 < part <= 1:
-        raise ModelError(f"config.json: partial_rotary_factor={part} must be above 0, at most 1")
-    if part == 1:
-        return theta, None
-    width, heads = number(config, "hidden_size"), number(config, "num_attention_heads")
-    size = number(config, "head_dim", default=None) or width // max(heads, 1)
-    return theta, int(size * part)
+def read_nemotron(config: Config, family: Family, mask_id: int) -> TransformerConfig:
+    """config.json with Ministral's field names, which are those of transformers."""
+    refuse_unless(config, family.name, {"sliding_window": (None,)})
+    return read_llama(config, family, mask_id)
 
 
 def _experts(config: Config) -> Experts | None:
@@ -288,10 +280,19 @@ LLADA2 = Family(
     examples="LLaDA2.0, LLaDA2.1 mini and flash", parity="expected values of the authors' network",
     sampler="LLaDA2's, with the edits of 2.1, on a dense network",
 )  # fmt: skip
+NEMOTRON = Family(
+    "Nemotron-Labs-Diffusion", ("nemotron_labs_diffusion",), read_nemotron, NEMOTRON_NAMES,
+    ("</s>", "<|im_end|>"), mask_id=100, block=32, causal_prefix=True,
+    examples="Nemotron-Labs-Diffusion 3B, 8B, 14B",
+    parity="Ministral 3 of transformers, causal before the open block; random weights only, never the "
+    "published ones",
+    sampler="that of its ports",
+    checked=False,
+)  # fmt: skip
 
 FAMILIES: tuple[Family, ...] = (
     LLADA, DREAM, A2D_QWEN3, A2D_QWEN2, A2D_LLAMA, SDAR, SDAR_MOE, FAST_DLLM_V2, ILLADA, MMADA,
-    LLADA_MOE, LLADA2,
+    LLADA_MOE, LLADA2, NEMOTRON,
 )  # fmt: skip
 
 

@@ -66,6 +66,30 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True)
+class Yarn:
+    """Rotary positions of a longer context than was trained first (YaRN, 2309.00071)."""
+
+    factor: float  # how much longer
+    original: int  # the context that was trained first
+    fast: float = 32.0  # pairs that turn this often in it keep their speed
+    slow: float = 1.0  # those that turn less often than this are slowed by `factor`
+    attention: float = 1.0  # factor of queries and keys
+    whole: bool = True  # the ramp between the two begins and ends with whole pairs
+    query_beta: float = 0.0  # a query grows by 1 + β ln(1 + ⌊position / original⌋), as in Llama 4
+
+    def __post_init__(self) -> None:
+        _check_whole("original_max_position_embeddings", self.original, LIMITS["context"])
+        for name in ("factor", "fast", "slow", "attention", "query_beta"):
+            _check_number(name, getattr(self, name))
+        if self.factor < 1 or not 0 < self.slow < self.fast or not self.attention:
+            raise ModelError(
+                f"YaRN needs a factor of 1 or more, 0 < beta_slow < beta_fast and an attention factor "
+                f"above 0; config.json states {self.factor:g}, {self.slow:g}, {self.fast:g} and "
+                f"{self.attention:g}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class TransformerConfig:
     """The shape of a network; two configs that are equal hold the same tensors."""
 
@@ -80,11 +104,13 @@ class TransformerConfig:
     head_width: int | None = None  # None: width / heads
     rope_theta: float = 10_000.0
     rope_width: int | None = None  # leading part of each head that is rotated; None: all of it
+    yarn: Yarn | None = None
     norm_epsilon: float = 1e-5
     qkv_bias: bool = False
     qk_norm: bool = False  # RMSNorm on each head's query and key
     tied: bool = False  # the head is the embedding
     causal_block: int | None = None  # a position sees its own block of this size and earlier ones
+    causal_prefix: bool = False  # what is before the open block is read causally
     shift: bool = False  # position i is predicted by the features of position i − 1
     experts: Experts | None = None
     text_vocabulary: int | None = None  # ids from here on are no text and are never predicted
@@ -97,6 +123,12 @@ class TransformerConfig:
         _check_whole("mask_id", self.mask_id, self.vocabulary - 1, least=-1)
         _check_number("rope_theta", self.rope_theta)
         _check_number("norm_epsilon", self.norm_epsilon)
+        if self.causal_prefix and self.causal_block is None:
+            raise ModelError(
+                "a model that reads its prefix causally needs its blocks; leave out block=0"
+            )
+        if self.yarn is not None and self.rope_theta <= 1:
+            raise ModelError(f"rope_theta={self.rope_theta:g} must be above 1 with YaRN")
         if self.head_width is None and self.width % self.heads:
             raise ModelError(f"width={self.width} is not a multiple of heads={self.heads}")
         if self.heads % self.kv_heads:
@@ -187,6 +219,7 @@ class Family:
     mask_id: int | None = None  # known from the authors' code, if no file states it
     architectures: tuple[str, ...] = ()  # tell families apart that share a model_type
     block: int | None = None  # block-causal with blocks of this size, unless config.json says
+    causal_prefix: bool = False  # blocks count from the prompt's end, all before is read causally
     shift: bool = False
     qk_norm: bool = False
     qkv_bias: bool = False

@@ -31,7 +31,7 @@ KNOWN: dict[str, Known] = {
     for row in (
         Known("tiny", "LLaDA", "0.9 M", "bundled; five small tasks"),
         Known("sudoku9", "LLaDA", "0.2 M", "bundled; 9×9 Sudoku grids"),
-        Known("noisy9", "uniform noise", "0.2 M", "bundled; sudoku9 without masks"),
+        Known("noisy9", "LLaDA", "0.2 M", "bundled; sudoku9 without masks"),
         Known("GSAI-ML/LLaDA-8B-Instruct", "LLaDA", "8 B", "the paper's model"),
         Known("GSAI-ML/LLaDA-8B-Base", "LLaDA", "8 B", "no chat template"),
         Known("GSAI-ML/LLaDA-1.5", "LLaDA", "8 B", "LLaDA, preference-tuned"),
@@ -49,6 +49,9 @@ KNOWN: dict[str, Known] = {
         Known("Efficient-Large-Model/Fast_dLLM_v2_7B", "Fast-dLLM v2", "7 B", "in blocks of 32"),
         Known("Gen-Verse/MMaDA-8B-MixCoT", "MMaDA (text)", "8 B", "tensor names never seen here"),
         Known("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", "LLaDA-MoE", "7 B", "1.4 B active"),
+        Known(
+            "nvidia/Nemotron-Labs-Diffusion-3B", "Nemotron-Labs-Diffusion", "3 B", "never run here"
+        ),
         Known("inclusionAI/LLaDA2.0-mini", "LLaDA2", "16 B", "1.4 B active; in blocks of 32"),
     )
 }
@@ -82,7 +85,9 @@ def families() -> list[FamilyRow]:
         FamilyRow(
             row.name,
             row.model_types,
-            "bidirectional" if row.block is None else f"block-causal, {row.block}",
+            "bidirectional"
+            if row.block is None
+            else f"{'causal prefix, bidirectional block of' if row.causal_prefix else 'block-causal,'} {row.block}",
             masked.mask_id + (f", else {row.mask_id}" if row.mask_id is not None else ""),
             "native",
             f"logits: {row.parity}; greedy decoding: {row.sampler}{'' if row.checked else ASSUMED}",

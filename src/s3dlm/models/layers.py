@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from s3dlm.models.family import Experts, TransformerConfig
+from s3dlm.models.family import Experts, TransformerConfig, Yarn
 from s3dlm.models.packing import LENGTH_MULTIPLE
 
-Rope: TypeAlias = tuple[Tensor, Tensor]  # cosines and signed sines, (length, 1, rotated) each
+# Cosines and signed sines, (length, 1, rotated) each, and what queries are multiplied by, (length, 1, 1).
+Rope: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
 Mask: TypeAlias = Tensor | None  # (rows, 1 or heads, 1 or length, keys), False where none is seen
 KeysValues: TypeAlias = tuple[Tensor, Tensor]  # of one layer, (rows, heads, length, head) each
 
@@ -56,6 +58,8 @@ class Block(nn.Module):
             qk = torch.cat((query, rms_norm(qk[:, :, heads:], self.key_norm, self.epsilon)), 2)
         rotated = (qk if rope is None else rotate(qk, rope)).transpose(1, 2)
         query, key = rotated[:, :heads], rotated[:, heads:]
+        if rope is not None and rope[2] is not None:
+            query = query * rope[2].transpose(-3, -2).to(query.dtype)
         value = qkv[:, :, rotating:].transpose(1, 2)
         if keep is not None:
             keep.append((key, value))
@@ -175,17 +179,42 @@ def _parameter(*shape: int) -> nn.Parameter:
 
 def rope_cos_sin(config: TransformerConfig, length: int, device: torch.device) -> Rope:
     """Cosine and signed sine of the angles position × θ^(−2i/rotated), as factors for `rotate`."""
+    yarn = config.yarn
     even = torch.arange(0, config.rotated, 2, device=device, dtype=torch.float32)
     speeds = 1.0 / config.rope_theta ** (even / config.rotated)
+    if yarn is not None:
+        slowed = yarn_ramp(yarn, config.rope_theta, config.rotated).to(device)
+        speeds = speeds * (1 - slowed) + speeds / yarn.factor * slowed
     positions = torch.arange(length, device=device, dtype=torch.float32)
     angles = torch.outer(positions, speeds)[:, None, :]
     cos, sin = angles.cos(), angles.sin()
-    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+    scale = None
+    if yarn is not None:
+        cos, sin = cos * yarn.attention, sin * yarn.attention
+        if yarn.query_beta:
+            turns = (positions / yarn.original).floor()
+            scale = (1 + yarn.query_beta * turns.log1p())[:, None, None]
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1), scale
+
+
+def yarn_ramp(yarn: Yarn, theta: float, rotated: int) -> Tensor:
+    """(rotated / 2,) how far each pair is slowed: from 0 for the fast ones to 1 for the slow ones."""
+    first, last = (
+        rotated * math.log(yarn.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        for turns in (yarn.fast, yarn.slow)
+    )
+    if yarn.whole:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, rotated - 1)
+    if first == last:
+        last += 0.001
+    pairs = torch.arange(rotated // 2, dtype=torch.float32)
+    return ((pairs - first) / (last - first)).clamp(0, 1)
 
 
 def rotate(x: Tensor, rope: Rope) -> Tensor:
     """Rotate each pair (i, i + half) of a head; the sine already has the sign of the first half."""
-    cos, sin = rope
+    cos, sin, _ = rope
     size = cos.shape[-1]
     if size < x.shape[-1]:
         return torch.cat((rotate(x[..., :size], rope), x[..., size:]), -1)

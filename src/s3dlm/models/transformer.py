@@ -46,6 +46,7 @@ class Transformer(nn.Module, Denoiser):
         self.mask_id, self.vocabulary = config.mask_id, config.vocabulary
         self.context, self.causal_block = config.context, config.causal_block
         self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
+        self.causal_prefix = config.causal_prefix
         self.attention = attention
         self.diffusion = "masked" if config.mask_id >= 0 else "uniform"
         # Exact in blocks, see cache.py; a grid is never read in parts.
@@ -84,18 +85,27 @@ class Transformer(nn.Module, Denoiser):
                 f"a row of {length} tokens does not fit the model's context of {self.context}; "
                 "shorten the prompt or the generation length"
             )
+        if self.causal_prefix:
+            raise ModelError(
+                "this model reads what is before the open block otherwise than the block, so it runs "
+                "on one device with its exact cache: leave out guidance, compile and prefix_cache=False"
+            )
         if self.grid is not None:
             self.grid.check(length)
         features = self.body(tokens, keys)
         return shift_right(features) if self.config.shift else features
 
     def encode_after(
-        self, tokens: Tensor, keys: Tensor | None, past: Past | None = None
+        self,
+        tokens: Tensor,
+        keys: Tensor | None,
+        past: Past | None = None,
+        opening: Tensor | None = None,
     ) -> tuple[Tensor, list[KeysValues]]:
         """Features, not shifted, of rows that continue from a past, and each layer's new keys and
         values; a block-causal model's past ends with a block."""
         layers: list[KeysValues] = []
-        return self.body(tokens, keys, past, layers), layers
+        return self.body(tokens, keys, past, layers, opening), layers
 
     def body(
         self,
@@ -103,11 +113,12 @@ class Transformer(nn.Module, Denoiser):
         keys: Tensor | None,
         past: Past | None = None,
         keep: list[KeysValues] | None = None,
+        opening: Tensor | None = None,
     ) -> Tensor:
         length = tokens.shape[1]
         tokens, keys = whole_vectors(tokens, keys)
         rows, padded = tokens.shape
-        rope, mask = self.rope(padded, tokens.device, past), self.mask(keys, padded, past)
+        rope, mask = self.rope(padded, tokens.device, past), self.mask(keys, padded, past, opening)
         x = self.embedding(tokens.reshape(-1))
         masks = [mask] * len(self.blocks)
         if self.grid is not None:
@@ -121,11 +132,19 @@ class Transformer(nn.Module, Denoiser):
         x = rms_norm(x, self.norm, self.config.norm_epsilon)
         return x.view(rows, padded, -1)[:, :length]
 
-    def mask(self, keys: Tensor | None, length: int, past: Past | None) -> Mask:
+    def mask(
+        self, keys: Tensor | None, length: int, past: Past | None, opening: Tensor | None = None
+    ) -> Mask:
         """Which keys each position sees; None if every position sees all of them, because only
         then can PyTorch choose its fastest kernel."""
         mask = None if keys is None else keys[:, None, None, :]
-        if self.causal_block is not None and length > self.causal_block:
+        if opening is not None:
+            place = torch.arange(length, device=self.device)
+            seen = (place[:, None] >= place) | (place[:, None] >= opening[:, None, None])
+            mask = seen[:, None] if mask is None else mask & seen[:, None]
+        elif (
+            self.causal_block is not None and not self.causal_prefix and length > self.causal_block
+        ):
             block = torch.arange(length, device=self.device) // self.causal_block
             seen = block[:, None] >= block[None, :]
             mask = seen[None, None] if mask is None else mask & seen
@@ -178,10 +197,11 @@ class Transformer(nn.Module, Denoiser):
             with torch.inference_mode(False):  # training may follow, and inference tensors cannot
                 kept = rope_cos_sin(self.config, max(last, min(512, self.context)), device)
             self._rope = kept
-        if past is None:
-            return kept[0][:length], kept[1][:length]
-        places = past.starts[:, None] + torch.arange(length, device=device)
-        return kept[0][places], kept[1][places]
+        cos, sin, scale = kept
+        places: slice | Tensor = slice(length)
+        if past is not None:
+            places = past.starts[:, None] + torch.arange(length, device=device)
+        return cos[places], sin[places], None if scale is None else scale[places]
 
 
 def whole_vectors(tokens: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -39,7 +39,11 @@ class Copies(Denoiser):
         return torch.cat(self._each(run, len(tokens)))
 
     def encode_after(
-        self, tokens: Tensor, keys: Tensor | None, past: Past | None
+        self,
+        tokens: Tensor,
+        keys: Tensor | None,
+        past: Past | None,
+        opening: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         def run(copy: Denoiser, rows: slice) -> tuple[Tensor, Any]:
             seen = None if keys is None else keys[rows].to(copy.device)
@@ -49,7 +53,8 @@ class Copies(Denoiser):
                 lengths=past.lengths[rows].to(copy.device),
                 starts=past.starts[rows].to(copy.device),
             )
-            features, layers = copy.encode_after(tokens[rows].to(copy.device), seen, known)
+            begins = None if opening is None else opening[rows].to(copy.device)
+            features, layers = copy.encode_after(tokens[rows].to(copy.device), seen, known, begins)
             moved = [[part.to(self.device) for part in layer] for layer in layers]
             return features.to(self.device), moved
 
