@@ -37,7 +37,7 @@ FAKE = Defaults(
         }
     },
 )  # fmt: skip
-BASE = Settings.recommended(FAKE)
+BASE = Settings.recommended(FAKE, "s3")
 # Their mixtures are expressions as well, so that all methods solve some problems and fail others.
 TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12"))
 LABELS = ("baseline", "best_of_k", "s3")

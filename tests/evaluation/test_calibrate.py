@@ -60,8 +60,8 @@ def test_the_probability_is_the_curve_at_what_the_search_knows(method: str) -> N
 def test_there_is_none_for_another_task_method_or_verifier() -> None:
     model = calibrated(Fit("countdown", "s3", "paper", WEIGHTS))
 
-    def p_correct(task="countdown", **options):
-        return generate(model, QUESTION, task=task, **options).p_correct
+    def p_correct(task="countdown", method="s3", **options):
+        return generate(model, QUESTION, task=task, method=method, **options).p_correct
 
     assert p_correct() is not None
     assert p_correct(method="best_of_k") is None
@@ -73,7 +73,7 @@ def test_there_is_none_for_another_task_method_or_verifier() -> None:
 def test_without_an_answer_the_probability_is_zero() -> None:
     fits = Calibrations((Fit("gsm8k", "s3", "paper", WEIGHTS),))
     model = dataclasses.replace(fake_model(["I cannot say."]), defaults=FAKE, calibrations=fits)
-    result = generate(model, "How many?", task="gsm8k")
+    result = generate(model, "How many?", task="gsm8k", method="s3")
     assert (result.answer, result.p_correct) == (None, 0.0)
 
 

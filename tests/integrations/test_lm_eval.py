@@ -30,7 +30,7 @@ pytestmark = [  # what the harness's own packages leave behind
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-SMALL = {"particles": 2, "branching": 2, "gen_length": 64, "steps": 4}
+SMALL = {"method": "s3", "particles": 2, "branching": 2, "gen_length": 64, "steps": 4}
 
 
 @pytest.fixture(scope="module")

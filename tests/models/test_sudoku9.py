@@ -186,7 +186,14 @@ def test_the_terminal_shows_grids_side_by_side_in_80_columns(model: Model) -> No
 def test_training_from_a_seed_can_be_repeated(tmp_path: Path) -> None:
     made = []
     for name in ("first", "second"):
-        how = {"grids": 4, "batch": 2, "matrix_rate": 0.02, "rest_rate": 4e-3, "seed": 5}
+        how = {
+            "grids": 4,
+            "batch": 2,
+            "matrix_rate": 0.02,
+            "rest_rate": 4e-3,
+            "seed": 5,
+            "noise": "mask",
+        }
         train(Namespace(out=tmp_path / name, **how))
         made.append(torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["mean"])
     assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])

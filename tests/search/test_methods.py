@@ -239,9 +239,9 @@ VALUES: dict[str, list[object]] = {
     "position_temperature": [1.0], "guidance": [1.0], "seed": [1], "adds_up": [False],
     **{name: rules["enum"] for name, rules in schema().items() if "enum" in rules},
 }  # fmt: skip
-# What these change is shown elsewhere: it takes a block-causal model, a satisfied verifier, a vote that is
+# What these change is shown elsewhere: it takes a block-causal model, one of uniform noise, a satisfied verifier, a vote that is
 # decided, or a verifier that reads partial texts.
-ELSEWHERE = {"edit_threshold", "memo", "stop_when", "decided_at", "method"}
+ELSEWHERE = {"edit_threshold", "entropy_bound", "memo", "stop_when", "decided_at", "method"}
 BESIDE: dict[str, dict[str, Any]] = {
     "reveal_threshold": {"reveal": "threshold"},
     "remask_fraction": {"remask": "random"},

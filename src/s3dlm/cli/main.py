@@ -112,7 +112,8 @@ def _models() -> Listed:
 
     rows, table = known(), []
     for row in rows:
-        disk = "on disk" if row.cached and "bundled" not in row.notes else ""
+        commit = f" ({row.revision[:12]})" if row.revision else ""
+        disk = f"on disk{commit}" if row.cached and "bundled" not in row.notes else ""
         table.append([row.name, row.size, "; ".join(part for part in (row.notes, disk) if part)])
     plain = {
         "models": [dataclasses.asdict(row) for row in rows],

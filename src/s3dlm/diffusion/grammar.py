@@ -28,7 +28,7 @@ REPEATED = 100_000  # copies of a part of a regular expression, those of its cop
 FINEST = 10_000  # of multipleOf, without its decimal point
 BRACKET, MULTIPLE_OF = re.compile(r"[(\[{}\])]"), re.compile(r'"multipleOf": ([0-9][^,}\]]*)')
 DIRECTIVE = re.compile("%(json|regex|llguidance)")  # of Lark, that would go round these bounds
-PART = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\{([0-9]+)(?:,([0-9]*))?\}|.", re.DOTALL)
+PART = re.compile(r"\\.|\[(?:\\.?|[^\]\\])*+(?:\]|\Z)|\{([0-9]+)(?:,([0-9]*))?\}|.", re.DOTALL)
 JSON_OPTIONS: JsonCompileOptions = {  # fixed, whatever a schema says under x-guidance
     "whitespace_flexible": False, "whitespace_pattern": None, "item_separator": ",",
     "key_separator": ":", "lenient": False, "coerce_one_of": False,

@@ -119,5 +119,5 @@ def chart(points: Mapping[str, tuple[float, Interval]]) -> str:
         below[start : start + len(text)] = text
     pad = " " * (MARGIN - 1)
     legend = "   ".join(f"{mark} {label}" for mark, label in zip(MARKS, points, strict=False))
-    ends = (f"{pad}└{''.join(axis)}", f"{pad} {''.join(below).rstrip()}   passes", "", legend)
+    ends = (f"{pad}└{''.join(axis)}", f"{pad} {''.join(below).rstrip()} passes", "", legend)
     return "\n".join(line.rstrip() for line in (*lines, *ends))
