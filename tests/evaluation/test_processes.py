@@ -115,7 +115,8 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 
 STARTS = """
-import os
+import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from tests.evaluation.small_run import small_model
 from s3dlm.evaluation.processes import ProcessRunner
 if __name__ == "__main__":
