@@ -49,13 +49,13 @@ def fast_dllm(network: Any, prompt: list[int], length: int, block: int, least: f
                 x = features[0, inside]
             else:
                 x = network.embedding(row[inside])
-                cos, sin = network.rope(len(row), x.device, None)
+                cos, sin, scale = network.rope(len(row), x.device, None)
                 for layer, pair in zip(network.blocks, kept, strict=True):
                     around = [
                         torch.cat((t[:, :, :start], t[:, :, inside.stop : len(row)]), 2)
                         for t in pair
                     ]
-                    rope = (cos[inside], sin[inside])
+                    rope = (cos[inside], sin[inside], scale)
                     x = layer(x, (1, len(x)), rope, None, torch.stack(around))
                 x = rms_norm(x, network.norm, network.config.norm_epsilon)
             logits = network.head(x).float()
