@@ -133,6 +133,6 @@ def check(kinds: list[str], answers: list[tuple[int, str]]) -> None:
 def received(kind: str, text: str) -> str:
     if kind == "good":
         return str(json.loads(text)["choices"][0]["text"])
-    lines = [line.removeprefix("data: ") for line in text.splitlines() if line]
+    lines = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
     assert lines.pop() == "[DONE]"
     return "".join(json.loads(line)["choices"][0]["text"] for line in lines)
