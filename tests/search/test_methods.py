@@ -14,7 +14,6 @@ import pytest
 import s3dlm
 from s3dlm.engine import Batcher, Job
 from s3dlm.errors import SettingsError
-from s3dlm.search.method import Method
 from s3dlm.search.methods import METHODS
 from s3dlm.search.particles import Predict
 from s3dlm.search.resample import RESAMPLERS
@@ -308,30 +307,6 @@ def test_a_potential_of_ones_own_knows_how_much_of_the_search_is_done(reveal: st
     assert 0 < done[0] < 1
     assert [share == 1.0 for share in done] == [last for _, last in told]
     assert reveal != "schedule" or done == [step / 8 for step in range(1, 9)]
-
-
-def test_a_loop_of_ones_own_needs_twenty_lines_and_nothing_else() -> None:
-    class Lottery(Method):
-        """Independent samples that never ask; one of them is the answer."""
-
-        name = "lottery"
-        verified = "never"
-        particles: int = s3dlm.search.options.setting(3, "samples", ge=1)
-
-        async def search(self, run):  # type: ignore[no-untyped-def]
-            particles = await run.begin(self.particles)
-            while particles.open:
-                children = run.expand(particles, 1)
-                ahead = await run.predict(children)
-                looked = await run.verify(ahead, wanted=False)
-                particles = run.keep(children, ahead, looked)
-            return particles
-
-    _, result = run(fake_model(), small(Lottery, particles=5))  # type: ignore[arg-type]
-    assert len(result.survivors) == 5
-    assert Settings(Lottery(particles=5)).search == Lottery(particles=5)
-    with pytest.raises(SettingsError, match="particels"):
-        Settings(Lottery, particels=5)
 
 
 def test_a_preset_is_its_method_with_values() -> None:

@@ -158,7 +158,9 @@ def _grammar(json_schema: Path | None, regex: str | None) -> Grammar | None:
     except (OSError, ValueError) as error:
         if isinstance(error, SettingsError):
             raise
-        raise SettingsError(f"--json-schema {json_schema} is no JSON file: {error}") from error
+        raise SettingsError(
+            f"--json-schema {json_schema} cannot be read as JSON: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def _or_stdin(text: str) -> str:

@@ -105,17 +105,12 @@ class S3(Method):
                 "the threshold every particle continues as one of its own children, and 'filled' may "
                 "leave it none; choose child_sampling='distinct' or no threshold"
             )
-        if self.child_sampling == "filled" and not self.fills:
+        if self.child_sampling == "filled" and self.children == 1:
             raise SettingsError(
-                f"child_sampling='filled' changes nothing in method={self.name!r}: only a method that "
-                "branches can fill a step; leave it out"
+                f"child_sampling='filled' changes nothing in method={self.name!r} with one child per particle: "
+                "only a method that branches can fill a step; leave it out"
             )
         return self
-
-    @property
-    def fills(self) -> bool:
-        """Whether its particles branch."""
-        return True
 
     @property
     def children(self) -> int:

@@ -57,7 +57,7 @@ def read(path: str | Path) -> Prompts:
             raise ValueError("it has no table")
     except (OSError, ValueError, TypeError) as error:
         raise SettingsError(
-            f"prompts={str(path)!r} cannot be used: {error}; give {shape}"
+            f"prompts={str(path)!r} cannot be used: {getattr(error, 'strerror', None) or error}; give {shape}"
         ) from error
     text = repr(sorted((task, each) for task, each in templates.items()))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]

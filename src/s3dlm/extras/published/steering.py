@@ -19,7 +19,7 @@ from s3dlm.search.particles import Ahead, Canvas, Children, Floats, Ints, Lineag
 from s3dlm.search.resample import normalise, survivors_of
 from s3dlm.search.rounds import attempt
 from s3dlm.search.run import Run
-from s3dlm.search.smc import S3, Cadence, Resampler
+from s3dlm.search.smc import S3, Cadence, Resampler, Twisted
 from s3dlm.search.step import FINISHED, Outcome, Step
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ class Steering(S3):
     def children(self) -> int:
         return 1
 
-    @property
-    def fills(self) -> bool:
-        return False
-
     def sized(self, size: int) -> Self:
         return self.model_copy(update={"particles": size, "branching": 1})
 
@@ -57,37 +53,32 @@ class FkDifference(Steering):
     name = "fk_difference"
     summary = "Feynman–Kac steering of K particles by the gain in score"
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
-        return self.lam * (score - children.parent_score)
+    potential = Twisted.potential
 
 
 class FkMax(Steering):
     name = "fk_max"
     summary = "Feynman–Kac steering of K particles by the highest score so far"
 
+    def past(self, lineage: Lineage) -> Floats:
+        """What counts of the scores so far."""
+        return lineage.max_score
+
     def potential(
         self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
     ) -> Floats:
-        return _settle(self.lam, children, score, lineage, lineage.max_score)
+        """λ times that; in the last step λ times the final score, less all that was applied."""
+        if children.last:
+            return self.lam * score - lineage.applied
+        return self.lam * self.past(lineage)
 
 
-class FkSum(Steering):
+class FkSum(FkMax):
     name = "fk_sum"
     summary = "Feynman–Kac steering of K particles by the sum of scores"
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
-        return _settle(self.lam, children, score, lineage, lineage.sum_score)
-
-
-def _settle(
-    lam: float, children: Children, score: Floats, lineage: Lineage, summary: Floats
-) -> Floats:
-    """λ times a summary of the scores; in the last step the final score, less all that was applied."""
-    return lam * score - lineage.applied if children.last else lam * summary
+    def past(self, lineage: Lineage) -> Floats:
+        return lineage.sum_score
 
 
 class SelfRewarding(Steering):
@@ -171,10 +162,6 @@ class ParticleGibbs(S3):
     def children(self) -> int:
         return 1
 
-    @property
-    def fills(self) -> bool:
-        return False
-
     def passes(self, steps: int, decoding: Decoding) -> int:
         return self.branching * (1 + steps * self.size)
 
@@ -222,10 +209,7 @@ class ParticleGibbs(S3):
             assert run.told.last is not None
             path.append(run.told.last)
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
-        return self.lam * (score - children.parent_score)
+    potential = Twisted.potential
 
 
 def _trajectory(steps: list[Step], survivor: int) -> list[Canvas]:
