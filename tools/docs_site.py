@@ -1,8 +1,10 @@
-"""Hooks of `make docs`: fences as readers see them, and the page of commands, which is written from the program."""
+"""Hooks of `make docs`: fences and CSV files as readers see them, and the page of commands, which the program writes."""
 
 from __future__ import annotations
 
+import csv
 import re
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -15,6 +17,7 @@ from s3dlm.cli.main import app
 MARKED = re.compile(r"^(```\w+) \w+$", re.MULTILINE)  # the second word is for tests/test_docs.py
 # Pygments takes a `console` block without prompts for output, which is grey.
 SHELL = re.compile(r"^```(?:console$|$(?=\n(?:s3dlm|python|pip|curl) ))", re.MULTILINE)
+DATA = re.compile(r"^\[([\w-]+\.csv)\]\(\1\).*$", re.MULTILINE)  # a line of its own
 EXAMPLES = re.compile(r"^\x08\n((?:s3dlm .*\n)+)", re.MULTILINE)
 LISTED = re.compile(r"^\* `(\w+)`: .*", re.MULTILINE)
 CODE = re.compile(r"(?<!<span></span>)<code>([^<>\n]+)</code>")
@@ -36,8 +39,19 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    return SHELL.sub("```bash", MARKED.sub(r"\1", markdown))
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    folder = Path(page.file.abs_src_path).parent if page.file.abs_src_path else Path()
+    tables = DATA.sub(lambda link: f"{link[0]}\n\n{_table(folder / link[1])}", markdown)
+    return SHELL.sub("```bash", MARKED.sub(r"\1", tables))
+
+
+def _table(path: Path) -> str:
+    """The rows of a CSV file, folded."""
+    with path.open(encoding="utf-8", newline="") as file:
+        head, *rows = ["| " + " | ".join(row).replace("\n", " ") + " |" for row in csv.reader(file)]
+    rule = "|" + "---|" * (head.count("|") - 1)
+    body = "\n".join(f"    {line}" for line in (head, rule, *rows))
+    return f'??? note "{len(rows)} rows"\n{body}'
 
 
 def on_page_content(html: str, **_: Any) -> str:
