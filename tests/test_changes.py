@@ -65,7 +65,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
         del sys.modules[name]
     inputs.find_entry_points.cache_clear()
-    verifier._named.cache_clear()
+    verifier.names._named.cache_clear()
 
 
 def test_a_method_a_resampler_a_verifier_and_a_selection_are_one_file_each(package: Path) -> None:

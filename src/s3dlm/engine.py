@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any
 
 import s3dlm
-from s3dlm import tasks
 from s3dlm.errors import (
     MissingExtraError,
     S3dlmError,
@@ -34,6 +33,7 @@ from s3dlm.search.particles import Request
 from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
 from s3dlm.search.step import Step, Stream
 from s3dlm.settings import Settings, has
+from s3dlm.tasks.base import of_question
 
 Event = Step | Result | Exception
 
@@ -328,7 +328,7 @@ def _job(
     overrides: dict[str, Any], infill: str | None = None, grammar: Any = None,
 ) -> Job:  # fmt: skip
     """The job that a user describes; a verifier's name is a setting, any other verifier is not."""
-    task = tasks.of_question(task, prompt, model.defaults.tasks)
+    task = of_question(task, prompt, model.defaults.tasks)
     named, judge = ({"verifier": verifier}, None) if isinstance(verifier, str) else ({}, verifier)
     if settings is None:
         chosen = DEFAULT if method is None else method

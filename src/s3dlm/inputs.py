@@ -98,11 +98,14 @@ class Registry(Mapping[str, T]):
         what: The kind, in errors.
         group: The entry-point group.
         kind: The class of its values.
-        files: Whether `FILE.py:NAME` is a name, too: looking it up runs the file.
+
+    Attributes:
+        files: Where a file is a name, too: what reads such a name, by what marks it, as in `.jsonl`.
     """
 
-    def __init__(self, what: str, group: str, kind: type, *, files: bool = False) -> None:
-        self.what, self.group, self.kind, self.files = what, group, kind, files
+    def __init__(self, what: str, group: str, kind: type) -> None:
+        self.what, self.group, self.kind = what, group, kind
+        self.files: dict[str, Callable[[str], T]] = {}
         self._known: dict[str, T] = {}
 
     def register(self, name: str, value: T, *, replace: bool = False) -> T:
@@ -113,16 +116,20 @@ class Registry(Mapping[str, T]):
 
     def find(self, name: str) -> T:
         """The value of a name, or an error that says which there are."""
-        if name not in self._known:
-            if name in (offered := find_entry_points(self.group)):
-                self._known[name] = load_entry_point(offered[name], self.kind)
-            elif self.files and ".py:" in name:
-                self._known[name] = self._from_file(name)
-            else:
-                raise SettingsError(unknown_name(self.what, name, self))
-        return self._known[name]
+        if name in self._known:
+            return self._known[name]
+        if name in (offered := find_entry_points(self.group)):
+            self._known[name] = load_entry_point(offered[name], self.kind)
+            return self._known[name]
+        if (read := self._reader(name)) is not None:
+            return read(name)
+        raise SettingsError(unknown_name(self.what, name, self))
 
-    def _from_file(self, name: str) -> T:
+    def _reader(self, name: str) -> Callable[[str], T] | None:
+        return next((read for mark, read in self.files.items() if mark in name), None)
+
+    def from_python(self, name: str) -> T:
+        """The value that `FILE.py:NAME` names: the file is run once."""
         path, _, attribute = name.rpartition(":")
         place = f"{self.what}={name!r}"
         spec = spec_from_file_location(Path(path).stem, path)
@@ -135,7 +142,8 @@ class Registry(Mapping[str, T]):
             raise SettingsError(f"{place}: {path} does not run: {error!r}; repair it") from error
         if not isinstance(value := getattr(module, attribute, None), self.kind):
             raise SettingsError(f"{place}: {path} has no {attribute} that is a {self.what}")
-        return value  # type: ignore[return-value]  # `kind` is T, as far as can be checked
+        self._known[name] = value  # type: ignore[assignment]  # `kind` is T, as far as can be checked
+        return self._known[name]
 
     def __getitem__(self, name: str) -> T:
         try:
@@ -146,8 +154,8 @@ class Registry(Mapping[str, T]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        file = self.files and ".py:" in name
-        return file or name in self._known or name in find_entry_points(self.group)
+        known = name in self._known or name in find_entry_points(self.group)
+        return known or self._reader(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         offered = find_entry_points(self.group)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from s3dlm import tasks
 from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
 from s3dlm.diffusion.constrained import ConstrainedDiffusion
 from s3dlm.diffusion.decoding import Decoding
@@ -38,9 +37,10 @@ from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Selection
 from s3dlm.search.step import Memo, Outcome, Step
 from s3dlm.settings import Settings, has
-from s3dlm.verifier import GENERAL, as_verifier, for_task
+from s3dlm.tasks.base import get as find_task
 from s3dlm.verifier.base import SELF
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
+from s3dlm.verifier.names import GENERAL, as_verifier, for_task
 
 PACE = {"reveal": "threshold"}  # of a text that follows a grammar: its own
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
@@ -76,7 +76,7 @@ class Job:
     @property
     def kind(self) -> str:
         """The kind of answer, by which it is read and normalised."""
-        return tasks.get(self.task).answer if self.task is not None else GENERAL
+        return find_task(self.task).answer if self.task is not None else GENERAL
 
     @property
     def label(self) -> str:
@@ -143,7 +143,7 @@ def prepare(model: Model, job: Job) -> Running:
     if verifier is None and name == SELF:
         verifier = SelfJudge(model)
     elif verifier is None:
-        kind = tasks.get(job.task).verifier if job.task is not None else GENERAL
+        kind = find_task(job.task).verifier if job.task is not None else GENERAL
         verifier = for_task(kind, name)
     verifier = as_verifier(verifier)
     stops = method.budget is not None and method.stop_when == "satisfied"
@@ -301,7 +301,7 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
         return []  # the text with holes is all there is
     user, prefill, earlier = job.question, "", job.earlier
     if job.task is not None:
-        prompt = model.defaults.prompt(tasks.get(job.task), job.question)
+        prompt = model.defaults.prompt(find_task(job.task), job.question)
         user, prefill = prompt.user, prompt.prefill
         if prompt.system and not any(turn.role == "system" for turn in earlier):
             earlier = (Turn("system", prompt.system), *earlier)

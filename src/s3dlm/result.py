@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from s3dlm import answers
+from s3dlm.answers.kinds import extract, normalise
 from s3dlm.errors import VerifierError
 from s3dlm.search.score import verify
 from s3dlm.search.select import Survivor, temporal_log_weight
@@ -311,5 +311,5 @@ def _passing(job: Job, text: str, confidence: float, **values: Any) -> Survivor:
 
 def answer_of(job: Job, text: str) -> str | None:
     """The answer that a text gives, so that equal answers are equal strings."""
-    answer = answers.extract(job.kind, text, job.question)
-    return None if answer is None else answers.normalise(job.kind, answer)
+    answer = extract(job.kind, text, job.question)
+    return None if answer is None else normalise(job.kind, answer)

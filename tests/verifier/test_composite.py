@@ -8,12 +8,12 @@ from s3dlm.verifier import (
     VERIFIERS,
     Score,
     Verifier,
-    _named,
     as_verifier,
     compose,
     for_task,
     from_toml,
 )
+from s3dlm.verifier.names import _named
 from s3dlm.verifier.weights import PAPER
 
 PAPER_TABLE = {

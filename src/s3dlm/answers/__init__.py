@@ -5,9 +5,18 @@ reads gold answers, so it is not imported here: a search never does (`s3dlm.answ
 """
 
 from s3dlm.answers.delimiters import strip_end_tokens
-from s3dlm.answers.extract import EXTRACTORS, TASK_KINDS, extract, kind_of
-from s3dlm.answers.kinds import KINDS, AnswerKind
-from s3dlm.answers.normalise import NORMALISERS, normalise
+from s3dlm.answers.extract import EXTRACTORS
+from s3dlm.answers.normalise import NORMALISERS
+
+# Behind the modules of the same names, in whose place the functions stand.
+from s3dlm.answers.kinds import (  # isort: skip
+    KINDS,
+    TASK_KINDS,
+    AnswerKind,
+    extract,
+    kind_of,
+    normalise,
+)
 
 __all__ = [
     "KINDS",

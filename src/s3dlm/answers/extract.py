@@ -1,6 +1,6 @@
 """From what a model wrote to the answer it gave, as written; None when it gave none.
 
-What sort of answer a task asks for is decided by one table for the whole folder, here.
+Here are the ways of this package, by the kind of answer; kinds.py chooses among them.
 """
 
 from __future__ import annotations
@@ -10,36 +10,7 @@ from collections.abc import Callable
 
 from s3dlm.answers import delimiters, expressions
 from s3dlm.answers.grids import ORDERS
-from s3dlm.answers.kinds import KINDS, REGEX, find_kind
 from s3dlm.answers.numbers import NUMBER, last_number_in
-from s3dlm.errors import SettingsError, unknown_name
-
-TASK_KINDS: dict[str, str] = {
-    "gsm8k": "number",
-    "arithmetic": "number",
-    "chain": "number",
-    "math500": "math",
-    "aime": "math",
-    "arc": "choice",
-    "truthfulqa": "choice",
-    "truthfulqa_mc": "choice",
-    "choice": "choice",
-    "countdown": "expression",
-    "sudoku": "grid",
-    "sudoku9": "grid",
-    "sudoku9_open": "grid",
-    "general": "text",
-}
-
-
-def kind_of(kind_or_task: str) -> str:
-    """The kind of answer a task asks for; a kind names itself."""
-    if kind_or_task in TASK_KINDS:
-        return TASK_KINDS[kind_or_task]
-    if kind_or_task in KINDS or kind_or_task.startswith(REGEX):
-        return kind_or_task
-    raise SettingsError(unknown_name("task", kind_or_task, [*TASK_KINDS, *KINDS]))
-
 
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
 _LONE_LETTER = re.compile(r"[\s(\[*{$]*(?:\\text\s*\{\s*\(?)?([A-Ha-h])[\s)\]*}$.,:]*", re.ASCII)
@@ -49,16 +20,6 @@ _NAMED_LETTER = re.compile(
 _OPTION = re.compile(r"^\s{0,8}\(?([A-H])[.):]\s{1,8}(.{1,300})$", re.MULTILINE)
 _EXPRESSION_RUN = re.compile(r"[0-9(](?:[0-9+*/().×·÷−–-]|[ \t](?![ \t]))*+")
 _CELLS = re.compile(r"[0-9.](?:[\s|,;+_\-]{0,40}[0-9.])*+")
-
-
-def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
-    """The answer a text gives, as written; None when there is none."""
-    kind = find_kind(kind_of(kind_or_task))
-    if kind.runs:  # a program, whose first line may be indented
-        return kind.extract(text, question)
-    question = question[-delimiters.MAX_TEXT :]
-    text = delimiters.strip_end_tokens(text[-delimiters.MAX_TEXT :])
-    return kind.extract(text if kind.whole else delimiters.up_to_stop(text), question)
 
 
 def _content(text: str, question: str) -> str | None:

@@ -11,10 +11,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from s3dlm.errors import SettingsError
+from s3dlm.answers import delimiters
+from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import Registry
 
 REGEX = "regex:"
+TASK_KINDS: dict[str, str] = {
+    "gsm8k": "number",
+    "arithmetic": "number",
+    "chain": "number",
+    "math500": "math",
+    "aime": "math",
+    "arc": "choice",
+    "truthfulqa": "choice",
+    "truthfulqa_mc": "choice",
+    "choice": "choice",
+    "countdown": "expression",
+    "sudoku": "grid",
+    "sudoku9": "grid",
+    "sudoku9_open": "grid",
+    "general": "text",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +73,28 @@ def _by_pattern(name: str) -> AnswerKind:
         return found[-1][1 if pattern.groups else 0] if found else None
 
     return AnswerKind(extract, lambda answer: " ".join(answer.split()).casefold())
+
+
+def kind_of(kind_or_task: str) -> str:
+    """The kind of answer a task asks for; a kind names itself."""
+    if kind_or_task in TASK_KINDS:
+        return TASK_KINDS[kind_or_task]
+    if kind_or_task in KINDS or kind_or_task.startswith(REGEX):
+        return kind_or_task
+    raise SettingsError(unknown_name("task", kind_or_task, [*TASK_KINDS, *KINDS]))
+
+
+def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
+    """The answer a text gives, as written; None when there is none."""
+    kind = find_kind(kind_of(kind_or_task))
+    if kind.runs:  # a program, whose first line may be indented
+        return kind.extract(text, question)
+    question = question[-delimiters.MAX_TEXT :]
+    text = delimiters.strip_end_tokens(text[-delimiters.MAX_TEXT :])
+    return kind.extract(text if kind.whole else delimiters.up_to_stop(text), question)
+
+
+def normalise(kind_or_task: str, answer: str) -> str:
+    """The canonical spelling of an answer; equal answers have equal spellings."""
+    kind = find_kind(kind_of(kind_or_task))
+    return kind.normalise(answer[: kind.longest])

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from s3dlm.answers import expressions
-from s3dlm.answers.extract import kind_of
-from s3dlm.answers.kinds import find_kind
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, frac, to_fraction
 
 _DROPPED = (
@@ -29,12 +27,6 @@ _UNITS = re.compile(_STATED + r"\s*[A-Za-z][A-Za-z .²³/^0-9-]{0,60}")
 _MATH_UNITS = re.compile(_STATED + r"\s+[A-Za-z]{2}[A-Za-z .²³/^0-9-]{0,60}")
 _MIXED = re.compile(r"(-?)([0-9]{1,9})\s*" + frac("([0-9]{1,9})", "([0-9]{1,9})"))
 _OR = re.compile(r"[0-9})]\s*or\s*[-+\\(0-9.]")
-
-
-def normalise(kind_or_task: str, answer: str) -> str:
-    """The canonical spelling of an answer; equal answers have equal spellings."""
-    kind = find_kind(kind_of(kind_or_task))
-    return kind.normalise(answer[: kind.longest])
 
 
 def is_choice_of_values(answer: str) -> bool:

@@ -19,8 +19,7 @@ from typing import Any
 from s3dlm import tasks
 from s3dlm.answers import TASK_KINDS
 from s3dlm.answers.delimiters import find_boxed
-from s3dlm.answers.extract import kind_of
-from s3dlm.answers.kinds import find_kind
+from s3dlm.answers.kinds import find_kind, kind_of
 from s3dlm.errors import RecordError, short_repr
 from s3dlm.inputs import opened, read_json_lines
 from s3dlm.search.select import SELECTIONS, Survivor

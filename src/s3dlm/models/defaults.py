@@ -15,7 +15,7 @@ from s3dlm.errors import ModelError, short_repr
 from s3dlm.models.folder import read_json
 from s3dlm.tasks.base import Prompt, Task
 from s3dlm.tasks.prompts import Prompts
-from s3dlm.verifier import bundled_verifiers
+from s3dlm.verifier.names import bundled_verifiers
 
 FILE = "s3dlm.json"
 BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9", "noisy9")}

@@ -180,7 +180,8 @@ class Method(BaseModel):
         return self.cost if self.budget is None else str(self.budget)
 
 
-METHODS: Registry[type[Method]] = Registry("method", "s3dlm.methods", type, files=True)
+METHODS: Registry[type[Method]] = Registry("method", "s3dlm.methods", type)
+METHODS.files[".py:"] = METHODS.from_python
 
 
 def register_method(method: type[Method], *, replace: bool = False) -> type[Method]:

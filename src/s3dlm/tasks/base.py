@@ -7,13 +7,16 @@ answer by string, so that a task is a small piece of data, and gold answers stay
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.inputs import Registry
 
 PREFILL = "<reasoning>"  # d1 and HEX open the assistant's turn with this tag
 PROMPT_STYLES = ("d1", "tiny")
+NONE = "none"  # instead of a task: any text, whatever it looks like
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +76,25 @@ class Task:
             user = f"{self.instruction}\n\n{question}" if self.instruction else question
             return Prompt(user, self.prefill)
         raise SettingsError(unknown_name("prompt_style", prompt_style, PROMPT_STYLES))
+
+
+TASKS: Registry[Task] = Registry("task", "s3dlm.tasks", Task)
+
+
+def get(name: str) -> Task:
+    """The task of a name, of another package's entry point, or of `FILE.jsonl:TASK`, or .csv."""
+    if name not in TASKS and Path(name.partition(":")[0]).suffix:
+        raise SettingsError(
+            f"task={name!r} looks like a file, but problems are read from JSON lines or CSV; "
+            "write FILE.jsonl:TASK or FILE.csv:TASK, for example problems.jsonl:gsm8k"
+        )
+    return TASKS.find(name)
+
+
+def of_question(given: str | None, question: object, known: Sequence[str]) -> str | None:
+    """The task that was given; without one, that of a model's own tasks whose form the question has."""
+    if given is not None:
+        return None if given == NONE else given
+    text = question.strip() if isinstance(question, str) else ""  # no text: told where it is read
+    forms = ((name, get(name).form) for name in known)
+    return next((name for name, form in forms if form and form.fullmatch(text)), None)

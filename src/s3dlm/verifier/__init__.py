@@ -1,35 +1,38 @@
 """The reference-free verifier: how good a text looks, without knowing the answer.
 
-Here a name becomes a verifier. `VERIFIERS` holds one value per name, ours and those that packages add
-under the entry-point group `s3dlm.verifiers`; `LOADERS` (`s3dlm.verifier_loaders`) those that are named
-with what they load, as in `reward:MODEL`. A file of weights is a verifier, too.
+The verifiers of this package stand in the registry like those of any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-from s3dlm.errors import SettingsError, VerifierError, unknown_name
-from s3dlm.inputs import Registry
 from s3dlm.verifier.base import (
     HOLE,
     PARTS,
     SELF,
     Score,
-    ScoreFunction,
     Verifier,
-    adapt,
 )
 from s3dlm.verifier.checker import checker
 from s3dlm.verifier.composite import Composite, compose, from_row, from_toml
 from s3dlm.verifier.equations import wrong_equalities
+from s3dlm.verifier.names import (
+    GENERAL,
+    LOADERS,
+    VERIFIERS,
+    NamedVerifier,
+    as_verifier,
+    bundled_verifiers,
+    check_name,
+    for_task,
+    installed,
+)
 from s3dlm.verifier.weights import PAPER, SATISFIED_AT
 
 __all__ = [
+    "GENERAL",
     "HOLE",
     "LOADERS",
     "PARTS",
@@ -40,29 +43,14 @@ __all__ = [
     "Score",
     "Verifier",
     "as_verifier",
+    "bundled_verifiers",
+    "check_name",
     "compose",
     "for_task",
     "from_toml",
+    "installed",
     "wrong_equalities",
 ]
-
-GENERAL = "general"  # judges a text that belongs to no task
-
-
-@dataclass(frozen=True, slots=True)
-class NamedVerifier:
-    """A verifier by name.
-
-    Args:
-        build: The verifier for a task, by the name of its row of weights.
-        summary: What it does, in one line.
-        from_files: Whether a model's file may name it: it opens no connection, runs no code and loads
-            no weights.
-    """
-
-    build: Callable[[str], Verifier]
-    summary: str = ""
-    from_files: bool = False
 
 
 def _bundled(name: str, build: Callable[[str], Composite], summary: str) -> NamedVerifier:
@@ -74,10 +62,11 @@ def _bundled(name: str, build: Callable[[str], Composite], summary: str) -> Name
     return NamedVerifier(of_task, summary, from_files=True)
 
 
-VERIFIERS: Registry[Any] = Registry("verifier", "s3dlm.verifiers", object)
-LOADERS: Registry[Callable[[str], Verifier]] = Registry(
-    "verifier", "s3dlm.verifier_loaders", object
-)
+def _weights_in(file: str) -> NamedVerifier:
+    """The verifier that a TOML file describes."""
+    return NamedVerifier(lambda task: from_toml(file, task))
+
+
 CHECKS = "also recomputes equations, reads partial texts and says what looks wrong"
 SOLVES = "as checker, but what it says of partial texts takes a step of a solver"
 VERIFIERS.register(
@@ -87,90 +76,4 @@ VERIFIERS.register("checker", _bundled("checker", checker, CHECKS))
 VERIFIERS.register(  # it judges whole texts alike
     "checker_solver", _bundled("checker", lambda task: checker(task, solver=True), SOLVES)
 )
-OWN: dict[str, Verifier] = {}  # the user's, by the names that `own.py` gives them in this process
-
-
-def for_task(task: str, verifier: str = "paper") -> Verifier:
-    """The verifier of a task.
-
-    Args:
-        task: The row of weights that the task names, or a verifier of its own, which then stands for the
-            bundled ones.
-        verifier: "paper", "checker", a TOML file with weights, or any other name.
-    """
-    if task not in PAPER and task not in VERIFIERS:
-        raise SettingsError(unknown_name("task", task, [*PAPER, *VERIFIERS]))
-    if verifier in OWN:
-        return OWN[verifier]
-    if verifier == SELF:
-        raise SettingsError(
-            "verifier='self' is the model of a search that judges its own texts; without a search, or "
-            "inside another verifier, choose one of: " + ", ".join(VERIFIERS)
-        )
-    if Path(verifier).suffix == ".toml":
-        return from_toml(verifier, task if task in PAPER else GENERAL)
-    kind, _, model = verifier.partition(":")
-    if kind in LOADERS and model:
-        return _loaded(verifier)
-    return _named(task, verifier)
-
-
-def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = None) -> Verifier:
-    """Whatever a user may hand over as a verifier: an object, a function, a name or a TOML file.
-
-    The name of a task stands for that task's verifier of the paper.
-    """
-    if not isinstance(verifier, str):
-        return adapt(verifier)
-    names_task = verifier in PAPER and verifier not in VERIFIERS
-    return for_task(verifier) if names_task else for_task(task or GENERAL, verifier)
-
-
-def check_name(task: str, verifier: str) -> None:
-    """Refuse a verifier that does not exist, without loading one that is a model of its own."""
-    if verifier != SELF and verifier.partition(":")[0] not in LOADERS:
-        for_task(task, verifier)
-
-
-def bundled_verifiers() -> list[str]:
-    """Verifiers that files and clients may name, since they only read the text."""
-    found = {name: VERIFIERS.find(name) for name in VERIFIERS}
-    return [n for n, one in found.items() if isinstance(one, NamedVerifier) and one.from_files]
-
-
-def installed() -> list[str]:
-    """Verifiers of other packages."""
-    return [name for name in VERIFIERS if not isinstance(VERIFIERS.find(name), NamedVerifier)]
-
-
-@lru_cache(maxsize=64)
-def _named(task: str, name: str) -> Verifier:
-    """One for the process: it may remember what it has judged."""
-    if ".py:" in name:
-        raise SettingsError(
-            f"verifier={name!r} is a file of Python, which only the command line may name "
-            "(--verifier FILE.py:NAME); in Python pass the function itself"
-        )
-    if name not in VERIFIERS:
-        files = ["FILE.toml", "FILE.py:NAME"]
-        choices = [*VERIFIERS, SELF, *files, *(f"{kind}:…" for kind in LOADERS)]
-        raise SettingsError(unknown_name("verifier", name, choices))
-    found = VERIFIERS.find(name)
-    if isinstance(found, NamedVerifier) and found.from_files and task not in PAPER:
-        return _named(GENERAL, task)  # a task with a verifier of its own
-    try:
-        if isinstance(found, NamedVerifier):
-            return found.build(task)
-        return adapt(found() if isinstance(found, type) else found)
-    except Exception as error:
-        raise VerifierError(
-            f"verifier {name!r} of the entry points 's3dlm.verifiers' cannot be built: "
-            f"{type(error).__name__}: {error}; the entry point must name a class that needs no "
-            "arguments, an object, or a function"
-        ) from error
-
-
-@lru_cache(maxsize=8)
-def _loaded(name: str) -> Verifier:
-    """The same name gives the same verifier: its model is loaded once per process."""
-    return LOADERS.find(name.partition(":")[0])(name)
+VERIFIERS.files[".toml"] = _weights_in

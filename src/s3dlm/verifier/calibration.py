@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.errors import MissingExtraError, ModelError, SettingsError
-from s3dlm.verifier import bundled_verifiers
+from s3dlm.verifier.names import bundled_verifiers
 
 CALIBRATION_FILE = "calibration.json"
 CALIBRATED_FOLDER = Path(__file__).parent / "calibrated"  # for models whose weights are elsewhere

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from s3dlm.answers import delimiters, grids
-from s3dlm.answers.extract import extract
+from s3dlm.answers.kinds import extract
 from s3dlm.verifier import components
 from s3dlm.verifier import partial as partial_texts
 from s3dlm.verifier.base import CHECKABLE, PARTS, Span

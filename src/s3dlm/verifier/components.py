@@ -11,7 +11,7 @@ import re
 from itertools import pairwise
 
 from s3dlm.answers.delimiters import END_TOKENS, MASK_TOKENS
-from s3dlm.answers.extract import extract
+from s3dlm.answers.kinds import extract
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, frac, negative_at, numbers_in, to_float
 from s3dlm.verifier.parsed import ParsedText
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.verifier import OWN
 from s3dlm.verifier.base import adapt
+from s3dlm.verifier.names import OWN
 
 _FILES: dict[str, str] = {}  # the files that were given in this process, by the names they got
 
