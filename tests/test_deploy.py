@@ -182,7 +182,7 @@ def test_scripts_parse(script: Path) -> None:
 def test_the_page_quotes_files_and_its_table_is_computed() -> None:
     files = [path.read_text() for path in DEPLOY.iterdir()]
     quoted = re.findall(r"^```\w+\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    assert len(quoted) >= 6
+    assert len(quoted) >= 2
     for text in quoted:
         assert any(text in file for file in files), text
     assert sizing.table() in PAGE, "run: python -m tools.sizing"
