@@ -13,6 +13,7 @@ from pathlib import Path
 
 LEAST = 5  # rows below the head
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+LINK = re.compile(r"\]\(([\w-]+)\.csv\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -24,7 +25,8 @@ def cells(line: str) -> list[str]:
 
 def move(page: Path) -> int:
     """Move the large tables of one page; how many there were."""
-    text, moved = page.read_text(encoding="utf-8"), list[str]()
+    text = page.read_text(encoding="utf-8")
+    moved = LINK.findall(text)  # an earlier run's
 
     def link(match: re.Match[str]) -> str:
         lines = match[0].splitlines()
@@ -41,7 +43,7 @@ def move(page: Path) -> int:
         return f"[{moved[-1]}.csv]({moved[-1]}.csv): {', '.join(filter(None, head[:8]))}; {len(rows)} rows.\n"
 
     page.write_text(TABLE.sub(link, text), encoding="utf-8")
-    return len(moved)
+    return len(moved) - len(LINK.findall(text))
 
 
 if __name__ == "__main__":
