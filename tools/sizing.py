@@ -1,4 +1,4 @@
-"""Which card for which model, and how many searches at once: python -m tools.sizing [SECONDS]
+"""Which card for LLaDA-8B, and how many searches at once: python -m tools.sizing [SECONDS]
 
 Memory: the weights (2 bytes per parameter in bfloat16, 1 in int8, about half of one in int4) and 15 % on top,
 as in `s3dlm eval --dry-run`. More searches do not take more of it: a pass has as many canvases as fit, and the
@@ -19,29 +19,28 @@ WEIGHTS = {
     "int4": 0.53,
 }  # bytes per parameter; int4 has scales per group
 METHODS = ("baseline", "revise", "s3")
-MODELS = ("GSAI-ML/LLaDA-8B-Instruct", "Dream-org/Dream-v0-Instruct-7B")
+MODEL = "GSAI-ML/LLaDA-8B-Instruct"
 SPARE = 1.15
 
 
 def rows(seconds: float) -> list[list[str]]:
-    """One row per model and card: what fits, and per method the seconds of one search and how many
+    """One row per card: what fits, and per method the seconds of one search and how many
     searches at once end in time."""
     found = []
-    for model in MODELS:
-        shape = SHAPES[model]
-        for card, (peak, memory, _) in CARDS.items():
-            fits = [n for n, b in WEIGHTS.items() if b * shape.parameters * SPARE < memory]
-            cells = [model.split("/")[1], card, fits[0] if fits else "none"]
-            for method in METHODS:
-                settings = Settings(method)
-                one = settings.most_nfe * shape.operations(settings) / (peak * UTILISATION)
-                cells.append(f"{one:.1f} s, {int(seconds / one)}")
-            found.append(cells)
+    shape = SHAPES[MODEL]
+    for card, (peak, memory, _) in CARDS.items():
+        fits = [n for n, b in WEIGHTS.items() if b * shape.parameters * SPARE < memory]
+        cells = [card, fits[0] if fits else "none"]
+        for method in METHODS:
+            settings = Settings(method)
+            one = settings.most_nfe * shape.operations(settings) / (peak * UTILISATION)
+            cells.append(f"{one:.1f} s, {int(seconds / one)}")
+        found.append(cells)
     return found
 
 
 def table(seconds: float = 60.0) -> str:
-    head = ["model", "card", "weights that fit", *(f"`{name}`" for name in METHODS)]
+    head = ["card", "weights that fit", *(f"`{name}`" for name in METHODS)]
     lines = [head, ["---"] * len(head), *rows(seconds)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
