@@ -30,7 +30,6 @@ LONGEST = (
     "test_rounds.py",
     "test_viewer.py",
     "test_conformance.py",
-    "test_openai.py",
     "test_docs.py",
     "test_checker.py",
     "test_gpu.py",

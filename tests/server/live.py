@@ -71,17 +71,8 @@ class Live:
         return openai.OpenAI(base_url=f"{self.url}/v1", **options)
 
     def chat(self, **extra: Any) -> Any:
-        """The official client's answer to the question; what it does not know is an extra field."""
-        known = {"n", "seed", "stop", "stream", "temperature", "top_p", "model", "messages"}
-        known |= {"stream_options", "max_tokens", "max_completion_tokens", "logprobs"}
-        known |= {
-            "response_format",
-            "presence_penalty",
-            "frequency_penalty",
-            "user",
-            "reasoning_effort",
-        }
-        own = {name: extra.pop(name) for name in [*extra] if name in known}
+        """The official client's answer to the question."""
+        own = {name: extra.pop(name) for name in ("model", "messages", "stream") if name in extra}
         return self.client().chat.completions.create(**{**ASK, **own}, extra_body=extra)
 
     def post(self, path: str, **body: Any) -> httpx.Response:
@@ -98,7 +89,7 @@ class Live:
 
     def lines(self, prompt: str = QUESTION, **extra: Any) -> list[str]:
         """The trace of a search, line by line."""
-        answer = self.post("/v1/search", **{"prompt": prompt, "format": "jsonl", **extra})
+        answer = self.post("/v1/search", **{"prompt": prompt, **extra})
         assert answer.status_code == 200, answer.text
         return answer.text.split("\n")[:-1]
 
@@ -110,6 +101,11 @@ class Live:
         wait_for(
             lambda: [bool(each.prepared) for each in self.scheduler._waiting] == [True] * count
         )
+
+
+def text(answer: httpx.Response) -> str:
+    """The text of a completion."""
+    return str(answer.json()["choices"][0]["text"])
 
 
 def code(answer: httpx.Response) -> tuple[int, str | None]:

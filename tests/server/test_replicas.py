@@ -160,7 +160,7 @@ def test_keys_limits_and_streams_are_those_of_a_server(served: Served) -> None:
 
 def test_a_search_whose_client_leaves_is_ended(served: Served) -> None:
     body = {"prompt": QUESTION, "method": "revise", "gen_length": 64, "steps": 64, "rounds": 8}
-    with served.http.stream("POST", "/v1/search", json={**body, "format": "jsonl"}) as stream:
+    with served.http.stream("POST", "/v1/search", json=body) as stream:
         assert "settings" in json.loads(next(stream.iter_lines()))
     ended = re.compile(r'^s3dlm_searches_total{.*outcome="cancelled".*} 1', re.M)
     wait_for(lambda: ended.search(served.http.get("/metrics").text))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import openai
 import pytest
@@ -15,13 +12,10 @@ from prometheus_client import generate_latest
 
 from s3dlm.engine import Job
 from s3dlm.job import prepare
-from s3dlm.search.score import Verify
-from s3dlm.server import batching
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.settings import Settings
-from s3dlm.verifier.base import Score, Verifier
 from tests.fakes import FakeDenoiser, fake_model
 from tests.server.live import (
     SMALL,
@@ -33,14 +27,11 @@ from tests.server.live import (
     raw_post,
     serve_process,
     serving,
+    text,
     wait_for,
 )
 
 SLOW = {"gen_length": 120, "steps": 120, "block_length": 120, "particles": 4, "branching": 4}
-
-
-def text(answer: Any) -> str:
-    return str(answer.json()["choices"][0]["text"])
 
 
 def test_64_concurrent_requests_equal_each_alone(live: Live) -> None:
@@ -69,17 +60,6 @@ def test_concurrent_requests_share_forwards() -> None:
         assert all(future.result().status_code == 200 for future in done)
     assert isinstance(model.denoiser, FakeDenoiser)
     assert model.denoiser.calls <= 9, "nine searches of seven passes should share nearly all"
-
-
-def test_a_bad_request_beside_a_running_one_harms_nobody() -> None:
-    model, gate = held_model()
-    with serving(model) as live:
-        good = live.later("question 0")
-        gate.wait_until_reached()
-        assert live.ask("x", method="revise", ess_threshold=0.5).status_code == 400
-        gate.set()
-        assert good.result().status_code == 200
-        assert live.ask("question 1").status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -183,110 +163,6 @@ def test_the_memory_of_searches_is_bounded_for_each_and_for_all() -> None:
     queue._start_waiting()
     assert [ticket.client for ticket in queue._running.values()] == ["a", "b", "c", "e"]
     assert [ticket.client for ticket in queue._waiting] == ["a", "d"]
-
-
-def test_a_verifier_that_hangs_is_cut_off_and_holds_nobody_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(batching, "ENDING_SECONDS", 0.0)
-    release = threading.Event()
-
-    def hangs(prompt: str, text: str, confidence: float | None) -> float:
-        if "hang" in prompt:
-            release.wait(900)
-        return 0.5
-
-    limits = Limits(verifier_seconds=2, verifier_calls=2)
-    with serving(limits=limits, verifiers={"hangs": hangs}) as live:
-        hung = live.later("hang", verifier="hangs")
-        wait_for(lambda: live.scheduler.load["running"] == 1)
-        assert live.ask("others").status_code == 200
-        assert code(hung.result()) == (504, "verifier_timeout")
-        live.wait_until_idle()
-        fine = live.ask("fine", verifier="hangs")
-        assert fine.json()["choices"][0]["search"]["score"] == 0.5
-        assert live.ask("hang", verifier="hangs").status_code == 504
-        assert code(live.ask("fine", verifier="hangs")) == (503, "verifier_stuck")
-        assert live.ask("others").status_code == 200
-        release.set()
-        wait_for(lambda: live.scheduler._batcher.stuck == 0)
-        assert live.ask("fine", verifier="hangs").status_code == 200
-
-
-def test_a_foreign_verifier_changes_nothing_but_the_thread() -> None:
-    """A search whose verifier works in a thread of its own answers what it would have alone."""
-
-    def short(prompt: str, text: str, confidence: float | None) -> float:
-        return 1 / (1 + len(text))
-
-    with serving(verifiers={"short": short}) as live:
-        futures = [live.later(f"q{i}", verifier="short" if i % 2 else None) for i in range(8)]
-        for i, future in enumerate(futures):
-            expected = alone(f"q{i}", verifier=short if i % 2 else None)
-            assert text(future.result()) == expected.text
-
-
-class Batched(Verifier):
-    """A verifier that takes many texts at once and works only while its gate is open."""
-
-    def __init__(self) -> None:
-        self.gate, self.calls = threading.Event(), list[set[str]]()
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return self.score_batch([prompt], [text], [confidence])[0]
-
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
-        self.calls.append(set(prompts))
-        assert self.gate.wait(900)
-        if "bad" in prompts:
-            raise ZeroDivisionError("secret")
-        return [Score(1 / (1 + len(text))) for text in texts]
-
-
-def test_searches_share_a_verifier_call_that_holds_nobody_else_up() -> None:
-    judge = Batched()
-    with serving(verifiers={"batched": judge}) as live:
-        first = live.later("q0", verifier="batched")
-        wait_for(lambda: len(judge.calls) == 1)  # it is at work, and waits
-        others = [live.later(prompt, verifier="batched") for prompt in ("q1", "q2", "bad")]
-        wait_for(lambda: unscored(live) == 4)
-        assert live.ask("others").status_code == 200
-        assert len(judge.calls) == 1
-        judge.gate.set()
-        answers = [future.result() for future in (first, *others)]
-        live.wait_until_idle()
-    assert {"q1", "q2", "bad"} <= judge.calls[1]  # those that came meanwhile shared the next call
-    assert code(answers.pop()) == (500, "verifier_failed")
-    for number, answer in enumerate(answers):
-        assert text(answer) == alone(f"q{number}", verifier=judge).text
-
-
-def unscored(live: Live) -> int:
-    """Searches that wait for scores."""
-    return sum(
-        isinstance(each.request, Verify) for each in live.scheduler._batcher.running.values()
-    )
-
-
-def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
-    judge = Batched()
-    limits = Limits(verifier_seconds=120, seconds=120)
-    with serving(limits=limits, verifiers={"batched": judge}) as live:
-        batcher = live.scheduler._batcher
-        stays = live.later("q", verifier="batched")
-        wait_for(lambda: len(judge.calls) == 1)
-        job = Job("left", None, Settings.from_json({"method": "s3", **SMALL}), verifier=judge)
-        leaves = live.scheduler.submit([job], lambda *_: None, watched=False)
-        wait_for(lambda: unscored(live) == 2)
-        live.scheduler.cancel(leaves)
-        wait_for(lambda: len(batcher.running) == 1)
-        judge.gate.set()
-        assert stays.result().status_code == 200
-        live.wait_until_idle()
-        assert (batcher.stuck, batcher.calls) == (0, {})
-    assert not any("left" in prompts for prompts in judge.calls)
 
 
 def test_sigterm_lets_running_requests_finish(tmp_path: Path) -> None:

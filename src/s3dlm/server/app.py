@@ -28,12 +28,12 @@ from s3dlm import __version__
 from s3dlm.errors import S3dlmError
 from s3dlm.inputs import Registry
 from s3dlm.models.base import Model
-from s3dlm.server import openai, parse, schemas
-from s3dlm.server.parse import Parsed
+from s3dlm.server import openai, schemas
+from s3dlm.server.parse import Parsed, openai_searches, watched_search
 from s3dlm.server.reporting import ApiError, as_api_error
 from s3dlm.server.run import Middleware, network
 from s3dlm.server.scheduler import Started
-from s3dlm.server.service import Service, examples
+from s3dlm.server.service import Service, example_problems
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
 from s3dlm.server.telemetry import tracing
 from s3dlm.trace import TraceEncoder
@@ -43,12 +43,14 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse}
     for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 500, 503, 504)
 }
-LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
 STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {}}}}
 }
-TRACED: dict[int | str, dict[str, Any]] = {200: {"content": {**STREAMED[200]["content"], **LINES}}}
-router = APIRouter(responses=ERRORS)
+JSON_LINES = "application/x-ndjson"
+TRACED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {JSON_LINES: {"schema": {"type": "string"}}}}
+}
+endpoints = APIRouter(responses=ERRORS)
 DIALECTS: Registry[APIRouter] = Registry("dialect", "s3dlm.dialects", APIRouter)
 
 
@@ -82,7 +84,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
-    routers = [router, *(DIALECTS.find(name) for name in DIALECTS)]
+    routers = [endpoints, *(DIALECTS.find(name) for name in DIALECTS)]
     for each in routers:
         app.include_router(each)
     routes = [route for each in routers for route in each.routes]
@@ -117,13 +119,13 @@ def _service(request: Request) -> Service:
 Shared = Annotated[Service, Depends(_service)]
 
 
-@router.get("/v1/models")
+@endpoints.get("/v1/models")
 async def models(service: Shared) -> schemas.ModelList:
     """The model that is served, under each of its names."""
     return schemas.ModelList(object="list", data=[_card(service, name) for name in service.names])
 
 
-@router.get("/v1/models/{name:path}")
+@endpoints.get("/v1/models/{name:path}")
 async def model_card(name: str, service: Shared) -> schemas.ModelCard:
     """The card of the served model."""
     return _card(service, service.named(name).name)
@@ -133,13 +135,13 @@ def _card(service: Service, name: str) -> schemas.ModelCard:
     return schemas.ModelCard(id=name, object="model", created=service.created, owned_by="s3dlm")
 
 
-@router.post("/v1/chat/completions", response_model=schemas.ChatCompletion, responses=STREAMED)
+@endpoints.post("/v1/chat/completions", response_model=schemas.ChatCompletion, responses=STREAMED)
 async def chat(body: schemas.ChatRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation."""
     return await reply_to(request, service, body)
 
 
-@router.post("/v1/completions", response_model=schemas.Completion, responses=STREAMED)
+@endpoints.post("/v1/completions", response_model=schemas.Completion, responses=STREAMED)
 async def completion(
     body: schemas.CompletionRequest, request: Request, service: Shared
 ) -> Response:
@@ -153,53 +155,44 @@ async def reply_to(
     body: schemas.ChatRequest | schemas.CompletionRequest,
     shape: type[openai.Reply] = openai.Reply,
 ) -> Response:
-    service = service.named(body.model)
-    parsed = _parsed(service, body)
-    reply = shape(service, parsed, body, request.state.note)
-    watch = _watch(request, service, parsed, watched=bool(body.stream))
+    parsed = openai_searches(service, body)
+    reply = shape(parsed, body, request.state.note)
+    watch = _watch(request, parsed, watched=bool(body.stream))
     if body.stream:
         return await streamed(request, watch, reply.pieces(watch), reply.failure)
     return JSONResponse(await unless_disconnected(request, watch, reply.whole(watch)))
 
 
-def _parsed(service: Service, body: schemas.ChatRequest | schemas.CompletionRequest) -> Parsed:
-    if isinstance(body, schemas.ChatRequest):
-        return parse.chat(service, body)
-    return parse.completion(service, body)
-
-
-@router.post("/v1/search", response_class=StreamingResponse, responses=TRACED)
+@endpoints.post("/v1/search", response_class=StreamingResponse, responses=TRACED)
 async def search(body: schemas.SearchRequest, request: Request, service: Shared) -> Response:
-    """Stream one search: a header, one event per denoising step, the result."""
-    service = service.named(body.model)
-    parsed = parse.search(service, body)
-    watch = _watch(request, service, parsed, watched=True)
-    lines = body.format == "jsonl"
-    written = openai.json_line if lines else openai.sse
+    """Stream one search as a trace, in JSON lines: a header, one line per denoising step, the result."""
+    parsed = watched_search(service, body)
+    watch = _watch(request, parsed, watched=True)
 
-    async def pieces() -> AsyncIterator[str]:
+    async def lines() -> AsyncIterator[str]:
         """What `s3dlm generate --trace` writes, event by event."""
         encoder, job = TraceEncoder(service.model), parsed.jobs[0]
-        told = (service.name, job.question, job.task, job.settings, job.infill)
+        told = (parsed.service.name, job.question, job.task, job.settings, job.infill)
         async for _, event in watch.events():
             data = encoder.header(*told) if isinstance(event, Started) else encoder.event(event)
-            yield written(data)
-        if not lines:
-            yield openai.DONE
+            yield openai.json_line(data)
 
-    return await streamed(request, watch, pieces(), lambda told: written(told.body), lines=lines)
+    def failure(told: ApiError) -> str:
+        return openai.json_line(told.body)
+
+    return await streamed(request, watch, lines(), failure, JSON_LINES)
 
 
-def _watch(request: Request, service: Service, parsed: Parsed, *, watched: bool) -> Watch:
+def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
     """Queue the searches of a request, and note for the log what they are; prompts only if the
     operator wants them."""
+    service, settings = parsed.service, parsed.settings
     if parsed.outside is not None:
-        example = examples(service.model.defaults.tasks)[0]["prompt"]
+        example = example_problems(service.model.defaults.tasks)[0]["prompt"]
         message = f"{parsed.outside}; ask, for example, {example!r}, or give the task 'none'"
         raise ApiError(
             400, f"{message} to see what it writes all the same", code="unknown_question"
         )
-    settings = parsed.settings
     request.state.note.update(
         searches=len(parsed.jobs),
         task=parsed.jobs[0].task,
@@ -217,42 +210,41 @@ def _watch(request: Request, service: Service, parsed: Parsed, *, watched: bool)
     return Watch(service.scheduler, parsed.jobs, watched=watched, client=client)
 
 
-@router.get("/v1/options")
-async def options(service: Shared) -> dict[str, Any]:
+@endpoints.get("/v1/options")
+async def page_options(service: Shared) -> dict[str, Any]:
     """What the page offers: settings, methods, tasks, examples and limits."""
     return service.options()
 
 
-@router.post("/v1/settings")
-async def settings(body: schemas.SearchRequest, service: Shared) -> dict[str, Any]:
+@endpoints.post("/v1/settings")
+async def search_settings(body: schemas.SearchRequest, service: Shared) -> dict[str, Any]:
     """The settings that a search would have, and the most forward passes that it could need."""
-    service = service.named(body.model)
-    parsed = parse.search(service, body)
+    parsed = watched_search(service, body)
     (job,), known = parsed.jobs, parsed.outside is None
     most = job.settings.most_nfe_in_blocks(service.model.denoiser.causal_block)
     return {"settings": job.settings.to_json(), "most_nfe": most, "task": job.task, "known": known}
 
 
-@router.get("/v1/traces")
+@endpoints.get("/v1/traces")
 def traces(service: Shared) -> list[dict[str, Any]]:
     """The recorded searches of the runs that the operator named."""
     return service.recorded.listing()
 
 
-@router.get("/v1/traces/{name:path}", response_class=Response, responses=TRACED)
+@endpoints.get("/v1/traces/{name:path}", response_class=Response, responses=TRACED)
 def trace(name: str, service: Shared) -> Response:
     """One recorded search as JSON lines."""
-    return Response(service.recorded.trace(name), media_type="application/x-ndjson")
+    return Response(service.recorded.trace(name), media_type=JSON_LINES)
 
 
-@router.get("/version")
+@endpoints.get("/version")
 async def version(service: Shared) -> schemas.Version:
     """Versions of the package, Python and torch, and the names of the model."""
     versions = {"version": __version__, "python": python_version(), "torch": package("torch")}
     return schemas.Version(**versions, models=service.names)
 
 
-@router.get("/docs", include_in_schema=False)
+@endpoints.get("/docs", include_in_schema=False)
 async def docs(request: Request, service: Shared) -> Response:
     """The API as a page that loads nothing from elsewhere."""
     # Who has no key learns nothing about what is served.
@@ -263,22 +255,22 @@ async def docs(request: Request, service: Shared) -> Response:
     return HTMLResponse(page, headers=headers)
 
 
-@router.get("/health")
+@endpoints.get("/health")
 async def health(service: Shared) -> Response:
     """200 while the engine works and requests are accepted, else 503 with the reason."""
     problem = service.scheduler.problem
     return JSONResponse({"status": problem or "ok"}, 503 if problem else 200)
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@endpoints.get("/metrics", response_class=PlainTextResponse)
 async def metrics(service: Shared) -> Response:
     """Prometheus' text format."""
     kind = "text/plain; version=0.0.4; charset=utf-8"
     return Response(generate_latest(service.metrics), media_type=kind)
 
 
-@router.get("/", include_in_schema=False)
-@router.get("/viewer/{name}", include_in_schema=False)
+@endpoints.get("/", include_in_schema=False)
+@endpoints.get("/viewer/{name}", include_in_schema=False)
 async def page_file(name: str = "index.html") -> Response:
     """One of the page's own files, from a table in memory: no path reaches the disk."""
     if name not in viewer_files():

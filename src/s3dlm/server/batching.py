@@ -33,7 +33,7 @@ from s3dlm.verifier.base import wanted
 
 SHARES_PER_BATCH = 8
 ENDING_SECONDS = 2.0  # for one text, such as a program: what is abandoned for longer hangs
-IDLE_SECONDS, POLL_SECONDS = 60.0, 0.1  # longest waits without anything to do, and for a place
+IDLE_SECONDS, PLACE_SECONDS = 60.0, 0.1  # longest waits without anything to do, and for a place
 
 
 class Demand(NamedTuple):
@@ -162,7 +162,7 @@ class ServerBatcher(Batcher):
     def patience(self) -> float:
         """Seconds until a call is late, or a search that waits for a place may have one."""
         if self._waiting():
-            return POLL_SECONDS
+            return PLACE_SECONDS
         since = min((call.since for call in self.calls.values()), default=math.inf)
         late = since + self.limits.verifier_seconds - time.monotonic()
         return min(max(late, 0.001), IDLE_SECONDS)

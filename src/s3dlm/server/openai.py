@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from s3dlm import __version__
 from s3dlm.engine import Result
 from s3dlm.search.step import Step
+from s3dlm.server import schemas
 from s3dlm.server.parse import Parsed
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.scheduler import Started
-from s3dlm.server.schemas import ChatRequest, OpenAIRequest, Usage
-from s3dlm.server.service import Service
 from s3dlm.server.streaming import CertainText, Watch, cut
 from s3dlm.server.structured import tool_call
 from s3dlm.settings import Settings
 
-Part = str | Step | None
+Said = str | Step | None
 DONE = "data: [DONE]\n\n"
 LONGEST_THOUGHT = 200  # characters of a draft that are shown
 
@@ -44,19 +44,17 @@ def population(settings: Settings) -> dict[str, int]:
 class Reply:
     """The answer to one request, in one of OpenAI's two shapes."""
 
-    def __init__(
-        self, service: Service, parsed: Parsed, body: OpenAIRequest, note: dict[str, Any]
-    ) -> None:
+    def __init__(self, parsed: Parsed, body: schemas.OpenAIRequest, note: dict[str, Any]) -> None:
         """The usage also goes into `note`."""
-        self.service, self.parsed, self.body, self.note = service, parsed, body, note
-        self.chat = isinstance(body, ChatRequest)
-        self.usage = dict.fromkeys(Usage.model_fields, 0)
+        self.service, self.parsed, self.body, self.note = parsed.service, parsed, body, note
+        self.chat = isinstance(body, schemas.ChatRequest)
+        self.usage = dict.fromkeys(schemas.Usage.model_fields, 0)
         self.id, self.number = uuid.uuid4().hex, itertools.count()  # the number of an event
         self.envelope = {
             "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.id}",
             "created": int(time.time()),
-            "model": service.name,
-            "system_fingerprint": f"s3dlm-{parsed.settings.replace(seed=0).hash()}",
+            "model": self.service.name,
+            "system_fingerprint": f"s3dlm-{__version__}",
         }
 
     async def whole(self, watch: Watch) -> dict[str, Any]:
@@ -74,7 +72,7 @@ class Reply:
         kind = "chat.completion" if self.chat else "text_completion"
         return {**self.envelope, "object": kind, "choices": choices, "usage": self.usage}
 
-    async def parts(self, watch: Watch) -> AsyncIterator[tuple[int, Part, dict[str, Any]]]:
+    async def parts(self, watch: Watch) -> AsyncIterator[tuple[int, Said, dict[str, Any]]]:
         """(choice, text, end): no text at the start, then certain text as it becomes certain, or the step
         that left nothing more certain, the rest at the end, and last, with an empty text, how the choice
         ended."""
@@ -123,7 +121,7 @@ class Reply:
     def _thought(self, step: Step) -> str:
         """What the best particle would say if it ended now, where a chat's text is not certain yet."""
         scores, model, body = step.score[step.survivor], self.service.model, self.body
-        wanted = isinstance(body, ChatRequest) and body.include_reasoning is not False
+        wanted = isinstance(body, schemas.ChatRequest) and body.include_reasoning is not False
         if not wanted or np.isnan(scores).all():
             return ""
         best = step.survivor[int(np.nanargmax(scores))]

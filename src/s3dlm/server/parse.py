@@ -6,10 +6,11 @@ Nothing here touches a file: tasks and verifiers are names in tables built at th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from s3dlm import tasks
+from s3dlm.diffusion.grammar import Grammar
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, short_repr, unknown_name
@@ -24,16 +25,17 @@ from s3dlm.server.structured import grammar_of, grammar_of_call
 from s3dlm.settings import Settings, decoded, has
 from s3dlm.verifier import SELF, bundled_verifiers
 
-Asked = TypeVar("Asked", bound=schemas.Request)
 LONGEST_STOP = 256  # characters
 # Budgets, in those that a method has without an effort; with none there is no search.
 EFFORTS = {"minimal": 0.25, "low": 0.5, "medium": 1.0, "high": 4.0, "xhigh": 16.0}
+ROLES = {"developer": "system"}  # OpenAI's newer name
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """A request's searches in the order of its choices, and where to cut their texts."""
 
+    service: Service  # under the name that the request gives to the model
     jobs: tuple[Job, ...]
     stops: tuple[str, ...] = ()
     logprobs: bool = False
@@ -59,107 +61,99 @@ def keeps_revealed_tokens(settings: Settings) -> bool:
     return settings.search.final and not edits and not from_elsewhere
 
 
-def chat(service: Service, body: schemas.ChatRequest) -> Parsed:
-    if body.messages[-1].role != "user":
-        raise ApiError(400, "the last message must have the role user", param="messages")
-    roles = {"developer": "system"}  # OpenAI's newer name
-    turns = [Turn(roles.get(each.role, each.role), each.text()) for each in body.messages]
-    length = body.max_completion_tokens or body.max_tokens
-    earlier, question = tuple(turns[:-1]), turns[-1].text
-    return _openai(service, body, [question], length, bool(body.logprobs), earlier)
+def watched_search(service: Service, body: schemas.SearchRequest) -> Parsed:
+    """The one search of a request that watches it."""
+    service = service.named(body.model)
+    task, outside = _task(service, body, [body.prompt])
+    settings = _settings(service, body, task, body.max_tokens)
+    return Parsed(
+        service, tuple(_jobs(service, body, task, [body.prompt], [settings])), outside=outside
+    )
 
 
-def completion(service: Service, body: schemas.CompletionRequest) -> Parsed:
-    prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    if body.logprobs:
-        known = "only the probability of the chosen token is known; give 0"
-        message = f"logprobs={short_repr(body.logprobs)}: {known}"
-        raise ApiError(400, message, param="logprobs", code="unsupported_parameter")
-    logprobs = body.logprobs is not None and body.logprobs is not False
-    return _openai(service, body, prompts, body.max_tokens, logprobs)
-
-
-def search(service: Service, body: schemas.SearchRequest) -> Parsed:
-    body, why = _with_task(service, body, [body.prompt])
-    job = _job(service, body, body.prompt, _settings(service, body, body.max_tokens))
-    return Parsed((job,), outside=why)
-
-
-def _with_task(service: Service, body: Asked, prompts: Sequence[str]) -> tuple[Asked, str | None]:
-    """The body with its task, given, or recognised where all prompts have the form of one; and why a
-    small model should not be asked one of them, if so."""
-    known, outside = service.model.defaults.tasks if body.infill is None else (), None
-    found = {tasks.of_question(body.task, prompt, known) for prompt in prompts}
-    if body.infill is None:
-        asked = (tasks.outside(service.name, known, body.task, prompt) for prompt in prompts)
-        outside = next(filter(None, asked), None)
-    return body.model_copy(update={"task": found.pop() if len(found) == 1 else None}), outside
-
-
-def _openai(
-    service: Service,
-    body: schemas.OpenAIRequest,
-    prompts: Sequence[str],
-    max_tokens: int | None,
-    logprobs: bool,
-    earlier: tuple[Turn, ...] = (),
+def openai_searches(
+    service: Service, body: schemas.ChatRequest | schemas.CompletionRequest
 ) -> Parsed:
-    count = len(prompts) * (body.n or 1)
-    if count > service.limits.choices:
+    """The searches of a request for completions: of each prompt, one for every choice."""
+    service, earlier, calls = service.named(body.model), list[Turn](), None
+    length = body.max_tokens
+    logprobs = not (body.logprobs is None or body.logprobs is False)  # a completion may say 0
+    if isinstance(body, schemas.ChatRequest):
+        *earlier, last = (Turn(ROLES.get(one.role, one.role), one.text()) for one in body.messages)
+        if last.role != "user":
+            raise ApiError(400, "the last message must have the role user", param="messages")
+        prompts, length = [last.text], body.max_completion_tokens or length
+        calls = grammar_of_call(body.tools or [], body.tool_choice)
+    else:
+        prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+        if body.logprobs:
+            known = "only the probability of the chosen token is known; give 0"
+            message = f"logprobs={short_repr(body.logprobs)}: {known}"
+            raise ApiError(400, message, param="logprobs", code="unsupported_parameter")
+    choices = body.n or 1
+    if (count := len(prompts) * choices) > service.limits.choices:
         raise SettingsError(
             f"the request needs {count} choices; this server gives at most "
             f"{service.limits.choices}: use fewer prompts or a smaller n"
         )
-    body, why = _with_task(service, body, prompts)
-    grammar, calls = grammar_of(body), None
-    if isinstance(body, schemas.ChatRequest):
-        calls = grammar_of_call(body.tools or [], body.tool_choice)
+    grammar = grammar_of(body)
     if grammar is not None and calls is not None:
         raise ApiError(400, "give either tools or another form of answer", param="tools")
     grammar = calls or grammar
-    settings = _settings(service, body, max_tokens, count, {} if grammar is None else PACE)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
         message = f"every stop sequence needs 1 to {LONGEST_STOP} characters"
         raise ApiError(400, message, param="stop")
-    jobs = [_job(service, body, prompt, settings, earlier) for prompt in prompts]
-    if grammar is not None:
-        if stops:
-            message = "give either stop or a form of answer, which a stop sequence would break"
-            raise ApiError(400, message, param="stop")
-        jobs = [replace(job, grammar=grammar) for job in jobs]
-    seeds = range(settings.decoding.seed, settings.decoding.seed + (body.n or 1))
-    choices = [replace(job, settings=settings.replace(seed=s)) for job in jobs for s in seeds]
-    return Parsed(tuple(choices), stops, logprobs, calls is not None, why)
+    if stops and grammar is not None:
+        message = "give either stop or a form of answer, which a stop sequence would break"
+        raise ApiError(400, message, param="stop")
+    task, outside = _task(service, body, prompts)
+    settings = _settings(service, body, task, length, count, {} if grammar is None else PACE)
+    first = settings.decoding.seed
+    others = (settings.replace(seed=first + place) for place in range(1, choices))
+    jobs = _jobs(service, body, task, prompts, [settings, *others], tuple(earlier), grammar)
+    return Parsed(service, tuple(jobs), stops, logprobs, calls is not None, outside)
 
 
-def _job(
-    service: Service,
-    body: schemas.Request,
-    prompt: str,
-    settings: Settings,
-    earlier: tuple[Turn, ...] = (),
-) -> Job:
-    texts = [prompt, *(turn.text for turn in earlier), body.infill or ""]
-    service.limits.check_prompt(service.model, sum(map(len, texts)))
+def _task(
+    service: Service, body: schemas.RequestBody, prompts: Sequence[str]
+) -> tuple[str | None, str | None]:
+    """The task, given, or recognised where all prompts have the form of one; and why a small model should
+    not be asked one of them, if so."""
+    known, outside = service.model.defaults.tasks if body.infill is None else (), None
+    found = {tasks.of_question(body.task, prompt, known) for prompt in prompts}
+    for unknown in found - {None, *service.task_names}:
+        raise SettingsError(unknown_name("task", str(unknown), service.task_names))
+    if body.infill is None:
+        asked = (tasks.outside(service.name, known, body.task, prompt) for prompt in prompts)
+        outside = next(filter(None, asked), None)
+    return found.pop() if len(found) == 1 else None, outside
+
+
+def _jobs(
+    service: Service, body: schemas.RequestBody, task: str | None, prompts: Sequence[str],
+    settings: Sequence[Settings], earlier: tuple[Turn, ...] = (), grammar: Grammar | None = None,
+) -> list[Job]:  # fmt: skip
+    """Of each prompt, one job with each of the settings."""
+    before = sum(len(turn.text) for turn in earlier) + len(body.infill or "")
+    for prompt in prompts:
+        service.limits.check_prompt(service.model, before + len(prompt))
     if body.infill is not None:
-        service.limits.check_infill(settings, Template.parse(body.infill))
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        raise ApiError(400, "the prompt is not valid Unicode text", param="prompt") from None
+        service.limits.check_infill(settings[0], Template.parse(body.infill))
     verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
-    return Job(prompt, body.task, settings, None, verifier, earlier, body.infill)
+    return [
+        Job(prompt, task, own, None, verifier, earlier, body.infill, grammar=grammar)
+        for prompt in prompts
+        for own in settings
+    ]
 
 
 def _settings(
-    service: Service, body: schemas.Request, max_tokens: int | None, count: int = 1,
-    pace: Mapping[str, Any] | None = None,
+    service: Service, body: schemas.RequestBody, task: str | None, max_tokens: int | None,
+    count: int = 1, pace: Mapping[str, Any] | None = None,
 ) -> Settings:  # fmt: skip
     """What the request says, over the server's defaults; `count` choices share its budget. The pace is
     that of a grammar."""
-    if body.task is not None and body.task not in service.task_names:
-        raise SettingsError(unknown_name("task", body.task, service.task_names))
     overrides = _overrides(service, body)
     chosen = overrides.pop("method", None)
     if isinstance(chosen, str) and chosen not in tuple(METHODS):  # a file is not for clients
@@ -168,34 +162,31 @@ def _settings(
     if body.reasoning_effort == "none":
         method, chosen = "greedy", None
         overrides = {n: v for n, v in overrides.items() if has(find_method(method), n)}
-
-    def decoding() -> dict[str, Any]:
-        return decoded(find_method(method), service.values(method, body.task, overrides))
-
-    if decoding()["temperature"] == 0 and not find_method(method).once_only:
+    greedy = decoded(find_method(method), service.values(method, task, overrides))
+    if greedy["temperature"] == 0 and not find_method(method).once_only:
         if chosen is not None:
             raise SettingsError(
                 f"temperature=0 with method={chosen!r}: all children would be equal; "
                 "set a temperature above 0, or leave the method out"
             )
         method = "baseline"  # there is nothing to search: one greedy answer
-    overrides |= {n: v for n, v in (pace or {}).items() if has(find_method(method), n)}
+    row = find_method(method)
+    overrides |= {n: v for n, v in (pace or {}).items() if has(row, n)}
     if max_tokens is not None:
-        overrides |= _sizes(service, method, body.task, overrides, max_tokens)
+        overrides |= _sizes(service, method, task, overrides, max_tokens)
     if "budget" in overrides:
         if body.reasoning_effort is not None:
             raise SettingsError("budget and reasoning_effort were both given; leave one out")
         if isinstance(overrides["budget"], int):
             overrides["budget"] //= count
-    elif body.reasoning_effort in EFFORTS and not find_method(method).once_only:
-        usual = Settings(method, **service.values(method, body.task, overrides))
+    elif EFFORTS.get(body.reasoning_effort or "", 1.0) != 1 and not row.once_only:
+        usual = Settings(method, **service.values(method, task, overrides))
         most = usual.most_nfe_in_blocks(service.model.denoiser.causal_block)
-        budget = max(2, round(EFFORTS[body.reasoning_effort] * most))
-        if EFFORTS[body.reasoning_effort] != 1:
-            overrides["budget"] = min(budget, service.limits.nfe)
-            if has(find_method(method), "rounds"):
-                overrides.setdefault("rounds", 0)  # as many as the budget allows
-    settings = Settings(method, **service.values(method, body.task, overrides))
+        budget = max(2, round(EFFORTS[str(body.reasoning_effort)] * most))
+        overrides["budget"] = min(budget, service.limits.nfe)
+        if has(row, "rounds"):
+            overrides.setdefault("rounds", 0)  # as many as the budget allows
+    settings = Settings(method, **service.values(method, task, overrides))
     service.limits.check(settings, service.model, count)
     return settings
 
@@ -226,7 +217,7 @@ def _sizes(
     return {name: value for name, value in fitting.items() if has(row, name)}
 
 
-def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
+def _overrides(service: Service, body: schemas.RequestBody) -> dict[str, Any]:
     """The settings that a body contains; null means that one was left out."""
     overrides: dict[str, Any] = {"temperature": body.temperature, "seed": body.seed}
     if body.verifier not in service.verifiers:  # registered ones are not a setting
@@ -234,14 +225,15 @@ def _overrides(service: Service, body: schemas.Request) -> dict[str, Any]:
         if body.verifier is not None and body.verifier not in (SELF, *bundled_verifiers()):
             allowed = {*service.verifiers, *bundled_verifiers(), SELF}
             raise SettingsError(unknown_name("verifier", body.verifier, allowed))
+    known = schemas.request_settings()
     for name, value in (body.__pydantic_extra__ or {}).items():
-        if name in schemas.settings():
+        if name in known:
             overrides[name] = value
         elif name in schemas.NEUTRAL:
             if value is not None and value not in schemas.NEUTRAL[name]:
                 message = f"{name} is not supported by a diffusion search; leave it out"
                 raise ApiError(400, message, param=name, code="unsupported_parameter")
         elif name not in schemas.IGNORED:
-            message = unknown_name("field", name, {*type(body).model_fields, *schemas.settings()})
+            message = unknown_name("field", name, {*type(body).model_fields, *known})
             raise ApiError(400, message, param=name, code="unknown_parameter")
     return {name: value for name, value in overrides.items() if value is not None}

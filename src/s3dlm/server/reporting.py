@@ -32,8 +32,8 @@ CODES = {404: "not_found", 405: "method_not_allowed"}
 LOGGER = logging.getLogger("s3dlm.server")
 SECONDS_BETWEEN_LINES = 10.0
 _LAST_TIME: dict[str, float] = {}  # of events that are logged seldom
-SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
-BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+SECONDS_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class ApiError(HTTPException):
@@ -66,7 +66,7 @@ class ApiError(HTTPException):
 
 
 # Bodies of errors in the shape of another API, by its path.
-SHAPES: dict[str, Callable[[ApiError], dict[str, Any]]] = {}
+ERROR_SHAPES: dict[str, Callable[[ApiError], dict[str, Any]]] = {}
 
 
 def _shortened(text: str, longest: int) -> str:
@@ -201,7 +201,7 @@ class Metrics:
         self.model, self.registry = model, CollectorRegistry()
         shared: dict[str, Any] = {"namespace": "s3dlm", "registry": self.registry}
         counter, gauge = partial(Counter, **shared), partial(Gauge, **shared)
-        histogram = partial(Histogram, buckets=SECONDS, **shared)
+        histogram = partial(Histogram, buckets=SECONDS_BUCKETS, **shared)
         self.requests = counter("requests", "Answered requests.", ("endpoint", "status"))
         self.latency = histogram("request_seconds", "Arrival to last byte.", ("endpoint",))
         self.waiting = gauge("queue_waiting", "Searches in the queue.")
@@ -210,7 +210,7 @@ class Metrics:
         self.ended = counter("searches", "Searches by how they ended.", ("method", "outcome"))
         self.nfe = counter("nfe", "Canvases forwarded.")
         self.forwards = counter("forwards", "Batched forward passes.")
-        self.batch = histogram("batch_size", "Canvases per pass.", buckets=BATCH_SIZES)
+        self.batch = histogram("batch_size", "Canvases per pass.", buckets=BATCH_BUCKETS)
         self.forward_seconds = counter("forward_seconds", "Seconds in the model.")
         self.verifier_seconds = counter("verifier_seconds", "Seconds in verifiers.")
         self.stuck = gauge("verifiers_stuck", "Abandoned verifier calls still alive.")

@@ -31,7 +31,7 @@ from s3dlm.errors import ModelError, SettingsError
 from s3dlm.inputs import Registry
 from s3dlm.server.limits import quiet_accept_errors, server_config
 from s3dlm.server.reporting import (
-    SHAPES,
+    ERROR_SHAPES,
     ApiError,
     as_api_error,
     configure_logging,
@@ -95,7 +95,11 @@ class Middleware:
             if told is not error:
                 log("request failed", level=logging.ERROR, with_traceback=True, id=request_id)
             if status == CLIENT_GONE:  # nothing was sent; else the connection is closed
-                body = SHAPES[path](told) if (path := scope["path"]) in SHAPES else told.body
+                body = (
+                    ERROR_SHAPES[path](told)
+                    if (path := scope["path"]) in ERROR_SHAPES
+                    else told.body
+                )
                 response = JSONResponse(body, told.status_code, headers=told.headers)
                 await response(scope, receive, answer)
         finally:

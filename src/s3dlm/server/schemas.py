@@ -27,7 +27,7 @@ _NARROWER: dict[str, dict[str, Any]] = {
 }
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-PUBLISHED = ("type", "description", "enum", "minimum", "maximum")
+DESCRIBED = ("type", "description", "enum", "minimum", "maximum")
 
 # What clients send by habit: without effect, or accepted only where it changes nothing.
 IGNORED = frozenset(
@@ -55,7 +55,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-def settings() -> Mapping[str, dict[str, Any]]:
+def request_settings() -> Mapping[str, dict[str, Any]]:
     """The JSON schema of every setting of every method known now, as a request may give it."""
     return _settings(tuple(METHODS))
 
@@ -71,8 +71,8 @@ def _settings(methods: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 def _document(schema: dict[str, Any]) -> None:
     """List the settings among the properties of the OpenAPI schema, and allow no others."""
     properties: dict[str, Any] = {name: {} for name in (*sorted(IGNORED), *NEUTRAL)}
-    for name, setting in settings().items():
-        described = {key: setting[key] for key in PUBLISHED if key in setting}
+    for name, setting in request_settings().items():
+        described = {key: setting[key] for key in DESCRIBED if key in setting}
         if "enum" in described:
             described["enum"] = [*described["enum"], None]  # null stands for one that is left out
         properties[name] = {**described, "type": [described["type"], "null"], "title": name}
@@ -80,7 +80,7 @@ def _document(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = False
 
 
-class Request(BaseModel, extra="allow", strict=True, json_schema_extra=_document):
+class RequestBody(BaseModel, extra="allow", strict=True, json_schema_extra=_document):
     """What every request may contain; extra fields are settings of the search."""
 
     temperature: Annotated[float, Field(ge=0, le=HOTTEST)] | None = None
@@ -100,7 +100,7 @@ class StreamOptions(Strict):
     include_obfuscation: bool = False
 
 
-class OpenAIRequest(Structured, Request):
+class OpenAIRequest(Structured, RequestBody):
     """What chat and text completions have in common."""
 
     model: str
@@ -148,12 +148,11 @@ class CompletionRequest(OpenAIRequest):
     logprobs: bool | Annotated[int, Field(ge=0)] | None = None
 
 
-class SearchRequest(Request):
+class SearchRequest(RequestBody):
     """One search, streamed step by step."""
 
     prompt: str
     model: str | None = None
-    format: Literal["sse", "jsonl"] | None = None
 
 
 class ErrorBody(BaseModel):

@@ -22,7 +22,7 @@ from s3dlm.search.methods import DEFAULT, METHODS, find_method
 from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
-from s3dlm.server.schemas import settings as request_settings
+from s3dlm.server.schemas import request_settings
 from s3dlm.settings import FIRST, Settings, merged, names
 from s3dlm.verifier import as_verifier, installed
 from s3dlm.viewer.page import for_page
@@ -198,7 +198,7 @@ class Service:
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
             "recorded": len(self.recorded.files()),
-            "examples": examples(self.model.defaults.tasks),
+            "examples": example_problems(self.model.defaults.tasks),
             "limits": {
                 name: getattr(self.limits, name) for name in ("length", "children", "steps")
             },
@@ -213,7 +213,7 @@ def _public(verifier: str) -> str:
 
 
 @cache
-def examples(names: tuple[str, ...]) -> list[dict[str, str]]:
+def example_problems(names: tuple[str, ...]) -> list[dict[str, str]]:
     """Problems to try: for each bundled task among a model's own, some of the test split."""
     own = [name for name in names if tasks.get(name).bundled]
     if not own:

@@ -27,7 +27,7 @@ from s3dlm.search.step import Step
 from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.server.scheduler import Scheduler, Started, Ticket
 
-T = TypeVar("T")
+Work = TypeVar("Work")
 BROKEN = "\ufffd"  # half of a character, whose other half is in a later token
 
 
@@ -77,7 +77,7 @@ class Watch:
         self._open = {}
 
 
-async def unless_disconnected(request: Request, watch: Watch, work: Awaitable[T]) -> T:
+async def unless_disconnected(request: Request, watch: Watch, work: Awaitable[Work]) -> Work:
     """Do some work, or stop it as soon as the client disconnects; searches end with it."""
 
     async def disconnect() -> None:
@@ -103,8 +103,7 @@ async def streamed(
     watch: Watch,
     pieces: AsyncIterator[str],
     failure: Callable[[ApiError], str],
-    *,
-    lines: bool = False,
+    media_type: str = "text/event-stream",
 ) -> Response:
     """Send pieces as they come. Errors before the first are plain responses, later ones events."""
     first = await unless_disconnected(request, watch, anext(pieces))
@@ -123,8 +122,7 @@ async def streamed(
         finally:
             watch.close()
 
-    kind = "application/x-ndjson" if lines else "text/event-stream"
-    return StreamingResponse(body(), media_type=kind, headers={"Cache-Control": "no-store"})
+    return StreamingResponse(body(), media_type=media_type, headers={"Cache-Control": "no-store"})
 
 
 def cut(text: str, stops: Sequence[str]) -> tuple[str, bool]:

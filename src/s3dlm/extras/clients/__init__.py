@@ -6,11 +6,11 @@ from fastapi import APIRouter, Request, Response
 
 from s3dlm.extras.clients import dialects
 from s3dlm.server.app import ERRORS, STREAMED, Shared, reply_to
-from s3dlm.server.reporting import SHAPES
+from s3dlm.server.reporting import ERROR_SHAPES
 
 router = APIRouter(responses=ERRORS)
 MESSAGES = "/v1/messages"
-SHAPES[MESSAGES] = dialects.anthropic_error
+ERROR_SHAPES[MESSAGES] = dialects.anthropic_error
 
 
 @router.post("/v1/responses", responses=STREAMED)

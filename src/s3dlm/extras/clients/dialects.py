@@ -16,14 +16,22 @@ from s3dlm.errors import unknown_name
 from s3dlm.search.step import Step
 from s3dlm.server.openai import Reply, sse
 from s3dlm.server.reporting import ApiError
-from s3dlm.server.schemas import NEUTRAL, ChatRequest, Count, Effort, Message, Request, settings
+from s3dlm.server.schemas import (
+    NEUTRAL,
+    ChatRequest,
+    Count,
+    Effort,
+    Message,
+    RequestBody,
+    request_settings,
+)
 from s3dlm.server.streaming import Watch, cut
 
 # Tokens of thought that a client of Messages allows, as an effort: up to so many, else high.
 THINKING: tuple[tuple[int, Effort], ...] = ((4096, "low"), (16384, "medium"))
 
 
-class Part(BaseModel, strict=True):
+class ContentPart(BaseModel, strict=True):
     """Of a message's content; fields that are not named in these classes have no effect here."""
 
     type: Literal["text", "input_text", "output_text"]
@@ -35,7 +43,7 @@ class TextTurn(BaseModel, strict=True):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    content: str | list[ContentPart]
 
     def joined(self) -> str:
         parts = self.content
@@ -52,7 +60,7 @@ class Reasoning(BaseModel, strict=True):
     budget_tokens: Count | None = None
 
 
-class ResponsesRequest(Request):
+class ResponsesRequest(RequestBody):
     """OpenAI's Responses, without tools or memory: the input is the whole conversation."""
 
     model: str
@@ -71,13 +79,13 @@ class ResponsesRequest(Request):
         return _chat(self, self.instructions, turns, **own)
 
 
-class MessagesRequest(Request):
+class MessagesRequest(RequestBody):
     """Anthropic's Messages, without tools or images."""
 
     model: str
     messages: Turns
     max_tokens: Count
-    system: str | list[Part] | None = None
+    system: str | list[ContentPart] | None = None
     stop_sequences: Annotated[list[str], Field(max_length=16)] | None = None
     thinking: Reasoning | None = None
     output_config: Reasoning | None = None
@@ -92,7 +100,9 @@ class MessagesRequest(Request):
         return _chat(self, self.system, self.messages, **own)
 
 
-def _chat(body: Any, system: str | list[Part] | None, turns: Turns, **own: Any) -> ChatRequest:
+def _chat(
+    body: Any, system: str | list[ContentPart] | None, turns: Turns, **own: Any
+) -> ChatRequest:
     """The same request to chat completions; a field of theirs that this API lacks is unknown here."""
     extra = dict(body.__pydantic_extra__ or {})
     for name in ("tools", "tool_choice"):
@@ -100,15 +110,15 @@ def _chat(body: Any, system: str | list[Part] | None, turns: Turns, **own: Any) 
             message = f"{name} is supported by /v1/chat/completions only; leave it out here"
             raise ApiError(400, message, param=name, code="unsupported_parameter")
     for name in extra.keys() & ChatRequest.model_fields.keys():
-        message = unknown_name("field", name, {*type(body).model_fields, *settings()})
+        message = unknown_name("field", name, {*type(body).model_fields, *request_settings()})
         raise ApiError(400, message, param=name, code="unknown_parameter")
     first = [TextTurn(role="system", content=system)] if system else []
     messages = [Message(role=turn.role, content=turn.joined()) for turn in [*first, *turns]]
-    shared = {name: getattr(body, name) for name in (*Request.model_fields, "model", "stream")}
+    shared = {name: getattr(body, name) for name in (*RequestBody.model_fields, "model", "stream")}
     return ChatRequest(**{**extra, **shared, **own, "messages": messages})
 
 
-ERRORS = {
+ERROR_TYPES = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
 }  # fmt: skip
@@ -117,7 +127,7 @@ ERRORS = {
 def anthropic_error(told: ApiError) -> dict[str, Any]:
     """An error as Anthropic's clients expect it."""
     usual = "invalid_request_error" if told.status_code < 500 else "api_error"
-    kind = ERRORS.get(told.status_code, usual)
+    kind = ERROR_TYPES.get(told.status_code, usual)
     return {"type": "error", "error": {"type": kind, "message": told.detail}}
 
 

@@ -73,11 +73,8 @@ export async function watchSearch(body, take, signal) {
   for (;;) {
     const { value, done } = await reader.read();
     if (done) break;
-    const events = (rest + value).split("\n\n");
-    rest = events.pop();
-    for (const event of events) {
-      const data = event.replace(/^data: /, "");
-      if (data !== "[DONE]") take(JSON.parse(data));
-    }
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) take(JSON.parse(line));
   }
 }

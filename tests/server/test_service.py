@@ -1,10 +1,11 @@
-"""What a reply may have beyond its text: probabilities, another name; and the pages about it."""
+"""What one server offers: names, settings, pages, and the recorded searches of some folders."""
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 
 import openai
 import pytest
@@ -13,70 +14,36 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.server import service
 from s3dlm.server.app import create_app
+from s3dlm.server.reporting import ApiError
+from s3dlm.server.service import Recorded
 from tests.fakes import fake_model
-from tests.server.live import ASK, QUESTION, SMALL, Live, alone, serving
+from tests.server.live import ASK, SMALL, Live, serving
 
-OBJECTS = ('{"a": 1}', '{"b": 2}', "no json.")  # their mixtures are JSON now and then
 ALIASES = {"greedy": {"method": "baseline", "temperature": 0.0}, "wide": {"particles": 3}}
+HEADER = {"task": "countdown", "settings": {"method": "baseline"}, "question": "x"}
 
 
 @pytest.fixture(scope="module")
-def writer() -> Iterator[Live]:
-    """A model that writes JSON now and then, under three names."""
-    with serving(
-        fake_model(OBJECTS, push=8.0), defaults={"method": "s3", **SMALL}, aliases=ALIASES
-    ) as server:
+def named() -> Iterator[Live]:
+    """A model under three names."""
+    with serving(aliases=ALIASES) as server:
         yield server
 
 
-@pytest.mark.parametrize("method", ["s3", "revise", "baseline"])
-def test_logprobs_are_the_results_own(live: Live, method: str) -> None:
-    choice = live.chat(logprobs=True, seed=3, method=method).choices[0]
-    expected, content = alone(QUESTION, method=method, seed=3), choice.logprobs.content
-    assert "".join(token.token for token in content) == choice.message.content == expected.text
-    logprobs = [token.logprob for token in content]
-    assert logprobs == pytest.approx(expected.token_logprobs, abs=1e-6)
-    assert all(0 < math.exp(logprob) <= 1 for logprob in logprobs)
-    assert live.chat(seed=3, method=method).choices[0].logprobs is None
-
-
-def test_logprobs_of_completions_have_offsets_and_end_at_a_stop(live: Live) -> None:
-    create = live.client().completions.create
-    whole = create(model="fake", prompt=QUESTION, logprobs=0).choices[0]
-    assert whole.logprobs is not None
-    offsets, tokens = whole.logprobs.text_offset or [], whole.logprobs.tokens or []
-    assert [
-        whole.text[at : at + len(token)] for at, token in zip(offsets, tokens, strict=True)
-    ] == tokens
-    stop = whole.text[3]
-    cut = create(model="fake", prompt=QUESTION, logprobs=0, stop=stop).choices[0]
-    assert cut.logprobs is not None
-    assert "".join(cut.logprobs.tokens or []) == cut.text
-    with pytest.raises(openai.BadRequestError, match="only the probability of the chosen token"):
-        create(model="fake", prompt=QUESTION, logprobs=2)
-
-
-def test_a_stream_has_its_logprobs_at_the_end(live: Live) -> None:
-    whole = live.chat(logprobs=True).choices[0]
-    *_, last = live.chat(logprobs=True, stream=True)
-    assert last.choices[0].finish_reason == whole.finish_reason
-    assert last.choices[0].logprobs.model_dump() == whole.logprobs.model_dump()
-
-
-def test_the_model_answers_to_every_alias(writer: Live) -> None:
-    client = writer.client()
+def test_the_model_answers_to_every_alias(named: Live) -> None:
+    client = named.client()
     assert [one.id for one in client.models.list()] == ["fake", "greedy", "wide"]
     assert client.models.retrieve("wide").id == "wide"
-    wide, greedy = writer.chat(model="wide"), writer.chat(model="greedy")
+    wide, greedy = named.chat(model="wide"), named.chat(model="greedy")
     assert (wide.model, greedy.model) == ("wide", "greedy")
     assert wide.choices[0].search["particles"] == 3
     # What a method does not use is not reported.
     assert not {"particles", "branching"} & set(greedy.choices[0].search)
-    expected = writer.chat(temperature=0).choices[0].message.content
+    expected = named.chat(temperature=0).choices[0].message.content
     assert greedy.choices[0].message.content == expected
-    assert writer.chat(model="wide", particles=2).choices[0].search["particles"] == 2
+    assert named.chat(model="wide", particles=2).choices[0].search["particles"] == 2
     with pytest.raises(openai.NotFoundError, match="'fake', 'greedy', 'wide'"):
-        writer.chat(model="gpt-4")
+        named.chat(model="gpt-4")
 
 
 def test_clients_do_not_read_the_address_of_a_judge() -> None:
@@ -93,8 +60,8 @@ def test_a_wrong_alias_is_refused_at_the_start() -> None:
         create_app(fake_model(), aliases={"x": {"method": "best_of_k", "lam": 3.0}})
 
 
-def test_version_and_docs(writer: Live) -> None:
-    version, page = writer.http.get("/version").json(), writer.http.get("/docs")
+def test_version_and_docs(named: Live) -> None:
+    version, page = named.http.get("/version").json(), named.http.get("/docs")
     assert version["version"] == s3dlm.__version__
     assert version["models"] == ["fake", "greedy", "wide"]
     assert page.headers["content-type"].startswith("text/html")
@@ -102,9 +69,9 @@ def test_version_and_docs(writer: Live) -> None:
     for words in ("/v1/chat/completions", "ess_threshold", "response_format", "/version"):
         assert words in page.text
     assert "<script" not in page.text
-    assert f"curl -s {writer.url}/v1/chat/completions" in page.text
+    assert f"curl -s {named.url}/v1/chat/completions" in page.text
     assert unescape(page.text).count('"model": "fake"') == 1
-    assert "http://" not in page.text.replace(writer.url, "")
+    assert "http://" not in page.text.replace(named.url, "")
 
 
 def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
@@ -128,3 +95,44 @@ def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:
         assert "particles" not in used["baseline"]
     finally:
         made.scheduler.stop()
+
+
+def test_options_offer_only_what_is_accepted(live: Live) -> None:
+    offered = live.http.get("/v1/options").json()
+    for example in offered["examples"][:2]:
+        assert live.post("/v1/search", **example, gen_length=24).status_code == 200
+    for method in offered["methods"]:
+        assert live.post("/v1/settings", prompt="x", method=method).status_code == 200
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / "traces").mkdir(exist_ok=True)
+    (folder / "traces" / f"{name}.jsonl").write_text(text)
+
+
+def test_without_a_manifest_records_go_by_problem_under_their_methods(tmp_path: Path) -> None:
+    for name in ("bb-countdown-0001", "aa-countdown-0002"):
+        write(tmp_path, name, json.dumps(HEADER) + "\n{}\n")
+    rows = Recorded((tmp_path,)).listing()
+    assert [row["sample"] for row in rows] == ["countdown-0001", "countdown-0002"]
+    assert {row["label"] for row in rows} == {"baseline"}
+    trace = Recorded((tmp_path,)).trace(rows[0]["id"])
+    assert [json.loads(line) for line in trace.splitlines()] == [HEADER, {}]
+
+
+def test_a_record_has_the_label_of_its_condition_and_its_gold_in_words(tmp_path: Path) -> None:
+    conditions = [{"spec": "aa", "task": "countdown", "label": "greedy"}]
+    (tmp_path / "manifest.json").write_text(json.dumps({"conditions": conditions}))
+    write(tmp_path, "aa-countdown-0001", json.dumps({**HEADER, "gold": 18.0}) + "\n")
+    trace = Recorded((tmp_path,)).trace(f"{tmp_path.name}/aa-countdown-0001")
+    assert json.loads(trace) == {**HEADER, "gold": 18.0, "gold_text": "18", "label": "greedy"}
+
+
+def test_a_damaged_record_is_neither_listed_nor_sent(tmp_path: Path) -> None:
+    write(tmp_path, "aa-countdown-0001", "no json\n")
+    write(tmp_path, "aa-countdown-0002", "[]\n")
+    recorded = Recorded((tmp_path,))
+    assert recorded.listing() == []
+    for name in ("aa-countdown-0001", "aa-countdown-0002", "none"):
+        with pytest.raises(ApiError, match="no such trace"):
+            recorded.trace(f"{tmp_path.name}/{name}")

@@ -1,0 +1,187 @@
+"""What is refused over HTTP, with which status and in which words, in the shape of each API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from s3dlm.server.limits import Limits
+from tests.server.live import ASK, JSON, QUESTION, Live, code, serving
+from tests.server.test_dialects import messages
+
+USER = {"role": "user", "content": QUESTION}
+SYSTEM = {"role": "system", "content": "Be brief."}
+# What a chat has beside its question, or in place of it, and the words of its 400.
+WORDS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"partickles": 3}, "did you mean 'particles'"),
+    ({"particles": "3"}, "whole number"),
+    ({"particles": 0}, "whole number"),
+    ({"particles": 500}, "this server's limit of 64"),
+    ({"steps": 25}, "steps"),
+    ({"gen_length": 10**9, "steps": 10}, "gen_length"),
+    ({"method": "s4"}, "choose one of"),
+    ({"lam": float("inf")}, "lam"),
+    ({"task": "/etc/passwd.jsonl:math"}, "task"),
+    ({"verifier": "profile.toml"}, "verifier"),
+    ({"verifier": "mine.py:length"}, "is unknown; choose"),
+    ({"budget": 1}, "budget"),
+    ({"budget": 10**6}, "this server's limit of 100000"),
+    ({"budget": 10, "n": 8}, "budget"),
+    ({"budget": 10, "reasoning_effort": "low"}, "leave one out"),
+    ({"reasoning_effort": "extreme"}, "'none', 'minimal', 'low'"),
+    ({"method": "revise", "ess_threshold": 0.5}, "ess_threshold"),
+    ({"method": "best_of_k", "selection": "agreement"}, "agreement"),
+    ({"method": "adaptive_vote", "decided_at": 2.0}, "decided_at=2.0 is not allowed"),
+    ({"decided_at": 0.9}, "methods that have it: adaptive_vote"),
+    ({"rounds": -1}, "rounds"),
+    ({"look_aheads": 1000}, "n × texts per step=4000 is more than this server's limit"),
+    ({"top_p": 1.5}, "top_p"),
+    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"temperature": 2.5}, "temperature"),
+    ({"temperature": 0, "method": "s3"}, "temperature=0 with method='s3'"),
+    ({"seed": -1}, "seed"),
+    ({"n": 17}, "at most 16"),
+    ({"stop": [""]}, "stop"),
+    ({"max_tokens": 512}, "reads 512 tokens"),
+    ({"max_tokens": 500}, "smaller gen_length (max_tokens)"),
+    ({"infill": "no hole"}, "has no hole"),
+    ({"infill": ""}, "has no hole"),
+    ({"infill": "a [[x]]"}, "not a number of tokens"),
+    ({"infill": "a [[600]]"}, "reads at most"),
+    ({"infill": "[[5000]]"}, "holes of infill have 5000 tokens, more than this server's limit of"),
+    ({"messages": []}, "messages"),
+    ({"messages": [{**USER, "content": 5}]}, "messages.0.content: Input should be a"),
+    ({"messages": [{**USER, "content": None}]}, "messages.0.content"),
+    ({"messages": [{**USER, "content": "\ud800"}]}, "half of a character"),
+    ({"messages": [{**SYSTEM, "content": "\ud800"}, USER]}, "half of a character"),
+    ({"messages": [{**USER, "content": "  "}]}, "empty"),
+    ({"messages": [{**USER, "content": "x" * 600}]}, "reads at most 512"),
+    ({"messages": [USER, {"role": "assistant", "content": "24"}]}, "last message must have"),
+    ({"messages": [SYSTEM]}, "last message must have"),
+    ({"messages": [{"role": "tool", "content": "x"}, USER]}, "messages.0.role"),
+    ({"messages": [{**USER, "tool_calls": [{"id": "1"}]}]}, "tool_calls"),
+)
+
+
+@pytest.mark.parametrize(("own", "words"), WORDS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_is_refused_before_anything_is_sent(
+    live: Live, own: dict[str, Any], words: str, stream: bool
+) -> None:
+    answer = live.post("/v1/chat/completions", **{**ASK, **own, "stream": stream})
+    assert code(answer)[0] == 400
+    error = answer.json()["error"]
+    assert words in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/v1/search", {"prompt": ""}, 400, "empty"),
+        ("/v1/search", {"prompt": "x", "budget": 1}, 400, "budget"),
+        ("/v1/search", {"prompt": "x", "nope": 1}, 400, "nope"),
+        ("/v1/search", {"prompt": "x", "model": "other"}, 404, "this server has 'fake'"),
+        ("/v1/settings", {"prompt": "x", "particles": 500}, 400, "this server's limit of 64"),
+        ("/v1/completions", {"model": "fake"}, 400, "prompt: Field required"),
+        ("/v1/completions", {"model": "fake", "prompt": []}, 400, "prompt"),
+        ("/v1/completions", {"model": "fake", "prompt": "x", "logprobs": 2}, 400, "chosen token"),
+        ("/v1/completions", {"model": "gpt-4", "prompt": "x"}, 404, "this server has 'fake'"),
+        ("/nothing", {}, 404, "Not Found"),
+        ("/v1/models", {}, 405, "Method Not Allowed"),
+    ],
+)
+def test_other_paths_refuse(
+    live: Live, path: str, body: dict[str, Any], status: int, words: str
+) -> None:
+    answer = live.post(path, **body)
+    assert code(answer)[0] == status
+    assert words in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "status"),
+    [
+        ("GET", "/viewer/..%2f..%2fapp.py", 404),
+        ("GET", "/viewer/page.py", 404),
+        ("GET", "/v1/models/..%2f..%2fetc%2fpasswd", 404),
+        ("GET", "/v1/traces/..%2f..%2fetc%2fpasswd", 404),
+        ("GET", "/v1/completions", 405),
+        ("DELETE", "/v1/models", 405),
+    ],
+)
+def test_no_path_reaches_the_disk_and_no_verb_is_guessed(
+    live: Live, verb: str, path: str, status: int
+) -> None:
+    assert code(live.http.request(verb, path))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("own", "error", "words"),
+    [
+        ({"model": "other"}, "NotFoundError", "this server has 'fake'"),
+        ({"particles": 500}, "BadRequestError", "this server's limit of 64"),
+        ({"n": 2}, "BadRequestError", "field='n' is unknown"),
+        ({"tools": [{"name": "x"}]}, "BadRequestError", "tools is supported by"),
+        ({"previous_response_id": "x"}, "BadRequestError", "not supported"),
+        ({f: {"effort": "max"} for f in ("reasoning", "output_config")}, "BadRequestError", "effort"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [False, True])
+def test_mistakes_have_the_shape_of_the_api(
+    live: Live, own: dict[str, Any], error: str, words: str, stream: bool
+) -> None:
+    with pytest.raises(getattr(openai, error), match=words) as caught:
+        live.client().responses.create(model="fake", input="x", stream=stream, extra_body=own)
+    assert caught.value.type == "invalid_request_error"
+    ask: dict[str, Any] = {"model": "fake", "max_tokens": 9, "messages": [USER]}
+    with pytest.raises(getattr(anthropic, error), match=words) as told:
+        messages(live).create(**ask, stream=stream, extra_body=own)
+    kinds = {404: "not_found_error", 400: "invalid_request_error"}
+    assert told.value.body["type"] == "error"
+    assert told.value.body["error"]["type"] == kinds[told.value.status_code]
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[Live]:
+    """A server that takes small bodies only."""
+    with serving(limits=Limits(body=5000)) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b" " * 5001, (413, "body_too_large")),
+        *((text, (400, "invalid_json")) for text in (b"{", b'{"a"', b"\xff\xfe")),
+        *(
+            (text, (400, None))
+            for text in (b"", b"[" * 4000, b"[]", b"null", b'"x"', b'{"a":1e999}')
+        ),
+    ],
+)
+def test_a_body_that_is_no_request(
+    closed: Live, content: bytes, expected: tuple[int, str | None]
+) -> None:
+    answer = closed.http.post("/v1/completions", content=content, headers=JSON)
+    assert code(answer) == expected
+    assert len(answer.text) < 1000
+
+
+def test_how_a_body_is_sent(closed: Live) -> None:
+    pieces = (b" " * 1000 for _ in range(10))  # no length is announced
+    answer = closed.http.post("/v1/completions", content=pieces, headers=JSON)
+    assert code(answer) == (413, "body_too_large")
+    told = closed.http.post("/v1/messages", content=b" " * 5001, headers=JSON).json()["error"]
+    assert told["type"] == "request_too_large"
+    plain = closed.http.post(
+        "/v1/completions", content=b"{}", headers={"content-type": "text/plain"}
+    )
+    assert plain.status_code == 415
+    message = closed.http.post("/v1/completions", content=b'{"a"', headers=JSON).json()["error"]
+    assert message["message"].startswith("the body is not JSON")
+    assert message["param"] is None

@@ -1,0 +1,276 @@
+"""Verifiers in threads of their own: shared, bounded, abandoned when they hang, and never waited for."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from s3dlm.diffusion.masked import MaskedDiffusion
+from s3dlm.engine import Job
+from s3dlm.search import score
+from s3dlm.search.score import Verify
+from s3dlm.server import batching
+from s3dlm.server.limits import Limits, share
+from s3dlm.settings import Settings
+from s3dlm.verifier.base import Score, Verifier
+from tests.server.live import SMALL, Live, alone, code, logged, raw_post, serving, text, wait_for
+
+WIDE = {"temperature": 1.0, "particles": 8, "branching": 8, "look_aheads": 4}
+
+
+def test_a_foreign_verifier_changes_nothing_but_the_thread() -> None:
+    """A search whose verifier works in a thread of its own answers what it would have alone."""
+
+    def short(prompt: str, text: str, confidence: float | None) -> float:
+        return 1 / (1 + len(text))
+
+    with serving(verifiers={"short": short}) as live:
+        futures = [live.later(f"q{i}", verifier="short" if i % 2 else None) for i in range(8)]
+        for i, future in enumerate(futures):
+            expected = alone(f"q{i}", verifier=short if i % 2 else None)
+            assert text(future.result()) == expected.text
+
+
+class Batched(Verifier):
+    """A verifier that takes many texts at once and works only while its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate, self.calls = threading.Event(), list[set[str]]()
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        return self.score_batch([prompt], [text], [confidence])[0]
+
+    def score_batch(
+        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
+    ) -> list[Score]:
+        self.calls.append(set(prompts))
+        assert self.gate.wait(900)
+        if "bad" in prompts:
+            raise ZeroDivisionError("secret")
+        return [Score(1 / (1 + len(text))) for text in texts]
+
+
+def test_searches_share_a_verifier_call_that_holds_nobody_else_up() -> None:
+    judge = Batched()
+    with serving(verifiers={"batched": judge}) as live:
+        first = live.later("q0", verifier="batched")
+        wait_for(lambda: len(judge.calls) == 1)  # it is at work, and waits
+        others = [live.later(prompt, verifier="batched") for prompt in ("q1", "q2", "bad")]
+        wait_for(lambda: unscored(live) == 4)
+        assert live.ask("others").status_code == 200
+        assert len(judge.calls) == 1
+        judge.gate.set()
+        answers = [future.result() for future in (first, *others)]
+        live.wait_until_idle()
+    assert {"q1", "q2", "bad"} <= judge.calls[1]  # those that came meanwhile shared the next call
+    assert code(answers.pop()) == (500, "verifier_failed")
+    for number, answer in enumerate(answers):
+        assert text(answer) == alone(f"q{number}", verifier=judge).text
+
+
+def unscored(live: Live) -> int:
+    """Searches that wait for scores."""
+    return sum(
+        isinstance(each.request, Verify) for each in live.scheduler._batcher.running.values()
+    )
+
+
+def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
+    judge = Batched()
+    limits = Limits(verifier_seconds=120, seconds=120)
+    with serving(limits=limits, verifiers={"batched": judge}) as live:
+        batcher = live.scheduler._batcher
+        stays = live.later("q", verifier="batched")
+        wait_for(lambda: len(judge.calls) == 1)
+        job = Job("left", None, Settings.from_json({"method": "s3", **SMALL}), verifier=judge)
+        leaves = live.scheduler.submit([job], lambda *_: None, watched=False)
+        wait_for(lambda: unscored(live) == 2)
+        live.scheduler.cancel(leaves)
+        wait_for(lambda: len(batcher.running) == 1)
+        judge.gate.set()
+        assert stays.result().status_code == 200
+        live.wait_until_idle()
+        assert (batcher.stuck, batcher.calls) == (0, {})
+    assert not any("left" in prompts for prompts in judge.calls)
+
+
+def verifier_threads() -> int:
+    return sum(thread.name.startswith("verifier-") for thread in threading.enumerate())
+
+
+def test_hung_verifiers_are_bounded_while_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "ENDING_SECONDS", 0.0)
+    released, most = threading.Event(), 0
+
+    def hangs(prompt: str, text: str, confidence: float | None) -> float:
+        released.wait(900)
+        return 0.5
+
+    limits = Limits(verifier_seconds=2, verifier_calls=4)
+    with serving(limits=limits, verifiers={"hangs": hangs}) as live:
+        asked = [live.later("x", verifier="hangs") for _ in range(18)]
+        while not all(future.done() for future in asked):
+            most = max(most, verifier_threads())
+            concurrent.futures.wait(asked, timeout=0.02)
+        codes = [code(future.result()) for future in asked]
+        assert codes.count((504, "verifier_timeout")) == share(
+            4
+        )  # one client leaves some to others
+        assert codes.count((503, "verifier_stuck")) == 18 - share(4)
+        assert live.ask("plain").status_code == 200
+        released.set()
+        wait_for(lambda: verifier_threads() == 0)
+    assert most <= 4
+
+
+@pytest.fixture
+def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], threading.Event]]:
+    """What a server is built with whose verifier "judge" hangs for the prompt "hang", and the end of it.
+    A call that nobody waits for counts as hung at once."""
+    monkeypatch.setattr(batching, "ENDING_SECONDS", -3000.0)
+    released = threading.Event()
+
+    def judge(prompt: str, text: str, confidence: float | None) -> float:
+        if prompt == "hang":
+            assert released.wait(900)
+        return 0.5
+
+    yield {"limits": Limits(verifier_seconds=3000), "verifiers": {"judge": judge}}, released
+    released.set()
+
+
+def leave_hanging(live: Live, count: int) -> None:
+    """Clients of one address that leave calls which do not end."""
+    for more in range(1, count + 1):
+        with raw_post(live, "/v1/search", prompt="hang", verifier="judge"):
+            wait_for(lambda: verifier_threads() == more)  # noqa: B023
+        wait_for(lambda: live.scheduler._batcher.stuck == more)  # noqa: B023
+
+
+def test_a_hung_verifier_leaves_the_places_of_others(hung: Any) -> None:
+    options, _ = hung
+    limits = replace(options["limits"], verifier_calls=1)
+    with serving(**{**options, "limits": limits}) as live:
+        leave_hanging(live, 1)
+        assert code(live.ask("x", verifier="judge")) == (503, "verifier_stuck")
+        assert live.ask("x").status_code == 200
+        assert live.scheduler._batcher.stuck == 1
+
+
+def test_one_client_leaves_places_of_a_verifier_to_others(hung: Any) -> None:
+    options, released = hung
+    with serving(**options) as live:
+        leave_hanging(live, share(4))
+        assert code(live.ask("x", verifier="judge")) == (503, "verifier_stuck")
+        transport = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(base_url=live.url, transport=transport, timeout=900) as other:
+            body = {"model": "fake", "prompt": "x", "verifier": "judge"}
+            assert other.post("/v1/completions", json=body).status_code == 200
+        released.set()
+        wait_for(lambda: verifier_threads() == 0)
+        assert live.ask("x", verifier="judge").status_code == 200
+
+
+def test_an_abandoned_call_ends_before_its_next_text_and_gives_up_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call that is about to end is not hung: others wait for its place and are not refused."""
+    monkeypatch.setattr(batching, "ENDING_SECONDS", 3000.0)
+    may_score, slow = threading.Semaphore(1), list[str]()  # all particles begin with one text
+
+    def judge(prompt: str, text: str, confidence: float | None) -> float:
+        if prompt == "slow":
+            slow.append(text)
+            assert may_score.acquire(timeout=900)
+        return 0.5
+
+    limits = Limits(verifier_seconds=3000, verifier_calls=1)
+    with serving(limits=limits, verifiers={"judge": judge}) as live:
+        with raw_post(live, "/v1/search", prompt="slow", verifier="judge", **WIDE):
+            wait_for(lambda: len(slow) == 2)
+        wait_for(lambda: live.scheduler._batcher.stuck == 1)
+        waits = live.later("fast", verifier="judge")
+        wait_for(lambda: live.scheduler._batcher._waiting())
+        may_score.release()  # one text: the others of its step are not begun
+        assert waits.result().status_code == 200
+    assert len(slow) == 2
+
+
+def test_many_look_aheads_hold_nobody_up_and_end_with_their_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_score, wide, sizes, made = threading.Semaphore(1), list[str](), set[int](), list[int]()
+    original, look_aheads = score._checked_call, MaskedDiffusion.look_aheads
+
+    def counted(process: MaskedDiffusion, *arguments: Any) -> Any:
+        for clean in look_aheads(process, *arguments):
+            if process.sampled_looks:
+                made.append(len(clean.tokens))
+            yield clean
+
+    def held(request: score.Verify, rows: Any) -> Any:
+        if rows[0][0] == "wide":
+            asked = [each.request for each in [*live.scheduler._batcher.running.values()]]
+            sizes.update(len(each.texts) for each in asked if isinstance(each, score.Verify))
+            wide.append(rows[0][1])
+            assert may_score.acquire(timeout=900)
+        return original(request, rows)
+
+    monkeypatch.setattr(score, "_checked_call", held)
+    monkeypatch.setattr(MaskedDiffusion, "look_aheads", counted)
+    with serving() as live:
+        with raw_post(live, "/v1/search", prompt="wide", **WIDE):
+            wait_for(lambda: len(wide) == 2)
+            assert live.ask("other").status_code == 200  # within a step of the wide one
+            assert live.http.get("/health").status_code == 200
+        live.wait_until_idle()
+        may_score.release(1000)
+        wait_for(lambda: verifier_threads() == 0)
+    assert len(wide) == 2
+    assert max(sizes) <= score.PORTION
+    assert made == [
+        8,
+        64,
+    ]  # the first look-ahead of all, and of the step that is cut the first portion
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ZeroDivisionError("zebra")])
+def test_what_a_verifier_raises_is_an_error_at_once(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def raises(prompt: str, text: str, confidence: float | None) -> float:
+        raise error
+
+    # Nobody waits for the time limit of verifiers: the test would fail by its own time limit.
+    limits = Limits(verifier_seconds=3000, seconds=3000)
+    with serving(limits=limits, verifiers={"raises": raises}) as live:
+        answer = live.ask("question", verifier="raises")
+    assert code(answer) == (500, "verifier_failed")
+    assert "zebra" not in answer.text
+    assert f"{type(error).__name__}: {error}".rstrip(": ") in json.dumps(logged(caplog))
+
+
+@pytest.mark.parametrize("log_prompts", [False, True])
+def test_the_reason_of_a_verifier_is_logged_without_the_prompt(
+    log_prompts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def quotes(prompt: str, text: str, confidence: float | None) -> float:
+        raise ValueError(f"cannot judge {prompt!r}")
+
+    def absurd(prompt: str, text: str, confidence: float | None) -> float:
+        return 7.0
+
+    judges = {"quotes": quotes, "absurd": absurd}
+    with serving(verifiers=judges, log_prompts=log_prompts) as live:
+        assert all("hush" not in live.ask("hush hush", verifier=name).text for name in judges)
+    reasons = json.dumps([line for line in logged(caplog) if line["event"] == "verifier failed"])
+    assert "cannot judge" in reasons
+    assert "7.0" in reasons
+    assert ("hush hush" in reasons) == log_prompts
