@@ -32,7 +32,7 @@ def test_accuracy_over_forward_passes() -> None:
     mean = frame[frame.scope == "mean of tasks"].set_index("label")
     ours, loop = mean.loc["revise"].iloc[3], mean.loc["plain"].iloc[3]
     for point, words in (
-        (ours, r"`revise` answers ([\d.]+) % of four tasks with ([\d.]+) forward passes"),
+        (ours, r"`revise` gets ([\d.]+) % of four tasks right with ([\d.]+) forward passes"),
         (loop, r"LLaDA's greedy loop ([\d.]+) % with ([\d.]+)\. "),
     ):
         ((accuracy, nfe),) = re.findall(words, README)
