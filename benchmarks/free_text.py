@@ -301,7 +301,7 @@ def probabilities(groups: Sequence[Group], write: bool) -> None:
         print_table(columns, rows)
         if write:
             source = calibrate.GradedAnswers(kind, None, answers)
-            calibrate.write(source, fits, CALIBRATED_FOLDER / f"{kind}.json")
+            calibrate.write_fits(source, fits, CALIBRATED_FOLDER / f"{kind}.json")
     columns, rows, _ = list(calibrate.tables([m for m in made if m.fit.method != "baseline"]))[1]
     print("\nReliability of the votes of both\n")
     print_table(columns, rows)

@@ -20,7 +20,7 @@ from rich.console import Console
 
 import s3dlm
 from s3dlm import board
-from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe, styles_of
+from s3dlm.evaluation.figures import accuracy_over_nfe, styles_of
 from s3dlm.viewer.page import standalone
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

@@ -36,7 +36,7 @@ def write_results(made: Report, path: Path, command: Sequence[str]) -> None:
     for name in made.drawn:
         source = made.html.parent / "figures" / f"{name}.png"
         shutil.copyfile(source, images / f"{path.stem}-{name}.png")
-    published = {task: cost.problems(task, plan.prompt_style, None) for task in plan.counts}
+    published = {task: cost.problem_count(task, plan.prompt_style, None) for task in plan.counts}
     fewer = [
         f"{plan.counts[task]} of {most} problems of {title_of(task)}"
         for task, most in published.items()

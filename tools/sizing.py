@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from s3dlm.evaluation.cost import CARDS, SHAPES, UTILISATION
+from s3dlm.evaluation.cost import CARDS, MODEL_SHAPES, UTILISATION
 from s3dlm.settings import Settings
 
 WEIGHTS = {
@@ -27,7 +27,7 @@ def rows(seconds: float) -> list[list[str]]:
     """One row per card: what fits, and per method the seconds of one search and how many
     searches at once end in time."""
     found = []
-    shape = SHAPES[MODEL]
+    shape = MODEL_SHAPES[MODEL]
     for card, (peak, memory, _) in CARDS.items():
         fits = [n for n, b in WEIGHTS.items() if b * shape.parameters * SPARE < memory]
         cells = [card, fits[0] if fits else "none"]

@@ -22,7 +22,7 @@ from benchmarks.frontier.curves import curves_of
 from benchmarks.frontier.page import Page
 from benchmarks.frontier.tables import Frontier
 from s3dlm.cli.options import print_table
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.frames import RecordedRun
 
 QUICK = 20  # problems per task, with one seed
 TUNING = 40
@@ -81,7 +81,7 @@ def frontier(arguments: Sequence[str]) -> None:
     _write(evaluation, options, arguments)
 
 
-def _write(evaluation: Run, options: argparse.Namespace, arguments: Sequence[str]) -> None:
+def _write(evaluation: RecordedRun, options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Tables and figures of what is recorded."""
     made = Frontier(evaluation, curves_of(evaluation), stages.tuned(options.out))
     command = f"python -m benchmarks.frontier {shlex.join(arguments)}"

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from s3dlm.evaluation.comparisons import lead
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.statistics import Floats, Interval, bootstrap, compare, mean
 
 DRAWS = 2000  # of the bootstrap for a single accuracy; differences use the full number
@@ -32,7 +32,7 @@ class Gap:
     p: float
 
 
-def curves_of(run: Run) -> dict[str, pd.DataFrame]:
+def curves_of(run: RecordedRun) -> dict[str, pd.DataFrame]:
     """One curve per label; the conditions of a task are its points in the plan's order."""
     conditions = pd.DataFrame([(c.label, c.task) for c in run.manifest.conditions])
     point = conditions.groupby([0, 1]).cumcount()

@@ -17,7 +17,7 @@ from benchmarks.frontier.entries import ENTRIES
 from benchmarks.frontier.tables import Frontier
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import figures
-from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe
+from s3dlm.evaluation.figures import accuracy_over_nfe
 from s3dlm.evaluation.formats import Table
 from s3dlm.evaluation.plan import title_of
 from s3dlm.evaluation.records import write_atomic

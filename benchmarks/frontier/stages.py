@@ -18,7 +18,7 @@ from benchmarks.frontier.entries import ENTRIES, Entry
 from benchmarks.study import Evaluate, StudyConfig
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import frames
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Condition, SettingsOf
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.statistics import mean
@@ -66,7 +66,7 @@ def conditions(
 
 def run_all(
     entries: Sequence[Entry], config: StudyConfig, chosen: Chosen, folder: Path, run: Evaluate
-) -> Run:
+) -> RecordedRun:
     """Every point of every entry; returns what is recorded."""
     folders = [folder / config.split / entry.name for entry in entries]
     plans = [config.plan(conditions(e, config, chosen.get(e.tuned_as, {}))) for e in entries]
@@ -74,7 +74,7 @@ def run_all(
     return frames.read(*folders)
 
 
-def recorded(entries: Sequence[Entry], folder: Path, split: str) -> Run:
+def recorded(entries: Sequence[Entry], folder: Path, split: str) -> RecordedRun:
     """What is recorded of these entries."""
     folders = [folder / split / entry.name for entry in entries]
     found = [each for each in folders if each.is_dir()]

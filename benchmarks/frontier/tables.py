@@ -23,7 +23,7 @@ from benchmarks.frontier.stages import Chosen
 from s3dlm.evaluation import formats
 from s3dlm.evaluation.comparisons import MEAN
 from s3dlm.evaluation.formats import Table, number, p_value, percent
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import title_of
 
 BY_LENGTH = "chain"  # its problems have groups n=2 … n=10; it is no part of the mean
@@ -35,7 +35,7 @@ SHOWN = ("greedy", "best_of_k", RESTARTS, "s3", OURS)  # over the length of a ch
 class Frontier:
     """All curves of a run, and the tasks that their mean is over."""
 
-    run: Run
+    run: RecordedRun
     curves: Mapping[str, pd.DataFrame]
     chosen: Chosen | None
 

@@ -71,7 +71,7 @@ def writing(path: str | Path) -> Iterator[None]:
     except OSError as error:
         raise RecordError(
             f"{path} cannot be written: {error.strerror or error}; give another path, or free some "
-            "space"
+            "space, and repeat the command"
         ) from error
 
 

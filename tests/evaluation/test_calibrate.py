@@ -185,8 +185,8 @@ def test_fits_of_the_same_weights_are_added_and_of_others_replaced(
     source = calibrate.read(run, "checker")
     made, _ = calibrate.calibrate(source.groups)
     path = tmp_path / "c.json"
-    calibrate.write(source, made[:1], path)
-    calibrate.write(source, made[1:], path)
+    calibrate.write_fits(source, made[:1], path)
+    calibrate.write_fits(source, made[1:], path)
     assert len(read_calibrations(path).fits) == len(made) == 2
-    calibrate.write(dataclasses.replace(source, fingerprint="other"), made[:1], path)
+    calibrate.write_fits(dataclasses.replace(source, fingerprint="other"), made[:1], path)
     assert len(read_calibrations(path).fits) == 1

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from s3dlm.cli.main import app
 from s3dlm.errors import SettingsError
-from s3dlm.evaluation.cost import SHAPES, estimate, shares
+from s3dlm.evaluation.cost import MODEL_SHAPES, estimate, shares
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.run import evaluate
 from s3dlm.settings import Settings
@@ -32,8 +32,10 @@ def test_it_meets_the_published_run_it_is_calibrated_on() -> None:
 
 
 def test_parameters_are_those_of_the_models() -> None:
-    assert SHAPES[LLADA].parameters == pytest.approx(8.0e9, rel=0.02)
-    assert SHAPES["Dream-org/Dream-v0-Instruct-7B"].parameters == pytest.approx(7.6e9, rel=0.02)
+    assert MODEL_SHAPES[LLADA].parameters == pytest.approx(8.0e9, rel=0.02)
+    assert MODEL_SHAPES["Dream-org/Dream-v0-Instruct-7B"].parameters == pytest.approx(
+        7.6e9, rel=0.02
+    )
 
 
 @pytest.mark.parametrize("name", [f"{LLADA}/", f"{LLADA}@0123abc"])

@@ -22,11 +22,11 @@ def test_it_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """Rounds grow while the clock allows; every method has answered the same problems."""
     monkeypatch.setattr(demo, "ROUNDS", (1, 2, 4, 8))
     model, ticks = small_model(), iter([0.0, 0.0, 10.0, 20.0, 40.0])
-    plans = demo.rounds(model, defaults)
+    plans = demo.growing_plans(model, defaults)
     # 10 s for one problem, 20 s for two; two more would end at 40 s, four more at 80 s.
-    assert demo.compare(model, plans, tmp_path, 45.0, clock=lambda: next(ticks)) == 4
+    assert demo.compare_in_time(model, plans, tmp_path, 45.0, clock=lambda: next(ticks)) == 4
     found = records.read(tmp_path)
-    assert len(found) == 4 * len(demo.METHODS)
+    assert len(found) == 4 * len(demo.COMPARED)
     assert len({(r.sample, r.seed) for r in found}) == 4
     (tmp_path / "mine.txt").write_text("keep")
     demo.clear(tmp_path)
@@ -44,11 +44,11 @@ def test_it_ends_with_a_report_that_begins_with_the_same_sentence(
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     said = done.stdout
     assert max(len(line) for line in said.splitlines() if "report:" not in line) <= 80
-    assert all(method in said for method in demo.METHODS)
+    assert all(method in said for method in demo.COMPARED)
     assert "3 problems per task" in said
     (path,) = re.findall(r"report: (\S+)", said)
     run = frames.read(tmp_path)
-    sentence = comparisons.verdict(run, demo.REFERENCE)[0]
+    sentence = comparisons.sentences(run, demo.REFERENCE)[0]
     assert " ".join(sentence.split()) in " ".join(said.split())
     shown = Path(path).read_text()
     assert shown.index(sentence.replace("<", "&lt;")) < shown.index("<main>")

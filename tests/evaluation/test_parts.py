@@ -54,7 +54,7 @@ def test_the_batch_grows_until_throughput_does_not(monkeypatch: pytest.MonkeyPat
 def test_the_batch_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "GAIN", 0.0)  # whatever the clock says, more rows would pay
     assert local.best_batch_size(_model(Machine(20)), [5, 6], 8) == 16
-    assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == local.BATCH_SIZES[-1]
+    assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == local.TRIED_SIZES[-1]
 
 
 def test_without_its_file_the_models_tokenizer_counts(

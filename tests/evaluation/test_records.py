@@ -14,7 +14,7 @@ import pytest
 from s3dlm.errors import RecordError
 from s3dlm.evaluation import records
 from s3dlm.evaluation.records import (
-    FILE,
+    RECORDS,
     Failure,
     Record,
     RecordedSurvivor,
@@ -43,7 +43,7 @@ def write(folder: Path, *rows: Record | Failure) -> bytes:
     with Store(folder) as store:
         for row in rows:
             store.append(row, RUN)
-    return (folder / FILE).read_bytes()
+    return (folder / RECORDS).read_bytes()
 
 
 def test_a_row_comes_back_as_it_went(tmp_path: Path) -> None:
@@ -56,17 +56,17 @@ def test_every_torn_last_line_is_repaired(tmp_path: Path) -> None:
     whole = write(tmp_path, record("a"), record("b"))
     first = whole.index(b"\n") + 1
     for cut in range(first, len(whole)):
-        (tmp_path / FILE).write_bytes(whole[:cut])
+        (tmp_path / RECORDS).write_bytes(whole[:cut])
         assert read(tmp_path) == [record("a")]  # reading changes nothing
         with Store(tmp_path) as store:
             assert set(store.contents.records) == {record("a").key}
             store.append(record("b"), RUN)
-        assert (tmp_path / FILE).read_bytes() == whole
+        assert (tmp_path / RECORDS).read_bytes() == whole
 
 
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     lines = write(tmp_path, record("a"), record("b")).splitlines(keepends=True)
-    (tmp_path / FILE).write_bytes(lines[0][:20] + b"\n" + lines[1])
+    (tmp_path / RECORDS).write_bytes(lines[0][:20] + b"\n" + lines[1])
     with pytest.raises(RecordError, match=r"line 1, cannot be read.*damaged"):
         Store(tmp_path)
 
@@ -77,10 +77,10 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     for bit in range(0, 8 * (len(whole) - 1), 5):  # each place in a byte, in all kinds of bytes
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
-        (tmp_path / FILE).write_bytes(flipped)
+        (tmp_path / RECORDS).write_bytes(flipped)
         with pytest.raises(RecordError, match=r"damaged|version"):
             read(tmp_path)
-    (tmp_path / FILE).write_bytes(whole[:-1] + b"\x0b")
+    (tmp_path / RECORDS).write_bytes(whole[:-1] + b"\x0b")
     assert read(tmp_path) == [record("a")]
 
 
@@ -117,9 +117,9 @@ def test_a_file_size_limit_is_one_line_and_leaves_whole_records(tmp_path: Path) 
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith(f"{tmp_path / FILE} cannot be written: File too large; ")
+    assert done.stdout.startswith(f"{tmp_path / RECORDS} cannot be written: File too large; ")
     assert done.stdout.count("\n") == 1
-    assert (tmp_path / FILE).read_bytes().endswith(b"\n")
+    assert (tmp_path / RECORDS).read_bytes().endswith(b"\n")
     assert read(tmp_path) == [record("a")]
 
 
@@ -135,7 +135,7 @@ def test_a_full_disk_is_one_line_and_leaves_whole_records(
 
     with Store(tmp_path) as store:
         store.append(record("a"), RUN)
-        start = (tmp_path / FILE).stat().st_size
+        start = (tmp_path / RECORDS).stat().st_size
         monkeypatch.setattr(records.os, "pwrite", full)
         with pytest.raises(RecordError, match="cannot be written: No space left on device; what"):
             store.append(record("b"), RUN)
@@ -158,8 +158,8 @@ def test_a_read_only_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
 def test_nothing_counts_twice(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="already recorded"):
         write(tmp_path, record("a"), record("a"))
-    data = (tmp_path / FILE).read_bytes()
-    (tmp_path / FILE).write_bytes(data + data)
+    data = (tmp_path / RECORDS).read_bytes()
+    (tmp_path / RECORDS).write_bytes(data + data)
     with pytest.raises(RecordError, match="already recorded"):
         Store(tmp_path)
 

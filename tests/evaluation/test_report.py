@@ -30,7 +30,7 @@ from s3dlm.evaluation import (
     tables,
 )
 from s3dlm.evaluation.accuracy_chart import log_ticks
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Plan, title_of
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import evaluate
@@ -69,11 +69,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(folder: Path) -> Run:
+def run(folder: Path) -> RecordedRun:
     return frames.read(folder)
 
 
-def told(run: Run, records: Mapping[plan.Condition, Sequence[Record]], **changes: Any) -> Run:
+def told(
+    run: RecordedRun, records: Mapping[plan.Condition, Sequence[Record]], **changes: Any
+) -> RecordedRun:
     """The run as if these were its conditions and records."""
     manifest = dataclasses.replace(run.manifest, conditions=tuple(records), **changes)
     folders = dict.fromkeys(records, Path())
@@ -87,7 +89,7 @@ def embedded(page: Path) -> dict[str, Any]:
     return data
 
 
-def test_tables_say_what_the_records_say(folder: Path, run: Run) -> None:
+def test_tables_say_what_the_records_say(folder: Path, run: RecordedRun) -> None:
     s3 = run.main(run.tasks[0])["s3"]
     grades = [r.correct for r in records.read(folder) if r.spec == s3.spec]
     share = f"{100 * sum(grades) / 12:.1f}"
@@ -97,14 +99,14 @@ def test_tables_say_what_the_records_say(folder: Path, run: Run) -> None:
     assert all(share in (folder / f"report.{kind}").read_text() for kind in ("md", "html"))
 
 
-def test_comparisons_are_paired_on_the_same_problems_and_seeds(run: Run) -> None:
+def test_comparisons_are_paired_on_the_same_problems_and_seeds(run: RecordedRun) -> None:
     found, back = run.compare("s3", "best_of_k"), run.compare("best_of_k", "s3", run.tasks[0])
     accuracy = {label: cell.accuracy.value for label, cell in run.main_cells[run.tasks[0]].items()}
     assert (found.problems, found.wins, found.losses) == (6, back.losses, back.wins)
     assert found.difference.value == pytest.approx(accuracy["s3"] - accuracy["best_of_k"])
 
 
-def test_what_runs_once_counts_for_every_seed(run: Run) -> None:
+def test_what_runs_once_counts_for_every_seed(run: RecordedRun) -> None:
     """Greedy is the same for all seeds, so `reproduce` asks it once; it is compared with all of them."""
     greedy = run.main(run.tasks[0])["greedy"]
     first = [record for record in run.records[greedy] if record.seed == 0]
@@ -112,7 +114,7 @@ def test_what_runs_once_counts_for_every_seed(run: Run) -> None:
     assert once.compare("s3", "greedy") == run.compare("s3", "greedy")
 
 
-def test_pairs_that_differ_in_one_thing_are_compared(run: Run) -> None:
+def test_pairs_that_differ_in_one_thing_are_compared(run: RecordedRun) -> None:
     """The other methods of the run, told as if they ended with the best score."""
     names = {"top_n": "s3_verified", "tilting": "verified_best_of_k"}
     renamed = {
@@ -128,7 +130,7 @@ def test_pairs_that_differ_in_one_thing_are_compared(run: Run) -> None:
     ]
 
 
-def test_a_failed_sample_is_a_wrong_answer(run: Run) -> None:
+def test_a_failed_sample_is_a_wrong_answer(run: RecordedRun) -> None:
     """Nothing that fails may raise an accuracy, nor leave a problem out of a comparison."""
     s3 = run.main(run.tasks[0])["s3"]
     wrong = next(record for record in run.records[s3] if not record.correct)
@@ -148,7 +150,7 @@ def test_a_run_without_a_result_has_a_report(tmp_path: Path, failed: int) -> Non
     """Nothing was answered yet, or everything failed."""
     asked = small_plan(write_task(tmp_path, 2), ("s3",), seeds=(0,))
     evaluate(small_model(), asked, tmp_path / "run")
-    name = tmp_path / "run" / records.FILE
+    name = tmp_path / "run" / records.RECORDS
     run = json.loads(name.read_bytes().splitlines()[0])["run"]
     name.unlink()
     (condition,) = asked.conditions
@@ -160,7 +162,7 @@ def test_a_run_without_a_result_has_a_report(tmp_path: Path, failed: int) -> Non
     assert made.html.is_file()
 
 
-def test_methods_are_compared_on_the_problems_that_all_have(run: Run) -> None:
+def test_methods_are_compared_on_the_problems_that_all_have(run: RecordedRun) -> None:
     s3 = run.main(run.tasks[0])["s3"]
     asked = sorted({record.sample for record in run.records[s3]})[:2]
     some = [record for record in run.records[s3] if record.sample in asked]
@@ -169,7 +171,7 @@ def test_methods_are_compared_on_the_problems_that_all_have(run: Run) -> None:
     assert "that all methods have been given" in tables.summary(fewer, "greedy").note
 
 
-def test_a_further_column_is_one_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_column_is_one_value(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = tables.Column(
         "Steps",
         lambda row: str(row.cell.condition.settings.decoding.steps),
@@ -181,7 +183,7 @@ def test_a_further_column_is_one_value(run: Run, monkeypatch: pytest.MonkeyPatch
         assert {row[-1] for row in table.rows} == {"4"}
 
 
-def test_columns_and_sections_without_content_are_absent(run: Run) -> None:
+def test_columns_and_sections_without_content_are_absent(run: RecordedRun) -> None:
     shown = report.all_tables(run, run, "greedy")
     for table in shown:
         assert table.rows
@@ -208,7 +210,7 @@ def test_only_right_texts_are_filled() -> None:
     assert drawn[1][1] != "none"
 
 
-def test_the_mean_of_tasks_counts_tasks_equally(run: Run) -> None:
+def test_the_mean_of_tasks_counts_tasks_equally(run: RecordedRun) -> None:
     s3 = run.main(run.tasks[0])["s3"]
     only = run.mean_accuracy("s3")
     assert only.value == pytest.approx(run.cells[s3].accuracy.value)
@@ -225,7 +227,7 @@ def test_the_mean_of_tasks_counts_tasks_equally(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_labels_name_what_was_compared(folder: Path, run: Run, tmp_path: Path) -> None:
+def test_labels_name_what_was_compared(folder: Path, run: RecordedRun, tmp_path: Path) -> None:
     for reference in ("best_of_k", "greedy"):
         table = comparisons.comparisons(run, reference)
         assert {row[0] for row in table.rows if row[1] == reference} == set(LABELS) - {reference}
@@ -242,9 +244,9 @@ def test_labels_name_what_was_compared(folder: Path, run: Run, tmp_path: Path) -
         report.write(folder, reference="best", out=tmp_path)
 
 
-def test_a_single_method_has_a_sentence_of_its_own(run: Run) -> None:
+def test_a_single_method_has_a_sentence_of_its_own(run: RecordedRun) -> None:
     alone = told(run, {c: rows for c, rows in run.records.items() if c.label == "s3" and c.main})
-    (line,) = comparisons.verdict(alone, "s3")
+    (line,) = comparisons.sentences(alone, "s3")
     assert re.fullmatch(r"s3 answers .* % of 6 problems right .* without sharing\)\.", line)
 
 
@@ -258,7 +260,7 @@ def test_a_method_that_was_not_run_is_not_named(tmp_path: Path) -> None:
     assert "best_of_k" not in "".join((text, *made.verdict))
 
 
-def test_intervals_stay_between_0_and_100_per_cent(run: Run) -> None:
+def test_intervals_stay_between_0_and_100_per_cent(run: RecordedRun) -> None:
     every = [*report.all_tables(run, run, "greedy"), *tables.for_terminal(run, "greedy")]
     text = "\n".join(cell for table in every for row in table.rows for cell in row)
     pairs = re.findall(r"(?<![+-])\b[0-9.]+ \[([0-9.-]+), ([0-9.]+)\]", text)
@@ -267,7 +269,7 @@ def test_intervals_stay_between_0_and_100_per_cent(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_several_runs_stand_in_one_report(folder: Path, run: Run, tmp_path: Path) -> None:
+def test_several_runs_stand_in_one_report(folder: Path, run: RecordedRun, tmp_path: Path) -> None:
     other = dataclasses.replace(small_model(), name="other")
     second = small_plan(run.tasks[0], ("s3", "verified_best_of_k"), seeds=(0,), limit=4)
     evaluate(other, second, tmp_path / "second")
@@ -298,7 +300,9 @@ def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -
         report.write(folder, tmp_path, out=tmp_path / "out")
 
 
-def test_every_figure_has_svg_png_and_its_data(folder: Path, run: Run, tmp_path: Path) -> None:
+def test_every_figure_has_svg_png_and_its_data(
+    folder: Path, run: RecordedRun, tmp_path: Path
+) -> None:
     for name, about in figures.FIGURES.items():
         files = {f"{name}.svg", f"{name}.png", *(f"{row.data}.csv" for row in about.rows)}
         assert all((folder / "figures" / file).stat().st_size > 100 for file in files), files
@@ -310,14 +314,14 @@ def test_every_figure_has_svg_png_and_its_data(folder: Path, run: Run, tmp_path:
     assert drawn[0] == drawn[1]  # the same bytes every time
 
 
-def test_curves_compare_what_was_asked_of_all(run: Run) -> None:
-    swept = series.points(run.swept("particles", "branching"))
+def test_curves_compare_what_was_asked_of_all(run: RecordedRun) -> None:
+    swept = series.curve_points(run.swept("particles", "branching"))
     points = swept.query("label == 's3' and particles == 2 and branching == 2")
     common = [r for r in run.records[run.main(run.tasks[0])["s3"]] if r.seed == 0][:4]
     assert list(points.accuracy) == [pytest.approx(sum(r.correct for r in common) / 4)]
 
 
-def test_a_vote_says_how_many_distinct_texts_it_has(run: Run) -> None:
+def test_a_vote_says_how_many_distinct_texts_it_has(run: RecordedRun) -> None:
     points = {c.children: c for c in run.manifest.conditions if c.label == "best_of_k"}
     table = comparisons.sweep(run)
     place = table.columns.index("Distinct texts")
@@ -328,7 +332,7 @@ def test_a_vote_says_how_many_distinct_texts_it_has(run: Run) -> None:
         assert shown == f"{sum(len({text.text for text in r.survivors}) for r in asked) / 4:.1f}"
 
 
-def test_figure_1_d_and_e_show_all_finished_texts(run: Run) -> None:
+def test_figure_1_d_and_e_show_all_finished_texts(run: RecordedRun) -> None:
     frame = series.finished_texts(run, "fixed")
     for how, label in (("direct", "best_of_k"), ("s3", "s3")):
         texts = sum(len(r.survivors) for r in run.records[run.main(run.tasks[0])[label]])
@@ -364,7 +368,7 @@ def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
     assert text.count("<details class") == text.count("<h2>") - 1  # all but the summary fold
 
 
-def test_the_page_escapes_labels_and_titles(run: Run, tmp_path: Path) -> None:
+def test_the_page_escapes_labels_and_titles(run: RecordedRun, tmp_path: Path) -> None:
     hostile = {dataclasses.replace(c, label=f"<b>{c.label}"): r for c, r in run.records.items()}
     other = told(run, hostile)
     svg = figures.draw("mean", series.series(other), {"mean": "<i>&"}, tmp_path)
@@ -374,7 +378,7 @@ def test_the_page_escapes_labels_and_titles(run: Run, tmp_path: Path) -> None:
     facts, page = {"<u>": "<u>"}, Path("report.html")
     shown = report.all_tables(other, other, "<b>s3")
     made = report.Report(other, "", "<i>", ["<i>"], facts, shown, {}, page, page)
-    html = report.render(made)
+    html = report.render_page(made)
     assert not re.search("<[biu]>", html)
 
 
@@ -392,10 +396,10 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_path: Path) -> None:
-    before = (folder / records.FILE).read_bytes()
+    before = (folder / records.RECORDS).read_bytes()
     made = report.write(folder, grading="d1_whole", out=tmp_path)
     assert "**Grading**: d1_whole" in made.markdown.read_text()
-    assert (folder / records.FILE).read_bytes() == before
+    assert (folder / records.RECORDS).read_bytes() == before
 
 
 def test_a_changed_gold_is_noticed(folder: Path, tmp_path: Path) -> None:
@@ -463,7 +467,7 @@ def test_an_unfinished_run_says_so(folder: Path, tmp_path: Path) -> None:
     assert "the run is unfinished" in report.write(tmp_path).markdown.read_text()
 
 
-def test_table_5_has_every_block_length(folder: Path, run: Run) -> None:
+def test_table_5_has_every_block_length(folder: Path, run: RecordedRun) -> None:
     table = tables.cost(run)
     points = {(row[1], row[2]) for row in table.rows}
     assert {("baseline", "8"), ("s3", "8"), ("baseline", "24"), ("s3", "24")} <= points
@@ -473,7 +477,7 @@ def test_table_5_has_every_block_length(folder: Path, run: Run) -> None:
     assert "Tables 4 and 5" in (folder / "report.md").read_text()
 
 
-def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> None:
+def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: RecordedRun) -> None:
     """The small run, told as if it were LLaDA in the paper's setting on GSM8K."""
     model, theirs = "GSAI-ML/LLaDA-8B-Instruct", {"gen_length": 128, "steps": 64}
     searched = {"particles": 4, "branching": 2, "lam": 1.0}
@@ -505,7 +509,7 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: Run) -> N
     assert not paper.in_papers_setting(told(run, other, machine=machine))
 
 
-def test_an_interval_wider_than_the_papers_gain_says_nothing(run: Run) -> None:
+def test_an_interval_wider_than_the_papers_gain_says_nothing(run: RecordedRun) -> None:
     cell = run.cells[run.main(run.tasks[0])["s3"]]
     condition = dataclasses.replace(cell.condition, task="gsm8k")
     for half, words in ((0.01, "yes"), (0.02, "too few problems")):
@@ -536,7 +540,7 @@ def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -
     ],
 )
 def test_the_verdict_states_gain_cost_and_the_strongest_other(
-    run: Run, greedy: float, s3: float, outcome: str, monkeypatch: pytest.MonkeyPatch
+    run: RecordedRun, greedy: float, s3: float, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run as if these shares of the problems had been solved, for these forward passes."""
     right = {"greedy": greedy, "s3": s3, "tilting": 0.9, "best_of_k": 0.1}
@@ -551,12 +555,12 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
         for c, some in run.records.items()
         if c.label in right
     }
-    (line,) = comparisons.verdict(told(run, made), "greedy")
+    (line,) = comparisons.sentences(told(run, made), "greedy")
     told_apart = r"s3 is not yet told apart from (greedy|tilting), the most accurate other method, "
     assert re.match(told_apart, line)  # six problems
     assert "too few problems to judge" in line
-    monkeypatch.setattr(statistics, "LEAST", 5)
-    (line,) = comparisons.verdict(told(run, made), "greedy")
+    monkeypatch.setattr(statistics, "LEAST_PROBLEMS", 5)
+    (line,) = comparisons.sentences(told(run, made), "greedy")
     assert f"s3 is {outcome} greedy" in line or f"it is {outcome} greedy: " in line
     assert f"{100 * (s3 - greedy):+.1f} [" in line
     assert "for 24.0 instead of 4.0 passes per problem, or " in line  # and without sharing
@@ -565,7 +569,7 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
     assert ("for 24.0 instead of 30.0" in line) == (top == "tilting")
 
 
-def test_the_tables_know_a_method_by_its_settings(run: Run) -> None:
+def test_the_tables_know_a_method_by_its_settings(run: RecordedRun) -> None:
     """Whatever a method is called; and no method is left out of Table 1."""
     names = {"s3": "s3 (first)", "tilting": "mine"}
     flat = {

@@ -18,7 +18,7 @@ import torch
 
 from s3dlm.errors import RecordError, S3dlmError
 from s3dlm.evaluation import calibrate, frames, local, manifest, records, report
-from s3dlm.evaluation.local import wrong_gold
+from s3dlm.evaluation.local import gold_mistake
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Denoiser, Model
@@ -147,14 +147,14 @@ def test_the_same_command_again_is_byte_equal_apart_from_clocks(
     task, folder = whole
     evaluate(small_model(), small_plan(task), tmp_path, batch_size=8)
     for line, again in zip(
-        (folder / records.FILE).read_bytes().splitlines(),
-        (tmp_path / records.FILE).read_bytes().splitlines(),
+        (folder / records.RECORDS).read_bytes().splitlines(),
+        (tmp_path / records.RECORDS).read_bytes().splitlines(),
         strict=True,
     ):
         assert _without_clock(line) == _without_clock(again)
-    before = (tmp_path / records.FILE).read_bytes()
+    before = (tmp_path / records.RECORDS).read_bytes()
     evaluate(small_model(), small_plan(task), tmp_path)
-    assert (tmp_path / records.FILE).read_bytes() == before  # nothing was left to do
+    assert (tmp_path / records.RECORDS).read_bytes() == before  # nothing was left to do
 
 
 def _without_clock(line: bytes) -> bytes:
@@ -182,10 +182,10 @@ def test_a_plan_may_grow(whole: tuple[str, Path], tmp_path: Path) -> None:
 )
 def test_a_changed_plan_is_refused(whole, tmp_path: Path, change, said: str) -> None:  # type: ignore[no-untyped-def]
     task, folder = whole
-    before = (folder / records.FILE).read_bytes()
+    before = (folder / records.RECORDS).read_bytes()
     with pytest.raises(RecordError, match=said):
         evaluate(small_model(), change(small_plan(task)), folder)
-    assert (folder / records.FILE).read_bytes() == before
+    assert (folder / records.RECORDS).read_bytes() == before
 
 
 def _based(plan: Plan, **changes: object) -> Plan:
@@ -213,7 +213,7 @@ def test_the_manifest_says_what_ran(whole: tuple[str, Path]) -> None:
     assert {c.value("lam") for c in found.conditions} == {None, 2.0}
     assert {"torch", "python", "s3dlm"} <= set(found.versions)
     assert found.machine["cores"] >= 1
-    assert json.loads((folder / manifest.FILE).read_text())["v"] == manifest.VERSION
+    assert json.loads((folder / manifest.MANIFEST).read_text())["v"] == manifest.MANIFEST_VERSION
 
 
 class Broken:
@@ -278,9 +278,9 @@ def test_failed_samples_are_reported_and_run_again_only_on_request(tmp_path: Pat
     _damage(tmp_path, {1: {"question": "§ Target: 24 Numbers: 6, 4, 12"}})
     plan = small_plan(task, ("s3",), seeds=(0,))
     evaluate(_fragile(), plan, tmp_path / "run")
-    before = (tmp_path / "run" / records.FILE).read_bytes()
+    before = (tmp_path / "run" / records.RECORDS).read_bytes()
     evaluate(_fragile(), plan, tmp_path / "run")
-    assert (tmp_path / "run" / records.FILE).read_bytes() == before
+    assert (tmp_path / "run" / records.RECORDS).read_bytes() == before
     run = frames.read(tmp_path / "run")
     (failure,) = run.failures
     assert (failure.sample, failure.reason) == ("problems-0001", "the forward pass broke")
@@ -330,28 +330,30 @@ def test_failures_end_a_run_at_their_limit_or_if_nothing_succeeds(tmp_path: Path
 def test_gold_answers_that_nothing_can_match_are_named(
     kind: str, good: list[object], bad: list[object]
 ) -> None:
-    assert [wrong_gold(kind, Sample("p-1", "?", gold)) for gold in good] == [None] * len(good)
+    assert [gold_mistake(kind, Sample("p-1", "?", gold)) for gold in good] == [None] * len(good)
     for gold in bad:
-        said = wrong_gold(kind, Sample("p-1", "?", gold))
+        said = gold_mistake(kind, Sample("p-1", "?", gold))
         assert said is not None, gold
         assert "of p-1 is not" in said
 
 
 def test_a_lost_or_foreign_manifest_is_refused(whole: tuple[str, Path], tmp_path: Path) -> None:
     task, folder = whole
-    for name in (manifest.FILE, manifest.SAMPLES, records.FILE):
+    for name in (manifest.MANIFEST, manifest.SAMPLES, records.RECORDS):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    (tmp_path / manifest.FILE).unlink()
+    (tmp_path / manifest.MANIFEST).unlink()
     with pytest.raises(RecordError, match=r"has records but no manifest\.json"):
         evaluate(small_model(), small_plan(task), tmp_path)
     other = dataclasses.replace(small_model(), name="other")
     evaluate(other, small_plan(task, limit=1), tmp_path / "other")
-    (tmp_path / manifest.FILE).write_bytes((tmp_path / "other" / manifest.FILE).read_bytes())
+    (tmp_path / manifest.MANIFEST).write_bytes(
+        (tmp_path / "other" / manifest.MANIFEST).read_bytes()
+    )
     with pytest.raises(RecordError, match="belong to different runs"):
         evaluate(other, small_plan(task), tmp_path)
     with pytest.raises(RecordError, match="belong to different runs"):
         frames.read(tmp_path)
-    assert (tmp_path / records.FILE).read_bytes() == (folder / records.FILE).read_bytes()
+    assert (tmp_path / records.RECORDS).read_bytes() == (folder / records.RECORDS).read_bytes()
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -368,7 +370,7 @@ def test_a_manifest_of_any_json_is_one_clear_line(share: float, tmp_path: Path) 
     task, folder = write_task(tmp_path, 2), tmp_path / "run"
     plan = small_plan(task, ("s3",))
     evaluate(small_model(), plan, folder)
-    path = folder / manifest.FILE
+    path = folder / manifest.MANIFEST
     good, rng = json.loads(path.read_text()), random.Random(0)
     values = [None, [], {}, "x", -1, 0, 1.5, True, 1e400, [[]], {"a": 1}, [None], "\ud800"]
     texts = [json.dumps(value) for value in values] + ["", "{", "[" * 100_000, "9" * 5000]

@@ -107,7 +107,7 @@ def test_torn_evaluation_folders(count: int, tmp_path: Path) -> None:
             assert there.items() <= written.items(), about
             if name == "evaluate":
                 assert there == written, about  # what was lost was run again
-                assert (folder / manifest.FILE).exists(), about
+                assert (folder / manifest.MANIFEST).exists(), about
             if name == "read" and len(there) == len(written):
                 assert sorted(made.frame.correct) == sorted(read), about
         shutil.rmtree(folder)

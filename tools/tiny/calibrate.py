@@ -22,7 +22,7 @@ import pandas as pd
 
 from s3dlm.evaluation import calibrate, figures, frames, tables
 from s3dlm.evaluation import plan as plans
-from s3dlm.evaluation.accuracy_chart import styles_of
+from s3dlm.evaluation.figures import styles_of
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models.defaults import BUNDLED as FOLDERS
@@ -56,7 +56,7 @@ def fit_llada(outputs: Path) -> str:
     """The bundled coefficients for LLaDA; answers of two lengths count as answers of `baseline`."""
     source = calibrate.read(outputs, "checker", LLADA_TASKS, LLADA)
     made, _ = calibrate.calibrate(source.groups)
-    calibrate.write(source, made, bundled(LLADA))
+    calibrate.write_fits(source, made, bundled(LLADA))
     return "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made))
 
 
@@ -95,10 +95,10 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     run("validation", given.limit, given.out / "fit", given.row_cache)
-    source = calibrate.read(given.out / "fit", calibrate.FOR_UNSCORED)
+    source = calibrate.read(given.out / "fit", "checker")
     made, skipped = calibrate.calibrate(source.groups)
     old = read_calibrations(FOLDERS["tiny"] / CALIBRATION_FILE)
-    print(calibrate.write(source, made), *skipped, sep="\n")
+    print(calibrate.write_fits(source, made), *skipped, sep="\n")
     if (
         read_calibrations(FOLDERS["tiny"] / CALIBRATION_FILE) != old
     ):  # the test records hold probabilities by the old one
@@ -113,9 +113,9 @@ def main() -> None:
     )
     titles = {task: plans.title_of(task) for task in measured.tasks}
     rows = [
-        (each.condition.task, each.condition.label, bin_.mean, bin_.accuracy, bin_.count)
-        for each in found
-        for bin_ in each.report.bins
+        (condition.task, condition.label, bin_.mean, bin_.accuracy, bin_.count)
+        for condition, report in found.items()
+        for bin_ in report.bins
     ]
     bins = pd.DataFrame(rows, columns=("task", "label", "p_correct", "accuracy", "count"))
     panels = [figures.Panels("reliability", "p_correct", "accuracy", reliability)]

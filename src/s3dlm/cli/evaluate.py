@@ -265,7 +265,9 @@ def _print_cost(
     samples = sum(row["samples"] for row in costs["conditions"])
     typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} passes")
     if "costs" not in costs:
-        typer.echo(f"times can be estimated for: {', '.join(cost.SHAPES)}; else run --limit 10")
+        typer.echo(
+            f"times can be estimated for: {', '.join(cost.MODEL_SHAPES)}; else run --limit 10"
+        )
         return
     if not costs["fits"]:
         typer.echo(f"the weights of {model} in bfloat16 need more memory than one {gpu} has")

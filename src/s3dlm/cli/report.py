@@ -74,7 +74,7 @@ def calibrate(
 
     read = fits.read(source, options.own_verifier(verifier), options.split(task), model)
     made, skipped = fits.calibrate(read.groups)
-    path = fits.write(read, made, out) if made else None
+    path = fits.write_fits(read, made, out) if made else None
     if as_json:
         rows = [dataclasses.asdict(row.fit) | dataclasses.asdict(row.report) for row in made]
         plain = {"fits": rows, "skipped": skipped, "file": path and str(path)}

@@ -173,7 +173,6 @@ def demo(
     from s3dlm.evaluation import demo as demos
     from s3dlm.evaluation import plan as plans
     from s3dlm.evaluation import processes
-    from s3dlm.evaluation.accuracy_chart import chart
     from s3dlm.evaluation.report import write
 
     defaults = plans.defaults_of(loaded)
@@ -181,22 +180,20 @@ def demo(
     with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
         task, question = demos.live_problem(loaded)
         typer.echo(f"\n1. One search, step by step\n\n{textwrap.fill(question, 79)}\n")
-        result = demos.show(loaded, defaults, task, question)
+        result = demos.show_live(loaded, defaults, task, question)
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(
-            f"2. {', '.join(demos.METHODS)}: {seconds:.0f} s at most\n"
+            f"2. {', '.join(demos.COMPARED)}: {seconds:.0f} s at most\n"
             f"   Held equal: problems, adaptive reveal, and for all that score the verifier\n"
             f"   checker, with 16 texts per pass if they look ahead. K = {size}; temperature and\n"
             f"   budget are what the model recommends for each.\n"
         )
         demos.clear(out)
         runner.wait()
-        asked = demos.compare(runner, demos.rounds(loaded, defaults), out, seconds)
+        asked = demos.compare_in_time(runner, demos.growing_plans(loaded, defaults), out, seconds)
     typer.echo(f"3. Results on {asked} problems per task\n")
     made = write(out, reference=demos.REFERENCE)
     for grid in made.short:
         options.print_table(grid.columns, grid.rows, grid.title, marked=True)
-    points = {n: (made.run.mean_nfe(n), made.run.mean_accuracy(n)) for n in made.run.labels()}
-    typer.echo(f"Accuracy over forward passes per problem\n\n{chart(points)}\n")
     typer.echo(f"4. In one sentence\n\n{textwrap.fill(made.verdict[0], 79)}\n")
     typer.echo(f"report: {made.html.resolve()}")

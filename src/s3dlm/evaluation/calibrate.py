@@ -1,10 +1,9 @@
 """The probability that an answer is right: how far a run's can be trusted, and fitting it for a model.
 
-What a record holds of its chosen answer becomes a `GradedAnswer` of verifier/calibration.py. If the model
-was calibrated, its probabilities are in the records; else a report fits them here. Probabilities are
+What a record holds of its chosen answer becomes a `GradedAnswer` of verifier/calibration.py. Probabilities are
 fitted per task, method and verifier, because each of them changes what a score or an agreement means:
-survivors of a resampled population agree more often than independent samples. Brier score and reliability
-are cross-fitted over questions: no probability comes from a fit that has seen its question. Outputs of
+survivors of a resampled population agree more often than independent samples. What a fit is worth is
+cross-fitted over questions: no probability comes from a fit that has seen its question. Outputs of
 another program, as a JSONL file, count as answers of `baseline`.
 """
 
@@ -21,7 +20,7 @@ from s3dlm.answers import extract
 from s3dlm.answers.grading import grade
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import frames, statistics
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.records import rounded, write_atomic
@@ -35,7 +34,6 @@ from s3dlm.verifier.weights import PAPER, was_in_fit
 
 Group = tuple[str, str, str]  # task, method, verifier
 Row = tuple[str, ...]
-FOR_UNSCORED = "checker"  # the verifier that judges the answers of methods that never score
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +58,7 @@ class Calibrated:
         return CalibrationReport.of(self.probabilities, self.right)
 
 
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """The probabilities of one condition against its grades."""
-
-    condition: Condition
-    by_model: bool  # by the model's calibration, or fitted on other questions of the run
-    report: CalibrationReport
-
-
-def verifier_of(condition: Condition, unscored: str = FOR_UNSCORED) -> str | None:
+def verifier_of(condition: Condition, unscored: str) -> str | None:
     """Whose scores a condition's probabilities are made of; None: nobody can give them here.
 
     Code is not run again for a report, so methods that never score have none on code tasks.
@@ -79,7 +68,7 @@ def verifier_of(condition: Condition, unscored: str = FOR_UNSCORED) -> str | Non
     return unscored if tasks.get(condition.task).verifier in PAPER else None
 
 
-def answers(run: Run, condition: Condition, unscored: str = FOR_UNSCORED) -> list[GradedAnswer]:
+def answers(run: RecordedRun, condition: Condition, unscored: str) -> list[GradedAnswer]:
     """The chosen answers of a condition, with their grades; empty where nothing can score them."""
     verifier = verifier_of(condition, unscored)
     if verifier is None:
@@ -127,12 +116,11 @@ def read(
             ]
         return GradedAnswers(model, None, groups)
     run = frames.read(source)
-    for name in run.tasks:
-        for condition in run.main(name).values():
-            scored_by = verifier_of(condition, verifier)
-            if scored_by is not None:
-                key = (name, condition.settings.search.kin, scored_by)
-                groups.setdefault(key, []).extend(answers(run, condition, verifier))
+    for condition in _main(run):
+        scored_by = verifier_of(condition, verifier)
+        if scored_by is not None:
+            key = (condition.task, condition.settings.search.kin, scored_by)
+            groups.setdefault(key, []).extend(answers(run, condition, verifier))
     return GradedAnswers(run.manifest.model, run.manifest.fingerprint, groups)
 
 
@@ -156,7 +144,7 @@ def calibrate(
     return made, skipped
 
 
-def write(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = None) -> Path:
+def write_fits(source: GradedAnswers, made: Sequence[Calibrated], out: Path | None = None) -> Path:
     """Add the fits to a calibration file, by default the one beside the weights; fits of other
     weights are dropped from it."""
     local = BUNDLED.get(source.model, Path(source.model))
@@ -193,26 +181,26 @@ def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Row, list[Row], str]]:
     yield ("p_correct", "answers", "mean", "accuracy (%)"), rows, "Reliability of all together"
 
 
-def reliabilities(run: Run) -> list[Reliability]:
-    """One for each condition of the main comparison that has enough answers."""
-    made = []
-    for condition in (condition for task in run.tasks for condition in run.main(task).values()):
+def reliabilities(run: RecordedRun) -> dict[Condition, CalibrationReport]:
+    """How far the probabilities in a run's records can be trusted: the main comparison's conditions for
+    which the model had a calibration."""
+    made = {}
+    for condition in _main(run):
         records = run.records[condition]
-        right = [record.correct == 1.0 for record in records]
         known = [record.p_correct for record in records if record.p_correct is not None]
-        if by_model := bool(records) and len(known) == len(records):
-            report: CalibrationReport | None = CalibrationReport.of(known, right)
-        else:
-            report = CalibrationReport.cross_fitted(answers(run, condition))
-        if report is not None:
-            made.append(Reliability(condition, by_model, report))
+        if known and len(known) == len(records):
+            made[condition] = CalibrationReport.of(known, [r.correct == 1.0 for r in records])
     return made
 
 
-def fitted_on(run: Run) -> list[str]:
+def _main(run: RecordedRun) -> list[Condition]:
+    return [condition for task in run.tasks for condition in run.main(task).values()]
+
+
+def fitted_on(run: RecordedRun) -> list[str]:
     """What a report must say where problems were used to fit the weights of a verifier."""
     lines = []
-    for condition in (condition for task in run.tasks for condition in run.main(task).values()):
+    for condition in _main(run):
         task, records = condition.task, run.records[condition]
         weights, name = tasks.get(task).verifier, str(condition.value("verifier"))
         fitted = {s.id for s in run.samples[task] if was_in_fit(weights, name, s.question)}

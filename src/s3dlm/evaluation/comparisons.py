@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from s3dlm.errors import RecordError, SettingsError, unknown_name
-from s3dlm.evaluation.formats import LEVEL, NONE, Table, p_value, percent, points
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.formats import ABSENT, LEVEL, Table, p_value, percent, points
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.statistics import Cell, Comparison, Floats, judged, percentiles
 from s3dlm.evaluation.tables import TableRow, by_method, table
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
-HEADLINE = ("revise", "s3")  # methods that the verdict speaks of, if they were run
+HEADLINE = ("revise", "s3")  # methods that sentences are about, if they were run
 MEAN = "mean of tasks"
 # Pairs that differ in the search alone, or in how an answer is chosen at the end alone.
 PAIRS = (
@@ -31,11 +31,11 @@ PAIRS = (
     ("verified_best_of_k", "best_of_k"),
     ("s3_verified", "s3"),
 )
-OURS, OTHER = "s3", "best_of_k"  # the curves that are compared at equal cost
+OURS, CONTROL = "s3", "best_of_k"  # the curves that are compared at equal cost
 DRAWS, AT_ONCE = 10_000, 500
 
 
-def reference_of(run: Run, requested: str | None = None) -> str:
+def reference_of(run: RecordedRun, requested: str | None = None) -> str:
     """The method that all others are compared with."""
     labels = run.labels()
     if not labels:
@@ -46,7 +46,7 @@ def reference_of(run: Run, requested: str | None = None) -> str:
     return requested or next(defaults, labels[0])
 
 
-def comparisons(run: Run, reference: str) -> Table:
+def comparisons(run: RecordedRun, reference: str) -> Table:
     """Every method against the reference, and pairs that differ in one thing."""
     pairs = [(label, reference) for label in run.labels()] + [*PAIRS]
     mean = {row.label: row.cells for row in by_method(run)}
@@ -64,7 +64,7 @@ def comparisons(run: Run, reference: str) -> Table:
     return table("comparisons", f"Differences to {reference} and between methods", rows, note)
 
 
-def verdict(run: Run, reference: str) -> list[str]:
+def sentences(run: RecordedRun, reference: str) -> list[str]:
     """What came out: one sentence per headline method, or on the only one."""
     rows = {row.label: row for row in by_method(run, reference)}
     others = [label for label in rows if label != reference]
@@ -82,7 +82,7 @@ def _alone(row: TableRow) -> str:
     )
 
 
-def _sentence(run: Run, rows: Mapping[str, TableRow], label: str, reference: str) -> str:
+def _sentence(run: RecordedRun, rows: Mapping[str, TableRow], label: str, reference: str) -> str:
     """A method against the most accurate other one with the same tasks, then against the reference."""
     if rows[label].compared is None:
         return ""
@@ -162,7 +162,7 @@ def _ahead(grades: Floats, costs: Floats) -> Floats:
     return np.asarray(grades[:, 0] - ((1 - share) * low + share * high)[:, 0])
 
 
-def sweep(run: Run) -> Table:
+def sweep(run: RecordedRun) -> Table:
     """Methods over particles and branching, and s3 against best_of_k at as many forward passes."""
     found: dict[tuple[str, tuple[int, int]], dict[str, Cell]] = {}
     for cell in run.swept("particles", "branching"):
@@ -170,30 +170,30 @@ def sweep(run: Run) -> Table:
         found.setdefault((condition.label, condition.budget), {})[condition.task] = cell
     whole = {key: cells for key, cells in sorted(found.items()) if len(cells) == len(run.tasks)}
     labels = [label for label, _ in whole]
-    others = [cells for (label, _), cells in whole.items() if label == OTHER]
+    others = [cells for (label, _), cells in whole.items() if label == CONTROL]
     rows = []
     for (label, _), cells in whole.items():
-        gap = _gap(run, [cells, *others]) if label == OURS else (NONE, NONE)
+        gap = _gap(run, [cells, *others]) if label == OURS else (ABSENT, ABSENT)
         rows += [TableRow(run, label, cells, gap=gap)] * (labels.count(label) > 1)
     note = (
         f"On the problems and seeds that all points share. At equal passes: accuracy of {OURS} minus that of "
-        f"{OTHER}, whose curve over K is interpolated over the logarithm of passes; 95 % bootstrap interval over "
-        f"problems, their passes included. –: {OTHER} never spends as much, or as little."
+        f"{CONTROL}, whose curve over K is interpolated over the logarithm of passes; 95 % bootstrap interval over "
+        f"problems, their passes included. –: {CONTROL} never spends as much, or as little."
     )
     return table("sweep", "Over particles N and branching b", rows, note)
 
 
-def _gap(run: Run, curve: Sequence[Mapping[str, Cell]]) -> tuple[str, str]:
+def _gap(run: RecordedRun, curve: Sequence[Mapping[str, Cell]]) -> tuple[str, str]:
     """The lead of the first point over the others at equal NFE."""
     if len(curve) < 3:
-        return NONE, NONE
+        return ABSENT, ABSENT
     ahead = lead([_matrices(run, [point[task].condition for point in curve]) for task in curve[0]])
     if ahead is None:
-        return NONE, NONE
+        return ABSENT, ABSENT
     return points(ahead[1].difference, ahead[1].p), p_value(ahead[1].p)
 
 
-def _matrices(run: Run, conditions: Sequence[Condition]) -> tuple[Floats, Floats]:
+def _matrices(run: RecordedRun, conditions: Sequence[Condition]) -> tuple[Floats, Floats]:
     """Grades and NFE of some conditions of a task, [conditions, problems], on what all have."""
     numbers = [run.manifest.conditions.index(condition) for condition in conditions]
     rows = run.frame[run.frame.condition.isin(numbers)].astype({"correct": float, "nfe": float})

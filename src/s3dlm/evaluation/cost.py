@@ -57,7 +57,7 @@ class Shape:
 
 _LLADA = Shape(4096, 32, 12288, 4096, 126464)  # from the models' own config.json
 _DREAM = Shape(3584, 28, 18944, 512, 152064)
-SHAPES = {
+MODEL_SHAPES = {
     "GSAI-ML/LLaDA-8B-Instruct": _LLADA,
     "GSAI-ML/LLaDA-8B-Base": _LLADA,
     "GSAI-ML/LLaDA-1.5": _LLADA,
@@ -73,7 +73,7 @@ CARDS = {
 }
 
 
-def problems(task: str, prompt_style: str, limit: int | None) -> int:
+def problem_count(task: str, prompt_style: str, limit: int | None) -> int:
     """How many problems a run of a task has; what is published is not loaded to count it."""
     row = tasks.get(task)
     count = None if row.source is None else row.source.subset or row.source.count
@@ -84,7 +84,7 @@ def problems(task: str, prompt_style: str, limit: int | None) -> int:
 
 def shares(folder: Path) -> dict[str, float]:
     """Measured NFE divided by Algorithm 1's, by method, in the records of a run that has begun."""
-    if not (folder / records.FILE).is_file():
+    if not (folder / records.RECORDS).is_file():
         return {}
     method_of = {c.spec: c.settings.method for c in manifest.read(folder).conditions}
     nfe, logical = Counter[str](), Counter[str]()
@@ -114,10 +114,10 @@ def estimate(
         raise SettingsError(f"gpu={short_repr(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20")
     peak, memory, usual = CARDS[name]
     dollars = float(price or usual)
-    shape = SHAPES.get(model.partition("@")[0].rstrip("/"))
+    shape = MODEL_SHAPES.get(model.partition("@")[0].rstrip("/"))
     seconds, total = dict.fromkeys(GPUS, 0.0), 0.0
     style, rows = defaults_of(model).prompt_style, []
-    counts = {task: problems(task, style, limit) for task in {c.task for c in conditions}}
+    counts = {task: problem_count(task, style, limit) for task in {c.task for c in conditions}}
     for condition in conditions:
         settings, samples = condition.settings, condition.count(counts[condition.task], seeds)
         nfe = settings.most_nfe * (measured or {}).get(settings.method, 1.0)

@@ -21,11 +21,14 @@ from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Display, Runner, evaluate
 from s3dlm.models.base import Model
 
-METHODS = ("greedy", "best_of_k", "verified_best_of_k", "s3", "restarts", "revise")
+COMPARED = ("greedy", "best_of_k", "verified_best_of_k", "s3", "restarts", "revise")
 REFERENCE = "greedy"  # what a user has without the package
 # For every method that has the setting: what differs is the search, and how it ends.
 OVERRIDES = {"reveal": "threshold", "verifier": "checker", "look_aheads": 16}
-LIVE = ("chain", 9)  # the search that is shown: a problem of `tiny` that takes several rounds
+LIVE = (
+    "chain",
+    9,
+)  # the search that is shown: a problem of `tiny` that takes several rounds
 ROUNDS = (5, *range(10, 201, 10))  # problems per task
 ROW_CACHE = 1.0  # GiB; methods share what they compute, and nothing is timed here
 
@@ -38,7 +41,7 @@ def live_problem(model: Model) -> tuple[str, str]:
     return task, problems[task].samples[-1].question
 
 
-def show(model: Model, defaults: SettingsOf, task: str, question: str) -> Result:
+def show_live(model: Model, defaults: SettingsOf, task: str, question: str) -> Result:
     """One search with the live board."""
     settings = plans.settings_for("revise", defaults, task=task)
     search = engine.stream(model, question, task=task, settings=settings)
@@ -50,16 +53,16 @@ def show(model: Model, defaults: SettingsOf, task: str, question: str) -> Result
     return search.result
 
 
-def rounds(model: Model, defaults: SettingsOf) -> Iterator[Plan]:
+def growing_plans(model: Model, defaults: SettingsOf) -> Iterator[Plan]:
     """The same comparison on more and more problems."""
     tasks, style = model.defaults.tasks, model.defaults.prompt_style
-    conditions = [replace(c, timed=0) for c in plans.grid(tasks, METHODS, defaults, OVERRIDES)]
+    conditions = [replace(c, timed=0) for c in plans.grid(tasks, COMPARED, defaults, OVERRIDES)]
     for limit in ROUNDS:
         problems = load_problems(tasks, style, limit=limit)
         yield Plan(conditions, problems, traces=2, row_cache=ROW_CACHE)
 
 
-def compare(
+def compare_in_time(
     runner: Model | Runner,
     growing: Iterator[Plan],
     folder: Path,
@@ -96,7 +99,7 @@ class TimeBar(Display):
 
 def clear(folder: Path) -> None:
     """Delete an earlier demonstration, which may have had other weights, and nothing else."""
-    named = [folder / name for name in (manifest.FILE, manifest.SAMPLES, records.FILE)]
+    named = [folder / name for name in (manifest.MANIFEST, manifest.SAMPLES, records.RECORDS)]
     traces = [*folder.glob("traces/*.jsonl"), *folder.glob("traces/*.html")]
     for path in (*named, *traces) if named[0].is_file() else ():
         path.unlink(missing_ok=True)

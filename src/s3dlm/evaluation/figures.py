@@ -6,7 +6,8 @@ A figure has rows of axes and a column per task. A row names its data frame and 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,28 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogFormatter
 
-from s3dlm.evaluation.accuracy_chart import accuracy_over_nfe, in_per_cent, styles_of
-from s3dlm.evaluation.records import write_atomic, writing
+from s3dlm.evaluation.records import write_atomic
+from s3dlm.inputs import writing
 
-BASE, TILTED = "#0072B2", "#D55E00"
+# Okabe and Ito's colours, which colour-blind readers can tell apart, with a marker and a line style.
+LOOKS = {
+    "greedy": ("#999999", "x", ":"),
+    "baseline": ("#0072B2", "s", "--"),
+    "best_of_k": ("#009E73", "^", "-."),
+    "tilting": ("#CC79A7", "v", "-"),
+    "top_n": ("#56B4E9", "D", "-"),
+    "s3": ("#D55E00", "o", "-"),
+    "twisted": ("#E69F00", "P", "-"),
+    "revise": ("#5B4FC9", "*", "-"),
+    "s3_paper": ("#B8A600", "p", "-"),
+    "verified_best_of_k": ("#8C564B", "h", "-"),
+}
+UNNAMED = ("#000000", "o", "-")
+DRAWN = {"markersize": 4.5, "linewidth": 1.2, "elinewidth": 0.5, "capsize": 1.5}
+DIRECT, SEARCHED = LOOKS["baseline"][0], LOOKS["s3"][0]
+SHADED = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the denoising: whose scores are a line
 WIDEST = 11.4  # inches, what a page has room for
 
 # Fixed salt and no date: the same data gives the same file, byte for byte.
@@ -28,7 +46,8 @@ RC = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3,
     "grid.linewidth": 0.5, "legend.frameon": False, "figure.dpi": 100,
 }  # fmt: skip
-Data = Mapping[str, pd.DataFrame]
+Frames = Mapping[str, pd.DataFrame]
+Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
 Paint = Callable[[Any, pd.DataFrame, pd.DataFrame], Any]  # (axes, rows of a task, all rows)
 
 
@@ -57,14 +76,14 @@ class Figure:
         return f"## {self.title}\n\n![{self.title}]({path})\n\n{self.caption}"
 
 
-def draw(name: str, data: Data, titles: Mapping[str, str], folder: Path) -> str | None:
+def draw(name: str, data: Frames, titles: Mapping[str, str], folder: Path) -> str | None:
     """Draw one figure of a report and save it; None if there are no data for it."""
     rows = [row for row in FIGURES[name].rows if not data[row.data].empty]
     frames = {row.data: data[row.data] for row in rows}
     return save(lambda: paint(FIGURES[name], rows, data, titles), name, frames, folder) if rows else None  # fmt: skip
 
 
-def save(make: Callable[[], Canvas], name: str, data: Data, folder: Path) -> str:
+def save(make: Callable[[], Canvas], name: str, data: Frames, folder: Path) -> str:
     """Write a figure as SVG and PNG, and its data as CSV; returns the SVG's text."""
     for key, frame in data.items():
         write_atomic(folder / f"{key}.csv", frame.to_csv(index=False, float_format="%.6g"))
@@ -79,7 +98,7 @@ def save(make: Callable[[], Canvas], name: str, data: Data, folder: Path) -> str
     return text.getvalue()
 
 
-def paint(about: Figure, rows: Sequence[Panels], data: Data, titles: Mapping[str, str]) -> Canvas:
+def paint(about: Figure, rows: Sequence[Panels], data: Frames, titles: Mapping[str, str]) -> Canvas:
     """A column of axes per task, and one legend or colour bar for all."""
     tasks = list(dict.fromkeys(task for row in rows for task in data[row.data].task))
     width, height = about.panel
@@ -115,6 +134,41 @@ def legend(figure: Canvas, axes: Any, columns: int, **where: Any) -> None:
         figure.legend(handles.values(), handles.keys(), **where)
 
 
+def styles_of(labels: Iterable[str]) -> Styles:
+    """Colour, marker and line style: a method's own, else one that no method of the figure has."""
+    distinct = list(dict.fromkeys(labels))
+    spare = itertools.cycle([LOOKS[name] for name in LOOKS if name not in distinct] or [UNNAMED])
+    looks = {label: LOOKS.get(label) or next(spare) for label in distinct}
+    names = ("color", "marker", "linestyle")
+    return {label: dict(zip(names, look, strict=True)) for label, look in looks.items()}
+
+
+def accuracy_over_nfe(axis: Any, rows: pd.DataFrame, styles: Styles, bars: bool = True) -> None:
+    """The one drawing of accuracy over NFE: a line per label, and per branching if there are several."""
+    for label, ours in rows.groupby("label", sort=False):
+        lines = list(ours.groupby("branching")) if "branching" in ours else [(1, ours)]
+        for number, (branching, line) in enumerate(lines):
+            line = line.sort_values("nfe")
+            how = {**DRAWN, **styles[label]}
+            if number:  # lines of one method differ in marker and dashes
+                how |= {"marker": "os^D"[number % 4], "markerfacecolor": "white"}
+                how["linestyle"] = ("-", "--", ":", "-.")[number % 4]
+            if len(line) == 1:
+                how["linestyle"] = "none"
+            value, errors = in_per_cent(line)
+            name = f"{label}, b = {branching}" if len(lines) > 1 else label
+            axis.errorbar(line.nfe, value, yerr=errors if bars else None, label=name, **how)
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # few round numbers
+
+
+def in_per_cent(rows: pd.DataFrame) -> tuple[pd.Series, np.ndarray]:
+    """Accuracy, and the lengths of its error bars."""
+    value, low, high = (100 * rows[column] for column in ("accuracy", "low", "high"))
+    return value, np.vstack([value - low, high - value])
+
+
 def _accuracy_nfe(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     accuracy_over_nfe(axis, rows, styles_of(whole.label))
 
@@ -144,24 +198,21 @@ def _block_length(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
     axis.grid(axis="x", visible=False)
 
 
-def _score_density(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
-    names = list(whole.progress.unique())
-    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 0.95, max(len(names) - 1, 1)))
-    for name, line in rows.groupby("progress", sort=False):
-        how = {"color": "#555555", "linestyle": "--", "label": "without search"}
-        if name != "direct":
-            how = {"color": shades[names.index(name)], "label": f"s3 at {name} of denoising"}
-        axis.plot(line.score, line.density, linewidth=1.3, **how)
-    axis.set_xlim(0, 1)
+def _score_shares(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 0.95, len(SHADED)))
+    for progress, shade in zip(SHADED, shades, strict=True):
+        line = rows[rows.progress == progress]
+        axis.plot(line.score, line.share, color=shade, label=f"s3 at {progress:.0%} of denoising")
+    line = rows[rows.progress.isna()]
+    axis.plot(line.score, line.share, color="#555555", linestyle="--", label="without search")
 
 
 def _score_heat(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> Any:
-    share = rows.pivot(index="score", columns="step", values="share").to_numpy()
+    share = rows.dropna().pivot(index="score", columns="progress", values="share").to_numpy()
     axis.grid(visible=False)
     return axis.imshow(
-        share, origin="lower", aspect="auto", extent=(0.5, share.shape[1] + 0.5, 0.0, 1.0),
-        cmap="cividis", vmin=0.0, vmax=max(0.05, whole.share.quantile(0.99)),
-        interpolation="nearest",
+        share, origin="lower", aspect="auto", extent=(0, 100, 0, 1), cmap="cividis", vmin=0.0,
+        vmax=max(0.05, whole.share.quantile(0.99)), interpolation="nearest",
     )  # fmt: skip
 
 
@@ -178,16 +229,11 @@ def _binned(rows: pd.DataFrame) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
     return edges, histogram
 
 
-def _base(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
-    edges, histogram = _binned(rows)
-    axis.stairs(histogram("base") / histogram("base").sum(), edges, fill=True, color=BASE, alpha=0.75)  # fmt: skip
-
-
 def _tilted(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
     edges, histogram = _binned(rows)
     base, tilted = histogram("base"), histogram("tilted")
-    axis.stairs(tilted / tilted.sum(), edges, fill=True, color=TILTED, alpha=0.75)
-    axis.stairs(base / base.sum(), edges, color=BASE, linestyle="--", label="base")
+    axis.stairs(base / base.sum(), edges, fill=True, color=DIRECT, alpha=0.5, label="base p₀")
+    axis.stairs(tilted / tilted.sum(), edges, color=SEARCHED, label="tilted by exp(λ·score)")
 
 
 def _landscape(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
@@ -204,20 +250,21 @@ def _landscape(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
     axis.set_ylim(0, 1.03)
 
 
-def _finished(how: str, colour: str) -> Paint:
-    """Finished texts as points; those that are right are filled."""
-
-    def paint(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
+def _finished(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
+    """Finished texts as points; those that are right are filled, the cross is their mean."""
+    for how, colour, label in (("direct", DIRECT, "without search"), ("s3", SEARCHED, "s3")):
         points = rows[rows.how == how]
         right, style = points.correct == 1, {"edgecolors": colour, "linewidths": 0.6, "s": 12}
         # Two calls: an alpha for all points at once would also fill the empty ones.
-        for some, face in ((points[~right], "none"), (points[right], colour)):
-            axis.scatter(some.log_density, some.score, facecolors=face, alpha=0.5, **style)
-        cross = {"color": "black", "markersize": 8, "markeredgecolor": "white"}
-        axis.plot(points.log_density.mean(), points.score.mean(), "X", **cross)
-        axis.set_ylim(-0.03, 1.03)
+        axis.scatter(*_places(points[~right]), facecolors="none", alpha=0.5, **style)
+        axis.scatter(*_places(points[right]), facecolors=colour, alpha=0.5, label=label, **style)
+        mean = points.log_density.mean(), points.score.mean()
+        axis.plot(*mean, "X", color=colour, markersize=8, markeredgecolor="black")
+    axis.set_ylim(-0.03, 1.03)
 
-    return paint
+
+def _places(points: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    return points.log_density, points.score
 
 
 _NFE, _ACCURACY, _DENSITY = "forward passes per problem", "accuracy (%)", "log-density per token"
@@ -246,27 +293,24 @@ FIGURES = {  # in the order of a report
     ),
     "density": Figure(
         "Density and quality (the paper's Figure 1)",
-        "Finished texts by the model's log-density. First, samples without search: where the model puts its "
-        "mass; mean verifier score and accuracy there; the target tilted by exp(λ·score) within each "
-        "problem, and the base (dashed). Then each text with its score, filled if it is right, the cross "
-        "is the mean: samples without search, and survivors of s3.",
+        "Finished texts by the model's log-density. Top: where samples without search lie, and the target "
+        "tilted by exp(λ·score) within each problem. Middle: mean verifier score and accuracy there. "
+        "Bottom: each text with its score, filled if it is right; crosses are means.",
         [
-            Panels("texts", _DENSITY, "base p₀: share", _base),
+            Panels("texts", _DENSITY, "share", _tilted),
             Panels("texts", _DENSITY, "score / accuracy", _landscape),
-            Panels("texts", _DENSITY, "tilted: share", _tilted),
-            Panels("texts", _DENSITY, "without search: score", _finished("direct", BASE)),
-            Panels("texts", _DENSITY, "s3: score", _finished("s3", TILTED)),
+            Panels("texts", _DENSITY, "score", _finished),
         ],
         {"sharex": "col"},
         (2.9, 1.9),
     ),
     "scores": Figure(
         "Verifier scores along the search (the paper's Figures 1(f) and 5)",
-        "Top: kernel density of the children's scores at five points of the search; dashed: finished samples "
-        "without search. Bottom: share of s3's children in each band of scores, step by step.",
+        "Top: shares of s3's children in each band of scores at five points of the search; dashed: finished "
+        "samples without search. Bottom: the same, from the first step to the last.",
         [
-            Panels("score_density", "verifier score", "density", _score_density),
-            Panels("score_heat", "denoising step", "verifier score", _score_heat),
+            Panels("scores", "verifier score", "share", _score_shares),
+            Panels("scores", "denoising progress (%)", "verifier score", _score_heat),
         ],
     ),
 }  # fmt: skip

@@ -12,7 +12,7 @@ import pandas as pd
 from s3dlm.evaluation.statistics import Interval
 
 LEVEL = 0.05  # of significance
-NONE = "–"
+ABSENT = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Table:
 def percent(interval: Interval, digits: int = 1) -> str:
     """An accuracy with its bounds, which have so many digits."""
     if math.isnan(interval.value):
-        return NONE
+        return ABSENT
     low, high = 100 * interval.low, 100 * interval.high
     return f"{100 * interval.value:.1f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def number(value: float, digits: int = 1) -> str:
-    return NONE if math.isnan(value) else f"{value:,.{digits}f}"
+    return ABSENT if math.isnan(value) else f"{value:,.{digits}f}"
 
 
 def points(difference: Interval, p: float) -> str:
@@ -71,5 +71,5 @@ def points(difference: Interval, p: float) -> str:
 
 def p_value(value: float) -> str:
     if math.isnan(value):
-        return NONE
+        return ABSENT
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -35,7 +35,7 @@ import pandas as pd  # noqa: E402
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """Everything a report is made of."""
 
     manifest: Manifest
@@ -43,7 +43,7 @@ class Run:
     records: Mapping[Condition, Sequence[Record]]  # in the order they were finished
     folders: Mapping[Condition, Path] = dataclasses.field(default_factory=dict)  # with the traces
     failures: Sequence[Failure] = ()
-    parts: Mapping[str, Run] = dataclasses.field(
+    parts: Mapping[str, RecordedRun] = dataclasses.field(
         default_factory=dict
     )  # the runs that this one joins
 
@@ -174,7 +174,7 @@ class Run:
         return swept
 
 
-def read(*folders: Path, grading: str | None = None) -> Run:
+def read(*folders: Path, grading: str | None = None) -> RecordedRun:
     """One run, or several as one, named by their folders; with `grading` texts are graded again."""
     names = [folder.name for folder in folders]
     names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
@@ -182,7 +182,7 @@ def read(*folders: Path, grading: str | None = None) -> Run:
     return runs[0] if len(runs) == 1 else _merged(dict(zip(names, runs, strict=True)))
 
 
-def _read(folder: Path, grading: str | None) -> Run:
+def _read(folder: Path, grading: str | None) -> RecordedRun:
     plan, samples = manifests.read(folder), manifests.read_samples(folder)
     problems = {sample.id: (task, sample) for task, many in samples.items() for sample in many}
     by_spec: dict[str, list[Record]] = {c.spec: [] for c in plan.conditions}
@@ -191,7 +191,7 @@ def _read(folder: Path, grading: str | None) -> Run:
     for record in stored.records.values():
         if record.sample not in problems:
             raise RecordError(
-                f"{folder / stores.FILE} has a record of {record.sample}, which is not in "
+                f"{folder / stores.RECORDS} has a record of {record.sample}, which is not in "
                 f"{manifests.SAMPLES}; the two files belong to different runs"
             )
         if grading is not None:
@@ -202,10 +202,10 @@ def _read(folder: Path, grading: str | None) -> Run:
         by_spec[record.spec].append(record)
     records = {condition: by_spec[condition.spec] for condition in plan.conditions}
     folders = dict.fromkeys(plan.conditions, folder)
-    return Run(plan, samples, records, folders, list(stored.failures.values()))
+    return RecordedRun(plan, samples, records, folders, list(stored.failures.values()))
 
 
-def _merged(runs: Mapping[str, Run]) -> Run:
+def _merged(runs: Mapping[str, RecordedRun]) -> RecordedRun:
     """Several named runs as one; a label that more than one run has gets the run's name."""
     plans = [run.manifest for run in runs.values()]
     labels = [label for plan in plans for label in {c.label for c in plan.conditions}]
@@ -242,4 +242,4 @@ def _merged(runs: Mapping[str, Run]) -> Run:
     )
     samples = {task: list(many.values()) for task, many in merged.items()}
     failures = [failure for run in runs.values() for failure in run.failures]
-    return Run(manifest, samples, records, folders, failures, runs)
+    return RecordedRun(manifest, samples, records, folders, failures, runs)

@@ -26,16 +26,16 @@ from s3dlm.models.folder import find_folder
 from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
 
-TASK, PUBLISHED = "gsm8k", 0.6929  # d1's recorded greedy outputs, 128 tokens
+TASK, PUBLISHED_ACCURACY = "gsm8k", 0.6929  # d1's recorded greedy outputs, 128 tokens
 GREEDY: Mapping[str, Any] = {
     "gen_length": 128,
     "steps": 64,
     "block_length": 32,
     "reveal": "schedule",
 }
-SHOWN = 3  # prompts
+PROMPTS_SHOWN = 3  # prompts
 EQUAL = 0.75  # of the texts: batches and kernels flip a few near-ties in bfloat16
-NEAR = 0.05  # mean distance of log-probabilities up to which bfloat16 explains it
+CLOSE = 0.05  # mean distance of log-probabilities up to which bfloat16 explains it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def checks(
         recorded: JSON lines of question and output, such as d1's published ones; may name a task and gen_length.
     """
     jobs = [_job(model, sample) for sample in samples]
-    yield _guarded("prompts", lambda: _prompts(model, jobs[:SHOWN]))
+    yield _guarded("prompts", lambda: _prompts(model, jobs[:PROMPTS_SHOWN]))
     yield _guarded("logits", lambda: _logits(model, load, jobs[0]))
     started = time.perf_counter()
     results = engine.generate_batch(
@@ -137,7 +137,7 @@ def _logits(model: Model, load: Callable[..., Model], job: Job) -> tuple[str, st
     words = (
         f"{same:.1%} of the likeliest tokens equal, log-probabilities {gap:.4f} apart in the mean"
     )
-    return ("pass" if gap <= NEAR else "differs"), words
+    return ("pass" if gap <= CLOSE else "differs"), words
 
 
 def _texts(
@@ -151,7 +151,7 @@ def _texts(
     share = wilson(right / len(texts), len(texts))
     accuracy = (
         f"accuracy {share.value:.0%} [{share.low:.0%}, {share.high:.0%}] on {len(texts)} questions, "
-        f"{PUBLISHED:.2%} published for LLaDA-8B-Instruct"
+        f"{PUBLISHED_ACCURACY:.2%} published for LLaDA-8B-Instruct"
     )
     if recorded is None:
         return "not checked", f"{accuracy}; --recorded FILE compares texts"

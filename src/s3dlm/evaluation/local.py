@@ -29,7 +29,7 @@ from s3dlm.search.step import Step
 from s3dlm.tasks import Sample
 from s3dlm.trace import TraceEncoder
 
-BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512)
+TRIED_SIZES = (8, 16, 32, 64, 128, 256, 512)
 GAIN = 1.1  # a batch size must give this much more throughput than the one before
 SLOW = 2.0  # seconds per forward pass after which larger batches are not tried
 
@@ -62,7 +62,7 @@ class LocalRunner:
                 break
             except Exception:  # this sample will fail in its own turn
                 continue
-        return self.batch_sizes.get(key, BATCH_SIZES[0])
+        return self.batch_sizes.get(key, TRIED_SIZES[0])
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         condition, model = chunk.condition, self.model
@@ -76,7 +76,7 @@ class LocalRunner:
         good, jobs = list[WorkItem](), list[Job]()
         for item in chunk.items:
             sample, settings = item.sample, condition.settings.replace(seed=item.seed)
-            if problem := wrong_gold(tasks.get(condition.task).answer, sample):
+            if problem := gold_mistake(tasks.get(condition.task).answer, sample):
                 yield _failure(condition, item, RecordError(problem))
             else:
                 good.append(item)
@@ -178,7 +178,7 @@ def _failure(condition: Condition, item: WorkItem, error: Exception) -> Failure:
     return Failure(condition.spec, item.sample.id, item.seed, type(error).__name__, reason)
 
 
-def wrong_gold(kind: str, sample: Sample) -> str | None:
+def gold_mistake(kind: str, sample: Sample) -> str | None:
     """What is wrong with a gold answer, if anything: no text could ever be graded by it."""
     if (expected := grading.wrong_gold(kind, sample.gold)) is None:
         return None
@@ -189,10 +189,10 @@ def wrong_gold(kind: str, sample: Sample) -> str | None:
 def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int:
     """The smallest batch size after which doubling gives less than a tenth more throughput."""
     if model.denoiser.reads_prefix or model.denoiser.causal_prefix:
-        return BATCH_SIZES[0]
+        return TRIED_SIZES[0]
     canvas = [*prompt, *[max(0, model.denoiser.mask_id)] * gen_length]
-    best, best_rate = BATCH_SIZES[0], 0.0
-    for size in BATCH_SIZES:
+    best, best_rate = TRIED_SIZES[0], 0.0
+    for size in TRIED_SIZES:
         try:
             seconds = _time_forward(model, canvas, size)
         except torch.OutOfMemoryError:

@@ -30,8 +30,8 @@ from s3dlm.inputs import read_json_lines
 from s3dlm.models.base import Model, Tokenizer
 from s3dlm.tasks import Sample
 
-VERSION = 2
-FILE = "manifest.json"
+MANIFEST_VERSION = 2
+MANIFEST = "manifest.json"
 SAMPLES = "samples.jsonl"
 FIXED = ("model", "fingerprint", "prompt_style", "split", "token_counter")
 _PACKAGES = ("torch", "transformers", "numpy", "math-verify", "tiktoken")
@@ -63,15 +63,15 @@ class Manifest:
 
 def read(folder: Path) -> Manifest:
     """The manifest of a folder that `s3dlm eval` wrote."""
-    path = file_of(folder, FILE)
+    path = file_of(folder, MANIFEST)
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(row, dict):
             raise ValueError(f"it holds a JSON {type(row).__name__}, not an object")
         json.dumps(row, ensure_ascii=False).encode()  # refuses what no report can show
-        if (version := row.pop("v")) != VERSION:
+        if (version := row.pop("v")) != MANIFEST_VERSION:
             raise ValueError(
-                f"its version {version!r} is not supported (this is {VERSION}); the run was made by "
+                f"its version {version!r} is not supported (this is {MANIFEST_VERSION}); the run was made by "
                 "another version of s3dlm: start a new folder"
             )
         conditions = tuple(Condition.from_json(plain) for plain in row["conditions"])
@@ -102,7 +102,7 @@ def commit(
     folder: Path, new: Manifest, samples: Mapping[str, Sequence[Sample]], stored: Contents
 ) -> None:
     """Write the plan, or refuse it if the folder holds another one."""
-    if (folder / FILE).is_file():
+    if (folder / MANIFEST).is_file():
         old = read(folder)
         if changes := _changes(old, new):
             raise RecordError(
@@ -120,7 +120,7 @@ def commit(
                     )
     elif stored.runs:
         raise RecordError(
-            f"{folder} has records but no {FILE}, so their settings are unknown; restore the file, "
+            f"{folder} has records but no {MANIFEST}, so their settings are unknown; restore the file, "
             "or give another folder with --out"
         )
     lines = [
@@ -131,8 +131,8 @@ def commit(
     write_atomic(folder / SAMPLES, "".join(lines))
     row = {field.name: getattr(new, field.name) for field in dataclasses.fields(new)}
     row["conditions"] = [condition.to_json() for condition in new.conditions]
-    text = json.dumps({"v": VERSION, **row}, ensure_ascii=False, indent=1)
-    write_atomic(folder / FILE, text + "\n")
+    text = json.dumps({"v": MANIFEST_VERSION, **row}, ensure_ascii=False, indent=1)
+    write_atomic(folder / MANIFEST, text + "\n")
 
 
 def _plain(sample: Sample) -> str:
@@ -146,7 +146,7 @@ def refuse_other_records(manifest: Manifest, stored: Contents, folder: Path) -> 
     specs = {spec for spec, _, _ in (*stored.records, *stored.failures)}
     if not stored.runs <= {manifest.run} or not specs <= planned:
         raise RecordError(
-            f"{folder / FILE} and the records beside it belong to different runs; restore the "
+            f"{folder / MANIFEST} and the records beside it belong to different runs; restore the "
             "file, or give another folder with --out"
         )
 

@@ -33,7 +33,7 @@ from s3dlm.evaluation.statistics import Cell
 from s3dlm.tasks import Loaded
 
 if TYPE_CHECKING:  # reading a run needs an extra, planning one does not
-    from s3dlm.evaluation.frames import Run
+    from s3dlm.evaluation.frames import RecordedRun
 
 MAIN = ("greedy", *ABLATION)
 # Extra methods that `reproduce` runs with one seed; the last two separate the search from its ending.
@@ -46,7 +46,7 @@ TIMED_IN_SWEEPS = 10  # problems
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ProtocolSize:
     """How much of the paper's protocol a reproduction runs."""
 
     methods: tuple[str, ...]  # with all seeds
@@ -58,13 +58,13 @@ class Size:
 
 
 SIZES = {
-    "hour": Size(("greedy", "best_of_k", "s3"), problems=40),
-    "day": Size(("greedy", "baseline", "best_of_k", "s3")),
-    "full": Size(MAIN, ONE_SEED, None, 3, 200, ()),
+    "hour": ProtocolSize(("greedy", "best_of_k", "s3"), problems=40),
+    "day": ProtocolSize(("greedy", "baseline", "best_of_k", "s3")),
+    "full": ProtocolSize(MAIN, ONE_SEED, None, 3, 200, ()),
 }
 
 
-def size_of(name: str, grading: str | None) -> Size:
+def size_of(name: str, grading: str | None) -> ProtocolSize:
     """A size by name; with it, the grading of the tables is checked before anything runs."""
     check_grading(grading or "fixed")
     if name not in SIZES:
@@ -90,7 +90,7 @@ def reproduction(
     loaded: Mapping[str, Loaded],
     defaults: SettingsOf,
     seeds: Sequence[int],
-    size: Size = SIZES["full"],
+    size: ProtocolSize = SIZES["full"],
     overrides: Overrides | None = None,
     *,
     sweep_problems: int | None = None,
@@ -137,7 +137,7 @@ PRINTED = {  # by task, method and block length, which is 0 in Tables 1, 2 and 4
 }
 
 
-def in_papers_setting(run: Run) -> bool:
+def in_papers_setting(run: RecordedRun) -> bool:
     """With a model of as many parameters as the paper's, and its settings."""
     s3 = [main["s3"].settings.to_json() for main in map(run.main, run.tasks) if "s3" in main]
     same = all(SETTINGS.items() <= settings.items() for settings in s3)

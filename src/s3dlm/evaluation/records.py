@@ -15,18 +15,18 @@ import fcntl
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import RecordError
-from s3dlm.inputs import read_json_lines
+from s3dlm.inputs import read_json_lines, writing
 
-VERSION = 2
-FILE = "records.jsonl"
+RECORDS_VERSION = 2
+RECORDS = "records.jsonl"
 
-Key = tuple[str, str, int]  # (condition, sample, seed)
+RecordKey = tuple[str, str, int]  # (condition, sample, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class _SampleLine:
     seed: int
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RecordKey:
         return (self.spec, self.sample, self.seed)
 
 
@@ -108,8 +108,8 @@ class Failure(_SampleLine):
 class Contents:
     """What a record file holds."""
 
-    records: dict[Key, Record] = field(default_factory=dict)
-    failures: dict[Key, Failure] = field(default_factory=dict)
+    records: dict[RecordKey, Record] = field(default_factory=dict)
+    failures: dict[RecordKey, Failure] = field(default_factory=dict)
     runs: set[str] = field(default_factory=set)  # the runs that wrote it: one, if all is well
 
     def of(self, spec: str) -> list[Record | Failure]:
@@ -170,8 +170,8 @@ def _parse(path: Path) -> Contents:
     )
     for number, row in read_json_lines(path, unseal=unseal, drop_partial=True, remedy=remedy):
         try:
-            if row.pop("v") != VERSION:
-                raise ValueError(f"its version is not supported (this is {VERSION})")
+            if row.pop("v") != RECORDS_VERSION:
+                raise ValueError(f"its version is not supported (this is {RECORDS_VERSION})")
             contents.runs.add(row.pop("run"))
             contents.add(Failure(**row) if "error" in row else Record.from_json(row))
         except (ValueError, TypeError, KeyError, RecordError) as error:
@@ -189,7 +189,7 @@ def file_of(folder: Path, name: str) -> Path:
 
 def read_all(folder: Path) -> Contents:
     """All records and failures of a run, without an incomplete last line."""
-    return _parse(file_of(folder, FILE))
+    return _parse(file_of(folder, RECORDS))
 
 
 def read(folder: Path) -> list[Record]:
@@ -201,7 +201,7 @@ class Store(contextlib.AbstractContextManager["Store"]):
     """The open record file of one run."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
+        self.path = folder / RECORDS
         with writing(self.path):
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -223,7 +223,7 @@ class Store(contextlib.AbstractContextManager["Store"]):
     def append(self, row: Record | Failure, run: str) -> None:
         """Write one line and sync it to the disk; on failure the file stays as it was."""
         self.contents.add(row)
-        line = memoryview(seal({"v": VERSION, "run": run, **row.to_json()}))
+        line = memoryview(seal({"v": RECORDS_VERSION, "run": run, **row.to_json()}))
         try:
             with writing(self.path):
                 end = self._end
@@ -242,18 +242,6 @@ class Store(contextlib.AbstractContextManager["Store"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns a full disk, a read-only folder or a file-size limit into one clear line."""
-    try:
-        yield
-    except OSError as error:
-        raise RecordError(
-            f"{path} cannot be written: {error.strerror or error}; what is already recorded is "
-            "safe: make room or give another folder, and repeat the command"
-        ) from error
 
 
 def write_atomic(path: Path, data: str) -> None:

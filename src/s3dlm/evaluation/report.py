@@ -18,12 +18,12 @@ from s3dlm.answers.grading import gold_in_words
 from s3dlm.evaluation import calibrate, comparisons, figures, frames, paper, series, tables
 from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.formats import Table, percent
-from s3dlm.evaluation.frames import Run
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.records import Record, write_atomic
 from s3dlm.viewer.page import standalone
 
-LISTED = 50  # failed samples in a report
+LISTED_FAILURES = 50  # failed samples in a report
 SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 
 
@@ -31,7 +31,7 @@ SURVIVORS_OF = 200  # problems per task whose survivors' texts are embedded
 class Report:
     """What a report says, and where it is."""
 
-    run: Run
+    run: RecordedRun
     reference: str  # the method that all others are compared with
     title: str
     verdict: Sequence[str]
@@ -86,11 +86,11 @@ def write(
     )
     text = [f"# {made.title}", *made.to_markdown("figures/")]
     write_atomic(made.markdown, "\n\n".join(text) + "\n")
-    write_atomic(made.html, render(made))
+    write_atomic(made.html, render_page(made))
     return made
 
 
-def all_tables(run: Run, regraded: Run, reference: str) -> list[Table]:
+def all_tables(run: RecordedRun, regraded: RecordedRun, reference: str) -> list[Table]:
     """Every table that the run has data for, in reading order; `regraded` goes beside the paper."""
     every = [
         tables.summary(run, reference),
@@ -105,9 +105,9 @@ def all_tables(run: Run, regraded: Run, reference: str) -> list[Table]:
     return [table for table in every if table.rows]
 
 
-def _verdict(run: Run, reference: str) -> list[str]:
+def _verdict(run: RecordedRun, reference: str) -> list[str]:
     """What the comparison says, and what flatters it."""
-    lines = comparisons.verdict(run, reference) or ["Nothing has been answered yet."]
+    lines = comparisons.sentences(run, reference) or ["Nothing has been answered yet."]
     count = len(run.failures)
     failed = "1 sample failed and counts" if count == 1 else f"{count} samples failed and count"
     return [
@@ -117,7 +117,7 @@ def _verdict(run: Run, reference: str) -> list[str]:
     ]
 
 
-def _facts(run: Run, grading: str) -> dict[str, str]:
+def _facts(run: RecordedRun, grading: str) -> dict[str, str]:
     plan, failed = run.manifest, len(run.failures)
     count = len(run.frame) - failed
     planned = sum(c.count(plan.counts[c.task], len(plan.seeds)) for c in plan.conditions)
@@ -150,16 +150,16 @@ def _values(values: Mapping[str, Any], left_out: Collection[str] = ()) -> str:
     return ", ".join(words) or "–"
 
 
-def _failed(run: Run) -> str:
+def _failed(run: RecordedRun) -> str:
     """The samples that failed, with their reasons."""
     labels = {c.spec: f"{title_of(c.task)}, {c.label}" for c in run.manifest.conditions}
     words = [f"{labels[f.spec]}, {f.sample}, seed {f.seed}: {f.error}: {f.reason}" for f in run.failures]  # fmt: skip
-    more = [f"and {len(words) - LISTED} more"] if len(words) > LISTED else []
+    more = [f"and {len(words) - LISTED_FAILURES} more"] if len(words) > LISTED_FAILURES else []
     again = "`s3dlm eval … --run retry_failed=true` runs them again"
-    return "; ".join([*words[:LISTED], *more, again])
+    return "; ".join([*words[:LISTED_FAILURES], *more, again])
 
 
-def render(made: Report) -> str:
+def render_page(made: Report) -> str:
     """The whole page."""
     run, labels = made.run, made.run.labels()
     pictures = {
@@ -176,11 +176,11 @@ def render(made: Report) -> str:
         labels=labels,
         first=next((label for label in reversed(labels) if label != made.reference), ""),
         count=len(run.frame),
-        data=problems(run, made.html.parent),
+        data=problem_list(run, made.html.parent),
     )  # fmt: skip
 
 
-def problems(run: Run, target: Path) -> dict[str, Any]:
+def problem_list(run: RecordedRun, target: Path) -> dict[str, Any]:
     """The data of the problem list: grades, answer, output and votes of every main method."""
     listed = []
     for task in run.tasks:
@@ -205,7 +205,7 @@ def problems(run: Run, target: Path) -> dict[str, Any]:
 
 
 def _row(
-    run: Run, condition: Condition, record: Record, with_texts: bool, target: Path
+    run: RecordedRun, condition: Condition, record: Record, with_texts: bool, target: Path
 ) -> dict[str, Any]:
     """One method's answer to one problem, with a link to the page of its trace if there is one."""
     trace = run.folders[condition] / "traces" / f"{condition.spec}-{record.sample}.jsonl"

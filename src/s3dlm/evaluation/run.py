@@ -31,7 +31,9 @@ HOPELESS = 10  # failures before the first success after which a run stops
 SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
 LINE_EVERY = 10.0  # seconds between lines of progress if there is no terminal
 EARLY = 0.02  # share of a run before which no time is told: searches side by side end together
-TRIED = 10  # questions that a batch size may be measured on, should the first ones not work
+TRIED_QUESTIONS = (
+    10  # questions that a batch size may be measured on, should the first ones not work
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,9 @@ def _chunks(
     """The searches that are timed, then those that may use the row cache."""
     if todo:
         runner.wait()
-        questions = [sample.question for sample in plan.problems[condition.task].samples[:TRIED]]
+        questions = [
+            sample.question for sample in plan.problems[condition.task].samples[:TRIED_QUESTIONS]
+        ]
         batch_size = batch_size or runner.batch_size(condition, questions)
         for timed, row_cache in ((True, 0.0), (False, plan.row_cache)):
             if items := [item for item in todo if item.timed is timed]:

@@ -24,7 +24,7 @@ from s3dlm.evaluation.outputs import OutputRow, choices, kind_of_task, read_rows
 from s3dlm.evaluation.statistics import CalibrationReport, Estimate, ReliabilityBin
 from s3dlm.verifier import Score, Verifier, as_verifier
 from s3dlm.verifier.base import CHECKABLE, ScoreFunction, score_texts
-from s3dlm.verifier.calibration import GradedAnswer
+from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
 
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
 
@@ -235,7 +235,8 @@ class _JudgedOutputs:
         ]  # fmt: skip
 
     def reliability(self) -> CalibrationReport | None:
-        """Of cross-fitted probabilities; an answer's agreement is its share of the question's outputs."""
+        """Of cross-fitted probabilities, if there are enough outputs; an answer's agreement is its share of
+        the question's outputs."""
         pairs = [(r.question, answer) for r, answer in zip(self.rows, self.answers, strict=True)]
         votes, outputs = Counter(pairs), Counter(question for question, _ in pairs)
         graded = []
@@ -245,7 +246,10 @@ class _JudgedOutputs:
             answered = pair[1] is not None
             share = votes[pair] / outputs[row.question] if answered else 0.0
             graded.append(GradedAnswer(total, share, row.confidence, right, row.question, answered))
-        return CalibrationReport.cross_fitted(graded)
+        try:
+            return CalibrationReport.of(cross_fitted(graded), self.right)
+        except SettingsError:  # too few
+            return None
 
 
 def _warnings(section: Section) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
+import math
 from dataclasses import astuple
 from itertools import product, zip_longest
 
@@ -12,37 +12,39 @@ import pandas as pd
 
 from s3dlm import tasks, verifier
 from s3dlm.answers.grading import grade
-from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.records import Record
+from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.statistics import Cell
 from s3dlm.evaluation.tables import by_method
 from s3dlm.verifier import Verifier
 from s3dlm.verifier.base import score_texts
 
-PROGRESS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the denoising, where score densities are drawn
-SCORE_BINS = 25
-BANDWIDTH = 0.03  # of the score densities; scores lie in [0, 1]
-SHOWN = {"direct": ("best_of_k", "baseline"), "s3": ("s3",)}  # whose texts: the first that was run
+PROGRESS = tuple(n / 32 for n in range(33))  # of the denoising, where scores are counted
+SCORE_BINS = 25  # scores lie in [0, 1]
+TEXTS_OF = {
+    "direct": ("best_of_k", "baseline"),
+    "s3": ("s3",),
+}  # whose texts: the first that was run
 POINT = ("task", "label", "particles", "branching", "block_length", "nfe", "nfe_logical",
          "accuracy", "low", "high")  # fmt: skip
 
 
-def series(run: Run, grading: str = "fixed") -> dict[str, pd.DataFrame]:
+def series(run: RecordedRun, grading: str = "fixed") -> dict[str, pd.DataFrame]:
     """The data of every figure of a report."""
     texts = finished_texts(run, grading)
-    both = texts.groupby("task").how.transform("nunique") == len(SHOWN)  # one side compares nothing
+    both = texts.groupby("task").how.transform("nunique") == len(
+        TEXTS_OF
+    )  # one side compares nothing
     return {
-        "mean": points([row.cell for row in by_method(run) if row.whole]).assign(task="mean"),
-        "accuracy_nfe": points(run.swept("particles", "branching")),
-        "confidence": confidence(run),
+        "mean": curve_points([row.cell for row in by_method(run) if row.whole]).assign(task="mean"),
+        "accuracy_nfe": curve_points(run.swept("particles", "branching")),
+        "confidence": confidences(run),
         "block_length": block_length(run),
         "texts": texts[both],
-        "score_density": score_density(run, texts),
-        "score_heat": score_heat(run),
+        "scores": scores(run, texts),
     }
 
 
-def points(cells: list[Cell]) -> pd.DataFrame:
+def curve_points(cells: list[Cell]) -> pd.DataFrame:
     """Accuracy and cost of some conditions."""
     rows = [
         (c.task, c.label, *c.budget, c.settings.decoding.block_length, cell.nfe, cell.nfe_logical,
@@ -52,14 +54,14 @@ def points(cells: list[Cell]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=POINT)
 
 
-def block_length(run: Run) -> pd.DataFrame:
+def block_length(run: RecordedRun) -> pd.DataFrame:
     """Accuracy over block lengths, of the methods that have several."""
-    frame = points(run.swept("block_length"))
+    frame = curve_points(run.swept("block_length"))
     several = frame.groupby(["task", "label"]).block_length.transform("nunique") > 1
     return frame[several].sort_values(["task", "block_length"], kind="stable")
 
 
-def confidence(run: Run) -> pd.DataFrame:
+def confidences(run: RecordedRun) -> pd.DataFrame:
     """Mean top-1 confidence over the progress of denoising."""
     rows = []
     for task in run.tasks:
@@ -71,48 +73,27 @@ def confidence(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=("task", "label", "progress", "confidence"))
 
 
-def _scored(run: Run, task: str) -> list[Record]:
-    condition = run.main(task).get("s3")
-    return [record for record in run.records[condition] if record.scores] if condition else []
-
-
-def score_density(run: Run, texts: pd.DataFrame) -> pd.DataFrame:
-    """Densities of the children's scores along the search, and of direct samples' scores."""
-    grid = np.linspace(0.0, 1.0, 101)
+def scores(run: RecordedRun, texts: pd.DataFrame) -> pd.DataFrame:
+    """Shares of s3's children in bands of scores over the progress of denoising, and of the finished
+    texts of direct samples, which have no progress."""
     rows: list[tuple[object, ...]] = []
     for task in run.tasks:
-        records = _scored(run, task)
-        curves = {
-            f"{p:.0%}": [s / 100 for r in records for s in r.scores[round(p * (len(r.scores) - 1))]]
-            for p in PROGRESS
+        condition = run.main(task).get("s3")
+        steps = [r.scores for r in run.records[condition] if r.scores] if condition else []
+        values = {
+            progress: [s / 100 for each in steps for s in each[round(progress * (len(each) - 1))]]
+            for progress in PROGRESS
         }
-        curves["direct"] = list(texts.score[(texts.task == task) & (texts.how == "direct")])
-        for name, values in curves.items() if records else ():
-            counts = Counter(values)  # scores repeat: one kernel for all equal ones
-            weights, centres = np.array(list(counts.values())), np.array(list(counts))
-            mirrored = np.stack([centres, -centres, 2 - centres])  # so that no mass is lost
-            kernels = np.exp(-0.5 * ((grid[:, None, None] - mirrored) / BANDWIDTH) ** 2)
-            scale = BANDWIDTH * np.sqrt(2 * np.pi) * max(len(values), 1)
-            density = (kernels.sum(axis=1) * weights).sum(axis=1) / scale
-            rows += [(task, name, x, y) for x, y in zip(grid, density, strict=True)]
-    return pd.DataFrame(rows, columns=("task", "progress", "score", "density"))
+        values[math.nan] = list(texts.score[(texts.task == task) & (texts.how == "direct")])
+        for progress, some in values.items() if steps else ():
+            counts, edges = np.histogram(some, bins=SCORE_BINS, range=(0.0, 1.0))
+            shares = zip(edges, counts / max(len(some), 1), strict=False)
+            rows += [(task, progress, low + 0.5 / SCORE_BINS, share) for low, share in shares]
+    return pd.DataFrame(rows, columns=("task", "progress", "score", "share"))
 
 
-def score_heat(run: Run) -> pd.DataFrame:
-    """Share of children in each band of scores at every step of the search."""
-    rows: list[tuple[object, ...]] = []
-    for task in run.tasks:
-        records = _scored(run, task)
-        for step in range(max((len(r.scores) for r in records), default=0)):
-            values = [s / 100 for r in records if step < len(r.scores) for s in r.scores[step]]
-            counts, edges = np.histogram(values, bins=SCORE_BINS, range=(0.0, 1.0))
-            shares = zip(edges, counts / len(values), strict=False)
-            rows += [(task, step + 1, low, share) for low, share in shares]
-    return pd.DataFrame(rows, columns=("task", "step", "score", "share"))
-
-
-def finished_texts(run: Run, grading: str) -> pd.DataFrame:
-    """Every survivor of the methods of SHOWN, with density, score and grade, its weight in the model
+def finished_texts(run: RecordedRun, grading: str) -> pd.DataFrame:
+    """Every survivor of the methods of TEXTS_OF, with density, score and grade, its weight in the model
     and in the target tilted by exp(λ·score) within its problem.
 
     Recorded scores are used as they are; texts of methods that never score are scored here.
@@ -136,9 +117,9 @@ def finished_texts(run: Run, grading: str) -> pd.DataFrame:
 
     problems = {(task, s.id): s for task, samples in run.samples.items() for s in samples}
     rows = []
-    for task, how in product(run.tasks, SHOWN):
+    for task, how in product(run.tasks, TEXTS_OF):
         main = run.main(task)
-        label = next((label for label in SHOWN[how] if label in main), None)
+        label = next((label for label in TEXTS_OF[how] if label in main), None)
         for record in run.records[main[label]] if label else ():
             for each in record.survivors:
                 score, key = each.score, (task, record.sample, each.text)

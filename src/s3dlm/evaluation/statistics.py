@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from s3dlm.errors import SettingsError
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
 
 Floats = NDArray[np.float64]
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
 AVERAGED = ("nfe", "nfe_logical", "tokens", "answer_tokens")  # in a record and a cell
-LEAST = 10  # problems, with fewer of which there is no p-value
+LEAST_PROBLEMS = 10  # problems, with fewer of which there is no p-value
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +174,7 @@ def judged(gaps: Sequence[float], difference: Interval, p_bootstrap: float) -> C
     """With the larger of the bootstrap's p-value and the exact sign test's, and none if problems are
     few: where all gaps agree, no bootstrap draw disagrees, however few they are."""
     wins, losses = sum(gap > 1e-12 for gap in gaps), sum(gap < -1e-12 for gap in gaps)
-    p = max(p_bootstrap, sign_test(wins, losses)) if len(gaps) >= LEAST else math.nan
+    p = max(p_bootstrap, sign_test(wins, losses)) if len(gaps) >= LEAST_PROBLEMS else math.nan
     return Comparison(len(gaps), wins, losses, difference, p)
 
 
@@ -216,14 +214,6 @@ class CalibrationReport:
             coverage=accuracy_at_coverage(probabilities, right),
             bins=reliability(probabilities, right),
         )
-
-    @classmethod
-    def cross_fitted(cls, answers: Sequence[GradedAnswer]) -> CalibrationReport | None:
-        """Of probabilities that are fitted here; None when there are too few answers."""
-        try:
-            return cls.of(cross_fitted(answers), [answer.right for answer in answers])
-        except SettingsError:
-            return None
 
 
 def brier(probabilities: Sequence[float], right: Sequence[bool]) -> float:

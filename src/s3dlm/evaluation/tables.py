@@ -7,14 +7,13 @@ is added to COLUMNS stands in the tables that it names. A column that is empty i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from s3dlm.evaluation import paper
-from s3dlm.evaluation.calibrate import Reliability
-from s3dlm.evaluation.formats import LEVEL, NONE, Table, number, p_value, percent, points
-from s3dlm.evaluation.frames import Run
-from s3dlm.evaluation.plan import title_of
+from s3dlm.evaluation.formats import ABSENT, LEVEL, Table, number, p_value, percent, points
+from s3dlm.evaluation.frames import RecordedRun
+from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.statistics import CalibrationReport, Cell, Comparison, mean, mean_cell
 
 
@@ -22,13 +21,13 @@ from s3dlm.evaluation.statistics import CalibrationReport, Cell, Comparison, mea
 class TableRow:
     """A method on some tasks."""
 
-    run: Run
+    run: RecordedRun
     label: str
     cells: Mapping[str, Cell]  # by task
     reference: str = ""  # the method that it is compared with
     top: Mapping[str, float] | None = None  # the highest accuracy of the table, by task
-    gap: tuple[str, str] = (NONE, NONE)  # at equal cost, with its p-value
-    trust: Reliability | None = None  # of its probabilities of being right
+    gap: tuple[str, str] = (ABSENT, ABSENT)  # at equal cost, with its p-value
+    trust: CalibrationReport | None = None  # how far its probabilities of being right can be
 
     @property
     def cell(self) -> Cell:
@@ -71,7 +70,7 @@ class Column:
 
 
 def _if(found: Comparison | None, text: Callable[[Comparison], str]) -> str:
-    return NONE if found is None else text(found)
+    return ABSENT if found is None else text(found)
 
 
 def _ticked(yes: bool) -> str:
@@ -83,22 +82,18 @@ def _tilts(cell: Cell) -> bool:
 
 
 def _ess(row: TableRow) -> str:
-    return number(row.cell.ess, 2) if row.cell.condition.settings.search.weighs else NONE
+    return number(row.cell.ess, 2) if row.cell.condition.settings.search.weighs else ABSENT
 
 
 def _report(
     write: Callable[[CalibrationReport], float], digits: int = 1
 ) -> Callable[[TableRow], str]:
     """A figure of how far probabilities can be trusted."""
-    return lambda row: NONE if row.trust is None else number(write(row.trust.report), digits)
+    return lambda row: ABSENT if row.trust is None else number(write(row.trust), digits)
 
 
 def _surest(share: str) -> Callable[[TableRow], str]:
     return _report(lambda found: 100 * found.coverage[share])
-
-
-def _calibration(row: TableRow) -> str:
-    return "the model's" if row.trust is not None and row.trust.by_model else "cross-fitted"
 
 
 def _accuracy(task: str, bounds: bool) -> Callable[[TableRow], str]:
@@ -106,7 +101,7 @@ def _accuracy(task: str, bounds: bool) -> Callable[[TableRow], str]:
 
     def text(row: TableRow) -> str:
         if task not in row.cells:
-            return NONE
+            return ABSENT
         value = row.cells[task].accuracy
         mark = "*" if row.top and row.top[task] == value.value else ""
         return mark + (percent(value) if bounds else number(100 * value.value))
@@ -114,7 +109,7 @@ def _accuracy(task: str, bounds: bool) -> Callable[[TableRow], str]:
     return text
 
 
-TASKS = Column(
+TASK_COLUMNS = Column(
     "", lambda r: "", "summary short accuracy sweep"
 )  # stands for the accuracy on every task
 COLUMNS = (
@@ -128,9 +123,9 @@ COLUMNS = (
     Column("b", lambda r: str(r.cell.condition.budget[1]), "sweep"),
     Column("Block length", lambda r: str(r.cell.condition.settings.decoding.block_length), "cost"),
     Column("Problems × seeds", lambda r: f"{r.cell.problems} × {r.cell.seeds}", "accuracy cost sweep paper"),
-    TASKS,
-    Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy) if r.whole else NONE, "summary sweep"),
-    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value) if r.whole else NONE, "short"),
+    TASK_COLUMNS,
+    Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy) if r.whole else ABSENT, "summary sweep"),
+    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value) if r.whole else ABSENT, "short"),
     Column("Points vs {reference}", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "summary gains"),
     Column("Points", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "comparisons"),
     Column("Better : worse", lambda r: _if(r.compared, lambda c: f"{c.wins} : {c.losses}"), "comparisons"),
@@ -140,7 +135,7 @@ COLUMNS = (
     Column("Passes without sharing", lambda r: number(r.cell.nfe_logical), "summary gains cost sweep"),
     Column("Points vs best_of_k at equal passes", lambda r: r.gap[0], "sweep"),
     Column("p", lambda r: r.gap[1], "sweep"),
-    Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else NONE, "summary"),
+    Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else ABSENT, "summary"),
     Column("ESS share", _ess, "cost"),
     Column("Distinct texts", lambda r: number(r.cell.distinct), "cost sweep"),
     Column("No answer (%)", lambda r: number(100 * r.cell.unanswered), "cost"),
@@ -150,12 +145,11 @@ COLUMNS = (
     Column("Output tokens", lambda r: number(r.cell.tokens), "cost"),
     Column("Answer tokens", lambda r: number(r.cell.answer_tokens), "cost"),
     Column("Answer tokens, paper", lambda r: number(r.printed("tokens"), 2), "cost"),
-    Column("Timed", lambda r: str(r.cell.timed) if r.cell.timed else NONE, "cost sweep"),
+    Column("Timed", lambda r: str(r.cell.timed) if r.cell.timed else ABSENT, "cost sweep"),
     Column("Latency (s)", lambda r: number(r.cell.latency), "cost"),
     Column("Wall time (s)", lambda r: number(r.cell.wall), "cost"),
     Column("s per sample", lambda r: number(r.cell.seconds, 3), "cost sweep"),
     Column("s per problem, paper", lambda r: number(r.printed("seconds"), 3), "cost"),
-    Column("Calibration", _calibration, "probability"),
     Column("Accuracy (%)", lambda r: number(100 * r.cell.accuracy.value), "probability"),
     Column("Brier score", _report(lambda found: found.brier, 3), "probability"),
     Column("Brier, constant p", _report(lambda found: found.brier_of_mean, 3), "probability"),
@@ -171,16 +165,16 @@ def table(key: str, title: str, rows: Iterable[TableRow], note: str) -> Table:
     columns: list[tuple[str, list[str]]] = []
     for column in (column for column in COLUMNS if key in column.tables.split()):
         parts = [(column.title.format(**words), column.text)]
-        if column is TASKS:
+        if column is TASK_COLUMNS:
             several = tasks if tasks[1:] or key == "accuracy" else []
             parts = [(title_of(task), _accuracy(task, key == "accuracy")) for task in several]
         columns += [(heading, [text(row) for row in rows]) for heading, text in parts]
-    shown = [column for column in columns if any(text != NONE for text in column[1])]
+    shown = [column for column in columns if any(text != ABSENT for text in column[1])]
     texts = zip(*(texts for _, texts in shown), strict=True)
     return Table(key, title, tuple(heading for heading, _ in shown), list(texts), note)
 
 
-def by_method(run: Run, reference: str = "") -> list[TableRow]:
+def by_method(run: RecordedRun, reference: str = "") -> list[TableRow]:
     """A row per method of the main comparison, on all its tasks."""
     cells = run.main_cells
     of_task = {task: [cell.accuracy.value for cell in row.values()] for task, row in cells.items()}
@@ -189,7 +183,7 @@ def by_method(run: Run, reference: str = "") -> list[TableRow]:
     return [TableRow(run, label, own, reference, top) for label, own in found.items() if own]
 
 
-def by_task(run: Run) -> list[TableRow]:
+def by_task(run: RecordedRun) -> list[TableRow]:
     """A row per task and method of the main comparison."""
     every = run.main_cells.items()
     return [
@@ -197,7 +191,7 @@ def by_task(run: Run) -> list[TableRow]:
     ]
 
 
-def summary(run: Run, reference: str) -> Table:
+def summary(run: RecordedRun, reference: str) -> Table:
     """What came out: every method on the mean of the tasks."""
     fewer = [t for t in run.tasks if (row := run.main_cells[t]) and next(iter(row.values())).problems
              < max(run.cells[c].problems for c in run.main(t).values() if c in run.cells)]  # fmt: skip
@@ -216,7 +210,7 @@ def summary(run: Run, reference: str) -> Table:
     return table("summary", title, by_method(run, reference), " ".join(notes))
 
 
-def for_terminal(run: Run, reference: str) -> list[Table]:
+def for_terminal(run: RecordedRun, reference: str) -> list[Table]:
     """The summary in two tables that fit 80 columns."""
     rows = by_method(run, reference)
     return [
@@ -225,7 +219,7 @@ def for_terminal(run: Run, reference: str) -> list[Table]:
     ]
 
 
-def accuracy(run: Run) -> Table:
+def accuracy(run: RecordedRun) -> Table:
     """Tables 1 and 2 of the paper."""
     note = (
         "Accuracy in per cent, the mean over seeds, with Wilson's 95 % interval over problems; the "
@@ -235,7 +229,7 @@ def accuracy(run: Run) -> Table:
     return table("accuracy", "Accuracy on every task (the paper's Tables 1 and 2)", by_method(run), note)  # fmt: skip
 
 
-def wording(run: Run) -> Table:
+def wording(run: RecordedRun) -> Table:
     """Every method under several prompt templates."""
     parts = list(run.parts.values())
     names = [part.manifest.prompt_style for part in parts]
@@ -258,7 +252,7 @@ def wording(run: Run) -> Table:
     return Table("prompts", "The same methods with other prompts", columns, rows, note)
 
 
-def cost(run: Run) -> Table:
+def cost(run: RecordedRun) -> Table:
     """Tables 4 and 5 of the paper, and what the search did."""
     main = [cell.condition for row in run.main_cells.values() for cell in row.values()]
     blocks = [c for c in run.swept("block_length") if c.condition not in main]
@@ -277,20 +271,21 @@ def cost(run: Run) -> Table:
     return table("cost", "Cost and search on every task (the paper's Tables 4 and 5)", rows, note)
 
 
-def probability(run: Run, trusted: Sequence[Reliability]) -> Table:
+def probability(run: RecordedRun, trusted: Mapping[Condition, CalibrationReport]) -> Table:
     """How far the probabilities of being right can be trusted."""
-    rows = [TableRow(run, t.condition.label, {t.condition.task: run.cells[t.condition]}, trust=t) for t in trusted]  # fmt: skip
+    rows = [
+        TableRow(run, condition.label, {condition.task: run.cells[condition]}, trust=found)
+        for condition, found in trusted.items()
+    ]
     note = (
-        "p_correct: the probability that the chosen answer is right. Calibration: the model's own, "
-        "or fitted on the other questions of this run (five folds). Brier score: mean squared "
-        "distance to the truth; constant p: if every answer got the mean accuracy. Last columns: "
-        "accuracy on the share of answers with the highest p_correct. A method without a row has too "
-        "few wrong answers, or too few right ones, to fit a probability."
+        "p_correct: the probability that the chosen answer is right, by the model's calibration for the "
+        "task and method. Brier score: mean squared distance to the truth; constant p: if every answer "
+        "got the mean accuracy. Last columns: accuracy on the share of answers with the highest p_correct."
     )
     return table("probability", "Probability of being right", rows, note)
 
 
-def beside_paper(run: Run, regraded: Run) -> Table:
+def beside_paper(run: RecordedRun, regraded: RecordedRun) -> Table:
     """The paper's accuracies beside ours, graded as the paper does."""
     rows = by_task(regraded) if paper.in_papers_setting(run) else []
     note = (
