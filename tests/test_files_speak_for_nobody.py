@@ -73,5 +73,5 @@ def test_a_report_builds_no_verifier_that_a_run_names(
     assert any(condition.settings.verifier == JUDGE for condition in unscored)
     for condition in unscored:
         if condition.settings.verifier == JUDGE:
-            assert calibrate.answers(foreign, condition) == []
+            assert calibrate.answers(foreign, condition, "checker") == []
     assert len(series.finished_texts(foreign, "fixed"))

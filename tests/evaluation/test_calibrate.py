@@ -115,15 +115,15 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
         assert all(
             texts[r.key] == r.text and r.p_correct is not None for r in after.records[condition]
         )
-    assert not any(one.by_model for one in calibrate.reliabilities(before))
-    for one in calibrate.reliabilities(after):
-        records = after.records[one.condition]
-        assert one.by_model
-        assert one.report.brier == pytest.approx(
+    assert calibrate.reliabilities(before) == {}
+    assert calibrate.reliabilities(after).keys() == set(plan.conditions)
+    for condition, found in calibrate.reliabilities(after).items():
+        records = after.records[condition]
+        assert found.brier == pytest.approx(
             sum((r.p_correct - (r.correct == 1.0)) ** 2 for r in records) / len(records)
         )
     grid = next(g for g in report.write(tmp_path / "run").tables if g.key == "probability")
-    assert {row[2] for row in grid.rows} == {"the model's"}
+    assert {row[1] for row in grid.rows} == {"baseline", "s3"}
 
 
 def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> None:

@@ -79,17 +79,6 @@ def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
     assert [row[1:3] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
 
 
-def test_report_grades_again(app: typer.Typer, tmp_path: Path) -> None:
-    task = write_task(tmp_path, 2)
-    out = tmp_path / "run"
-    call(
-        app, "eval", "--model", "fake", "--task", task, "--method", "s3", *SMALL, "--out", str(out)
-    )
-    made = call(app, "report", str(out), "--grading", "d1", "--out", str(tmp_path / "d1"))
-    assert "report.html" in made
-    assert "**Grading**: d1" in (tmp_path / "d1" / "report.md").read_text()
-
-
 def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -> None:
     task = write_task(tmp_path, 2)
     with pytest.raises(SettingsError, match="particles='two' is not allowed; give a whole number"):

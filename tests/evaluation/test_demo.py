@@ -12,8 +12,6 @@ from typer.testing import CliRunner
 
 from s3dlm.cli.main import app
 from s3dlm.evaluation import comparisons, demo, frames, records
-from s3dlm.evaluation.accuracy_chart import chart
-from s3dlm.evaluation.statistics import Interval
 from s3dlm.models import registry
 from tests.evaluation.small_run import defaults, small_model
 
@@ -69,37 +67,3 @@ def test_it_speaks_before_anything_heavy_is_imported() -> None:
     first, loaded = done.stdout.splitlines()
     assert "compared" in first
     assert loaded == "False"
-
-
-def _points(*rows: tuple[str, float, float]) -> dict[str, tuple[float, Interval]]:
-    return {n: (nfe, Interval(a, max(0, a - 0.03), min(1, a + 0.03))) for n, nfe, a in rows}
-
-
-def test_the_chart_puts_better_above_and_dearer_to_the_right() -> None:
-    drawn = chart(_points(("greedy", 4.0, 0.6), ("s3", 20.0, 0.7), ("revise", 30.0, 0.9)))
-    plot, legend = drawn.rsplit("\n\n", 1)
-    marks = dict(part.split(" ") for part in legend.split("   "))
-    at = {
-        name: next(
-            (y, line.index(mark)) for y, line in enumerate(plot.splitlines()) if mark in line
-        )
-        for mark, name in marks.items()
-    }
-    assert at["revise"][0] < at["s3"][0] < at["greedy"][0]
-    assert at["greedy"][1] < at["s3"][1] < at["revise"][1]
-    assert max(map(len, drawn.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [("a", 1.0, 0.0)],
-        [("a", 5.0, 1.0), ("b", 5.0, 1.0)],
-        [("a", 3.0, 0.5), ("b", 3.01, 0.5), ("c", 9000.0, 0.5)],
-    ],
-)
-def test_every_point_is_drawn_whatever_the_numbers(rows: list[tuple[str, float, float]]) -> None:
-    drawn = chart(_points(*rows))
-    plot, legend = drawn.rsplit("\n\n", 1)
-    assert all(plot.count(part.split(" ")[0]) == 1 for part in legend.split("   "))
-    assert max(map(len, drawn.splitlines())) <= 80

@@ -137,7 +137,7 @@ def test_a_full_disk_is_one_line_and_leaves_whole_records(
         store.append(record("a"), RUN)
         start = (tmp_path / RECORDS).stat().st_size
         monkeypatch.setattr(records.os, "pwrite", full)
-        with pytest.raises(RecordError, match="cannot be written: No space left on device; what"):
+        with pytest.raises(RecordError, match="cannot be written: No space left on device; give"):
             store.append(record("b"), RUN)
     assert read(tmp_path) == [record("a")]
 
