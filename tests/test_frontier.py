@@ -203,7 +203,7 @@ def test_both_stages_as_a_user_types_them(
     assert read
     assert all("-validation-" in sample for sample in read)
 
-    made = json.loads(call(str(out), "--limit", "2", "--seeds", "2", *SMALL, "--json"))
+    made = json.loads(call(str(out), "--limit", "1", "--seeds", "2", *SMALL, "--json"))
     titles = [table["title"] for table in made["tables"]]
     assert titles == [
         "Accuracy over NFE",
@@ -216,7 +216,7 @@ def test_both_stages_as_a_user_types_them(
     values = {row[0]: row[1] for row in made["tables"][-1]["rows"]}
     assert values["`no_checker`"] == values["`revise`"] != "–"
     found = records.read(out / "test" / "s3")
-    assert len(found) == 5 * 2  # one seed of two
+    assert len(found) == 5  # one seed of two
     assert not any("-validation-" in r.sample for r in found)
     specs = json.loads((out / "test" / "s3" / "manifest.json").read_text())["conditions"]
     assert {c["settings"]["lam"] for c in specs} == {chosen["s3"]["lam"]}
@@ -228,11 +228,8 @@ def test_both_stages_as_a_user_types_them(
 
     assert "Not tuned" not in text
     request.getfixturevalue("undrawn")  # once is enough
-    call(str(out), "--limit", "2", "--seeds", "1", "--task", "countdown", "--entries", "fk_max")
-    assert "nothing was tuned" in (out / "frontier.md").read_text()
-
     before = {path: path.read_bytes() for path in out.rglob("records.jsonl")}
-    call(str(out), "--limit", "2", "--seeds", "2", *SMALL)  # resumes, and has nothing to do
+    call(str(out), "--limit", "1", "--seeds", "2", *SMALL)  # resumes, and has nothing to do
     assert {path: path.read_bytes() for path in out.rglob("records.jsonl")} == before
 
 
@@ -265,7 +262,7 @@ def test_a_page_keeps_its_own_words_around_the_tables(call: Call, tmp_path: Path
 
 @pytest.mark.usefixtures("undrawn")
 def test_chains_are_split_by_their_length(call: Call, tmp_path: Path) -> None:
-    words = ["--limit", "3", "--seeds", "1", "--task", "countdown,chain"]
+    words = ["--limit", "2", "--seeds", "1", "--task", "countdown,chain"]
     made = json.loads(call(str(tmp_path), *words, "--entries", "revise,restarts,greedy", "--json"))
     found = {table["title"]: table for table in made["tables"]}
     by_length = found["Chains over their number of steps"]
@@ -273,7 +270,7 @@ def test_chains_are_split_by_their_length(call: Call, tmp_path: Path) -> None:
     assert lengths == sorted(lengths)
     assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`revise`"]
     reach = found["NFE for the same accuracy on chains"]
-    assert sum(int(row[1]) for row in reach["rows"]) == 3
+    assert sum(int(row[1]) for row in reach["rows"]) == 2
     mean = found["Every task, at the point where each entry was tuned"]
     assert mean["columns"][1] == "mean of tasks"
     best = next(row for row in mean["rows"] if row[0] == "`revise`")

@@ -97,6 +97,8 @@ def test_two_workers_give_the_local_records_even_if_one_is_killed(
     task = write_task(tmp_path, problems=12)
     plan = small_plan(task, ("best_of_k", "s3"), seeds=(0,))
     local = evaluate(small_model(), plan, tmp_path / "local", batch_size=8)
+    begun = small_plan(task, ("best_of_k", "s3"), seeds=(0,), limit=3)
+    evaluate(small_model(), begun, tmp_path / "spread")  # what is begun here goes on there
     with RayRunner(small_model, workers=2) as cluster:
         spread = evaluate(cluster, plan, tmp_path / "spread", batch_size=8)
         pids = {*cluster.pids}
@@ -109,16 +111,6 @@ def test_two_workers_give_the_local_records_even_if_one_is_killed(
     assert rows(tmp_path / "spread") == rows(tmp_path / "local")
     assert rows(tmp_path / "killed") == rows(tmp_path / "local")
     assert capsys.readouterr().err.count("a worker was lost") == 1
-
-
-def test_a_run_begun_here_goes_on_there(ray: Any, tmp_path: Path) -> None:
-    task = write_task(tmp_path, problems=6)
-    evaluate(small_model(), small_plan(task, ("s3",), limit=3), tmp_path / "run")
-    whole = small_plan(task, ("s3",))
-    with RayRunner(small_model, workers=1) as cluster:
-        evaluate(cluster, whole, tmp_path / "run")
-    evaluate(small_model(), whole, tmp_path / "whole")
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

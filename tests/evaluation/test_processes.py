@@ -27,7 +27,9 @@ def _without_times(found: list[Record]) -> set[Record]:
     return {dataclasses.replace(record, at=None, seconds=0.0) for record in found}
 
 
-def test_two_processes_give_the_records_of_one(tmp_path: Path) -> None:
+def test_two_processes_give_the_records_of_one_and_tell_their_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also after an interruption, and with the traces that the workers write."""
     plan = small_plan(write_task(tmp_path, 5), ("best_of_k", "s3"), seeds=(0,), traces=1)
     few = {
@@ -38,6 +40,13 @@ def test_two_processes_give_the_records_of_one(tmp_path: Path) -> None:
     with ProcessRunner(small_model(), 2) as runner:
         evaluate(runner, dataclasses.replace(plan, problems=few), tmp_path / "two")
         evaluate(runner, plan, tmp_path / "two")
+        with monkeypatch.context() as patch:
+            patch.setattr(processes, "_search", _needs_math)
+            with pytest.raises(MissingExtraError, match="math-verify is not installed; run: pip"):
+                evaluate(runner, plan, tmp_path / "failed")
+        runner.processes[0].kill()
+        with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--run workers=1"):
+            evaluate(runner, plan, tmp_path / "lost")
     assert not any(process.is_alive() for process in runner.processes)
     one, two = records.read(tmp_path / "one"), records.read(tmp_path / "two")
     assert len(two) == 10
@@ -53,29 +62,8 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_a_lost_worker_ends_the_run_with_advice(tmp_path: Path) -> None:
-    plan = small_plan(write_task(tmp_path, 3), ("s3",), seeds=(0,))
-    with ProcessRunner(small_model(), 2) as runner:
-        runner.wait()
-        runner.processes[0].kill()
-        with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--run workers=1"):
-            evaluate(runner, plan, tmp_path / "run")
-
-
 def _needs_math(chunk: Chunk) -> None:
     raise MissingExtraError("math-verify", "math")
-
-
-def test_an_error_of_the_whole_run_arrives_as_it_was_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "_search", _needs_math)
-    plan = small_plan(write_task(tmp_path, 3), ("s3",), seeds=(0,))
-    with (
-        ProcessRunner(small_model(), 1) as runner,
-        pytest.raises(MissingExtraError, match="math-verify is not installed; run: pip"),
-    ):
-        evaluate(runner, plan, tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", [n for n in vars(errors) if n.endswith("Error")])
@@ -91,7 +79,7 @@ import sys, time
 from tests.evaluation.small_run import small_model
 from s3dlm.evaluation.processes import ProcessRunner
 if __name__ == "__main__":
-    runner = ProcessRunner(small_model(), 2)
+    runner = ProcessRunner(small_model(), 1)
     runner.wait()
     print(*[process.pid for process in runner.processes], flush=True)
     time.sleep(100)
@@ -105,7 +93,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=env) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 2
+        assert pids
         assert all(_alive(pid) for pid in pids)
         parent.kill()
     deadline = time.monotonic() + 900
@@ -121,7 +109,7 @@ from tests.evaluation.small_run import small_model
 from s3dlm.evaluation.processes import ProcessRunner
 if __name__ == "__main__":
     try:
-        runner = ProcessRunner(small_model(), 2)
+        runner = ProcessRunner(small_model(), 1)
         print("started", flush=True)
         runner.wait()
     except KeyboardInterrupt:
