@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import s3dlm
-from s3dlm import verifier
 from s3dlm.errors import ModelError
 from s3dlm.evaluation import calibrate, frames, series
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.defaults import defaults_in
+from s3dlm.verifier import names
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
 from tests.evaluation.small_run import small_model, small_plan, write_task
 from tests.fakes import fake_model
@@ -39,7 +39,7 @@ def test_settings_that_are_no_object_are_refused(tmp_path: Path) -> None:
 def test_a_calibration_builds_no_verifier_that_the_user_did_not_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(verifier, "_loaded", lambda name: pytest.fail(name))
+    monkeypatch.setattr(names, "_loaded", lambda name: pytest.fail(name))
     weights = AnswerCalibration(0.0, 1.0, 1.0, 1.0, 0.5)
     calibrations = Calibrations((Fit("countdown", "best_of_k", JUDGE, weights),))
     model = dataclasses.replace(fake_model(), calibrations=calibrations)
@@ -56,7 +56,7 @@ def test_a_report_builds_no_verifier_that_a_run_names(
     plan = small_plan(write_task(tmp_path, 6))
     evaluate(small_model(), plan, tmp_path / "run")
     run = frames.read(tmp_path / "run")
-    monkeypatch.setattr(verifier, "_loaded", lambda name: pytest.fail(name))
+    monkeypatch.setattr(names, "_loaded", lambda name: pytest.fail(name))
 
     def hostile(condition: Any) -> Any:
         settings = condition.settings
