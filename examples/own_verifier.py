@@ -24,7 +24,6 @@ result = s3dlm.generate(
     task="countdown",
     method="revise",
     verifier=reaches_the_target,
+    budget=16,  # forward passes; a verifier with `satisfied_at` ends a search sooner
 )
-for survivor in result.survivors:
-    print(f"{survivor.score:.3f}  {survivor.answer}")
-print("chosen:", result.answer)
+print(f"chosen: {result.answer}, score {result.score:.3f}")
