@@ -23,7 +23,7 @@ Seeds = Annotated[int, Option(min=1, help="Seeds per problem: 0, 1, …")]
 Data = Annotated[Path | None, Option(help="Folder of benchmark files. Default: the hub.")]
 Settings = Annotated[
     options.Texts,
-    Option("--set", metavar="NAME=VALUE", help="A setting; in eval 1,2,4 as value sweeps."),
+    Option("--set", metavar="NAME=VALUE", help="A setting; eval sweeps over 1,2,4."),
 ]
 _METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
 _METHOD_NAMES = options.lists_of(options.method_names)
@@ -117,13 +117,13 @@ def eval_command(
 def reproduce(
     model: options.ModelName = "tiny",
     task: options.Tasks = None,
-    size: Annotated[str, Option(help="hour, day or full: of one H100 with an 8 B model.")] = "hour",
+    size: Annotated[str, Option(help="hour, day or full, as on one H100.")] = "hour",
     limit: Limit = None,
-    seeds: Annotated[int | None, Option(min=1, help="Seeds per problem. Default: 1; 3.")] = None,
-    temperature: Annotated[float | None, Option(help="Of all methods that sample.")] = None,
+    seeds: Annotated[int | None, Option(min=1, help="Per problem. Default: 1; full: 3.")] = None,
+    temperature: Annotated[float | None, Option(help="For all methods that sample.")] = None,
     more: Settings = None,
     tuned: Annotated[Path | None, Option(help="Settings by method, as JSON.")] = None,
-    grading: Annotated[str | None, Option(help="Of the tables: fixed, d1 or d1_whole.")] = None,
+    grading: Annotated[str | None, Option(help="Grading: fixed, d1 or d1_whole.")] = None,
     data: Data = None,
     out: Annotated[Path | None, Option(help="Default: runs/reproduce-MODEL.")] = None,
     device: options.Device = None,

@@ -75,10 +75,10 @@ NOTES = {
 
 @app.command("list")
 def list_command(
-    what: Annotated[Literal["methods", "models", "tasks", "verifiers"], Argument(help="What.")],
+    what: Annotated[Literal["methods", "models", "tasks", "verifiers"], Argument(help="Which.")],
     as_json: AsJson = False,
 ) -> None:
-    """List methods, models, tasks or verifiers, with what each is.
+    """List methods, models, tasks or verifiers, with a line on each.
 
     \b
     s3dlm list methods

@@ -20,7 +20,7 @@ from s3dlm.errors import SettingsError
 def report(
     folders: Annotated[list[Path], Argument(help="Folders of `eval`; several are compared.")],
     reference: Annotated[
-        str | None, Option(help="Compare with. Default: best_of_k, if run.")
+        str | None, Option(help="Method to compare with. Default: best_of_k.")
     ] = None,
     grading: Annotated[
         str | None, Option(help="Grade the texts again: fixed, d1 or d1_whole.")

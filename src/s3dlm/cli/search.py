@@ -35,8 +35,8 @@ STOPPED = {  # why a search ended early
 def generate(
     prompt: Annotated[str, typer.Argument(help="The question; - reads standard input.")] = "",
     method: Method = None,
-    particles: Annotated[int | None, Option("-N", "--particles", help="Kept per step.")] = None,
-    budget: Annotated[int | None, Option(help="Most forward passes; rounds until then.")] = None,
+    particles: Annotated[int | None, Option("-N", "--particles", help="Drafts kept (N).")] = None,
+    budget: Annotated[int | None, Option(help="Most forward passes, in rounds.")] = None,
     verifier: options.VerifierName = None,
     temperature: Annotated[float | None, Option(help="0 is greedy.")] = None,
     seed: Annotated[int | None, Option(help="Same seed, same answer.")] = None,
@@ -47,10 +47,10 @@ def generate(
         Path | None, Option(help="The answer is JSON of the schema in this file.")
     ] = None,
     regex: Annotated[str | None, Option(help="The answer matches this expression.")] = None,
-    branching: Annotated[int | None, Option("-b", "--branching", help="Children each.")] = None,
+    branching: Annotated[int | None, Option("-b", "--branching", help="Children each (b).")] = None,
     lam: Annotated[float | None, Option(help="λ in the weights exp(λ·score).")] = None,
     resampling: Annotated[str | None, Option(help="How survivors are drawn.")] = None,
-    look_aheads: Annotated[int | None, Option(help="Texts looked at per child.")] = None,
+    look_aheads: Annotated[int | None, Option(help="Texts read per child.")] = None,
     selection: Annotated[str | None, Option(help="How the answer is chosen.")] = None,
     rounds: Annotated[int | None, Option(help="Searches after the first.")] = None,
     remask: Annotated[str | None, Option(help="What a later round re-masks.")] = None,

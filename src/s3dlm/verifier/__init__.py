@@ -68,7 +68,7 @@ def _weights_in(file: str) -> NamedVerifier:
 
 
 CHECKS = "also recomputes equations, reads partial texts and says what looks wrong"
-SOLVES = "as checker, but what it says of partial texts takes a step of a solver"
+SOLVES = "as checker, with one step of a solver on partial texts"
 VERIFIERS.register(
     "paper", _bundled("paper", lambda task: from_row(PAPER[task]), "the paper's composite")
 )

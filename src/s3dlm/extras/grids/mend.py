@@ -78,8 +78,8 @@ class Mend(Revise):
     )
     careless: float = more(
         0.0,
-        "where rounds re-mask: the reveal threshold, as a multiple of how sure the first look-ahead is; "
-        "0: reveal_threshold",
+        "where rounds re-mask, the reveal threshold is this times the mean probability of the first "
+        "look-ahead's tokens; 0: it is reveal_threshold",
         ge=0,
         le=100,
     )

@@ -29,8 +29,8 @@ const view = {
 };
 
 const transport = new Transport(view, [
-  toggle("Look-ahead", view.ghosts, "Show what the look-ahead would write into hidden places", (on) => { view.ghosts = on; }),
-  toggle("All children", view.everyone, "Show the children that died, too", (on) => { view.everyone = on; }),
+  toggle("Look-ahead", view.ghosts, "Show what the look-ahead would write into masked positions", (on) => { view.ghosts = on; }),
+  toggle("All children", view.everyone, "Also show the children that died", (on) => { view.everyone = on; }),
 ]);
 let form = null;
 let running = null;
@@ -267,7 +267,7 @@ function welcome(options) {
   if (view.runs.length || byId("empty").querySelector("[role=alert]")) return; // a file was quicker than the server
   byId("empty").hidden = false;
   byId("empty").replaceChildren(
-    el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts go on."),
+    el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts to continue."),
     el("p", {}, "Pick an example or type a question. A particle is a partly written answer: at every step it has children, the verifier scores what each child would become, and resampling keeps the promising ones."),
     ...(options && linked()?.search ? [el("p", {}, "The address of this page holds a search. Press Search to run it.")] : []),
     ...(options && !linked() ? [el("p", {}, "Below, a recorded search fills a Sudoku and re-masks digits that occur twice.")] : []),
