@@ -24,11 +24,11 @@ from s3dlm.models.base import Model
 from s3dlm.result import Result
 from s3dlm.search.step import Step
 
-HIDDEN, AGAIN = "░", "▒"
-LEGEND = f"{HIDDEN} hidden  {AGAIN} taken back  ■ end"
+BLOCK, AGAIN = "░", "▒"
+LEGEND = f"{BLOCK} hidden  {AGAIN} taken back  ■ end"
 MOST_ROWS = 12
 NARROW = 60  # columns; below, a row has no room for more than its text and score
-PACE = 8.0  # steps per second that an eye can follow
+STEPS_PER_SECOND = 8.0  # that an eye can follow
 
 Piece = Callable[[int], str | None]  # None: not yet known
 
@@ -39,7 +39,7 @@ def pieces_of(model: Model) -> Piece:
     return lambda token: None if token == mask else decode([token])
 
 
-def show(
+def draw(
     events: Iterable[Step | Result],
     piece: Piece,
     end_ids: frozenset[int] = frozenset(),
@@ -178,7 +178,7 @@ class Board:
         bar = Text.assemble(
             ("━" * filled, "green" if done else "red"), ("━" * (room - filled), "grey23")
         )
-        foot = Group(Text(), bar, Text("  ".join(notes)), Text(LEGEND, "dim"))
+        foot = Group(Text(), bar, Columns(map(Text, notes), padding=(0, 2)), Text(LEGEND, "dim"))
         return Panel(Group(body, foot), title=self.title or None, border_style="cyan")
 
     def _revealed(self, tokens: np.ndarray) -> float:
@@ -223,7 +223,7 @@ class Board:
         """A token as text with its style."""
         part = self.piece(token)
         if part is None:
-            return (AGAIN, "red") if again else (HIDDEN, "grey42")
+            return (AGAIN, "red") if again else (BLOCK, "grey42")
         return "".join(c if c.isprintable() else " " for c in part), "red" if again else plain
 
     def _grids(

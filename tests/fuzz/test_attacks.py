@@ -11,6 +11,8 @@ import contextlib
 import json
 import os
 import random
+import re
+import signal
 import socket
 import threading
 import time
@@ -23,10 +25,25 @@ import httpx
 import pytest
 
 from tests.fuzz import counts
-from tests.server.live import JSON, LARGE, head, new_client, raw_connection, serve_process, wait_for
-from tests.server.test_chaos import memory
+from tests.server.live import (
+    JSON,
+    LARGE,
+    SMALL,
+    alone,
+    head,
+    new_client,
+    raw_connection,
+    raw_post,
+    serve_process,
+    wait_for,
+)
 
 pytestmark = pytest.mark.timeout(3600)
+MIXED = {  # requests beside each other
+    "good": 80, "streamed": 30, "_leave": 25, "deep_bodies": 25, "large_bodies": 15, "_drip": 15,
+    "clients_that_never_read": 10,
+}  # fmt: skip
+MORE_MEMORY = 250  # MB at most, with ten clients that never read
 LOOPING = "```python\ndef f(x):\n    while True: pass\n```"
 CODE = {"task": "mbpp", "prompt": "Loop.\nYour code should pass this test:\nassert f(1) == 2"}
 # As many texts as a step may verify.
@@ -132,6 +149,21 @@ class Attacker:
         memo = rng.choice((512, 1_048_576))
         self.post({"method": "revise", "budget": 4000, "memo": memo, "seed": rng.randrange(99)})
 
+    # --- and of those that give up
+
+    def _leave(self, rng: random.Random) -> None:
+        with raw_post(self.address, "/v1/completions", model="fake", prompt="secret", **LARGE):
+            time.sleep(0.01 * rng.randrange(5))
+
+    def _drip(self, rng: random.Random) -> None:
+        """A body in small pieces, given up halfway."""
+        content = json.dumps({"model": "fake", "prompt": "secret", **SMALL}).encode()
+        with raw_connection(self.address) as client, contextlib.suppress(OSError):
+            client.sendall(head("/v1/completions", len(content)))
+            for byte in content[: len(content) // 2]:
+                client.sendall(bytes([byte]))
+                time.sleep(0.002)
+
 
 ATTACKS = [name for name in vars(Attacker) if name[0] != "_" and name not in ("post", "open")]
 
@@ -157,6 +189,12 @@ def get(address: str, path: str) -> str:
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
     return answer.decode()
+
+
+def memory(process: int) -> float:
+    """Resident megabytes."""
+    text = Path(f"/proc/{process}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", text)[0]) / 1024
 
 
 def processor_seconds(process: int) -> float:
@@ -215,3 +253,46 @@ def test_health_answers_within_a_second(server: tuple[int, str], name: str, coun
     wait_for(lambda: idle(address))
     assert most < 1.0
     assert size < 1500
+
+
+def answered(http: httpx.Client, number: int, *, stream: bool) -> str:
+    """The text of a good request."""
+    body = {"model": "fake", "prompt": f"secret {number}", **SMALL, "seed": number}
+    answer = http.post("/v1/completions", json={**body, "stream": stream})
+    assert answer.status_code == 200, answer.text
+    if not stream:
+        return str(answer.json()["choices"][0]["text"])
+    lines = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    return "".join(json.loads(line)["choices"][0]["text"] for line in lines)
+
+
+@pytest.mark.slow
+def test_200_mixed_requests() -> None:
+    """Good ones are answered as if they were alone, and nothing is left over."""
+    kinds = [kind for kind, count in MIXED.items() for _ in range(count)]
+    random.Random(0).shuffle(kinds)
+    log: list[str] = []
+    with serve_process("--grace", "5", "--send-seconds", "3") as (process, address):
+        reader = threading.Thread(target=log.extend, args=(process.stderr,))
+        reader.start()
+        with contextlib.ExitStack() as stack, new_client(address) as http:
+            attacker, before = Attacker(address, stack), memory(process.pid)
+
+            def send(number: int) -> str | None:
+                if (kind := kinds[number]) in ("good", "streamed"):
+                    return answered(http, number, stream=kind == "streamed")
+                getattr(attacker, kind)(random.Random(number))
+                return None
+
+            with ThreadPoolExecutor(24) as pool:
+                texts = list(pool.map(send, range(len(kinds))))
+            wait_for(lambda: idle(address))
+            assert memory(process.pid) - before < MORE_MEMORY
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=900) == 0
+        reader.join(900)
+    for number, text in enumerate(texts):
+        assert text in (None, alone(f"secret {number}", seed=number).text)
+    assert not [line for line in map(json.loads, log) if line.get("status", 0) >= 500]
+    assert "secret" not in "".join(log)

@@ -60,7 +60,7 @@ def is_small(settings: Settings) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore")
-@counts(300, 5000)
+@counts(150, 5000)
 def test_extreme_settings(count: int) -> None:
     rng, ran, refused, model = random.Random(count), 0, 0, fake_model()
     for number in range(count):

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 import s3dlm
-from s3dlm.board import pieces_of, show
+from s3dlm.board import draw, pieces_of
 from s3dlm.errors import SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows
@@ -143,7 +143,7 @@ def test_a_trace_and_the_board_show_the_steps_there_were(tmp_path: Path) -> None
     events = s3dlm.write_trace(
         tmp_path / "run.jsonl", model, events, question=QUESTION, settings=settings
     )
-    *steps, result = show(events, pieces_of(model), console=Console(file=out, width=100))
+    *steps, result = draw(events, pieces_of(model), console=Console(file=out, width=100))
     assert isinstance(result, s3dlm.Result)
     assert out.getvalue().count("step ") == len(steps) < settings.decoding.steps
     *again, recorded = s3dlm.read_trace(tmp_path / "run.jsonl")

@@ -11,7 +11,7 @@ from typing import Any
 
 from s3dlm.server.app import create_app
 from s3dlm.server.limits import Limits
-from s3dlm.server.run import bind_socket, serve
+from s3dlm.server.run import bind_socket, serve_until_signal
 from tests.fakes import fake_model
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     if asked.send_buffer:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, asked.send_buffer)
     # The address goes to standard output, so that nobody needs to guess a free port.
-    serve(
+    serve_until_signal(
         create_app(model, limits=limits, defaults={"method": "s3"}),
         bound,
         grace=asked.grace,

@@ -81,7 +81,7 @@ def send(live: Live, path: str, text: str) -> int:
     return answer.status_code
 
 
-@counts(300, 5000)
+@counts(200, 5000)
 def test_mutated_bodies(small: Live, names: list[str], count: int) -> None:
     draw, statuses = random.Random(count), set()
     for _ in range(count):
@@ -147,7 +147,7 @@ def test_nothing_a_fuzzer_sends_is_a_server_error(small: Live) -> None:
     for operation in (result.ok() for result in schema.get_all_operations()):
 
         @settings(
-            max_examples=12, deadline=None, database=None, derandomize=True,
+            max_examples=8, deadline=None, database=None, derandomize=True,
             suppress_health_check=list(HealthCheck), phases=[Phase.generate],
         )  # fmt: skip
         @given(case=operation.as_strategy())

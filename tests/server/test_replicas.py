@@ -211,18 +211,6 @@ def test_what_was_accepted_is_answered_before_the_end(served: Served) -> None:
     assert served.process.wait(900) == 0
 
 
-def test_without_replicas_ray_is_not_imported() -> None:
-    code = (
-        "import sys, s3dlm.server.run as run\n"
-        "run.serve = lambda *_, **__: sys.exit(3 if 'ray' in sys.modules else 0)\n"
-        "from s3dlm.cli.main import main\n"
-        "sys.argv = ['s3dlm', 'serve', '--port', '0']\n"
-        "main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     ("cluster", "wanted", "places"),
     [

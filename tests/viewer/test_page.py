@@ -12,7 +12,7 @@ import pytest
 
 import s3dlm
 from s3dlm.settings import Settings
-from s3dlm.viewer.page import standalone, viewer_files
+from s3dlm.viewer.page import joined, standalone, viewer_files
 from tests.fakes import events_of, fake_model
 
 META = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
@@ -56,6 +56,11 @@ def test_the_policy_allows_the_own_script_and_style_alone(page: str) -> None:
 def test_a_prompt_cannot_end_the_element_that_holds_it(page: str) -> None:
     assert HOSTILE not in page
     assert len(re.findall("<script", page)) == 2  # the recorded data and the page's own code
+
+
+def test_every_module_is_joined_once() -> None:
+    lines = joined("main.js").splitlines()
+    assert not [line for line in lines if line.startswith(("import", "export"))]
 
 
 def test_the_gold_answer_of_a_trace_is_put_into_words(tmp_path: Path) -> None:

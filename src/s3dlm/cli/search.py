@@ -124,9 +124,9 @@ def generate(
         # An end token inside a text with holes does not end it.
         ends: frozenset[int] = loaded.end_ids if infill is None else frozenset()
         title, columns = f"{settings.method} on {loaded.name}", loaded.tokenizer.columns
-        events = board.show(
+        events = board.draw(
             events, board.pieces_of(loaded), ends, title=title, columns=columns,
-            pace=board.PACE if pace is None else pace,
+            pace=board.STEPS_PER_SECOND if pace is None else pace,
         )  # fmt: skip
     *_, result = events
     assert isinstance(result, engine.Result)

@@ -46,8 +46,12 @@ def show_live(model: Model, defaults: SettingsOf, task: str, question: str) -> R
     settings = plans.settings_for("revise", defaults, task=task)
     search = engine.stream(model, question, task=task, settings=settings)
     title = f"revise on {model.name}"
-    for _ in board.show(
-        search.events, board.pieces_of(model), model.end_ids, title=title, pace=board.PACE
+    for _ in board.draw(
+        search.events,
+        board.pieces_of(model),
+        model.end_ids,
+        title=title,
+        pace=board.STEPS_PER_SECOND,
     ):
         pass
     return search.result

@@ -302,7 +302,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def serve(
+def serve_until_signal(
     app: FastAPI,
     bound: socket.socket,
     *,

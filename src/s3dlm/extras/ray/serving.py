@@ -194,7 +194,9 @@ def _this_machine() -> dict[str, float]:
     return {"GPU": torch.cuda.device_count(), "CPU": os.cpu_count() or 1}
 
 
-def serve(app: Any, host: str, port: int, *, grace: float, announce: Callable[[str], None]) -> None:
+def _serve_until_signal(
+    app: Any, host: str, port: int, *, grace: float, announce: Callable[[str], None]
+) -> None:
     """Serve until a signal; then answer what was accepted, within the grace period, and leave. A
     second signal leaves at once, and nothing that hangs keeps the process alive."""
     signals, leaving = 0, threading.Event()
@@ -256,7 +258,7 @@ def run_replicas(
     engine, owned = connect(cluster, logs=True)
     try:
         app = application(model, grace=grace, **configuration)
-        serve(app, host, port, grace=grace, announce=announce)
+        _serve_until_signal(app, host, port, grace=grace, announce=announce)
     finally:
         if owned:
             engine.shutdown()

@@ -127,6 +127,8 @@ export class Panel {
     const { run, step, view } = this;
     const columns = run.header.columns;
     this.list.classList.toggle("grids", Boolean(columns));
+    this.vote.classList.toggle("puzzle", Boolean(columns));
+    this.vote.style.setProperty("--columns", columns ?? 0);
     this.legend.replaceChildren(...legend(columns));
     const one = run.steps[step];
     const looked = this.looked;
