@@ -35,7 +35,7 @@ from s3dlm.search.select import SELECTIONS, Survivor
 from s3dlm.verifier import for_task
 from s3dlm.verifier.calibration import CALIBRATED_FOLDER, GradedAnswer
 from s3dlm.verifier.checker import FEATURES
-from s3dlm.verifier.parsed import ParsedText
+from s3dlm.verifier.parsed import FreeText
 from s3dlm.verifier.weights import CHECKER, in_fit_half
 
 Floats = NDArray[np.float64]
@@ -91,7 +91,7 @@ def read() -> list[Group]:
         for row in outputs:
             text = row["output"]
             if text not in known:
-                free, answer = ParsedText(question, text).free, extract("gsm8k", text, question)
+                free, answer = FreeText(question, text), extract("gsm8k", text, question)
                 known[text] = (
                     None if answer is None else normalise("gsm8k", answer),
                     grade("gsm8k", text, row["gold"], "fixed", question) == 1.0,

@@ -170,7 +170,7 @@ def test_a_file_can_hold_a_method(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["text"]
-    with pytest.raises(SettingsError, match="has no Nobody that is a method"):
+    with pytest.raises(SettingsError, match=r"name=.Nobody. is unknown; choose one of: Beam"):
         s3dlm.Settings(f"{file}:Nobody")
     with pytest.raises(SettingsError, match=r"there is no file gone\.py; give FILE\.py:NAME"):
         s3dlm.Settings("gone.py:Mine")

@@ -30,7 +30,7 @@ from s3dlm.search.select import SCORE_WEIGHT
 from s3dlm.verifier import for_task
 from s3dlm.verifier.base import CHECKABLE
 from s3dlm.verifier.checker import FEATURES
-from s3dlm.verifier.parsed import ParsedText
+from s3dlm.verifier.parsed import FreeText, ParsedText
 from tools.checker_candidates import GROUPS
 
 Floats = NDArray[np.float64]
@@ -83,8 +83,8 @@ def read(task: str) -> Iterator[Output]:
         for text, count in texts.items():
             votes[answers[text]] += count
         for text, count in texts.items():
-            parsed, score = ParsedText(question, text), judge.score(question, text)
-            parsed = parsed.free if task == "gsm8k" else parsed
+            reader = FreeText if task == "gsm8k" else ParsedText
+            parsed, score = reader(question, text), judge.score(question, text)
             values = [
                 f(parsed, parsed.derivation) for part in FEATURES.values() for f in part.values()
             ]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 
 class S3dlmError(Exception):
@@ -77,17 +77,3 @@ def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
     near += [name for name in names if len(text) > 2 and text.lower() in name.lower()]
     remedy = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(names))}"
     return f"{what}={short_repr(got)} is unknown; {remedy}"
-
-
-def check_registration(
-    what: str, name: object, value: object, kind: type, known: Container[object], replace: bool
-) -> None:
-    """Refuse a value of another kind, a name that no option could take, and one that exists."""
-    if not isinstance(value, kind):
-        given = f"register_{what}({name!r}, …) got a {type(value).__name__}"
-        raise SettingsError(f"{given}; give a s3dlm.{kind.__name__}")
-    if not isinstance(name, str) or not name.isidentifier():
-        raise SettingsError(f"{what} name {name!r} is not allowed; use letters, digits and _")
-    if name in known and not replace:
-        again = "choose another name, or give replace=True"
-        raise SettingsError(f"the {what} {name!r} exists; {again}")

@@ -9,6 +9,7 @@ import contextlib
 import gzip
 import json
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -17,7 +18,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from s3dlm.errors import RecordError, SettingsError, check_registration, unknown_name
+from s3dlm.errors import RecordError, SettingsError, unknown_name
 
 LONGEST_LINE = 1 << 26  # bytes: no line of a file that this package writes comes near
 
@@ -110,7 +111,16 @@ class Registry(Mapping[str, T]):
 
     def register(self, name: str, value: T, *, replace: bool = False) -> T:
         """Make a value known by name; a name that exists is refused unless it is replaced."""
-        check_registration(self.what, name, value, self.kind, self._known, replace)
+        if not isinstance(value, self.kind):
+            given = f"register_{self.what}({name!r}, …) got a {type(value).__name__}"
+            raise SettingsError(f"{given}; give a s3dlm.{self.kind.__name__}")
+        if not isinstance(name, str) or not name.isidentifier():
+            raise SettingsError(
+                f"{self.what} name {name!r} is not allowed; use letters, digits and _"
+            )
+        if name in self._known and not replace:
+            again = "choose another name, or give replace=True"
+            raise SettingsError(f"the {self.what} {name!r} exists; {again}")
         self._known[name] = value
         return value
 
@@ -131,17 +141,11 @@ class Registry(Mapping[str, T]):
     def from_python(self, name: str) -> T:
         """The value that `FILE.py:NAME` names: the file is run once."""
         path, _, attribute = name.rpartition(":")
-        place = f"{self.what}={name!r}"
-        spec = spec_from_file_location(Path(path).stem, path)
-        if spec is None or spec.loader is None or not Path(path).is_file():
-            raise SettingsError(f"{place}: there is no file {path}; give FILE.py:NAME")
-        module = module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:  # somebody's own code, broken in any way
-            raise SettingsError(f"{place}: {path} does not run: {error!r}; repair it") from error
-        if not isinstance(value := getattr(module, attribute, None), self.kind):
-            raise SettingsError(f"{place}: {path} has no {attribute} that is a {self.what}")
+        value = load_from_file(Path(path), attribute)
+        if not isinstance(value, self.kind):
+            raise SettingsError(
+                f"{self.what}={name!r}: {path} has no {attribute} that is a {self.what}"
+            )
         self._known[name] = value  # type: ignore[assignment]  # `kind` is T, as far as can be checked
         return self._known[name]
 
@@ -163,6 +167,26 @@ class Registry(Mapping[str, T]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def load_from_file(path: Path, name: str) -> Any:
+    """What a file of Python that the user names calls by a name; it may import its neighbours."""
+    spec = spec_from_file_location(f"s3dlm_own_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise SettingsError(f"there is no file {path}; give FILE.py:NAME")
+    module = module_from_spec(spec)
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # somebody's own code, broken in any way
+        raise SettingsError(
+            f"{path} raises {type(error).__name__}: {error} when it is imported; correct the file"
+        ) from error
+    if not hasattr(module, name):
+        names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise SettingsError(f"{path}: {unknown_name('name', name, names)}")
+    return getattr(module, name)
 
 
 @cache

@@ -13,7 +13,7 @@ from s3dlm.evaluation.score import score_file
 from s3dlm.verifier import PARTS, Verifier, for_task
 from s3dlm.verifier.base import CHECKABLE
 from s3dlm.verifier.checker import FEATURES
-from s3dlm.verifier.parsed import ParsedText
+from s3dlm.verifier.parsed import FreeText, ParsedText
 from s3dlm.verifier.weights import (
     CHECKER,
     CHECKER_RULES,
@@ -218,7 +218,7 @@ She has 16 - 7 = <<16-7=9>>9 left and makes 9 * $2 = $<<9*2=18>>18.
 )
 def test_gsm8k_is_read_in_the_formats_of_the_field(ending: str) -> None:
     text = FEW_SHOT + ending
-    free = ParsedText(QUESTION, text).free
+    free = FreeText(QUESTION, text)
     assert free.derivation.answer == 18
     assert (free.derivation.claims, free.derivation.wrong) == (3, 0)
     assert total(text) > 0.8
@@ -233,7 +233,7 @@ def test_a_box_left_open_is_an_answer_that_counts_less() -> None:
 
 
 def test_without_any_delimiter_the_last_result_is_the_answer() -> None:
-    free = ParsedText(QUESTION, FEW_SHOT).free
+    free = FreeText(QUESTION, FEW_SHOT)
     assert (free.answer.content, free.answer.delimiter) == ("18", "")
     assert free.derivation.computed
     assert free.derivation.traced == 1
@@ -242,7 +242,7 @@ def test_without_any_delimiter_the_last_result_is_the_answer() -> None:
 
 def test_second_thoughts_and_results_that_nobody_needs_count_against_a_text() -> None:
     twice = FEW_SHOT + "The answer is 18. The final answer is 20."
-    assert ParsedText(QUESTION, twice).free.answers == {18.0, 20.0}
+    assert FreeText(QUESTION, twice).answers == {18.0, 20.0}
     assert total(twice) < total(FEW_SHOT + "The answer is 18.")
     unused = FEW_SHOT.replace("She has", "There are 16 * 4 = 64 others. She has")
     assert total(unused + "#### 18") < total(FEW_SHOT + "#### 18")

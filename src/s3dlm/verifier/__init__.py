@@ -6,7 +6,6 @@ The verifiers of this package stand in the registry like those of any other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from s3dlm.verifier.base import (
     HOLE,
@@ -29,7 +28,7 @@ from s3dlm.verifier.names import (
     for_task,
     installed,
 )
-from s3dlm.verifier.weights import PAPER, SATISFIED_AT
+from s3dlm.verifier.weights import PAPER
 
 __all__ = [
     "GENERAL",
@@ -52,14 +51,19 @@ __all__ = [
     "wrong_equalities",
 ]
 
-
-def _bundled(name: str, build: Callable[[str], Composite], summary: str) -> NamedVerifier:
-    """A composite that may be satisfied with what is known of the tasks for the row `name`."""
-
-    def of_task(task: str) -> Verifier:
-        return replace(build(task), satisfied_at=SATISFIED_AT.get((name, task)))
-
-    return NamedVerifier(of_task, summary, from_files=True)
+_BUNDLED: dict[str, tuple[Callable[[str], Verifier], str]] = {
+    "paper": (lambda task: from_row(PAPER[task]), "the paper's composite"),
+    "checker": (
+        checker,
+        "also recomputes equations, reads partial texts and says what looks wrong",
+    ),
+    "checker_solver": (  # it judges whole texts alike
+        lambda task: checker(task, solver=True),
+        "as checker, with one step of a solver on partial texts",
+    ),
+}
+for _name, (_build, _summary) in _BUNDLED.items():
+    VERIFIERS.register(_name, NamedVerifier(_build, _summary, from_files=True))
 
 
 def _weights_in(file: str) -> NamedVerifier:
@@ -67,13 +71,4 @@ def _weights_in(file: str) -> NamedVerifier:
     return NamedVerifier(lambda task: from_toml(file, task))
 
 
-CHECKS = "also recomputes equations, reads partial texts and says what looks wrong"
-SOLVES = "as checker, with one step of a solver on partial texts"
-VERIFIERS.register(
-    "paper", _bundled("paper", lambda task: from_row(PAPER[task]), "the paper's composite")
-)
-VERIFIERS.register("checker", _bundled("checker", checker, CHECKS))
-VERIFIERS.register(  # it judges whole texts alike
-    "checker_solver", _bundled("checker", lambda task: checker(task, solver=True), SOLVES)
-)
 VERIFIERS.files[".toml"] = _weights_in

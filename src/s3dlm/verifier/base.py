@@ -124,7 +124,7 @@ class Verifier(ABC):
 
 def takes_many(verifier: Verifier) -> bool:
     """Whether a verifier has a `score_batch` of its own, which is worth one call for the texts of all."""
-    return type(verifier).score_batch is not Verifier.score_batch
+    return getattr(verifier.score_batch, "__func__", None) is not Verifier.score_batch
 
 
 def score_texts(
@@ -166,9 +166,11 @@ class AdaptedVerifier(Verifier):
         self.satisfied_at = getattr(judge, "satisfied_at", None)
         self.compares_texts = getattr(judge, "compares_texts", False)
         self.score_partial = getattr(judge, "score_partial", None)
+        if callable(getattr(judge, "score_batch", None)):
+            self.score_batch = judge.score_batch  # type: ignore[method-assign]
 
-    # The object's methods are looked up at each call: they may change with its state, they need no
-    # default for the confidence, and only the object itself is pickled.
+    # The object's method is looked up at each call: it may change with its state, it needs no default
+    # for the confidence, and only the object itself is pickled.
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The object's own score; a function's value is the total and the only part."""
@@ -180,14 +182,6 @@ class AdaptedVerifier(Verifier):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return adapt, (self.judge,)
-
-
-class AdaptedBatch(AdaptedVerifier):
-    """The same of an object that has `score_batch`, too."""
-
-    def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
-        scores: list[Score] = self.judge.score_batch(prompts, texts, confidences)
-        return scores
 
 
 # The same object is adapted once as long as somebody uses it: searches that share it share its calls.
@@ -205,8 +199,7 @@ def adapt(judge: object) -> Verifier:
         )
     adapted = _ADAPTED.get(id(judge))
     if adapted is None:
-        batch = callable(getattr(judge, "score_batch", None))
-        adapted = _ADAPTED[id(judge)] = (AdaptedBatch if batch else AdaptedVerifier)(judge)
+        adapted = _ADAPTED[id(judge)] = AdaptedVerifier(judge)
     return adapted
 
 

@@ -13,7 +13,6 @@ the ones of the fit, they are not used.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from s3dlm.errors import MissingExtraError, ModelError, SettingsError
 from s3dlm.verifier.names import bundled_verifiers
@@ -99,18 +99,12 @@ def read_calibrations(path: Path) -> Calibrations:
     if not path.is_file():
         return Calibrations()
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        fits = []
-        for row in data["fits"]:
-            weights = {name: float(value) for name, value in row["weights"].items()}
-            fits.append(Fit(**{**row, "weights": AnswerCalibration(**weights)}))
-        return Calibrations(tuple(fits), data.get("fingerprint"), data.get("signature"))
-    except (
-        OSError, TypeError, KeyError, ValueError, AttributeError, OverflowError, RecursionError
-    ) as error:  # fmt: skip
+        return TypeAdapter(Calibrations).validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        why = " ".join(str(error).split())[:200]
         raise ModelError(
-            f"{path} is not a calibration ({type(error).__name__}: {str(error)[:200]}); remove it, or write "
-            "it again with `s3dlm calibrate`"
+            f"{path} is not a calibration ({type(error).__name__}: {why}); remove it, or write it again "
+            "with `s3dlm calibrate`"
         ) from error
 
 

@@ -11,19 +11,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from s3dlm.answers import delimiters, grids
 from s3dlm.answers.kinds import extract
-from s3dlm.verifier import components
-from s3dlm.verifier import partial as partial_texts
-from s3dlm.verifier.base import CHECKABLE, PARTS, Span
-from s3dlm.verifier.composite import Composite, SpanFinder, from_row
-from s3dlm.verifier.constraints import CHECKER_CONSTRAINTS, checker_countdown
+from s3dlm.verifier import components, constraints
+from s3dlm.verifier import partial as unfinished
+from s3dlm.verifier.base import CHECKABLE, PARTS, Score, Span
+from s3dlm.verifier.composite import Composite, Part, SpanFinder, from_row
 from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
-from s3dlm.verifier.parsed import Derivation, ParsedText, garbled_spans, question_numbers
-from s3dlm.verifier.weights import CHECKER, CHECKER_RULES, FREE, FROM_MODELS
+from s3dlm.verifier.parsed import (
+    Derivation,
+    FreeText,
+    ParsedText,
+    garbled_spans,
+    question_numbers,
+)
+from s3dlm.verifier.weights import (
+    ANY_FORMAT,
+    CHECKER,
+    CHECKER_RULES,
+    FROM_MODELS,
+    SATISFIED_AT,
+    STEP_BY_STEP,
+)
 
 Feature = Callable[[ParsedText, Derivation], float]
 FIXED_SHARES = {"confidence": 0.10, "not_degenerate": 0.05}
@@ -100,24 +112,25 @@ FEATURES: dict[str, dict[str, Feature]] = {
 def checker(task: str, *, solver: bool = False) -> Composite:
     """The `checker` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
     texts by what is written in them, or with a step of a `solver`, too."""
-    spans = SUSPICIOUS_SPANS.get(task, reasoning)
-    if task in CHECKER:
-        composite = fitted(CHECKER[task], task in FREE)
-        rule = "worked_steps" if spans is worked_steps else "equations"
-    else:
-        composite = from_row(CHECKER_RULES[task], CHECKER_CONSTRAINTS)
-        rule = CHECKER_RULES[task].constraint
+    row = CHECKER_RULES.get(task)
+    rules = RULES["steps" if task in STEP_BY_STEP else row.constraint if row else "none"]
+    composite = from_row(row, rules.constraint) if row else fitted(CHECKER[task])
     if task in FROM_MODELS:  # a text without an equation is outside what the weights know
-        checkable = partial(_mean, task in FREE, [(lambda p, d: d.claims > 0, 1.0)])
+        checkable = partial(_mean, [(lambda p, d: d.claims > 0, 1.0)])
         composite = replace(composite, parts=(*composite.parts, (CHECKABLE, checkable, 0.0)))
-    rules = partial_texts.SOLVER_RULES if solver else partial_texts.PARTIAL_RULES
-    partial_rule = rules.get(rule, partial_texts.equations)
-    return replace(composite, suspicious_spans=spans, score_partial=partial_rule)
+    return replace(
+        composite,
+        satisfied_at=SATISFIED_AT.get(task),
+        suspicious_spans=rules.spans,
+        score_partial=partial(rules.partial, solver=True)
+        if solver and rules.solved
+        else rules.partial,
+        reader=FreeText if task in ANY_FORMAT else ParsedText,
+    )
 
 
-def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:
-    """The composite of fitted feature weights, scaled to what the fixed shares leave; of free texts, or
-    of those that keep to the prompt's format."""
+def fitted(weights: Mapping[str, float]) -> Composite:
+    """The composite of fitted feature weights, scaled to what the fixed shares leave."""
     scale = (1 - FIXED_SHARES["confidence"] - FIXED_SHARES["not_degenerate"]) / sum(
         weights.values()
     )
@@ -127,12 +140,11 @@ def fitted(weights: Mapping[str, float], free: bool = False) -> Composite:
         group = [(f, weights[name]) for name, f in FEATURES[part].items() if name in weights]
         total = sum(weight for _, weight in group)
         shares = [(feature, weight / total) for feature, weight in group]
-        parts.append((part, partial(_mean, free, shares), total))
+        parts.append((part, partial(_mean, shares), total))
     return Composite(tuple(parts))
 
 
-def _mean(free: bool, shares: list[tuple[Feature, float]], parsed: ParsedText) -> float:
-    parsed = parsed.free if free else parsed
+def _mean(shares: list[tuple[Feature, float]], parsed: ParsedText) -> float:
     return sum(share * feature(parsed, parsed.derivation) for feature, share in shares)
 
 
@@ -178,7 +190,7 @@ def worked_steps(prompt: str, text: str) -> list[Span]:
 def countdown_spans(prompt: str, text: str) -> list[Span]:
     """A false or garbled step; without one, all of a text whose expression misses the puzzle."""
     found = reasoning(prompt, text)
-    if found or checker_countdown(ParsedText(prompt, text)) >= 1:
+    if found or constraints.checker_countdown(ParsedText(prompt, text)) >= 1:
         return found
     return [(0, len(text), SOMEWHERE)] if text else []
 
@@ -207,11 +219,24 @@ def sudoku_spans(prompt: str, text: str) -> list[Span]:
     return [(places[cell], places[cell] + 1, weight) for cell, weight in doubted]
 
 
-SUSPICIOUS_SPANS: dict[str, SpanFinder] = {
-    "arithmetic": worked_steps,
-    "chain": worked_steps,
-    "countdown": countdown_spans,
-    "sudoku": sudoku_spans,
-    "sudoku9": sudoku_spans,
-    "sudoku9_open": sudoku_spans,
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How texts for a kind of task are read: whole, where they look wrong, and in part."""
+
+    constraint: Part
+    spans: SpanFinder = reasoning
+    partial: Callable[..., Score] = unfinished.equations_so_far
+    solved: bool = False  # whether a solver can say more of a partial text
+
+
+RULES = {
+    "none": Rules(constraints.nothing),
+    "steps": Rules(constraints.nothing, worked_steps, unfinished.steps_so_far),
+    "countdown": Rules(
+        constraints.checker_countdown, countdown_spans, unfinished.countdown_so_far, solved=True
+    ),
+    "sudoku": Rules(
+        constraints.checker_sudoku, sudoku_spans, unfinished.sudoku_so_far, solved=True
+    ),
+    "choice": Rules(constraints.checker_choice, partial=unfinished.choice_so_far),
 }

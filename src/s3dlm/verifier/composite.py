@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ class Composite(Verifier):
     satisfied_at: float | None = None  # the total with which a search may stop
     suspicious_spans: SpanFinder = false_equalities
     score_partial: PartialRule | None = None  # there are no weights
+    reader: type[ParsedText] = ParsedText
     _read: Callable[[str, str], tuple[dict[str, float], SuspiciousSpans]] = field(
         init=False, repr=False, compare=False
     )
@@ -83,23 +84,16 @@ class Composite(Verifier):
         another confidence is not read again."""
         short = len(prompt) + len(text) <= LONGEST_REMEMBERED
         known, spans = (self._read if short else self._without_confidence)(prompt, text)
-        values, total = dict[str, float](), 0.0
-        for name, part, weight in self.parts:
-            if name == "confidence":
-                value = components.confidence(ParsedText("", "", confidence))
-            elif isinstance(part, JudgedPart):
-                value = part(ParsedText(prompt, text, confidence))
-            else:
-                value = known[name]
-            values[name] = value
-            total += weight * value
+        parsed = self.reader(prompt, text, confidence)
+        values = {n: known[n] if n in known else part(parsed) for n, part, _ in self.parts}
+        total = sum(weight * values[name] for name, _, weight in self.parts)
         return Score(min(max(total, 0.0), 1.0), values, spans)
 
     def _without_confidence(
         self, prompt: str, text: str
     ) -> tuple[dict[str, float], SuspiciousSpans]:
         """The parts that no confidence changes, and what is suspicious."""
-        parsed = ParsedText(prompt, text)
+        parsed = self.reader(prompt, text)
         known = {
             name: part(parsed)
             for name, part, _ in self.parts
@@ -108,9 +102,7 @@ class Composite(Verifier):
         return known, SuspiciousSpans(self.suspicious_spans, prompt, text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Composite, (
-            self.parts, self.satisfied_at, self.suspicious_spans, self.score_partial
-        )  # fmt: skip
+        return Composite, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -145,9 +137,10 @@ def compose(
     return replace(composite, score_partial=_judges_of_partial(able)) if able else composite
 
 
-def from_row(row: Row, constraints: Mapping[str, Part] = CONSTRAINTS) -> Composite:
-    """The composite of one row of a table of weights."""
-    return _weighted(_bundled_parts(row.form, constraints[row.constraint]), row.by_part)
+def from_row(row: Row, constraint: Part | None = None) -> Composite:
+    """The composite of one row of a table of weights, by the paper's constraint unless another is given."""
+    parts = _bundled_parts(row.form, constraint or CONSTRAINTS[row.constraint])
+    return _weighted(parts, row.by_part)
 
 
 def _bundled_parts(form: str, constraint: Part) -> dict[str, Part]:

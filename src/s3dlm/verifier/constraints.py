@@ -127,11 +127,11 @@ def checker_choice(parsed: ParsedText) -> float:
     return 0.5 * choice(parsed) + 0.5 * named
 
 
-Constraints = dict[str, Callable[[ParsedText], float]]
-# "none" is for tasks without rules of their own, whose weight for this is 0.
-CONSTRAINTS: Constraints = {
-    "none": lambda parsed: 0.0, "countdown": countdown, "sudoku": sudoku, "choice": choice,
-}  # fmt: skip
-CHECKER_CONSTRAINTS: Constraints = {
-    **CONSTRAINTS, "countdown": checker_countdown, "sudoku": checker_sudoku, "choice": checker_choice,
+def nothing(parsed: ParsedText) -> float:
+    """For tasks without rules of their own, whose weight for this is 0."""
+    return 0.0
+
+
+CONSTRAINTS: dict[str, Callable[[ParsedText], float]] = {
+    "none": nothing, "countdown": countdown, "sudoku": sudoku, "choice": choice,
 }  # fmt: skip

@@ -9,15 +9,13 @@ run and no request can have code loaded by naming it.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.verifier.base import adapt
+from s3dlm.errors import SettingsError
+from s3dlm.inputs import load_from_file
+from s3dlm.verifier.base import Verifier, adapt
 from s3dlm.verifier.names import OWN
 
 _FILES: dict[str, str] = {}  # the files that were given in this process, by the names they got
@@ -40,7 +38,7 @@ def from_file(spelling: str) -> str:
         ) from error
     known_as, place = f"{path.name}:{name}@{digest}", f"{path.resolve()}:{name}"
     if _FILES.get(known_as) != place:
-        OWN[known_as] = adapt(_judge(path.resolve(), name, digest))
+        OWN[known_as] = _judge(path, name)
         _FILES[known_as] = place
     return known_as
 
@@ -76,32 +74,21 @@ def _digest(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()[:12]
 
 
-def _judge(path: Path, name: str, digest: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"s3dlm_own_{digest}", path)
-    assert spec is not None  # its name ends in .py
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # it may import its neighbours, as a script may
-    step = "when it is imported"
+def _judge(path: Path, name: str) -> Verifier:
+    judge = load_from_file(path, name)
     try:
-        spec.loader.exec_module(module)
-        if not hasattr(module, name):
-            names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-            raise SettingsError(f"{path.name}: {unknown_name('name', name, names)}")
-        judge, step = getattr(module, name), f"when {name} is built without arguments"
         judge = judge() if isinstance(judge, type) else judge
-        adapt(judge)
-    except SettingsError:
-        raise
-    except (Exception, SystemExit) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise SettingsError(f"{path.name} raises {why} {step}; correct the file") from error
+    except Exception as error:
+        raise SettingsError(
+            f"{path} raises {type(error).__name__}: {error} when {name} is built without arguments; "
+            "correct the file"
+        ) from error
+    adapted = adapt(judge)
     if inspect.isroutine(judge):
         try:
             inspect.signature(judge).bind("", "", None)
         except TypeError as error:
             raise SettingsError(
-                f"{path.name}: {name} must take (question, text, confidence): {error}"
+                f"{path}: {name} must take (question, text, confidence): {error}"
             ) from error
-    return judge
+    return adapted

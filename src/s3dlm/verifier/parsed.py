@@ -85,10 +85,15 @@ class Derivation(NamedTuple):
 
 
 class ParsedText:
-    """A prompt and a text without its trailing end tokens; the rest is found when first asked for."""
+    """A prompt and a text; all that is read from them is found when first asked for."""
 
-    def __init__(self, prompt: str, text: str, confidence: float | None = None) -> None:
-        self.prompt, self.text, self.confidence = prompt, strip_end_tokens(text), confidence
+    def __init__(self, prompt: str, written: str, confidence: float | None = None) -> None:
+        self.prompt, self.written, self.confidence = prompt, written, confidence
+
+    @cached_property
+    def text(self) -> str:
+        """The text without its trailing end tokens."""
+        return strip_end_tokens(self.written)
 
     @cached_property
     def answer(self) -> Found | None:
@@ -108,11 +113,6 @@ class ParsedText:
             if numbers := numbers_in(line):
                 given.add(numbers[-1 if "=" in line else 0])
         return frozenset(given)
-
-    @cached_property
-    def free(self) -> FreeText:
-        """The same text, read as one in any format."""
-        return FreeText(self.prompt, self.text, self.confidence)
 
     @cached_property
     def derivation(self) -> Derivation:
@@ -139,8 +139,9 @@ class ParsedText:
 class FreeText(ParsedText):
     """A text in any format: read up to where a reader stops, with an answer wherever it stands."""
 
-    def __init__(self, prompt: str, text: str, confidence: float | None = None) -> None:
-        super().__init__(prompt, up_to_stop(strip_end_tokens(text)), confidence)
+    @cached_property
+    def text(self) -> str:
+        return up_to_stop(strip_end_tokens(self.written))
 
     @cached_property
     def answer(self) -> Found | None:

@@ -2,23 +2,22 @@
 
 Every rule takes the question and a text with a `HOLE` for each token that is not known, and counts what
 no later token can mend: 1 while there is nothing, 1/2 with one mistake, 1/3 with two. Text beside a hole
-may be half a word or half a number, so nothing is concluded from it. The rules of `PARTIAL_RULES` look only at
-what is written. Those of `SOLVER_RULES` also take a step of a solver: cells that no mark fits any more, a
-target out of reach. Their gain is the solver's as much as the model's, so they have a name of their own.
+may be half a word or half a number, so nothing is concluded from it. With `solver` a rule also takes a step of
+a solver, beyond what is written: cells that no mark fits any more, a target out of reach. Its gain is the
+solver's as much as the model's, so that verifier has a name of its own.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Iterator
+from functools import lru_cache
 from itertools import combinations
 
 from s3dlm.answers import delimiters, grids
 from s3dlm.answers.extract import options
 from s3dlm.verifier.base import HOLE, Score
-from s3dlm.verifier.composite import PartialRule
 from s3dlm.verifier.constraints import countdown_puzzle
 from s3dlm.verifier.equations import Equation, equations_in
 from s3dlm.verifier.parsed import COMMON, question_numbers, same
@@ -42,7 +41,7 @@ def counted(**wrong: int) -> Score:
     return Score(1 / (1 + sum(wrong.values())), parts)
 
 
-def sudoku(prompt: str, text: str, *, solver: bool = False) -> Score:
+def sudoku_so_far(prompt: str, text: str, *, solver: bool = False) -> Score:
     """Marks that stand twice in a unit or contradict a clue; and cells that no mark fits any more."""
     puzzle = grids.puzzle_in(prompt)
     cells = _cells(text, None if puzzle is None else len(puzzle))
@@ -72,7 +71,7 @@ def _answer(text: str) -> tuple[str, bool] | None:
     return content, bool(end)
 
 
-def equations(prompt: str, text: str) -> Score:
+def equations_so_far(prompt: str, text: str) -> Score:
     """Equations that are known to their end and do not hold."""
     return counted(equations=sum(not equation.holds for equation in _known_equations(text)))
 
@@ -81,7 +80,7 @@ def _known_equations(text: str) -> list[Equation]:
     return equations_in(text.replace(HOLE, BINDS))
 
 
-def worked_steps(prompt: str, text: str) -> Score:
+def steps_so_far(prompt: str, text: str) -> Score:
     """Also numbers from nowhere, results that are not carried on, and an answer that is not the last."""
     found = _known_equations(text)
     wrong, carried = sum(not equation.holds for equation in found), 0
@@ -101,7 +100,7 @@ def worked_steps(prompt: str, text: str) -> Score:
     return counted(equations=wrong, carried=carried)
 
 
-def countdown(prompt: str, text: str, *, solver: bool = False) -> Score:
+def countdown_so_far(prompt: str, text: str, *, solver: bool = False) -> Score:
     """Wrong equations, and an answer with numbers that are not there or used up; and steps that belong
     to no way to the target."""
     target, pool = countdown_puzzle(prompt)
@@ -156,7 +155,7 @@ def _reach(numbers: tuple[float, ...], target: float) -> Iterator[tuple[Operatio
                 yield (step, *more)
 
 
-def choice(prompt: str, text: str) -> Score:
+def choice_so_far(prompt: str, text: str) -> Score:
     """An answer that is no option, and an option that is named with the letter of another."""
     texts = dict(options(prompt))
     if not texts:
@@ -168,17 +167,3 @@ def choice(prompt: str, text: str) -> Score:
             named = rest[:1] in texts and rest[1:2] in tuple(".,;")
             wrong += named and texts[rest[0]] != option and rest[0] != letter
     return counted(options=wrong)
-
-
-PARTIAL_RULES: Mapping[str, PartialRule] = {
-    "sudoku": sudoku,
-    "countdown": countdown,
-    "choice": choice,
-    "equations": equations,
-    "worked_steps": worked_steps,
-}
-SOLVER_RULES: Mapping[str, PartialRule] = {
-    **PARTIAL_RULES,
-    "sudoku": partial(sudoku, solver=True),
-    "countdown": partial(countdown, solver=True),
-}

@@ -70,7 +70,10 @@ _FITTED: dict[str, tuple[float, float, float]] = {
     "question_numbers_used": (0.03, 0.01, 0.07),
     "answer_not_copied": (0.00, 0.04, 0.00),
 }
-FREE = ("gsm8k",)  # tasks whose texts may have any format: few-shot, calculator marks, no delimiter
+ANY_FORMAT = (
+    "gsm8k",
+)  # tasks whose texts may have any format: few-shot, calculator marks, no delimiter
+STEP_BY_STEP = ("arithmetic", "chain")  # tasks whose texts show all their work
 FROM_MODELS = ("gsm8k", "math500", "aime")  # texts of any model: some have nothing to check
 _COLUMNS = {"gsm8k": 0, "math500": 1, "aime": 1, "arithmetic": 2, "chain": 2}
 CHECKER: dict[str, dict[str, float]] = {
@@ -97,16 +100,16 @@ CHECKER_RULES: dict[str, Row] = {
     "general": PAPER["general"],
 }
 
-# Totals with which a search may stop, by verifier and row: the lowest of the table of
+# Totals of `checker` with which a search may stop, by row: the lowest of the table of
 # `python -m benchmarks.stopping` from which on stopping cost no accuracy (docs/performance.md).
-SATISFIED_AT: dict[tuple[str, str], float] = {
-    ("checker", "arithmetic"): 0.975,
-    ("checker", "chain"): 0.925,
-    ("checker", "choice"): 0.975,
-    ("checker", "countdown"): 0.9,
-    ("checker", "sudoku"): 0.925,
-    ("checker", "sudoku9"): 0.999,  # all rules kept
-    ("checker", "sudoku9_open"): 0.999,
+SATISFIED_AT = {
+    "arithmetic": 0.975,
+    "chain": 0.925,
+    "choice": 0.975,
+    "countdown": 0.9,
+    "sudoku": 0.925,
+    "sudoku9": 0.999,  # all rules kept
+    "sudoku9_open": 0.999,
 }
 
 # Tasks on whose questions the `checker` weights were fitted: on the half that a hash chooses.
