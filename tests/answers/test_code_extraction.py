@@ -7,7 +7,7 @@ import time
 import pytest
 
 from s3dlm import answers
-from s3dlm.extras.code.programs import extract, normalise, parse, program, required
+from s3dlm.extras.code.programs import canonical, parse, program, required, source_in
 
 HEAD = 'import math\n\n\ndef helper(x):\n    return x\n\n\ndef area(r: float) -> float:\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
 PROSE = (
@@ -60,7 +60,7 @@ def test_what_a_question_requires() -> None:
     ],
 )
 def test_all_these_hold_the_same_function(text: str) -> None:
-    found = extract(text, HEAD)
+    found = source_in(text, HEAD)
     assert found is not None
     assert parse(found) is not None
     assert lines(found)[-1] == BODY
@@ -72,19 +72,20 @@ def test_all_these_hold_the_same_function(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "   \n\t", "<|endoftext|>", "```python\n```", "```"])
 def test_no_code_is_no_program(text: str) -> None:
-    assert extract(text, HEAD) is None
+    assert source_in(text, HEAD) is None
     assert answers.extract("code", text, HEAD) is None
 
 
 def test_a_question_without_code_needs_a_whole_function() -> None:
-    assert extract("I do not know.", PROSE) is None
+    assert source_in("I do not know.", PROSE) is None
     assert (
-        extract("Well:\ndef add(a, b):\n    return a + b\n", PROSE)
+        source_in("Well:\ndef add(a, b):\n    return a + b\n", PROSE)
         == "def add(a, b):\n    return a + b\n"
     )
-    assert lines(extract("def plus(a, b):\n    return a + b", PROSE))[0].startswith("def plus")
+    assert lines(source_in("def plus(a, b):\n    return a + b", PROSE))[0].startswith("def plus")
     assert (
-        lines(extract("import os\nX = 1\n@dec\ndef add(a, b):\n    pass", PROSE))[0] == "import os"
+        lines(source_in("import os\nX = 1\n@dec\ndef add(a, b):\n    pass", PROSE))[0]
+        == "import os"
     )
 
 
@@ -139,10 +140,10 @@ def test_positions_lead_back_to_the_text() -> None:
 
 def test_layout_comments_and_docstrings_make_no_difference() -> None:
     one = 'def f(x):\n    """Doc."""\n    # comment\n    return (x+1)\n'
-    assert normalise(one) == normalise("def f(x):\n\n    return x + 1")
-    assert normalise(one) != normalise("def f(x):\n    return x + 2")
-    assert normalise("def f(x:\n\n  1") == "def f(x:\n  1"
-    assert answers.normalise("code", one) == normalise(one)
+    assert canonical(one) == canonical("def f(x):\n\n    return x + 1")
+    assert canonical(one) != canonical("def f(x):\n    return x + 2")
+    assert canonical("def f(x:\n\n  1") == "def f(x:\n  1"
+    assert answers.normalise("code", one) == canonical(one)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,6 @@ def test_layout_comments_and_docstrings_make_no_difference() -> None:
 )
 def test_odd_texts_are_read_in_bounded_time(text: str) -> None:
     started = time.process_time()
-    found = extract(text, HEAD)
-    normalise(found or text)
+    found = source_in(text, HEAD)
+    canonical(found or text)
     assert time.process_time() - started < 5

@@ -1,7 +1,6 @@
 import pytest
 
 from s3dlm.answers import extract
-from s3dlm.answers.delimiters import find
 from s3dlm.errors import SettingsError
 
 OPTIONS = "What do plants make?\n\nOptions:\nA. gold\nB. sugar\nC. iron\n\nChoose ONE letter."
@@ -27,22 +26,11 @@ OPTIONS = "What do plants make?\n\nOptions:\nA. gold\nB. sugar\nC. iron\n\nChoos
         ("answers vary", None),
         ("", None),
         (r"\boxed{}", None),
+        (r"\boxed{many}", "many"),
     ],
 )
 def test_the_cascade(text, answer):
     assert extract("math500", text) == answer
-
-
-def test_the_reasoning_ends_where_the_delimiter_starts():
-    text = r"we get 42 \boxed{42}"
-    found = find(text)
-    assert found is not None
-    assert text[: found.start] == "we get 42 "
-
-
-def test_a_number_needs_a_digit():
-    assert extract("gsm8k", r"\boxed{120\text{ minutes}}") == r"120\text{ minutes}"
-    assert extract("gsm8k", r"\boxed{many}") is None
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ PUZZLE = "Solve the following Sudoku puzzle: 1030341221034321\n"
         ("countdown", r"\boxed{55 - 53 + 49 - 0}", [[49, 55, 53], 51], 0, 0),
         ("countdown", "<answer>49 + 55 - 53</answer>", [[49, 55, 53], 51], 0, 1),
         ("countdown", r"\boxed{49 × 1}", [[49, 1], 49], 0, 1),  # d1 knows no ×
+        ("countdown", r"\boxed{1 + 2}", "[[1, 2], 3]", 1, 1),  # a gold answer as text
+        ("math500", r"\boxed{3 \text{ or } 4}", r"3\text{ or }4", 1, 1),
         ("general", "yes <|eot_id|>", "yes", 1, 1),
     ],
 )
@@ -137,10 +139,6 @@ def test_unknown_gradings_and_impossible_golds_are_named():
         grade("countdown", r"\boxed{1+1}", 3)
 
 
-def test_countdown_gold_may_be_text():
-    assert grade("countdown", r"\boxed{1 + 2}", "[[1, 2], 3]") == 1.0
-
-
 def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_so(monkeypatch):
     from s3dlm.answers.grading import notes
 
@@ -182,10 +180,6 @@ def test_a_choice_of_values_is_none_of_them(answer, gold, right):
     assert grade("math500", rf"\boxed{{{answer}}}", gold) == right
     assert grade("gsm8k", rf"\boxed{{{answer}}}", gold) == right
     assert (normalise("math", answer) == normalise("math", gold)) is right
-
-
-def test_a_choice_of_values_can_be_right():
-    assert grade("math500", r"\boxed{3 \text{ or } 4}", r"3\text{ or }4") == 1.0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import random
 import re
 from collections import Counter
 from fractions import Fraction
@@ -11,8 +10,6 @@ from itertools import combinations, islice
 
 import pytest
 
-from s3dlm.errors import SettingsError
-from s3dlm.verifier import for_task
 from tools.tiny.problems import GENERATORS, SPLITS, Problem, problems, split_of, stream
 from tools.tiny.problems.choice import KINDS, OPPOSITES
 
@@ -73,7 +70,7 @@ def drawn() -> Drawn:
 def test_splits_are_disjoint_and_stable(task: str) -> None:
     """By what is asked, not by its wording: most arithmetic questions share their equations."""
     drawn = {split: problems(task, split, 500) for split in ("validation", "test")}
-    drawn["train"] = list(islice(stream(task, "train", 7), 4_000))
+    drawn["train"] = list(islice(stream(task, "train", 7), 1_500))
     for split, some in drawn.items():
         assert {split_of(f"{problem.task}|{problem.key}") for problem in some} == {split}
     for one, other in combinations(SPLITS, 2):
@@ -83,35 +80,11 @@ def test_splits_are_disjoint_and_stable(task: str) -> None:
     assert drawn["test"][:20] == problems(task, "test", 20) != problems(task, "test", 20, seed=1)
 
 
-@pytest.mark.parametrize("task", GENERATORS)
-def test_what_is_asked_alone_decides_the_split(task: str) -> None:
-    """Other names, wordings, orders of options or digits leave a problem in its split."""
-    splits: dict[object, set[str]] = {}
-    worded: dict[object, set[str]] = {}
-    rng = random.Random(1)
-    for _ in range(6_000):
-        problem = GENERATORS[task](rng)
-        splits.setdefault(asked(problem), set()).add(problem.split)
-        worded.setdefault(asked(problem), set()).add(problem.question)
-    assert all(len(some) == 1 for some in splits.values())
-    assert sum(len(some) > 1 for some in worded.values()) > 2
-
-
 def test_the_split_of_a_key_never_changes() -> None:
     """Published accuracies stand on this split: these keys were taken down when it was made."""
     keys = [f"key {number}" for number in range(400)]
     test = [key for key in keys if split_of(key) == "test"]
     assert test[:3] == ["key 5", "key 20", "key 21"]
-
-
-def test_unknown_names_and_exhausted_pools_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingsError, match="task='soduku' is unknown"):
-        problems("soduku", "test", 1)
-    with pytest.raises(SettingsError, match="split='tests' is unknown"):
-        problems("sudoku", "tests", 1)
-    monkeypatch.setattr("tools.tiny.problems._PATIENCE", 20)
-    with pytest.raises(SettingsError, match="ask for fewer"):
-        problems("countdown", "test", 100_000)
 
 
 def test_arithmetic_steps_use_the_story_and_lead_to_the_gold(drawn: Drawn) -> None:
@@ -126,15 +99,6 @@ def test_arithmetic_steps_use_the_story_and_lead_to_the_gold(drawn: Drawn) -> No
             assert {a, b} <= set(known), problem
             known.append(c)
         assert set(told) <= {number for a, _, b, _ in steps for number in (a, b)}, problem
-
-
-def test_arithmetic_is_varied(drawn: Drawn) -> None:
-    shapes = {re.sub(r"\d+", "#", problem.question) for problem in drawn["arithmetic"]}
-    assert len(shapes) > COUNT * 0.9
-    starts = {re.sub(r"\d+", "#", p.response).split(" #")[0] for p in drawn["arithmetic"]}
-    assert starts == {"Step", "First,"}
-    assert sum(": compute" in problem.response for problem in drawn["arithmetic"]) > 20
-    assert {len(equations(problem)) for problem in drawn["arithmetic"]} == {2, 3, 4}
 
 
 def test_chain_works_out_what_the_question_says(drawn: Drawn) -> None:
@@ -230,13 +194,3 @@ def test_choice_has_one_right_letter_and_is_varied(drawn: Drawn) -> None:
     assert len({problem.question.split("\n")[0] for problem in drawn["choice"]}) > 60
     words = [word for kind in KINDS.values() for word in kind]
     assert len(words) == len(set(words))
-
-
-@pytest.mark.parametrize("name", ["paper", "checker"])
-def test_the_verifier_of_chain_doubts_a_wrong_line(drawn: Drawn, name: str) -> None:
-    verifier = for_task("chain", name)
-    for problem in drawn["chain"][:50]:
-        head, _, result = problem.response.split("\n")[1].rpartition(" ")
-        wrong = problem.response.replace(f"{head} {result}\n", f"{head} {int(result) + 1}\n")
-        scores = [verifier.score(problem.question, t).total for t in (problem.response, wrong)]
-        assert scores[0] > scores[1]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
 from s3dlm.verifier import Score, Verifier, as_verifier, compose, for_task
 from s3dlm.verifier.base import takes_many
-from s3dlm.verifier.equations import wrong_equalities
 
 TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19}."
 MEMBERS = {name for name in vars(Verifier) if name[0] != "_"}
@@ -134,11 +130,3 @@ def test_spans_are_the_equalities_that_do_not_hold_found_when_someone_asks(
     late = for_task("gsm8k").score(name, "1 + 1 = 3")
     assert asked == []
     assert (list(late.spans), len(late.spans), asked) == ([], 0, ["1 + 1 = 3"])
-
-
-@pytest.mark.skipif(not os.environ.get("S3DLM_DATA"), reason="S3DLM_DATA names no folder")
-def test_spans_of_real_outputs_are_what_wrong_equalities_gives() -> None:
-    path = Path(os.environ["S3DLM_DATA"]) / "llada8b_outputs.jsonl"
-    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()[::20]):
-        score = for_task(row["task"]).score(row["question"], row["output"])
-        assert list(score.spans) == wrong_equalities(row["output"])

@@ -10,8 +10,6 @@ from s3dlm.errors import MissingExtraError, SettingsError
 from s3dlm.evaluation.statistics import accuracy_at_coverage, brier, reliability
 from s3dlm.verifier.calibration import (
     AnswerCalibration,
-    Calibrations,
-    Fit,
     GradedAnswer,
     Logistic,
     cross_fitted,
@@ -33,13 +31,6 @@ def drawn(count=4000, seed=0):
         answers.append(GradedAnswer(score, agreement, confidence, right, f"q{number // 2}"))
         chances.append(chance)
     return answers, chances
-
-
-def test_a_fit_recovers_the_chances_it_was_drawn_from():
-    answers, chances = drawn()
-    fitted = fit_answers(answers)
-    found = [fitted.p_correct(a.score, a.agreement, a.confidence) for a in answers]
-    assert np.abs(np.array(found) - np.array(chances)).max() < 0.08
 
 
 def test_cross_fitted_probabilities_are_calibrated_on_questions_never_seen():
@@ -67,21 +58,6 @@ def test_a_missing_confidence_counts_as_the_typical_one():
     assert (fitted.confidence, fitted.agreement) == (0.0, 0.0)  # they never vary
     assert fitted.p_correct(0.9, 0.5) == fitted.p_correct(0.9, 0.5, fitted.typical_confidence)
     assert fitted.p_correct(0.9, 0.5) > 0.7 > 0.3 > fitted.p_correct(0.1, 0.5)
-
-
-def test_more_score_is_never_less_probable():
-    rng = np.random.default_rng(1)
-    values = rng.normal(size=500)
-    right = [bool(b) for b in rng.random(500) < 1 / (1 + np.exp(-2 * values))]
-    fitted = fit_logistic(list(values), right)
-    grid = [fitted(x) for x in np.linspace(-4, 4, 50)]
-    assert grid == sorted(grid)
-    assert 0 <= grid[0] < 0.2 < 0.8 < grid[-1] <= 1
-
-
-def test_few_answers_are_refused_with_the_number_needed():
-    with pytest.raises(SettingsError, match="at least 20"):
-        fit_logistic([0.1, 0.9], [False, True])
 
 
 @pytest.mark.parametrize(("good", "bad"), [(2, 18), (18, 2), (10, 10)])
@@ -168,10 +144,3 @@ def test_a_kind_of_model_has_bundled_calibrations_and_no_other_has(tmp_path):
     assert not calibrations_in(tmp_path, "anyone/finetuned", "llada-128").fits
     named = calibrations_in(tmp_path, "GSAI-ML/LLaDA-8B-Instruct", "llada-4096")
     assert named.find("gsm8k", "baseline", None).questions == 1130  # its own comes first
-
-
-def test_a_fit_counts_for_its_own_task_and_verifier():
-    fit = Fit("chain", "revise", "checker", AnswerCalibration(0, 0, 0, 0))
-    assert Calibrations((fit,)).find("chain", "revise", "checker") is fit
-    assert Calibrations((fit,)).find("chain", "revise", None) is fit
-    assert Calibrations((fit,)).find("chain", "revise", "self") is None

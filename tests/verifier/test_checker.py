@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -181,26 +180,6 @@ def test_a_choice_is_better_when_its_reason_speaks_of_its_option_and_is_true():
     assert right - false_sum > 0.1
 
 
-@pytest.mark.parametrize(
-    "piece", ["3 + abc = 4 ", "{} + word = 4 ", "75 + 20 = each{} ", "9 Step 6 = 15 ", "1 = "]
-)
-@pytest.mark.parametrize("task", ["gsm8k", "chain", "countdown"])
-def test_time_grows_with_the_length_of_a_text_and_no_faster(task: str, piece: str) -> None:
-    verifier = for_task(task, "checker")
-
-    def seconds(pieces: int) -> float:
-        text = "".join(piece.format(number) for number in range(pieces))
-        verifier._read.cache_clear()  # type: ignore[attr-defined]
-        started = time.thread_time()
-        list(verifier.score("q", text).spans)
-        return time.thread_time() - started
-
-    def best(pieces: int) -> float:
-        return min(seconds(pieces) for _ in range(3))  # the machine may be busy
-
-    assert any(best(4_000) < 9 * best(1_000) for _ in range(5))  # linear is 4, quadratic 16
-
-
 FEW_SHOT = """Janet uses 3 + 4 = <<3+4=7>>7 eggs.
 She has 16 - 7 = <<16-7=9>>9 left and makes 9 * $2 = $<<9*2=18>>18.
 """
@@ -246,14 +225,6 @@ def test_second_thoughts_and_results_that_nobody_needs_count_against_a_text() ->
     assert total(twice) < total(FEW_SHOT + "The answer is 18.")
     unused = FEW_SHOT.replace("She has", "There are 16 * 4 = 64 others. She has")
     assert total(unused + "#### 18") < total(FEW_SHOT + "#### 18")
-
-
-@pytest.mark.parametrize(
-    "garbage", ["", "#### ", r"\boxed{", "<<", "answer is", "1" * 3000, "<<1=2>>" * 50]
-)
-def test_free_texts_of_any_kind_have_a_score(garbage: str) -> None:
-    assert 0 <= total(garbage) <= 1
-    assert 0 <= total(FEW_SHOT + garbage) <= 1
 
 
 SAMPLES = Path(os.environ.get("S3DLM_DATA", "")) / "dlm_samples_gsm8k.jsonl"

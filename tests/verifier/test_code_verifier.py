@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib.util
 import math
-import tracemalloc
 
 import pytest
 
 from s3dlm.errors import VerifierError
 from s3dlm.extras.code import tasks as task
 from s3dlm.extras.code.examples import MOST_INPUTS, Example, examples, inputs
-from s3dlm.extras.code.sandbox import CodeResult, Sandbox, SandboxLimits, shared
+from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits, shared
 from s3dlm.extras.code.verifier import WEIGHTS, CodeVerifier
 from s3dlm.verifier import Verifier, as_verifier, for_task
 from s3dlm.verifier.base import Score, wanted
@@ -41,11 +39,6 @@ def test_it_is_a_verifier_found_by_its_name() -> None:
     assert isinstance(for_task("code"), Verifier)
     assert for_task("code", "checker") is for_task("code", "paper") is as_verifier("code")
     assert math.fsum(WEIGHTS.values()) == pytest.approx(1)
-
-
-def test_nothing_it_sees_has_a_field_for_gold() -> None:
-    names = {one.name for one in dataclasses.fields(CodeVerifier)}
-    assert not any("gold" in name or "test" in name for name in names)
 
 
 def test_texts_are_ranked_as_they_should_be(verifier: CodeVerifier) -> None:
@@ -77,6 +70,7 @@ def test_texts_are_ranked_as_they_should_be(verifier: CodeVerifier) -> None:
         ("    s = '\x0b\x1c\x85\u2028'\n    return z", ["z"]),  # these end no line
         ("def double():\n    return 4", ["def double"]),
         ("    y = [x]\n    return y[1]", ["return y[1]"]),  # raised when it ran
+        ("def double(x):\n    a = 1\n\n\n    b = = 2\n    return a\n", ["= 2"]),
     ],
 )
 def test_it_names_the_characters_in_doubt(
@@ -109,11 +103,6 @@ def test_defined_names_are_not_doubted(verifier: CodeVerifier, body: str) -> Non
 def test_names_of_a_star_import_are_let_be(verifier: CodeVerifier) -> None:
     text = "from math import *\ndef double(x):\n    return int(floor(2 * x))"
     assert verifier.score(HEAD, text).total == 1.0
-
-
-def test_a_syntax_error_behind_blank_lines_is_found(verifier: CodeVerifier) -> None:
-    text = "def f(x):\n    a = 1\n\n\n    b = = 2\n    return a\n"
-    assert doubted(verifier.score("def f(x):\n", text), text) == ["= 2"]
 
 
 def test_partial_text_is_scored_by_what_parses(verifier: CodeVerifier) -> None:
@@ -235,31 +224,6 @@ def test_a_program_that_never_ends_costs_its_time_once() -> None:
     for text in ("    while True: pass", "    while True: pass\n"):
         assert verifier.score(HEAD, text).parts["examples"] == 0.0
     assert verifier.executed == 1
-
-
-def test_what_it_remembers_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large prompts, texts and results of many requests; nothing of it is looked at again."""
-    monkeypatch.setattr("s3dlm.extras.code.verifier.REMEMBERED_BYTES", 1 << 20)
-
-    class Generous:
-        """A sandbox whose every program returns a long text."""
-
-        def evaluate(self, source: str, calls: list[str], seconds: float) -> list[CodeResult]:
-            return [CodeResult("a" * 50_000 + source) for _ in calls]
-
-    verifier = CodeVerifier(Generous())  # type: ignore[arg-type]
-    tracemalloc.start()
-    before, _ = tracemalloc.get_traced_memory()
-    for request in range(10):
-        prompt = f"# {request}{'x' * 50_000}\n{HEAD}"
-        for number in range(30):
-            verifier.score(prompt, f"    return 2 * x + {number}")
-    after, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert after - before < 12 << 20
-    assert verifier.executed == 300
-    verifier.score(prompt, f"    return 2 * x + {number}")
-    assert verifier.executed == 300  # the last ones are still known
 
 
 ODD = {

@@ -80,18 +80,6 @@ def test_an_equality_is_verified_exactly_when_it_is_true(a, b, operator, error):
     assert counted(f"so {a} {operator} {b} = {value}.") == (1, int(true))
 
 
-@given(st.integers(1, 10**6), st.integers(1, 10**6))
-def test_spelling_does_not_change_a_verdict(a, b):
-    spellings = [
-        f"{a} + {b} = {a + b}",
-        f"{a:,} + {b:,} = {a + b:,}",
-        f"${a} + ${b} = ${a + b}",
-        f"\\({a} + {b} = {a + b}\\)",
-        f"<<{a}+{b}={a + b}>>",
-    ]
-    assert {counted(s) for s in spellings} == {(1, 1)}
-
-
 def test_chain_leaves_zeros_out_and_counts_neighbours():
     assert chain_share([]) == 1.0
     assert chain_share([1, 0, 5]) == 1.0
@@ -115,13 +103,6 @@ def test_structure_counts_distinct_keywords_up_to_three():
     assert values[0] == pytest.approx(base + 0.4 / 3)
     assert values[1] == values[0]
     assert values[2] == pytest.approx(base + 0.8 / 3)
-
-
-@pytest.mark.parametrize(
-    "text", [r"\boxed{3}", "<answer>3</answer>", "#### 3", "the answer is 3", "Answer: 3"]
-)
-def test_every_delimiter_of_the_cascade_counts(text):
-    assert structure(ParsedText("", text)) >= 0.35
 
 
 @pytest.mark.parametrize("text", [r"\boxed{}", r"\boxed{3", "<answer></answer>", "#### ", "answer"])
@@ -202,10 +183,3 @@ def test_the_short_cut_for_rich_vocabularies_changes_nothing(words):
     if expected == 1.0 and len(words) > 30 and share(3) < 0.25:
         expected = 0.2
     assert non_degeneracy(ParsedText("", " ".join(words))) == expected
-
-
-def test_the_papers_arithmetic_counts_equalities_of_numbers_and_nothing_else():
-    """Garbage is no equality, so it counts neither for nor against a text; `checker` counts it."""
-    whole = "She has 56 - 11 = 45 eggs and gets 45 * 2 = 90."
-    garbled = whole.replace("11", "slowStep")
-    assert arithmetic(ParsedText("", garbled)) == arithmetic(ParsedText("", whole)) == 1.0

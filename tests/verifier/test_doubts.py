@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from s3dlm.answers.grading import grade
 from s3dlm.verifier import for_task
 from s3dlm.verifier.base import doubts
-from s3dlm.verifier.checker import reasoning, worked_steps
 from s3dlm.verifier.weights import CHECKER, CHECKER_RULES
 
 CHAIN = "Start with 8. Step 1: Divide by 2. Step 2: Add 13. Step 3: Multiply by 5."
@@ -126,17 +125,3 @@ def test_real_outputs_that_are_wrong_are_doubted_more_often() -> None:
         doubts[bool(right)].append(bool(doubted("gsm8k", row["question"], row["output"])))
     share = {right: sum(them) / len(them) for right, them in doubts.items()}
     assert share[True] < 0.05 < 0.1 < share[False]
-
-
-@pytest.mark.skipif(not os.environ.get("S3DLM_DATA"), reason="S3DLM_DATA names no folder")
-@pytest.mark.parametrize("right", [True, False])
-def test_in_real_outputs_numbers_from_nowhere_are_no_sign(right: bool) -> None:
-    with FILE.open(encoding="utf-8") as lines:
-        rows = [row for row in map(json.loads, lines) if row["task"] == "gsm8k"][::3]
-    graded = [
-        set(worked_steps(row["question"], row["output"]))
-        - set(reasoning(row["question"], row["output"]))
-        for row in rows
-        if right == bool(grade("number", row["output"], row["gold"], "fixed", row["question"]))
-    ]
-    assert 0.4 < sum(map(bool, graded)) / len(graded) < 0.6

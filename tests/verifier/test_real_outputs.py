@@ -5,14 +5,12 @@ The folder with the file is named by S3DLM_DATA; nothing of it is part of this p
 
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from s3dlm.answers.grading import grade
 from s3dlm.evaluation.score import score_file
-from s3dlm.verifier import for_task
 
 FOLDER = os.environ.get("S3DLM_DATA")
 FILE = Path(FOLDER or ".") / "llada8b_outputs.jsonl"
@@ -61,11 +59,10 @@ def test_grading_d1_gives_the_published_accuracies(rows, task, gen_length):
     assert round(100 * sum(grades) / count, digits) == percent
 
 
-@pytest.mark.parametrize("grading", ["d1", "fixed"])
 @pytest.mark.parametrize("task", FLOORS)
-def test_the_papers_composite_tells_right_from_wrong(reports, task, grading):
+def test_the_papers_composite_tells_right_from_wrong(reports, task):
     auc, pair_accuracy = FLOORS[task]
-    report = reports(task, grading)
+    report = reports(task, "fixed")
     whole, at_128, _ = report.sections
     assert at_128.name == "gen_length=128"
     assert at_128.components[0].auc.value >= auc
@@ -84,31 +81,6 @@ def test_every_changed_verdict_is_listed_with_a_reason(rows, reports, task):
     }
     assert {change.line for change in report.changes} == changed
     assert all(change.reason for change in report.changes)
-
-
-@pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku"])
-def test_ten_times_the_text_costs_at_most_twelve_times_the_time(rows, task):
-    verifier = for_task(task)
-    chosen = [
-        (r["question"], r["output"]) for r in rows if r["task"] == task and r["gen_length"] == 128
-    ]
-    chosen = chosen[:60]
-    longer = [(question, output * 10) for question, output in chosen]
-
-    def growth() -> float:
-        once, tenfold = (
-            min(_microseconds(verifier, texts) for _ in range(3)) for texts in (chosen, longer)
-        )
-        return tenfold / once
-
-    assert any(growth() <= 12 for _ in range(15))  # a busy machine may spoil some attempts
-
-
-def _microseconds(verifier, texts):
-    start = time.thread_time()
-    for question, output in texts:
-        verifier.score(question, output)
-    return (time.thread_time() - start) / len(texts) * 1e6
 
 
 SAMPLES = FILE.with_name("dlm_samples_gsm8k.jsonl")

@@ -25,14 +25,14 @@ _TOKEN = re.compile(rf"\s*(?:({UNSIGNED})|([-+*/()]))")
 _OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv}
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
 
-Token = float | str
+Term = float | str
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
     """An arithmetic expression in postfix order."""
 
-    postfix: tuple[Token, ...]
+    postfix: tuple[Term, ...]
 
     @property
     def operands(self) -> list[float]:
@@ -81,15 +81,10 @@ def plain(text: str) -> str:
 
 def parse(text: str) -> Expression | None:
     """Read a whole text as one expression; None when it is none, or is too long."""
-    return parse_plain(plain(text)) if len(text) <= MAX_LENGTH else None
-
-
-def parse_plain(text: str) -> Expression | None:
-    """As `parse`, for a text whose operators are ASCII already."""
     if len(text) > MAX_LENGTH:
         return None
-    tokens: list[Token] = []
-    at, text = 0, text.rstrip()
+    terms: list[Term] = []
+    at, text = 0, plain(text).rstrip()
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
@@ -97,18 +92,18 @@ def parse_plain(text: str) -> Expression | None:
         value = to_float(match[1]) if match[1] else None
         if match[1] and (value is None or value > MAX_MAGNITUDE):
             return None
-        tokens.append(match[2] if value is None else value)
+        terms.append(match[2] if value is None else value)
         at = match.end()
-    return from_tokens(tokens) if tokens else None
+    return from_terms(terms) if terms else None
 
 
-def from_tokens(tokens: list[Token]) -> Expression | None:
+def from_terms(terms: list[Term]) -> Expression | None:
     """The expression of numbers and operator signs in the order written, by the shunting-yard algorithm;
     None when operators and operands do not alternate or brackets are uneven."""
-    output: list[Token] = []
+    output: list[Term] = []
     waiting: list[str] = []
     want_operand = True
-    for token in tokens:
+    for token in terms:
         if (isinstance(token, float) or token == "(") and not want_operand:
             return None
         if isinstance(token, float):

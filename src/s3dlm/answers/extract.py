@@ -72,7 +72,7 @@ def expression_in(content: str) -> tuple[str, expressions.Expression] | None:
     """The expression in a delimited answer: of `a + b = c` the side that has operators."""
     plain = expressions.plain(content[: expressions.MAX_LENGTH])
     for side in plain.split("=", 4)[:4]:
-        parsed = expressions.parse_plain(side)
+        parsed = expressions.parse(side)
         if parsed is not None and len(parsed.postfix) > 1:
             return side.strip(), parsed
     return last_expression(plain)
@@ -83,7 +83,7 @@ def last_expression(text: str) -> tuple[str, expressions.Expression] | None:
     tail = expressions.plain(text[-delimiters.MAX_ANSWER :])
     for run in reversed(_EXPRESSION_RUN.findall(tail)[-20:]):
         run = run.strip(" \t.")
-        parsed = expressions.parse_plain(run)
+        parsed = expressions.parse(run)
         if parsed is not None and len(parsed.postfix) > 1:
             return run, parsed
     return None

@@ -182,11 +182,6 @@ def _d1_grid(text: str, gold: object, question: str) -> float:
     return d1.sudoku_share(text, solution, puzzle or "0" * len(solution))
 
 
-def _fixed_text(text: str, gold: object, question: str) -> bool:
-    spelled = normalise("text", delimiters.strip_end_tokens(text))
-    return spelled == normalise("text", str(gold))
-
-
 GradeText = Callable[[str, object, str], float]  # (text, gold, question) → 1.0 if it is right
 
 
@@ -239,7 +234,6 @@ for _name, _grader in {
         "a string of digits",
         lambda gold: str(gold).isascii() and str(gold).isdigit(),
     ),
-    "text": Grader(_fixed_text),
 }.items():
     GRADERS.register(_name, _grader)
 

@@ -34,7 +34,6 @@ class MathVerify:
 
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self.process: subprocess.Popen[str] | None = None
-        self.owner = 0
         self._seconds = seconds
         self._lock = threading.Lock()
         # The child dies with the thread that started it, so that must not be a caller's thread.
@@ -45,7 +44,7 @@ class MathVerify:
         if max(len(gold), len(answer)) > LONGEST_FORMULA:
             return False
         with self._lock:
-            if self.process is None or self.owner != os.getpid():  # not an inherited copy
+            if self.process is None:
                 self._start()
             reply = self._ask([gold, answer])
             if reply is None:
@@ -59,10 +58,10 @@ class MathVerify:
 
     def _start(self) -> None:
         script = str(Path(__file__).with_name("math_worker.py"))
-        self.owner, self._thread = os.getpid(), ThreadPoolExecutor(1, "math-verify")
+        self._thread = ThreadPoolExecutor(1, "math-verify")
         self.process = self._thread.submit(
             subprocess.Popen,
-            [sys.executable, "-I", "-u", script, str(self.owner)],
+            [sys.executable, "-I", "-u", script, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -94,7 +93,7 @@ class MathVerify:
         return json.loads(line) if line else None
 
     def _close(self) -> None:
-        if self.process is not None and self.owner == os.getpid():
+        if self.process is not None:
             self.process.kill()
             self.process.wait()
             self._thread.shutdown()
@@ -115,7 +114,8 @@ _shared = MathVerify()
 # Samples of one question repeat each other's answers.
 _remembered = lru_cache(maxsize=4096)(_shared.equal)
 atexit.register(_shared.close)
-# A fork may happen while another thread holds the lock; the copy gets a fresh one.
+# A fork may happen while another thread holds the lock, and the child process is its parent's: the copy
+# starts anew.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _shared.__init__())  # type: ignore[misc]
 

@@ -7,6 +7,7 @@ read: model-written text is untrusted, and converting a million digits is quadra
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 
 MAX_DIGITS = 40
@@ -64,24 +65,21 @@ def _quotient(sign: str, above: str, below: str) -> Fraction | None:
 
 def numbers_in(text: str) -> list[float]:
     """Every number of a running text, with its sign; a minus between two operands is not a sign."""
-    found = []
-    for match in _IN_TEXT.finditer(text):
-        value = to_float(match[2].rstrip(".,"))
-        if value is not None:
-            negative = match[1] and negative_at(text, match.start(2))
-            found.append(-value if negative else value)
-    return found
+    return [-value if negative else value for _, value, negative in _numerals(text)]
 
 
 def last_number_in(text: str) -> str | None:
-    """The last number of a running text, with its sign."""
-    tail = text[-TAIL:]
-    for match in reversed(list(_IN_TEXT.finditer(tail))):
+    """The last number of a running text, with its sign, as written."""
+    *_, (numeral, _, negative) = ("", 0.0, False), *_numerals(text[-TAIL:])
+    return f"-{numeral}" if negative else numeral or None
+
+
+def _numerals(text: str) -> Iterator[tuple[str, float, bool]]:
+    """Every numeral of a text, its value, and whether a minus stands before it."""
+    for match in _IN_TEXT.finditer(text):
         numeral = match[2].rstrip(".,")
-        if to_float(numeral) is not None:
-            negative = match[1] and negative_at(tail, match.start(2))
-            return f"-{numeral}" if negative else numeral
-    return None
+        if (value := to_float(numeral)) is not None:
+            yield numeral, value, bool(match[1]) and negative_at(text, match.start(2))
 
 
 def negative_at(text: str, start: int) -> bool:

@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from s3dlm.answers.expressions import Token as Term
-from s3dlm.answers.expressions import from_tokens
+from s3dlm.answers.expressions import Term, from_terms
 from s3dlm.answers.numbers import UNSIGNED, frac, to_float
 
 MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
@@ -242,7 +241,7 @@ def _side(taken: list[Token]) -> Side | None:
             terms.append(token.value / 100 if shares and token.text[-1] == "%" else token.value)
         else:
             terms.append({"open": "(", "close": ")"}.get(token.kind, token.text))
-    expression = from_tokens(terms)
+    expression = from_terms(terms)
     value = expression.value() if expression else None
     if expression is None or value is None:
         return None

@@ -134,7 +134,7 @@ def inputs(question: str) -> tuple[str, ...]:
     for example in examples(question):
         with suppress(ValueError, TypeError):  # no literals
             lists.append([ast.literal_eval(argument) for argument in example.arguments or ()])
-    lists = [values for values in lists if values] or [_from_annotations(question, name)]
+    lists = [values for values in lists if values] or [_from_annotations(question)]
     if not lists[0]:
         return ()
     seed = hashlib.sha256(question.encode(errors="surrogatepass")).digest()
@@ -156,14 +156,13 @@ _SAMPLES: dict[str, object] = {
 }  # fmt: skip
 
 
-def _from_annotations(question: str, name: str) -> list[object]:
+def _from_annotations(question: str) -> list[object]:
     """Arguments for a function whose parameters all say a type we know."""
-    tree = parse(f"{required(question).head.rstrip()}\n    pass\n")
-    for node in tree.body if tree else ():
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            kinds = [ast.unparse(a.annotation) if a.annotation else "" for a in node.args.args]
-            return [_SAMPLES[k] for k in kinds] if all(k in _SAMPLES for k in kinds) else []
-    return []
+    stub = required(question).stub
+    kinds = (
+        [ast.unparse(a.annotation) if a.annotation else "" for a in stub.args.args] if stub else []
+    )
+    return [_SAMPLES[kind] for kind in kinds] if all(kind in _SAMPLES for kind in kinds) else []
 
 
 def _changed(value: object, rng: random.Random) -> object:

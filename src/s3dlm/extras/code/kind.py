@@ -15,7 +15,7 @@ def verdict(text: str, gold: object, question: str) -> Verdict:
     """Whether the program in a text passes the hidden tests, and if not, why."""
     match gold:
         case {"setup": str(setup), "tests": str(tests), "remote": [*remote]}:
-            source = programs.extract(text, question)
+            source = programs.source_in(text, question)
             if source is None:
                 return Verdict(False, "no code")
             return shared().test(source, tests, setup=setup, remote=[str(name) for name in remote])
@@ -25,7 +25,7 @@ def verdict(text: str, gold: object, question: str) -> Verdict:
 
 
 KIND = AnswerKind(
-    programs.extract, programs.normalise, whole=True, longest=programs.LONGEST_CODE, runs=True
+    programs.source_in, programs.canonical, whole=True, longest=programs.LONGEST_CODE, runs=True
 )
 GRADER = Grader(  # pass@1 of one sample: the hidden tests, run in the sandbox
     lambda text, gold, question: verdict(text, gold, question).passed

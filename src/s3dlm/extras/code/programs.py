@@ -7,6 +7,7 @@ and verifier and grading both use it. Nothing here runs code.
 from __future__ import annotations
 
 import ast
+import builtins
 import codeop
 import re
 import threading
@@ -29,6 +30,7 @@ _KEPT = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign,
     ast.AnnAssign,
 )  # fmt: skip
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _parsing = threading.Lock()  # warning filters are global to the process
 
 
@@ -39,6 +41,11 @@ class Required:
     name: str = ""
     before: str = ""  # imports and helpers that stand before it in the question
     head: str = ""  # its header and docstring; empty: the question gives no code
+
+    @property
+    def stub(self) -> Definition | None:
+        """Its header as a function without a body."""
+        return definition(parse(f"{self.head.rstrip()}\n{_INDENT}pass\n"), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +133,27 @@ def called(code: str) -> str:
 
     If all are (MBPP asks for a function `sum`), it is the outermost.
     """
-    import builtins
-
     tree = parse(code)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     names = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
     return next((name for name in names if not hasattr(builtins, name)), "".join(names[:1]))
 
 
-def extract(text: str, question: str = "") -> str | None:
+def definition(tree: ast.Module | None, name: str) -> Definition | None:
+    """The last definition of a function at the top of a program; of any, if no name is given."""
+    for node in reversed(tree.body if tree else []):
+        if isinstance(node, Definition) and name in ("", node.name):
+            return node
+    return None
+
+
+def source_in(text: str, question: str = "") -> str | None:
     """The program a text gives for a question, or None."""
     found = program(text, question)
     return found.source if found else None
 
 
-def normalise(source: str) -> str:
+def canonical(source: str) -> str:
     """One spelling for programs that differ in layout, comments and docstrings only."""
     tree = parse(source)
     if tree is None:

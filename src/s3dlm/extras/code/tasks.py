@@ -6,14 +6,14 @@ verifier may run whatever a prompt shows.
 
 from __future__ import annotations
 
-import ast
-import builtins
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
 from s3dlm.errors import MissingExtraError
+from s3dlm.extras.code.programs import called
+from s3dlm.extras.code.verifier import undefined
 from s3dlm.inputs import read_json_lines
 from s3dlm.tasks.base import DataRow, DataSource, Task
 
@@ -61,25 +61,10 @@ def _texts(row: DataRow, field: str) -> list[str]:
 def free_names(code: str) -> list[str]:
     """Names that tests use and do not define: they must come from the tested program."""
     try:
-        tree = ast.parse(code)
+        names = undefined(code)
     except SyntaxError as error:
         raise ValueError(f"its tests are not Python: {error}: {code[:80]!r}") from error
-    used: set[str] = set()
-    bound = set(dir(builtins))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).split(".")[0])
-    if used - bound:
-        return sorted(used - bound)
-    # A problem may ask for a second `sum`: the outermost function that is called by name.
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return [function.id for function in calls if isinstance(function, ast.Name)][:1]
+    return sorted(names or {called(code)} - {""})  # a problem may ask for a second `sum`
 
 
 # name, title, verifier, kind of answer, instruction, source

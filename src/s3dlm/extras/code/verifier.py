@@ -10,15 +10,21 @@ import ast
 import builtins
 import re
 import symtable
-import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 from s3dlm.extras.code.examples import examples, inputs
-from s3dlm.extras.code.programs import Program, attempt, may_go_on, parse, program, required
+from s3dlm.extras.code.programs import (
+    Definition,
+    Program,
+    attempt,
+    definition,
+    may_go_on,
+    parse,
+    program,
+    required,
+)
 from s3dlm.extras.code.sandbox import CodeResult, Sandbox, shared
 from s3dlm.extras.code.sandbox.values import same
 from s3dlm.verifier.base import HOLE, Confidences, Score, Spans, Texts, Verifier, check_wanted
@@ -32,56 +38,35 @@ WEIGHTS: Mapping[str, float] = {
     "confidence": 0.05,
 }
 PROGRAM_SECONDS = 1.0  # for all examples and inputs of one program
-REMEMBERED_BYTES = 32 << 20  # bytes of what is known of programs
+REMEMBERED = 512  # texts, and programs with what they returned
 # Code, not what is said of it.
 _BEGUN = re.compile(r"^[ \t]*(?:async )?def |\A[ \t]+\S", re.MULTILINE)
 _MODULE = {"__name__", "__doc__", "__file__", "__builtins__", "__annotations__"}
 
-Span = tuple[int, int]
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+Place = tuple[int, int]
 
 
 class Finding(NamedTuple):
     """How good one aspect looks, in [0, 1], and the suspicious characters of the text."""
 
     value: float
-    spans: tuple[Span, ...] = ()
+    spans: tuple[Place, ...] = ()
 
 
-class _Memory:
-    """What is known of texts and programs; what was not asked for longest is forgotten first."""
-
-    def __init__(self, most: int) -> None:
-        self.most, self.size = most, 0
-        self.entries: OrderedDict[tuple[str | int, ...], tuple[Any, int]] = OrderedDict()
-        self.lock = threading.Lock()
-
-    def get(self, *key: str | int) -> Any:
-        with self.lock:
-            if key not in self.entries:
-                return None
-            self.entries.move_to_end(key)
-            return self.entries[key][0]
-
-    def keep(self, value: Any, *key: str | int) -> None:
-        size = sum(map(sys.getsizeof, key)) + len(repr(value))
-        with self.lock:
-            self.size += size - self.entries.pop(key, (None, 0))[1]
-            self.entries[key] = value, size
-            while self.size > self.most:
-                self.size -= self.entries.popitem(last=False)[1][1]
-
-
-@dataclass(slots=True)
 class CodeVerifier(Verifier):
-    """Scores programs by their form, the prompt's examples, and agreement with other candidates."""
+    """Scores programs by their form, the prompt's examples, and agreement with other candidates.
 
-    sandbox: Sandbox | None = None  # None: the one this process shares
-    seconds: float = PROGRAM_SECONDS
-    name: str = "code"
-    compares_texts: bool = True
-    executed: int = 0  # programs run so far
-    _memory: _Memory = field(default_factory=lambda: _Memory(REMEMBERED_BYTES))
+    Args:
+        sandbox: Where programs run; None: in the one that this process shares.
+        seconds: For all examples and inputs of one program.
+    """
+
+    name, compares_texts = "code", True
+
+    def __init__(self, sandbox: Sandbox | None = None, seconds: float = PROGRAM_SECONDS) -> None:
+        self.sandbox, self.seconds = sandbox, seconds
+        self.executed = 0  # programs run so far
+        self._outcomes = lru_cache(REMEMBERED)(self._run)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
@@ -107,7 +92,7 @@ class CodeVerifier(Verifier):
     def _score(
         self, prompt: str, text: str, confidence: float | None, agreement: float | None
     ) -> Score:
-        findings, runnable = self._check(prompt, text)
+        findings, runnable = read_program(prompt, text)
         if examples(prompt):
             findings = {**findings, "examples": self._examples(prompt, text, runnable)}
         parts = {name: finding.value for name, finding in findings.items()}
@@ -121,7 +106,7 @@ class CodeVerifier(Verifier):
         """The share of the prompt's examples that come out right, and the lines that raised."""
         if runnable is None:
             return Finding(0.0)
-        results = self._run(prompt, runnable, 0)
+        results = self._outcomes(prompt, runnable.source)[: len(examples(prompt))]
         right = [
             result.ok and _equal(result, CodeResult(example.expected))
             for result, example in zip(results, examples(prompt), strict=True)
@@ -135,12 +120,11 @@ class CodeVerifier(Verifier):
 
     def _agreement(self, prompt: str, texts: list[str]) -> dict[str, float]:
         """For each text the mean share of other programs with the same result, over the inputs."""
-        calls = len(inputs(prompt))
-        runnables = {text: self._check(prompt, text)[1] for text in texts}
-        programs = {runnable.source: runnable for runnable in runnables.values() if runnable}
-        if not calls or len(programs) < 2:
+        shown, runnables = len(examples(prompt)), {t: read_program(prompt, t)[1] for t in texts}
+        sources = dict.fromkeys(made.source for made in runnables.values() if made)
+        if not inputs(prompt) or len(sources) < 2:
             return {}
-        results = {source: self._run(prompt, made, calls) for source, made in programs.items()}
+        results = {source: self._outcomes(prompt, source)[shown:] for source in sources}
         shares: dict[str, float] = {}
         for source, own in results.items():
             agree = [
@@ -154,26 +138,12 @@ class CodeVerifier(Verifier):
             shares[source] = 0.0 if silent else sum(agree) / len(agree)
         return {text: shares[made.source] if made else 0.0 for text, made in runnables.items()}
 
-    def _run(self, prompt: str, runnable: Program, generated: int) -> list[CodeResult]:
-        """Outcomes of the prompt's examples, or of the generated inputs; both of one process."""
-        count, source, most = len(examples(prompt)), runnable.source, len(inputs(prompt))
-        known = (self._memory.get(prompt, source, calls) for calls in (generated, most))
-        results: list[CodeResult] | None = next((made for made in known if made is not None), None)
-        if results is None:
-            check_wanted()
-            calls = [example.expression for example in examples(prompt)]
-            calls += inputs(prompt)[:generated]
-            results = (self.sandbox or shared()).evaluate(source, calls, self.seconds)
-            self.executed += 1
-            self._memory.keep(results, prompt, source, generated)
-        return results[count : count + generated] if generated else results[:count]
-
-    def _check(self, prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
-        checked: tuple[dict[str, Finding], Program | None] | None = self._memory.get(prompt, text)
-        if checked is None:
-            checked = read_program(prompt, text)
-            self._memory.keep(checked, prompt, text)
-        return checked
+    def _run(self, prompt: str, source: str) -> list[CodeResult]:
+        """What becomes of the prompt's examples, and then of the generated inputs."""
+        check_wanted()
+        self.executed += 1
+        calls = [*(example.expression for example in examples(prompt)), *inputs(prompt)]
+        return (self.sandbox or shared()).evaluate(source, calls, self.seconds)
 
 
 def _total(parts: dict[str, float], confidence: float | None, spans: Spans) -> Score:
@@ -192,6 +162,7 @@ def _equal(left: CodeResult, right: CodeResult) -> bool:
         return False
 
 
+@lru_cache(REMEMBERED)
 def read_program(prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
     """What can be said of a text without running it, and its program if that is worth running."""
     findings = {name: Finding(0.0) for name in ("parses", "signature", "names")}
@@ -218,7 +189,7 @@ def _parses(written: Program, text: str) -> Finding:
     return Finding(0.5 * written.share, spans)
 
 
-def _to_line_end(text: str, start: int) -> Span:
+def _to_line_end(text: str, start: int) -> Place:
     """From a place to the end of its line: at least one character where there is one."""
     end = text.find("\n", start)
     end = len(text) if end < 0 else end
@@ -228,11 +199,9 @@ def _to_line_end(text: str, start: int) -> Span:
 def _signature(written: Program, tree: ast.Module, question: str) -> Finding:
     """1 for the required function with its parameters, ½ if it takes as many, 0 if it is not there."""
     wanted = required(question)
-    function = _function(tree, wanted.name)
+    function, stub = definition(tree, wanted.name), wanted.stub
     if function is None:
         return Finding(0.0)
-    head = parse(f"{wanted.head.rstrip()}\n    pass\n") if wanted.head else None
-    stub = _function(head, wanted.name)
     parameters = [parameter.arg for parameter in function.args.args]
     if stub is not None and parameters == [parameter.arg for parameter in stub.args.args]:
         return Finding(1.0)
@@ -245,15 +214,7 @@ def _signature(written: Program, tree: ast.Module, question: str) -> Finding:
     return Finding(0.0, () if start is None else ((start, start + len(f"def {function.name}")),))
 
 
-def _function(tree: ast.Module | None, name: str) -> Function | None:
-    """The last definition of a function at the top of a program; of any, if no name is given."""
-    for node in reversed(tree.body if tree else []):
-        if isinstance(node, Function) and name in ("", node.name):
-            return node
-    return None
-
-
-def _takes(function: Function, count: int) -> bool:
+def _takes(function: Definition, count: int) -> bool:
     """Whether a function can be called with that many positional arguments."""
     parameters = function.args
     most = len(parameters.posonlyargs) + len(parameters.args)
@@ -268,9 +229,19 @@ def _names(written: Program, tree: ast.Module) -> Finding:
     if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in nodes):
         return Finding(1.0)
     try:
-        tables = [symtable.symtable(written.source, "<candidate>", "exec")]
+        unknown = undefined(written.source)
     except (SyntaxError, ValueError, RecursionError):
         return Finding(0.0)
+    names = [node for node in nodes if isinstance(node, ast.Name) and node.id in unknown]
+    starts = ((written.place(node), len(node.id)) for node in names)
+    spans = tuple((start, start + length) for start, length in starts if start is not None)
+    return Finding(0.5 ** len(unknown), spans)
+
+
+def undefined(source: str) -> set[str]:
+    """Names that a program uses, and neither it nor Python defines; a SyntaxError or its like where the
+    scopes make no sense."""
+    tables = [symtable.symtable(source, "<candidate>", "exec")]
     top, used = tables[0], set()
     defined = {
         symbol.get_name()
@@ -284,8 +255,4 @@ def _names(written: Program, tree: ast.Module) -> Finding:
                 defined.add(symbol.get_name())
             elif symbol.is_referenced() and (table is top or symbol.is_global()):
                 used.add(symbol.get_name())
-    unknown = {name for name in used - defined - _MODULE if not hasattr(builtins, name)}
-    names = [node for node in nodes if isinstance(node, ast.Name) and node.id in unknown]
-    starts = ((written.place(node), len(node.id)) for node in names)
-    spans = tuple((start, start + length) for start, length in starts if start is not None)
-    return Finding(0.5 ** len(unknown), spans)
+    return {name for name in used - defined - _MODULE if not hasattr(builtins, name)}

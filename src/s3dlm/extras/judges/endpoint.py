@@ -86,10 +86,10 @@ class EndpointJudge(Verifier):
 
         content = GRADE_QUESTION.format(prompt=prompt, text=text.replace("<<<", "<"))
         content = content.encode(errors="replace").decode()  # half a surrogate pair has no bytes
-        left, problem = self.attempts, ""
-        while left > 0:
+        problem = ""
+        for attempt in range(self.attempts):
             # The client repeats what may pass: lost connections, timeouts, 408, 409, 429, 5xx.
-            client = self._client.with_options(max_retries=left - 1)
+            client = self._client.with_options(max_retries=self.attempts - 1 - attempt)
             try:
                 with client.chat.completions.with_streaming_response.create(
                     model=self.model,
@@ -97,7 +97,6 @@ class EndpointJudge(Verifier):
                     temperature=0,
                     max_tokens=16,
                 ) as response:
-                    left -= 1 + response.retries_taken
                     return _read(response.iter_bytes())
             except openai.APIStatusError as error:
                 problem = f"status {error.status_code}"
@@ -109,7 +108,6 @@ class EndpointJudge(Verifier):
                 problem = f"{type(cause).__name__}: {str(cause)[:100]}"
                 break
             except Exception as error:  # while reading a reply, which may be anything
-                left = min(left, client.max_retries)  # also if there was no reply
                 problem = f"{type(error).__name__}: {str(error)[:100]}"
         raise VerifierError(
             f"verifier {self.name!r} failed ({problem}); check the endpoint, the model name and "
