@@ -46,12 +46,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _table(path: Path) -> str:
-    """The rows of a CSV file, folded."""
+    """The rows of a CSV file, folded in the appendix."""
     with path.open(encoding="utf-8", newline="") as file:
         head, *rows = ["| " + " | ".join(row).replace("\n", " ") + " |" for row in csv.reader(file)]
     rule = "|" + "---|" * (head.count("|") - 1)
     body = "\n".join(f"    {line}" for line in (head, rule, *rows))
-    return f'??? note "{len(rows)} rows"\n{body}'
+    fold = "???" if path.parent.name == "appendix" else "???+"
+    return f'{fold} note "{len(rows)} rows"\n{body}'
 
 
 def on_page_content(html: str, **_: Any) -> str:
