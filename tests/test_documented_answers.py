@@ -41,14 +41,10 @@ def is_english(result: s3dlm.Result) -> bool:
     }
 
 
-PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 RIGHT: dict[str, Callable[[s3dlm.Result], bool]] = {
-    PUZZLE: lambda result: result.text.startswith("534678912672195348198342567"),
     "Target: 15 Numbers: 10, 1, 6": reaches(15, 10, 1, 6),
-    "Start with 21. Step 1: Subtract 7. Step 2: Add 9. Step 3: Subtract 20.": is_answer("3"),
     "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?": is_answer("93"),
     "Max buys 6 packs of 4 pens and 8 packs of 6. How many pens does he have in the end?": is_answer("72"),
-    "Target: 17 Numbers: 10, 1, 6": reaches(17, 10, 1, 6),
     "Leo has 2 bags of 6 stamps. He sells 8 of them. How many stamps does Leo have now?": is_answer("4"),
     "Leo has 5 bags of 4 stamps. He sells 8 of them. How many stamps does Leo have now?": is_answer("12"),
     "Say something: ": is_english,
