@@ -1,7 +1,7 @@
 """A search for a program: the verifier runs the examples of the prompt in the sandbox at every step.
 
-The model is a toy that knows which pieces of code may stand at which place, and likes the wrong ones
-a little better. Hidden tests grade the outcome; the search never sees them.
+The model is a toy that knows which pieces of code may appear where, and slightly prefers the wrong
+ones. Hidden tests grade the outcome; the search never sees them.
 """
 
 from collections.abc import Sequence
