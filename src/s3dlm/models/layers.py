@@ -166,11 +166,14 @@ def is_plain(weight: Tensor) -> bool:
 
 
 def swiglu(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    rows = len(x)
-    if rows < LENGTH_MULTIPLE and x.device.type == "cpu":
-        x = F.pad(x, (0, 0, 0, LENGTH_MULTIPLE - rows))
-    gate, up = F.linear(x, gate_up).chunk(2, -1)
-    return F.linear(F.silu(gate) * up, down)[:rows]
+    gate, up = F.linear(with_full_rows(x), gate_up).chunk(2, -1)
+    return F.linear(F.silu(gate) * up, down)[: len(x)]
+
+
+def with_full_rows(x: Tensor) -> Tensor:
+    """On CPU as many rows more as make a multiple, so that none is left to another kernel."""
+    missing = -len(x) % LENGTH_MULTIPLE if x.device.type == "cpu" else 0
+    return F.pad(x, (0, 0, 0, missing)) if missing else x
 
 
 def _parameter(*shape: int) -> nn.Parameter:

@@ -14,8 +14,9 @@ Floats = NDArray[np.float64]
 Batch: TypeAlias = list[tuple[int, int]]  # rows that run together, each by request and row
 
 # On CPU a row's bits were seen to change with its padding only when its length was no multiple of 16
-# (probably where vectors end), and with the batch only when matrices had fewer than 16 rows. So rows
-# and matrices are padded to a multiple, and lengths are compared in steps of it.
+# (probably where vectors end), and with the batch only when matrices had fewer than 16 rows, or with
+# older instruction sets a number of rows that is no multiple of 4. So rows and matrices are padded to a
+# multiple, and lengths are compared in steps of it.
 LENGTH_MULTIPLE = 16
 PADDING_LIMIT = 0.75  # rows shorter than this share of the batch's width go into another batch
 

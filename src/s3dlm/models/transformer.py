@@ -24,7 +24,16 @@ from s3dlm.errors import ModelError, SettingsError, unknown_name
 from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.family import TransformerConfig as TransformerConfig
 from s3dlm.models.grid import Grid
-from s3dlm.models.layers import Block, KeysValues, Mask, Rope, is_plain, rms_norm, rope_cos_sin
+from s3dlm.models.layers import (
+    Block,
+    KeysValues,
+    Mask,
+    Rope,
+    is_plain,
+    rms_norm,
+    rope_cos_sin,
+    with_full_rows,
+)
 from s3dlm.models.packing import LENGTH_MULTIPLE
 from s3dlm.models.sampling import shift_right
 
@@ -162,10 +171,10 @@ class Transformer(nn.Module, Denoiser):
         return self.embedding.weight if self.output is None else self.output.weight
 
     def head(self, features: Tensor, out: Tensor | None = None) -> Tensor:
-        """Logits; without gradients `out` may be memory for them, `LENGTH_MULTIPLE` rows or more."""
+        """Logits; without gradients `out` may be memory for them, a multiple of `LENGTH_MULTIPLE` rows."""
         few = features.shape[0]
-        if features.dim() == 2 and few < LENGTH_MULTIPLE:
-            features = F.pad(features, (0, 0, 0, LENGTH_MULTIPLE - few))
+        if features.dim() == 2:
+            features = with_full_rows(features)
         if out is not None:
             return torch.mm(features, self.head_weight.t(), out=out[: features.shape[0]])[:few]
         if self.output is None:
@@ -179,7 +188,7 @@ class Transformer(nn.Module, Denoiser):
         weight = self.head_weight
         if self.device.type != "cpu" or weight.dtype != torch.float32 or not is_plain(weight):
             return self.head
-        rows = max(positions, LENGTH_MULTIPLE)
+        rows = -(-positions // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         return partial(self.head, out=torch.empty(rows, self.vocabulary))
 
     def forward(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
