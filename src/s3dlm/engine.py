@@ -210,52 +210,6 @@ def events(
                 del running[key]
 
 
-def stream(
-    model: Model | str,
-    prompt: str,
-    *,
-    task: str | None = None,
-    method: str | Method | type[Method] | None = None,
-    settings: Settings | None = None,
-    verifier: Any = None,
-    sample_id: str | int | None = None,
-    infill: str | None = None,
-    grammar: Any = None,
-    **overrides: Any,
-) -> Stream[Result]:
-    """A search as it runs: `for step in search`, then `search.result`; also `async for`. Arguments as
-    for `generate`, or with a text to infill, as for `infill`."""
-    model = _loaded(model)
-    job = _job(
-        model, prompt, task, method, settings, verifier, sample_id, overrides, infill, grammar
-    )
-    return Stream(event for _, event in run(model, [job]))
-
-
-def infill(
-    model: Model | str,
-    text: str,
-    *,
-    prompt: str = "",
-    task: str | None = None,
-    method: str | Method | type[Method] | None = None,
-    settings: Settings | None = None,
-    verifier: Any = None,
-    sample_id: str | int | None = None,
-    **overrides: Any,
-) -> Result:
-    """The text with its holes filled: `[[16]]` is a hole of 16 tokens; `\\[[` stands for the characters
-    themselves.
-
-    Known text stays as it is. `Result.text` is the whole text, `Result.holes` what fills each hole.
-    With a prompt the text is the answer to it; a task needs one. Without, the text stands alone.
-    The other arguments are those of `generate`; `gen_length / steps` is the number of tokens per step.
-    """
-    model = _loaded(model)
-    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides, text)
-    return Stream(event for _, event in run(model, [job])).result
-
-
 def generate(
     model: Model | str,
     prompt: str,
@@ -277,25 +231,41 @@ def generate(
     With a `grammar` every answer follows it, and `Result.parsed` is its value: a pydantic class or another type, a
     JSON schema as a dictionary, `re.compile(…)`, a list of choices, or the text of a Lark grammar.
     """
+    return stream(
+        model, prompt, task=task, method=method, settings=settings, verifier=verifier,
+        sample_id=sample_id, grammar=grammar, **overrides,
+    ).result  # fmt: skip
+
+
+def stream(model: Model | str, prompt: str, **options: Any) -> Stream[Result]:
+    """A search as it runs: `for step in search`, then `search.result`; also `async for`. Options are those of
+    `generate`; with the option `infill`, a text to infill."""
     model = _loaded(model)
-    job = _job(model, prompt, task, method, settings, verifier, sample_id, overrides, None, grammar)
-    return Stream(event for _, event in run(model, [job])).result
+    job = _job(model, prompt, **options)
+    return Stream(event for _, event in run(model, [job]))
+
+
+def infill(model: Model | str, text: str, *, prompt: str = "", **options: Any) -> Result:
+    """The text with its holes filled: `[[16]]` is a hole of 16 tokens; `\\[[` stands for the characters
+    themselves.
+
+    Known text stays as it is. `Result.text` is the whole text, `Result.holes` what fills each hole.
+    With a prompt the text is the answer to it; a task needs one. Without, the text stands alone.
+    Options are those of `generate`; `gen_length / steps` is the number of tokens per step.
+    """
+    return stream(model, prompt, infill=text, **options).result
 
 
 def generate_batch(
     model: Model | str,
     prompts: Sequence[str],
     *,
-    task: str | None = None,
-    method: str | Method | type[Method] | None = None,
-    settings: Settings | None = None,
-    verifier: Any = None,
     sample_ids: Sequence[str | int] | None = None,
-    grammar: Any = None,
     max_rows: int = 64,
-    **overrides: Any,
+    **options: Any,
 ) -> list[Result]:
-    """The answers to many prompts, in their order, each as `generate` would give it alone."""
+    """The answers to many prompts, in their order, each as `generate` would give it alone; options are those
+    of `generate`."""
     if isinstance(prompts, str):
         raise SettingsError("generate_batch takes a list of prompts; for one prompt use generate")
     ids = [None] * len(prompts) if sample_ids is None else list(sample_ids)
@@ -303,7 +273,7 @@ def generate_batch(
         raise SettingsError(f"{len(prompts)} prompts need as many sample_ids, got {len(ids)}")
     model = _loaded(model)
     jobs = [
-        _job(model, prompt, task, method, settings, verifier, sample_id, overrides, None, grammar)
+        _job(model, prompt, sample_id=sample_id, **options)
         for prompt, sample_id in zip(prompts, ids, strict=True)
     ]
     events = run(model, jobs, max_rows=max_rows)
@@ -323,9 +293,10 @@ def _loaded(model: Model | str) -> Model:
 
 
 def _job(
-    model: Model, prompt: str, task: str | None, method: str | Method | type[Method] | None,
-    settings: Settings | None, verifier: Any, sample_id: str | int | None,
-    overrides: dict[str, Any], infill: str | None = None, grammar: Any = None,
+    model: Model, prompt: str, *, task: str | None = None,
+    method: str | Method | type[Method] | None = None, settings: Settings | None = None,
+    verifier: Any = None, sample_id: str | int | None = None, infill: str | None = None,
+    grammar: Any = None, **overrides: Any,
 ) -> Job:  # fmt: skip
     """The job that a user describes; a verifier's name is a setting, any other verifier is not."""
     task = of_question(task, prompt, model.defaults.tasks)

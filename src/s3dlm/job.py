@@ -9,29 +9,20 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
-from s3dlm.diffusion.constrained import ConstrainedDiffusion
-from s3dlm.diffusion.decoding import Decoding
-from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.grammar import Grammar
-from s3dlm.diffusion.infill import check_support, infilling
-from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.uniform import uniform
 from s3dlm.errors import PromptError, SettingsError, short_repr
-from s3dlm.inputs import Registry
 from s3dlm.models.base import Model, Turn
-from s3dlm.models.packing import Sampling
 from s3dlm.models.self_judge import SelfJudge
 from s3dlm.result import answer_of
 from s3dlm.search.methods import Method
-from s3dlm.search.particles import Floats, Ints, Process, Request
+from s3dlm.search.particles import PROCESSES, Floats, Ints, Process, Request
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Selection
@@ -134,10 +125,6 @@ def prepare(model: Model, job: Job) -> Running:
     prompt, fit = np.asarray(_prompt_ids(model, job), dtype=np.int64), _fit(model, job)
     process = PROCESSES.find(model.denoiser.diffusion)(model, job, prompt)
     tokens = str(process.prompt.tolist()) + (job.infill or "")
-    if job.grammar is not None:
-        process = ConstrainedDiffusion.following(
-            job.grammar, MaskedDiffusion.in_run(process), model
-        )
     method, name = settings.search, settings.verifier if fit is None else fit.verifier
     verifier = job.verifier
     if verifier is None and name == SELF:
@@ -188,89 +175,6 @@ def as_read(model: Model, job: Job) -> Job:
     question, infill = read
     task = model.defaults.tasks[0] if job.task is None else job.task
     return replace(job, question=question, infill=infill, task=task)
-
-
-def _masked(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
-    if job.infill is None:
-        return _masked_answer(model, job, prompt)
-    decoding = job.settings.decoding
-    check_support(model, decoding)
-    return infilling(_masked_answer(model, job, prompt), job.infill, model, decoding)
-
-
-def _masked_answer(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
-    method, decoding, denoiser = job.settings.search, job.settings.decoding, model.denoiser
-    # Whether somebody reads the clean texts of every step.
-    scored = method.verified == "every step" or method.budget is not None
-    end_ids = tuple(sorted(model.end_ids))
-    block = decoding.block_length
-    process = MaskedDiffusion(
-        prompt=prompt,
-        schedule=reveals(decoding.gen_length, decoding.steps, block, decoding.reveal),
-        blocks=Blocks(block),
-        decoding=decoding,
-        draws=method.draws,
-        sampled_looks=method.looks - 1,
-        look_ahead_wanted=scored or SELECTIONS[method.selection].from_steps,
-        reader=TextReader(model.tokenizer.decode, denoiser.mask_id, np.array(end_ids, np.int64)),
-        label=job.label,
-        sampling=Sampling(
-            top_k=decoding.top_k,
-            top_p=decoding.top_p,
-            tempered=decoding.probabilities == "sampled",
-            guidance=decoding.guidance,
-            suppressed=end_ids if decoding.end_tokens == "never" else (),
-            deferred=end_ids if decoding.end_tokens == "last" else (),
-        ),
-    )
-    if denoiser.causal_block is not None:
-        return _in_blocks(process, model, decoding, denoiser.causal_block)
-    if decoding.edit_threshold is not None:
-        raise SettingsError(
-            f"edit_threshold={decoding.edit_threshold:g} is not supported by {model.name}, which has "
-            "no blocks; leave it out"
-        )
-    return process
-
-
-def _in_blocks(
-    process: MaskedDiffusion, model: Model, decoding: Decoding, model_block: int
-) -> MaskedDiffusion:
-    """The process for a model that fills its own blocks, which no setting can make longer."""
-    length, block = decoding.gen_length, min(decoding.block_length, model_block)
-    least = -(-length // block)
-    if decoding.steps < least:
-        raise SettingsError(
-            f"steps={decoding.steps} cannot fill gen_length={length} with {model.name}, which takes "
-            f"at least one step per block of {block}; choose steps from {least} to {length}"
-        )
-    prompt = process.prompt.size
-    counted = 0 if model.denoiser.causal_prefix else prompt
-    process = replace(
-        process,
-        blocks=Blocks(block, model_block, counted % model_block),
-        reader=replace(process.reader, answer_length=length),
-        steps_per_block=min(block, decoding.steps * block // length),
-        first_token_first=model.denoiser.shift,
-    )
-    if decoding.edit_threshold is not None:
-        if not decoding.adaptive:
-            raise SettingsError(
-                f"edit_threshold={decoding.edit_threshold:g} needs reveal='threshold'; set that, or "
-                "leave it out"
-            )
-        process = EditingDiffusion.of(process, edit_threshold=decoding.edit_threshold)
-    room = model.denoiser.context - prompt
-    return process.scheduled(min(length + -(counted + length) % model_block, room))
-
-
-# What makes a job's process, by the kind of diffusion that a model names (`Denoiser.diffusion`); called
-# with the model, the job and the prompt's tokens.
-PROCESSES: Registry[Callable[[Model, Job, Ints], Process]] = Registry(
-    "diffusion", "s3dlm.processes", object
-)
-PROCESSES.register("masked", _masked)
-PROCESSES.register("uniform", uniform)
 
 
 def check_prompt(job: Job) -> None:

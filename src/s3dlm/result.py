@@ -237,8 +237,7 @@ def _tokens(
     if row is not None:
         tokens, logp = outcome.canvas.tokens[row], outcome.canvas.logp[row]
     elif chosen.text in running.scorer.looks:
-        look = running.scorer.looks[chosen.text]
-        tokens, logp = look.tokens[0], look.logp[0]
+        tokens, logp = running.scorer.looks[chosen.text]
     else:  # by a vote over the steps of a method that never scores
         return (), ()
     length = process.reader.length(tokens)
@@ -287,7 +286,7 @@ def _all_seen(running: Running) -> list[Survivor]:
     return [
         _passing(running.job, text, confidence, score=score.total, parts=score.parts)
         for text, (score, confidence) in running.scorer.best().items()
-        if text not in looks or reader.keeps_given(looks[text].tokens[0])
+        if text not in looks or reader.keeps_given(looks[text][0])
     ]
 
 

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from s3dlm import generate
 from s3dlm.diffusion.blocks import TextReader
-from s3dlm.job import PROCESSES, Job
+from s3dlm.job import Job
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.models.packing import Rows
 from s3dlm.search.particles import (
+    PROCESSES,
     Bools,
     Canvas,
     CanvasPredictions,

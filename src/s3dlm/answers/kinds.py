@@ -86,7 +86,13 @@ def kind_of(kind_or_task: str) -> str:
 
 def extract(kind_or_task: str, text: str, question: str = "") -> str | None:
     """The answer a text gives, as written; None when there is none."""
-    kind = find_kind(kind_of(kind_or_task))
+    return _extract(find_kind(kind_of(kind_or_task)), text, question)
+
+
+@lru_cache(
+    maxsize=256
+)  # the parts of a verifier, and then the vote, ask for the answer of the same text
+def _extract(kind: AnswerKind, text: str, question: str) -> str | None:
     if kind.runs:  # a program, whose first line may be indented
         return kind.extract(text, question)
     question = question[-delimiters.MAX_TEXT :]

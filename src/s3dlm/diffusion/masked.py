@@ -43,6 +43,7 @@ from s3dlm.diffusion.schedule import DEFERRED, POLICIES, Draw, choose, perturbed
 from s3dlm.errors import SettingsError
 from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.search.particles import (
+    PORTION,
     Bools,
     Canvas,
     CanvasPredictions,
@@ -255,12 +256,19 @@ class MaskedDiffusion:
         if self.sampled_looks and self.decoding.temperature > 0:
             place, masked = self._open_places(canvas.tokens, value.draws.shape[1])
             masked &= ~finished[:, None]
-            where = masked.nonzero()[0], place[masked]
-            for draw in range(self.sampled_looks):
-                tokens, logp = predicted.copy(), both.copy()
-                tokens[where] = value.draws[row, :, draw][masked]
-                logp[where] = value.draws_logp[row, :, draw][masked]
-                yield self.reader.clean(tokens, logp)
+            each, at = masked.nonzero()
+            source, inside = row[each], (slice(None), each, place[masked])
+            size, length = predicted.shape
+            portion = max(1, PORTION // size)
+            for first in range(0, self.sampled_looks, portion):
+                some = slice(first, min(first + portion, self.sampled_looks))
+                texts = np.tile(predicted, (some.stop - first, 1, 1))
+                chances = np.tile(both, (some.stop - first, 1, 1))
+                texts[inside] = value.draws[source, at, some].T
+                chances[inside] = value.draws_logp[source, at, some].T
+                drawn = self.reader.clean(texts.reshape(-1, length), chances.reshape(-1, length))
+                for start in range(0, len(drawn.tokens), size):
+                    yield drawn.take(slice(start, start + size))
 
     def greedy(self) -> MaskedDiffusion:
         if self.sampled_looks:

@@ -55,7 +55,7 @@ class Denoiser:
     vocabulary: int  # logits per position
     context: int  # the most tokens a row may have
 
-    diffusion: str = "masked"  # its kind, a name in `job.PROCESSES`
+    diffusion: str = "masked"  # its kind, a name in `search.particles.PROCESSES`
     noise: Noise = Noise()  # how uniform noise is removed
     conditioned: int = 0  # width of what the last prediction tells the next one: `expected`
     reads_prefix: bool = False  # whether it has `encode_canvas`, and no `encode`

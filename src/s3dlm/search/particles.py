@@ -8,7 +8,7 @@ mask is, what noise is, which tokenizer reads the text or which benchmark asked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, Type
 import numpy as np
 from numpy.typing import NDArray
 
+from s3dlm.inputs import Registry
 from s3dlm.verifier.base import HOLE as HOLE
 from s3dlm.verifier.base import Spans as Spans
 from s3dlm.verifier.base import doubts as doubts
@@ -24,6 +25,10 @@ if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.diffusion.blocks import TextReader
     from s3dlm.models.packing import Prediction, Rows
     from s3dlm.search.score import Scores
+
+PORTION = (
+    64  # texts that are made, read and verified in one go, unless a verifier takes many at once
+)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -223,6 +228,13 @@ class Process(Protocol):
     ) -> tuple[Process, Canvas]:
         """The canvases with these positions unknown again, but for what was given, and the process
         that fills them at the same pace."""
+
+
+# What makes a job's process, by the kind of diffusion that a model names (`Denoiser.diffusion`); called with
+# the model, the job and the prompt's tokens.
+PROCESSES: Registry[Callable[[Any, Any, Ints], Process]] = Registry(
+    "diffusion", "s3dlm.processes", object
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ import numpy as np
 from s3dlm.search.books import Spending, SpentError, Telling
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.particles import (
+    PORTION,
     Ahead,
     Canvas,
     CanvasPredictions,
@@ -39,7 +40,7 @@ from s3dlm.search.particles import (
     distinct,
 )
 from s3dlm.search.resample import survivors_of
-from s3dlm.search.score import PORTION, Scorer, Scores
+from s3dlm.search.score import Scorer, Scores
 from s3dlm.search.step import Memo
 
 if TYPE_CHECKING:

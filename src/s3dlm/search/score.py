@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from s3dlm.errors import VerifierError, short_repr
-from s3dlm.search.particles import Bools, CleanText, Floats, Ints, Process, Request, distinct
+from s3dlm.search.particles import (
+    PORTION,
+    Bools,
+    CleanText,
+    Floats,
+    Ints,
+    Process,
+    Request,
+    distinct,
+)
 from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_texts, takes_many
 
 if TYPE_CHECKING:  # what passes through a search unread
@@ -27,7 +36,6 @@ REMEDY = (
 )
 MOST_PARTIAL = 10_000  # partial texts whose scores are remembered
 ROUNDING = 1e-6  # of a score beyond 0 or 1
-PORTION = 64  # texts that are read and verified in one go, unless a verifier takes many at once
 MOST_TEXTS, MOST_TOKENS = 1 << 13, 1 << 21  # that a search remembers at a time
 Key = tuple[str, float]  # a text and the model's confidence in it
 
@@ -108,7 +116,8 @@ class Scorer:
     satisfied_at: float | None = None  # the score that ends the search; None: it never ends early
     texts: dict[bytes, str] = field(default_factory=dict)
     scores: dict[Key, Score] = field(default_factory=dict)
-    looks: dict[str, CleanText] = field(default_factory=dict)  # each text as it was seen last
+    looks: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)
+    """The tokens of each text and their log-probabilities, as it was seen last."""
     first: dict[str, float] = field(default_factory=dict)  # confidences of texts that are read once
     nfe: int = 0  # forward passes that the model took as judge
     partial: dict[str, float] = field(default_factory=dict)  # totals of partial texts
@@ -149,7 +158,7 @@ class Scorer:
         if judge is not None or self.verifier.compares_texts:
             keys = [(text, self.first.setdefault(text, sure)) for text, sure in keys]
         last = {text: row for row, (text, _) in enumerate(keys)}
-        self.looks |= {text: clean.take(np.array([row])) for text, row in last.items()}
+        self.looks |= {t: (clean.tokens[r].copy(), clean.logp[r].copy()) for t, r in last.items()}
         new = [key for key in dict.fromkeys(keys) if key not in self.scores]
         if new:
             self.scores |= zip(new, await self.request(new, where), strict=True)

@@ -25,8 +25,8 @@ from s3dlm.errors import VerifierError
 from s3dlm.job import Running
 from s3dlm.models.base import Model
 from s3dlm.models.packing import Prediction, Rows
-from s3dlm.search.particles import Request
-from s3dlm.search.score import PORTION, Scored, Verify, is_for_verifier
+from s3dlm.search.particles import PORTION, Request
+from s3dlm.search.score import Scored, Verify, is_for_verifier
 from s3dlm.server.limits import Limits, share
 from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.verifier.base import wanted
