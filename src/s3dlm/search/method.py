@@ -8,6 +8,7 @@ entry-point group `s3dlm.methods`; commands, server, viewer and evaluation then 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, model_validator
@@ -16,7 +17,7 @@ from s3dlm.errors import SettingsError
 from s3dlm.inputs import Registry
 from s3dlm.search.options import FROZEN, OneOf, more, setting
 from s3dlm.search.particles import Ints, Particles
-from s3dlm.search.rounds import attempt, rounds
+from s3dlm.search.rounds import attempt, restarted, rounds
 from s3dlm.search.run import Run
 from s3dlm.search.select import SELECTIONS
 from s3dlm.search.step import Outcome
@@ -82,7 +83,9 @@ class Method(BaseModel):
 
     def answer(self, run: Run) -> Coroutine[Any, Any, Outcome]:
         """The whole of the method: one search, or as many as the budget allows."""
-        return self.once(run) if self.budget is None else rounds(run, self, self.budget)
+        if self.budget is None:
+            return self.once(run)
+        return rounds(run, self, partial(restarted, run), self.budget if self.repeats else 0)
 
     def once(
         self, run: Run, *, limit: int | None = None, round: int | None = None,

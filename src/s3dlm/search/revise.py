@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,20 +18,10 @@ from s3dlm.search.method import Ending, Method
 from s3dlm.search.options import OneOf, Share, Size, more, setting
 from s3dlm.search.particles import Canvas, Ints, Particles, Process
 from s3dlm.search.remask import REMASKINGS, Remasking, positions
-from s3dlm.search.rounds import (
-    IDLE,
-    LEAST,
-    affordable,
-    attempt,
-    draft,
-    ended,
-    is_satisfied,
-    sample,
-    with_cost_of,
-)
+from s3dlm.search.rounds import attempt, rounds, sample, with_cost_of
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
-from s3dlm.search.step import FINISHED, SATISFIED, Outcome
+from s3dlm.search.step import Outcome
 
 Remask = Annotated[str, OneOf("remask", REMASKINGS)]
 
@@ -89,7 +78,8 @@ class Revise(Restarts):
     )
 
     def answer(self, run: Run) -> Coroutine[Any, Any, Outcome]:
-        return self._rounds(run)
+        most = self.rounds or self.budget or 0
+        return rounds(run, self, partial(self.again, run), most, by_doubt=self.rule.by_doubt)
 
     @property
     def repeats(self) -> bool:
@@ -100,42 +90,11 @@ class Revise(Restarts):
         """What it re-masks."""
         return REMASKINGS.find(self.remask)
 
-    async def _rounds(self, run: Run) -> Outcome:
-        """The first draft and the rounds after it."""
-        budget = self.budget
-        population = await (self.once(run) if budget is None else draft(run, budget))
-        price, idle = math.ceil(population.nfe / len(population)), 0
-        most = self.rounds or budget or 0
-        for number in range(1, most + 1):
-            population = await self.judged(run, population)
-            left = math.inf if budget is None else budget - population.nfe
-            # A fixed number of rounds, meant to mend what looks wrong, may have nothing more to do.
-            mends = budget is None and self.rule.by_doubt
-            mended = mends and not any(len(spans) for spans in population.scores.spans)
-            if population.stopped != FINISHED or left < LEAST or mended or idle == IDLE:
-                break
-            again = affordable(self, left, price)
-            more = await self.again(run, population, again.size, left, number)
-            idle = idle + 1 if budget is not None and more.nfe == population.nfe else 0
-            population = more
-        return ended(run, population, budget if most else None)
-
-    async def judged(self, run: Run, population: Outcome) -> Outcome:
-        """The population with the scores that a round needs, and whether they are enough."""
-        scores, before = population.scores, run.scorer.nfe
-        if self.rule.by_doubt and np.isnan(scores.total).any():
-            scores = await run.scorer.score(population.clean, "a move")
-        cost = run.scorer.nfe - before
-        nfe, logical = population.nfe + cost, population.nfe_logical + cost
-        population = replace(population, scores=scores, nfe=nfe, nfe_logical=logical)
-        return (
-            replace(population, stopped=SATISFIED) if is_satisfied(run, population) else population
-        )
-
     async def again(
-        self, run: Run, before: Outcome, size: int, left: float, number: int
+        self, run: Run, before: Outcome, method: Method, left: float, number: int
     ) -> Outcome:
         """One more round: the texts that come of re-masking those before it."""
+        size = method.size
         origin = np.arange(size) % len(before)
         canvas, places = before.canvas.take(origin), before.place[origin]
         where = self.remasked(run, canvas, before.scores.take(origin))

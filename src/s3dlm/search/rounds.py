@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s3dlm.search.books import Spending, SpentError, Telling
 from s3dlm.search.particles import Canvas, Floats, Ints, Particles, Process, Survivors
-from s3dlm.search.run import Run, SatisfiedError, unrelated
+from s3dlm.search.run import Run, SatisfiedError, SpentError
 from s3dlm.search.score import Scores
-from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome
+from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Telling
 
 if TYPE_CHECKING:
     from s3dlm.search.method import Method
 
+# (population, method, passes left, number) → the population after one more search.
+Again = Callable[[Outcome, "Method", float, int], Awaitable[Outcome]]
 LEAST = 2  # forward passes below which no round is begun
 IDLE = 20  # rounds in a row that meet only canvases they know: there is nothing new to be found
 
@@ -42,13 +43,14 @@ async def attempt(
         limit: The most forward passes it may take.
         process: Another denoising than the run's.
         round: Its number among the searches for the prompt.
-        places: Where the canvases it starts from stood before, for the genealogy.
+        places: Where the canvases it starts from stood before, for the genealogy; −1: nowhere.
     """
-    # What the run has forwarded itself since the last search counts for this one.
-    spent = Spending(limit, rows * run.judging, run.spent.made, run.spent.unshared)
-    run.spent = replace(run.spent, made=0, unshared=0)
     told = Telling(run.told.steps, run.told.round if round is None else round, places)
-    part = replace(run, process=process or run.process, spent=spent, told=told, particles=None)
+    part = replace(
+        run, process=process or run.process, limit=limit, reserve=rows * run.judging, told=told,
+        particles=None, _asked=False,
+    )  # fmt: skip
+    run.made = run.unshared = 0  # what it has forwarded since its last search counts for this one
     stopped = FINISHED
     try:
         await search(part)
@@ -109,35 +111,51 @@ async def sample(
     return particles
 
 
-async def draft(run: Run, limit: int) -> Outcome:
-    """One greedy answer; its look-aheads are verified on the way if one of them may be enough."""
+async def rounds(
+    run: Run, method: Method, again: Again, most: int, *, by_doubt: bool = False
+) -> Outcome:
+    """A first search, and those after it until the verifier is satisfied or the budget is spent.
+
+    Args:
+        run: The run that they are a part of.
+        method: The method; its budget may leave room for fewer trajectories.
+        again: One more of them.
+        most: How many there may be after the first.
+        by_doubt: Whether they go on from what the verifier doubts.
+    """
+    budget = method.budget
+    population = await _first(run, method)
+    price, idle = math.ceil(population.nfe / len(population)), 0
+    for number in range(1, most + 1):
+        population = await _judged(run, population, by_doubt)
+        left = math.inf if budget is None else budget - population.nfe
+        # A fixed number of rounds, meant to mend what looks wrong, may have nothing more to do.
+        mended = by_doubt and budget is None and not any(map(len, population.scores.spans))
+        if population.stopped != FINISHED or left < LEAST or mended or idle == IDLE:
+            break
+        spent = population.nfe
+        population = await again(population, affordable(method, left, price), left, number)
+        idle = idle + 1 if budget is not None and population.nfe == spent else 0
+    return _ended(run, population, budget if most else None)
+
+
+async def _first(run: Run, method: Method) -> Outcome:
+    """With a budget one greedy answer; its look-aheads are verified on the way if one may be enough."""
+    limit = method.budget
+    if limit is None or method.once_only or method.verified == "never":
+        return await method.once(run, limit=limit)
     verified = "at the end" if run.scorer.satisfied_at is None else "every step"
     search = partial(sample, size=1, verified=verified)
     return await attempt(run, search, process=run.process.greedy(), limit=limit)
 
 
-async def rounds(run: Run, method: Method, budget: int) -> Outcome:
-    """The method within a budget; all texts that it finds are its population."""
-    if method.once_only or method.verified == "never":
-        population = await method.once(run, limit=budget)
-    else:
-        population = await draft(run, budget)
-    price, idle = math.ceil(population.nfe / len(population)), 0
-    for number in range(1, budget + 1 if method.repeats else 1):
-        left = budget - population.nfe
-        if is_satisfied(run, population) or population.stopped != FINISHED:
-            break
-        if left < LEAST or idle == IDLE:
-            break
-        again = affordable(method, left, price)
-        places = unrelated(again.size)
-        more = await again.once(run, limit=left, round=number, places=places)
-        idle = 0 if more.nfe else idle + 1
-        if more.stopped == SATISFIED:  # its one text is the answer
-            population = with_cost_of(more, population)
-            break
-        population = replace(Outcome.join([population, more]), stopped=more.stopped)
-    return ended(run, population, budget if method.repeats else None)
+async def restarted(run: Run, before: Outcome, method: Method, left: float, number: int) -> Outcome:
+    """The method from empty canvases; all texts that it finds join those before."""
+    places = np.full(method.size, -1)
+    more = await method.once(run, limit=int(left), round=number, places=places)
+    if more.stopped == SATISFIED:  # its one text is the answer
+        return with_cost_of(more, before)
+    return replace(Outcome.join([before, more]), stopped=more.stopped)
 
 
 def affordable(method: Method, left: float, price: int) -> Method:
@@ -148,9 +166,19 @@ def affordable(method: Method, left: float, price: int) -> Method:
     return method.sized(max(1, trajectories // method.children))
 
 
-def is_satisfied(run: Run, population: Outcome) -> bool:
+async def _judged(run: Run, population: Outcome, by_doubt: bool) -> Outcome:
+    """The population with the scores that a round needs, and whether they are enough."""
+    scores, before = population.scores, run.scorer.nfe
+    if by_doubt and np.isnan(scores.total).any():
+        scores = await run.scorer.score(population.clean, "a move")
+    cost = run.scorer.nfe - before
+    nfe, logical = population.nfe + cost, population.nfe_logical + cost
+    stopped = SATISFIED if is_satisfied(run, scores) else population.stopped
+    return replace(population, scores=scores, nfe=nfe, nfe_logical=logical, stopped=stopped)
+
+
+def is_satisfied(run: Run, scores: Scores) -> bool:
     """Whether the verifier is satisfied with one of the texts."""
-    scores = population.scores
     return bool(run.scorer.satisfied(scores.total, scores.spans).any())
 
 
@@ -160,9 +188,9 @@ def with_cost_of(population: Outcome, before: Outcome) -> Outcome:
     return replace(population, nfe=nfe, nfe_logical=logical)
 
 
-def ended(run: Run, population: Outcome, budget: int | None) -> Outcome:
+def _ended(run: Run, population: Outcome, budget: int | None) -> Outcome:
     """The population with the reason why the rounds ended."""
-    if is_satisfied(run, population):
+    if is_satisfied(run, population.scores):
         return replace(population, stopped=SATISFIED)
     spent = budget is not None and budget - population.nfe < LEAST
     if spent and population.stopped == FINISHED:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from s3dlm.search.books import Spending, SpentError, Telling
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.particles import (
     PORTION,
@@ -41,10 +40,14 @@ from s3dlm.search.particles import (
 )
 from s3dlm.search.resample import survivors_of
 from s3dlm.search.score import Scorer, Scores
-from s3dlm.search.step import Memo
+from s3dlm.search.step import Memo, Telling
 
 if TYPE_CHECKING:
     from s3dlm.models.packing import Prediction, Rows
+
+
+class SpentError(Exception):
+    """The next forward pass is beyond the budget; the look-aheads of the last population answer."""
 
 
 class SatisfiedError(Exception):
@@ -63,7 +66,10 @@ class Run:
         answer_of: The answer that a text gives, if it gives one.
         judging: Passes that the verification of a child's look-aheads takes, by the model as judge.
         judged: Whether the texts that a spent budget leaves are scored.
-        spent: Passes made, and their limit.
+        limit: The most passes, with those of the judge; None: as many as it takes.
+        reserve: Passes that a prediction must leave for its verification.
+        made: Passes made, without those of the judge.
+        unshared: Passes that Algorithm 1 takes without sharing.
         told: The steps that observers have seen or will see.
         particles: The population after the last step.
     """
@@ -75,9 +81,13 @@ class Run:
     answer_of: Callable[[str], str | None] = lambda text: None
     judging: int = 0
     judged: bool = True
-    spent: Spending = field(default_factory=Spending)
+    limit: int | None = None
+    reserve: int = 0
+    made: int = 0
+    unshared: int = 0
     told: Telling = field(default_factory=Telling)
     particles: Particles | None = None
+    _asked: bool = False
     _judged_before: int = 0
     _blocks: int = 0
 
@@ -92,12 +102,12 @@ class Run:
     @property
     def nfe(self) -> int:
         """Forward passes of this search, those of the model as judge included."""
-        return self.spent.made + self.scorer.nfe - self._judged_before
+        return self.made + self.scorer.nfe - self._judged_before
 
     @property
     def nfe_logical(self) -> int:
         """The passes that Algorithm 1 takes without sharing."""
-        return self.spent.unshared + self.scorer.nfe - self._judged_before
+        return self.unshared + self.scorer.nfe - self._judged_before
 
     # --- what a method does
 
@@ -282,6 +292,17 @@ class Run:
         """The step of the schedule; what was re-masked goes on at the pace of its end."""
         return min(self.steps, self.process.steps - 1)
 
+    def allow(self, cost: int) -> None:
+        """Refuse passes beyond the limit; the first prediction of a search is never refused."""
+        if self._asked and self.limit is not None and self.nfe + cost + self.reserve > self.limit:
+            raise SpentError
+        self._asked = True
+
+    def pay(self, cost: int, unshared: int) -> None:
+        """Count passes, and those that Algorithm 1 would take."""
+        self.made += cost
+        self.unshared += unshared
+
     async def forward(self, canvas: Canvas, step: int, *, logical: int) -> Ahead:
         """One prediction per distinct canvas that is not finished, forwarded unless the memo knows it.
 
@@ -295,8 +316,9 @@ class Run:
         first, kind = distinct(keys)
         open_ = process.is_open(canvas.take(first))
         if not open_.any():
-            self.spent.pay(0, logical * process.passes)
-            return self._ahead(canvas, CanvasPredictions(None, np.full(kind.size, -1), 0))
+            self.pay(0, logical * process.passes)
+            known = CanvasPredictions(None, np.full(kind.size, -1), 0)
+            return Ahead(known, process.look_aheads(canvas, known))
         row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
         state = rng.bit_generator.state
         rows = process.ask(canvas.take(first[open_]), step, rng)
@@ -306,24 +328,22 @@ class Run:
         request = Predict(rows)
         cost = request.forwarded * process.passes
         try:
-            self.spent.allow(cost, self.nfe)
+            self.allow(cost)
         except SpentError:
             rng.bit_generator.state = state  # what is refused draws no random numbers
             raise
         value = await request
-        self.spent.pay(cost, logical * process.passes)
+        self.pay(cost, logical * process.passes)
         self.memo.keep(asked, value.kept)
-        return self._ahead(canvas, CanvasPredictions(value, row_of_kind[kind], cost))
-
-    def _ahead(self, canvas: Canvas, prediction: CanvasPredictions) -> Ahead:
-        return Ahead(prediction, self.process.look_aheads(canvas, prediction))
+        prediction = CanvasPredictions(value, row_of_kind[kind], cost)
+        return Ahead(prediction, process.look_aheads(canvas, prediction))
 
     async def ask(self, rows: Rows) -> Prediction:
         """The model's prediction of rows that are no canvases of the search itself."""
         cost = len(rows.canvas) * self.process.passes
-        self.spent.allow(cost, self.nfe)
+        self.allow(cost)
         value = await Predict(rows)
-        self.spent.pay(cost, cost)
+        self.pay(cost, cost)
         return value
 
     def tell(
@@ -346,8 +366,3 @@ class Run:
         text, prediction = ended.take(index), CanvasPredictions(None, np.full(1, -1), 0)
         self.populate(text, prediction, clean.take(index), scores.take(index))
         raise SatisfiedError
-
-
-def unrelated(size: int) -> Ints:
-    """For `places`: canvases that descend from no step before."""
-    return np.full(size, -1)

@@ -8,13 +8,15 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
 from s3dlm.search.particles import Ints, Particles
 from s3dlm.search.resample import normalise
 from s3dlm.search.rounds import IDLE, LEAST, attempt, sample
-from s3dlm.search.run import Run, unrelated
+from s3dlm.search.run import Run
 from s3dlm.search.smc import ABLATION, ChildSampling
 from s3dlm.search.step import AGREED, FINISHED, SPENT, Outcome
 
@@ -130,7 +132,7 @@ class Hex(BestOfK):
                 run, search, limit=each, process=process, round=round, places=places
             )
             outcomes.append(outcome)
-            places = unrelated(self.size)
+            places = np.full(self.size, -1)
         return Outcome.join(outcomes)
 
 
@@ -171,7 +173,7 @@ class AdaptiveVote(BestOfK):
             size = int(min(needed(first, second, self.decided_at), self.size, most - made))
             if made and left is not None:  # as many as are likely to fit into what is left
                 size = min(size, max(1, left // math.ceil(nfe / made)))
-            number, places = len(outcomes), unrelated(size) if outcomes else None
+            number, places = len(outcomes), np.full(size, -1) if outcomes else None
             part = self.sized(size)
             outcome = await part.once(run, limit=left, round=number, places=places)
             outcomes.append(outcome)

@@ -86,6 +86,50 @@ class Step:
         )
 
 
+@dataclass(slots=True)
+class Telling:
+    """The steps of one search as observers see them, who cannot change it.
+
+    Args:
+        steps: Those that nobody has seen yet, of all searches of the prompt.
+        round: The number of this search among those for the prompt, from 0.
+        places: Where the canvases that it starts from stood before, for the genealogy; −1: nowhere.
+        count: Steps of this search.
+        last: The latest of them.
+        origin: From which canvas of its start each survivor descends.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    round: int = 0
+    places: Ints | None = None
+    count: int = 0
+    last: Step | None = None
+    origin: Ints | None = None
+    reported: int = 0  # passes that the steps have told of
+    at_start: int = 0  # passes before the first step
+
+    def begin(self, nfe: int) -> None:
+        """The passes before the first step are told of with it."""
+        self.reported = self.at_start = nfe
+
+    def add(
+        self, total: int, nfe: int, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores,
+        weight: Floats, survivors: Survivors,
+    ) -> None:  # fmt: skip
+        """One more step of a search that takes so many in all, and has made so many passes."""
+        if self.origin is None:
+            self.origin = np.arange(int(parent.max(initial=0)) + 1)
+        first, index = not self.count, survivors.index
+        shown = self.places[parent] if first and self.places is not None else parent
+        place = (self.count, max(total, self.count + 1))
+        made = (canvas, shown, clean, scores, weight, survivors)
+        step = Step.of(place, *made, nfe - self.reported, self.at_start if first else 0)
+        self.origin = np.where(parent >= 0, self.origin[parent], -1)[index]
+        self.reported, self.count = nfe, self.count + 1
+        self.last = replace(step, round=self.round) if self.round else step
+        self.steps.append(self.last)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The population after the last step."""

@@ -8,9 +8,9 @@ may be screened: many are drawn from one prediction, read as far as they are kno
 
 from __future__ import annotations
 
-import math
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
 from s3dlm.search.expand import CHILD_SAMPLINGS, OVERSAMPLING
+from s3dlm.search.method import Method
 from s3dlm.search.options import Share, Size, more, setting
 from s3dlm.search.particles import (
     Bools,
@@ -32,9 +33,9 @@ from s3dlm.search.particles import (
 from s3dlm.search.remask import Remasking, Text
 from s3dlm.search.resample import ssp
 from s3dlm.search.revise import Revise
-from s3dlm.search.rounds import IDLE, LEAST, affordable, draft, ended, rounds
+from s3dlm.search.rounds import restarted, rounds
 from s3dlm.search.run import Run
-from s3dlm.search.step import FINISHED, SATISFIED, Outcome
+from s3dlm.search.step import SATISFIED, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,32 +144,22 @@ class Mend(Revise):
             prediction = (await run.forward(start, 0, logical=1)).prediction
             confidence = float(next(run.process.look_aheads(start, prediction)).confidence[0])
             if confidence >= self.remask_below and self.budget is not None:
-                return await rounds(run, self, self.budget)
+                return await rounds(run, self, partial(restarted, run), self.budget)
             if self.careless:
                 least = min(1.0, self.careless * confidence)
                 run.process = MaskedDiffusion.in_run(run.process).with_threshold(least)
         return await self._moves(run)
 
     async def _moves(self, run: Run) -> Outcome:
-        budget = self.budget
-        population = await (self.once(run) if budget is None else draft(run, budget))
-        price, idle = math.ceil(population.nfe / len(population)), 0
-        standing, most = Standing.begin(len(population)), self.rounds or budget or 0
-        for number in range(1, most + 1):
-            population = await self.judged(run, population)
-            left = math.inf if budget is None else budget - population.nfe
-            mended = budget is None and not any(len(spans) for spans in population.scores.spans)
-            if population.stopped != FINISHED or left < LEAST or mended or idle == IDLE:
-                break
-            size = affordable(self, left, price).size
-            spent = population.nfe
-            population, standing = await self._move(run, population, standing, size, left, number)
-            idle = idle + 1 if budget is not None and population.nfe == spent else 0
-        return ended(run, population, budget if most else None)
+        standings = list[Standing]()  # of every population so far
+        again = partial(self._move, run, standings)
+        return await rounds(run, self, again, self.rounds or self.budget or 0, by_doubt=True)
 
     async def _move(
-        self, run: Run, before: Outcome, standing: Standing, size: int, left: float, number: int
-    ) -> tuple[Outcome, Standing]:
+        self, run: Run, standings: list[Standing], before: Outcome, method: Method, left: float,
+        number: int,
+    ) -> Outcome:  # fmt: skip
+        size, standing = method.size, standings[-1] if standings else Standing.begin(len(before))
         origin = np.arange(size) % len(before)
         canvas, places = before.canvas.take(origin), before.place[origin]
         where = self.remasked(run, canvas, before.scores.take(origin))
@@ -182,7 +173,7 @@ class Mend(Revise):
         both = Outcome.join([before, again])
         moved = len(before) + np.arange(len(again))
         if again.stopped == SATISFIED:  # its one text is the answer
-            return replace(both.take(moved), stopped=SATISFIED), Standing.begin(len(again))
+            return replace(both.take(moved), stopped=SATISFIED)
         score_before, score_after = before.scores.total, again.scores.total
         origin, fresh = origin[again.origin], empty[again.origin]
         standing = replace(standing, best=np.fmax(standing.best, score_before))
@@ -194,8 +185,8 @@ class Mend(Revise):
             index = np.where(accepted, moved, origin)
         place = np.concatenate([np.full(len(before), -1), again.place])
         unmoved = replace(standing, stale=standing.stale + 1)
-        kept = replace(both, place=place, stopped=again.stopped).take(index)
-        return kept, Standing.join([unmoved, after]).take(index)
+        standings.append(Standing.join([unmoved, after]).take(index))
+        return replace(both, place=place, stopped=again.stopped).take(index)
 
     async def search(self, run: Run, start: Canvas | None = None) -> Particles:
         if not self.screen:

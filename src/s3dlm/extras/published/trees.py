@@ -95,7 +95,7 @@ class UnMaskFork(Method):
             while (canvas.tokens == process.mask_id).sum() > left:
                 key = canvas.tokens.tobytes()
                 if key in known:
-                    run.spent.pay(0, process.passes)
+                    run.pay(0, process.passes)
                 else:
                     known[key] = (await run.forward(canvas, run.at, logical=1)).prediction
                 if not texts:  # without a text, there is at least this look-ahead
