@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3dlm.diffusion.blocks import Blocks, Reveal, reveals
-from s3dlm.diffusion.schedule import POLICIES, Draw, choose
+from s3dlm.diffusion.schedule import POLICIES, Draw, choose, revealed
 from s3dlm.job import Job, prepare
 from s3dlm.settings import Settings
 from tests.fakes import fake_model
@@ -112,6 +112,6 @@ def test_deferred_end_tokens_are_revealed_last_by_every_policy(
         schedule=[Reveal(0, 4, 3)],
     )
     ranked = draw.deferring(deferred, 0.1 * half)
-    chosen = process._choose(ranked, deferred, 3, np.random.default_rng(0))
+    chosen = revealed(process.decoding, ranked, deferred, 3, np.random.default_rng(0))
     assert not chosen[:, 0].any()
     assert chosen[:, 1:].all()

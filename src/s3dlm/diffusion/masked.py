@@ -39,7 +39,7 @@ from s3dlm.diffusion.blocks import (
     reveals,
 )
 from s3dlm.diffusion.decoding import Decoding
-from s3dlm.diffusion.schedule import DEFERRED, POLICIES, Draw, choose, perturbed, sure
+from s3dlm.diffusion.schedule import Draw, revealed
 from s3dlm.errors import SettingsError
 from s3dlm.models.packing import PLAIN, Rows, Sampling
 from s3dlm.search.particles import (
@@ -171,7 +171,7 @@ class MaskedDiffusion:
         ranked, deferred = sampled, np.isin(sampled.tokens, self.sampling.deferred)
         if prediction.value is not None and prediction.value.deferred is not None:
             ranked = sampled.deferring(deferred, prediction.value.deferred[prediction.row])
-        chosen = self._choose(ranked, deferred, count, rng)
+        chosen = revealed(self.decoding, ranked, deferred, count, rng)
         tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
@@ -198,22 +198,6 @@ class MaskedDiffusion:
             alone = self.blocks.begins_model_block(place[:, 0]) & masked[:, 0]
             masked[alone, 1:] = False
         return place, Draw(tokens, logp, masked, margin, entropy)
-
-    def _choose(
-        self, draw: Draw, deferred: Bools, count: int | Ints, rng: np.random.Generator
-    ) -> Bools:
-        """What a step reveals of the open blocks; what is deferred comes after all others."""
-        decoding = self.decoding
-        if self.adaptive:
-            return choose(*sure(draw, decoding.reveal_threshold), draw.masked)
-        temperature = decoding.position_temperature
-        eagerness = POLICIES[decoding.policy](draw, rng)
-        if temperature and decoding.policy == "low_confidence":
-            eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
-        eagerness = np.where(deferred, -DEFERRED, eagerness)
-        if temperature:
-            eagerness = perturbed(eagerness, temperature, rng)
-        return choose(eagerness, count, draw.masked)
 
     def _open_block(self, tokens: Ints) -> tuple[Ints, Ints]:
         """Each canvas's block with its first masked position: where it begins and ends."""

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from s3dlm.search.particles import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from s3dlm.diffusion.decoding import Decoding
 
 MOST_EDITS = 16  # rounds of editing, after a block is full
 POOL = 5  # positions from which the policy of this name takes any
@@ -90,8 +94,27 @@ def perturbed(eagerness: Floats, temperature: float, rng: np.random.Generator) -
     return np.asarray(eagerness / temperature + rng.gumbel(size=eagerness.shape))
 
 
-def sure(draw: Draw, least: float) -> tuple[Floats, Ints]:
-    """How eager each position is, and how many of each row go when no schedule says it: every sampled
-    token of at least this probability, as in Fast-dLLM."""
-    enough = draw.masked & (np.exp(draw.logp) >= least)
-    return draw.logp, enough.sum(axis=1)
+def revealed(
+    decoding: Decoding, draw: Draw, deferred: Bools, count: int | Ints, rng: np.random.Generator
+) -> Bools:
+    """What a step reveals of the open blocks; what is deferred comes after all others.
+
+    Args:
+        decoding: The policy and the reveal rule.
+        draw: What was sampled.
+        deferred: Which of it comes last.
+        count: How many positions go by a schedule. Without one, every sampled token that is probable enough
+            does, as in Fast-dLLM.
+        rng: The search's random stream.
+    """
+    if decoding.adaptive:
+        enough = draw.masked & (np.exp(draw.logp) >= decoding.reveal_threshold)
+        return choose(draw.logp, enough.sum(axis=1), draw.masked)
+    temperature = decoding.position_temperature
+    eagerness = POLICIES[decoding.policy](draw, rng)
+    if temperature and decoding.policy == "low_confidence":
+        eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
+    eagerness = np.where(deferred, -DEFERRED, eagerness)
+    if temperature:
+        eagerness = perturbed(eagerness, temperature, rng)
+    return choose(eagerness, count, draw.masked)

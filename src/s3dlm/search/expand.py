@@ -8,12 +8,14 @@ together: where one has nothing new to offer, another has more children.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import count
 
 import numpy as np
 
 from s3dlm.inputs import Registry
-from s3dlm.search.particles import Canvas, Ints, Particles, Process, occurrence
+from s3dlm.search.particles import Canvas, Ints, Particles, Process
 
 OVERSAMPLING = 4  # draws looked through for every distinct child wanted
 
@@ -21,6 +23,12 @@ OVERSAMPLING = 4  # draws looked through for every distinct child wanted
 ChildSampling = Callable[[Process, Particles, int, int, np.random.Generator], tuple[Ints, Canvas]]
 """(process, particles, branching, step, rng) → each child's parent, and the children. Finished particles
 have copies of themselves."""
+
+
+def occurrence(row: Ints) -> Ints:
+    """For every entry how many equal ones stand before it, so that copies use different draws."""
+    turns: defaultdict[int, count[int]] = defaultdict(count)
+    return np.array([next(turns[value]) for value in row.tolist()], dtype=np.int64)
 
 
 def _independent(

@@ -7,10 +7,8 @@ mask is, what noise is, which tokenizer reads the text or which benchmark asked.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -317,9 +315,3 @@ def distinct(keys: Iterable[bytes]) -> tuple[Ints, Ints]:
     first_like = [kinds.setdefault(key, place) for place, key in enumerate(keys)]
     first = np.fromiter(kinds.values(), np.int64)
     return first, first.searchsorted(first_like)
-
-
-def occurrence(row: Ints) -> Ints:
-    """For every entry how many equal ones stand before it, so that copies use different draws."""
-    turns: defaultdict[int, count[int]] = defaultdict(count)
-    return np.array([next(turns[value]) for value in row.tolist()], dtype=np.int64)

@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from s3dlm.search.particles import Canvas, Floats, Ints, Particles, Process, Survivors
-from s3dlm.search.run import Run, SatisfiedError, SpentError
+from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
-from s3dlm.search.step import FINISHED, SATISFIED, SPENT, Outcome, Telling
+from s3dlm.search.step import (
+    FINISHED,
+    SATISFIED,
+    SPENT,
+    Outcome,
+    SatisfiedError,
+    SpentError,
+    Telling,
+)
 
 if TYPE_CHECKING:
     from s3dlm.search.method import Method

@@ -40,18 +40,10 @@ from s3dlm.search.particles import (
 )
 from s3dlm.search.resample import survivors_of
 from s3dlm.search.score import Scorer, Scores
-from s3dlm.search.step import Memo, Telling
+from s3dlm.search.step import Memo, SatisfiedError, SpentError, Telling
 
 if TYPE_CHECKING:
-    from s3dlm.models.packing import Prediction, Rows
-
-
-class SpentError(Exception):
-    """The next forward pass is beyond the budget; the look-aheads of the last population answer."""
-
-
-class SatisfiedError(Exception):
-    """The verifier is satisfied with a look-ahead, which is then the answer."""
+    pass
 
 
 @dataclass(slots=True)
@@ -155,7 +147,12 @@ class Run:
             cadence: "step", or "block" to branch only where a block ends.
             first: A canvas that takes the place of the first child.
         """
-        branches = self.branches(particles, cadence)
+        branches, before = cadence == "step", self._blocks
+        if (
+            not branches
+        ):  # without a schedule nobody knows in advance that a block ends: when all have left it
+            self._blocks = self.process.progress(particles.canvas, self.steps).blocks
+            branches = self._blocks > before
         each = branching if branches else 1
         # A particle's only child is its own continuation, whose place no other child may take.
         sampling = "distinct" if sampling == "filled" and each == 1 else sampling
@@ -164,13 +161,6 @@ class Run:
         if first is not None:
             canvas.tokens[0], canvas.logp[0] = first.tokens[0], first.logp[0]
         return self.children(particles, canvas, parent, branches=branches, each=each)
-
-    def branches(self, particles: Particles, cadence: str) -> bool:
-        """Whether this is a step in which a method of that cadence branches, scores and resamples. Where
-        there is no schedule nobody knows in advance that a block ends, so it is when all have left it."""
-        before, now = self._blocks, self.process.progress(particles.canvas, self.steps)
-        self._blocks = now.blocks
-        return cadence == "step" or now.blocks > before
 
     def children(
         self, particles: Particles, canvas: Canvas, parent: Ints, *, branches: bool = True,
@@ -235,22 +225,26 @@ class Run:
             lineage: Their lineages, if this step changes them.
         """
         survivors = survivors_of(children, weight, size, resampler, ess_threshold, self.rng)
-        return self.survive(children, ahead, looked, weight, survivors, lineage)
+        return self.keep(children, ahead, looked, weight, survivors, lineage)
 
     def keep(
         self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores],
-        weight: Floats | None = None,
+        weight: Floats | None = None, survivors: Survivors | None = None,
+        lineage: Lineage | None = None,
     ) -> Particles:  # fmt: skip
-        """All children live on, with these log-weights or those that they inherited."""
-        weight = children.log_weight if weight is None else weight
-        survivors = Survivors(np.arange(len(children)), weight, resampled=False)
-        return self.survive(children, ahead, looked, weight, survivors)
+        """The population after a step, with the last score known of each lineage; observers are told.
 
-    def survive(
-        self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores], weight: Floats,
-        survivors: Survivors, lineage: Lineage | None = None,
-    ) -> Particles:  # fmt: skip
-        """Tell of the step; the population after it, with the last score known of each lineage."""
+        Args:
+            children: Of this step.
+            ahead: What the model predicts for them.
+            looked: Their clean texts and scores.
+            weight: Their log-weights; by default those that they inherited.
+            survivors: Who lives on; by default all.
+            lineage: Their lineages, if this step changes them.
+        """
+        weight = children.log_weight if weight is None else weight
+        if survivors is None:
+            survivors = Survivors(np.arange(len(children)), weight, resampled=False)
         (clean, scores), i = looked, survivors.index
         self.tell(children.canvas, children.parent, clean, scores, weight, survivors)
         known = np.where(np.isnan(scores.total), children.parent_score, scores.total)
@@ -261,36 +255,7 @@ class Run:
         )  # fmt: skip
         return self.particles
 
-    def accept(
-        self, canvas: Canvas, prediction: CanvasPredictions, parent: Ints, index: Ints,
-        scores: Scores | None = None, weight: Floats | None = None,
-    ) -> Particles:  # fmt: skip
-        """The population after a step that the method made in its own way.
-
-        Args:
-            canvas: The children.
-            prediction: What the model predicts for them, as `forward` returned it.
-            parent: The particle of each; −1: none.
-            index: Which of them survive.
-            scores: Of their look-aheads, if they were verified.
-            weight: Their log-weights; equal by default.
-        """
-        count = len(canvas.tokens)
-        scores = Scores.missing(count) if scores is None else scores
-        weight = np.zeros(count) if weight is None else weight
-        clean = next(self.process.look_aheads(canvas, prediction))
-        survivors = Survivors(index, weight[index], resampled=index.size != count)
-        self.tell(canvas, parent, clean, scores, weight, survivors)
-        kept = (canvas.take(index), prediction.take(index), clean.take(index), scores.take(index))
-        self.particles = replace(self.populate(*kept), log_weight=weight[index])
-        return self.particles
-
     # --- underneath
-
-    @property
-    def at(self) -> int:
-        """The step of the schedule; what was re-masked goes on at the pace of its end."""
-        return min(self.steps, self.process.steps - 1)
 
     def allow(self, cost: int) -> None:
         """Refuse passes beyond the limit; the first prediction of a search is never refused."""
@@ -337,14 +302,6 @@ class Run:
         self.memo.keep(asked, value.kept)
         prediction = CanvasPredictions(value, row_of_kind[kind], cost)
         return Ahead(prediction, process.look_aheads(canvas, prediction))
-
-    async def ask(self, rows: Rows) -> Prediction:
-        """The model's prediction of rows that are no canvases of the search itself."""
-        cost = len(rows.canvas) * self.process.passes
-        self.allow(cost)
-        value = await Predict(rows)
-        self.pay(cost, cost)
-        return value
 
     def tell(
         self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,

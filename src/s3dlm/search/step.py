@@ -23,6 +23,14 @@ SPENT = "budget"  # no forward pass is left
 AGREED = "agreed"  # the vote is decided
 
 
+class SpentError(Exception):
+    """The next forward pass is beyond the budget; the look-aheads of the last population answer."""
+
+
+class SatisfiedError(Exception):
+    """The verifier is satisfied with a look-ahead, which is then the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One denoising step; arrays are read-only by convention."""

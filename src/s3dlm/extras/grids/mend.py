@@ -203,7 +203,6 @@ class Mend(Revise):
         """One child of every particle, chosen by its partial text; equal parents choose together, so
         that their children differ."""
         each, grow = self.screen, CHILD_SAMPLINGS["independent"]
-        run.branches(particles, "step")
         _, candidates = grow(run.process, particles, each, run.steps, run.rng)
         where = f"screening before step {run.steps + 2} of {run.process.steps}"
         gain = self.lam * await run.scorer.score_partial(candidates.tokens, where)

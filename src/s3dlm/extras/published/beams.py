@@ -15,21 +15,25 @@ from s3dlm.diffusion.constrained import ConstrainedDiffusion
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
 from s3dlm.extras.published.whole import WholeDraws
+from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
 from s3dlm.search.particles import (
     Canvas,
     CanvasPredictions,
+    Floats,
     Ints,
     Particles,
+    Predict,
+    Survivors,
     distinct,
-    occurrence,
 )
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
 
 if TYPE_CHECKING:
     from s3dlm.diffusion.decoding import Decoding
+    from s3dlm.models.packing import Prediction, Rows
 
 DECAY = 1.8  # of Prism's widths
 FIRST_NARROWING, LAST_NARROWING, PAUSE = 0.1, 0.6, 4  # when a block may narrow them, and how often
@@ -42,6 +46,11 @@ def masked(run: Run) -> MaskedDiffusion:
     return MaskedDiffusion.in_run(run.process)
 
 
+def at(run: Run) -> int:
+    """The step of the schedule; what was re-masked goes on at the pace of its end."""
+    return min(run.steps, run.process.steps - 1)
+
+
 def grown(run: Run, particles: Particles, parent: Ints, draw: Ints | None = None) -> Canvas:
     """A child of each of these parents by one denoising step; finished ones copy themselves."""
     canvas, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
@@ -49,7 +58,7 @@ def grown(run: Run, particles: Particles, parent: Ints, draw: Ints | None = None
     if open_.size:
         draw = (occurrence(prediction.row) if draw is None else draw)[open_]
         some, predicted = canvas.take(open_), prediction.take(open_)
-        canvas.put(open_, run.process.expand(some, predicted, draw, run.at, run.rng))
+        canvas.put(open_, run.process.expand(some, predicted, draw, at(run), run.rng))
     return canvas
 
 
@@ -57,6 +66,41 @@ async def judge(run: Run, canvas: Canvas, prediction: CanvasPredictions) -> Scor
     """What the verifier says of the look-aheads."""
     clean = next(run.process.look_aheads(canvas, prediction))
     return await run.scorer.score(clean, f"step {run.steps + 1}")
+
+
+async def ask(run: Run, rows: Rows) -> Prediction:
+    """The model's prediction of rows that are no canvases of the search itself."""
+    cost = len(rows.canvas) * run.process.passes
+    run.allow(cost)
+    value = await Predict(rows)
+    run.pay(cost, cost)
+    return value
+
+
+def accept(
+    run: Run, canvas: Canvas, prediction: CanvasPredictions, parent: Ints, index: Ints,
+    scores: Scores | None = None, weight: Floats | None = None,
+) -> Particles:  # fmt: skip
+    """The population after a step that a method made in its own way.
+
+    Args:
+        run: The search.
+        canvas: The children.
+        prediction: What the model predicts for them, as `Run.forward` returned it.
+        parent: The particle of each; −1: none.
+        index: Which of them survive.
+        scores: Of their look-aheads, if they were verified.
+        weight: Their log-weights; equal by default.
+    """
+    count = len(canvas.tokens)
+    scores = Scores.missing(count) if scores is None else scores
+    weight = np.zeros(count) if weight is None else weight
+    clean = next(run.process.look_aheads(canvas, prediction))
+    survivors = Survivors(index, weight[index], resampled=index.size != count)
+    run.tell(canvas, parent, clean, scores, weight, survivors)
+    kept = (canvas.take(index), prediction.take(index), clean.take(index), scores.take(index))
+    run.particles = replace(run.populate(*kept), log_weight=weight[index])
+    return run.particles
 
 
 class Prism(Method):
@@ -93,15 +137,15 @@ class Prism(Method):
         while True:
             parent = np.arange(len(particles))
             canvas = grown(run, particles, parent)
-            prediction = (await run.forward(canvas, run.at, logical=parent.size)).prediction
-            before, blocks = blocks, process.progress(canvas, run.at).blocks
+            prediction = (await run.forward(canvas, at(run), logical=parent.size)).prediction
+            before, blocks = blocks, process.progress(canvas, at(run)).blocks
             step = step + 1 if blocks == before else 0
             width = max(least, math.ceil(size * DECAY ** -(step - first)))
             narrows = allowed <= step < last and parent.size > width
             done = not process.is_open(canvas).any()
             scores = await judge(run, canvas, prediction) if narrows or done else None
             if not narrows or scores is None:
-                particles = run.accept(canvas, prediction, parent, parent, scores)
+                particles = accept(run, canvas, prediction, parent, parent, scores)
                 if done:
                     return particles
                 continue
@@ -113,7 +157,7 @@ class Prism(Method):
             order.sort(key=lambda row: best_of[texts[row]] != row)
             best = np.array(order[: max(1, least // 2)])
             copies = np.sort(np.arange(width) % best.size)
-            particles = run.accept(canvas, prediction, parent, best[copies], scores)
+            particles = accept(run, canvas, prediction, parent, best[copies], scores)
             where = np.zeros(particles.canvas.tokens.shape, dtype=np.bool_)
             for row in np.flatnonzero(occurrence(copies)):
                 (known,) = np.nonzero(particles.canvas.logp[row])
@@ -122,7 +166,7 @@ class Prism(Method):
                 ]
                 where[row, run.rng.permutation(unsure)[:REMASKED]] = True
             _, canvas = process.remask(particles.canvas, where, run.rng)
-            prediction = (await run.forward(canvas, run.at, logical=width)).prediction
+            prediction = (await run.forward(canvas, at(run), logical=width)).prediction
             particles = run.particles = replace(particles, canvas=canvas, prediction=prediction)
             allowed = step + PAUSE
 
@@ -171,15 +215,15 @@ class OrderToken(Method):
                 first, kind = distinct(row.tobytes() for row in texts)
                 label = f"step {run.steps + 1}, prompt {process.label}"
                 rows = process.with_block_hidden(texts[first], before.tokens[drawn[first]], label)
-                asked = (await run.ask(rows)).asked_logp
+                asked = (await ask(run, rows)).asked_logp
                 assert asked is not None
                 score[drawn] = asked.sum(axis=(1, 2))[kind]
                 weight = weight + score if self.adds_up else score
                 best = np.argsort(-weight, kind="stable")[:beams]
                 canvas, parent, weight = canvas.take(best), parent[best], weight[best]
-            prediction = (await run.forward(canvas, run.at, logical=parent.size)).prediction
+            prediction = (await run.forward(canvas, at(run), logical=parent.size)).prediction
             everyone = np.arange(parent.size)
-            particles = run.accept(canvas, prediction, parent, everyone, weight=weight)
-            before_blocks, blocks = blocks, process.progress(canvas, run.at - 1).blocks
+            particles = accept(run, canvas, prediction, parent, everyone, weight=weight)
+            before_blocks, blocks = blocks, process.progress(canvas, at(run) - 1).blocks
             begins = blocks > before_blocks
         return particles

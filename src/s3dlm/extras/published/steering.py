@@ -205,7 +205,7 @@ class ParticleGibbs(S3):
             if first is not None and survivors.resampled:
                 index = np.append(0, survivors.index)
                 survivors = Survivors(index, np.zeros(index.size), resampled=True)
-            particles = run.survive(children, ahead, looked, weight, survivors, lineage)
+            particles = run.keep(children, ahead, looked, weight, survivors, lineage)
             assert run.told.last is not None
             path.append(run.told.last)
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from s3dlm.diffusion.blocks import Blocks, Reveal
 from s3dlm.errors import SettingsError
-from s3dlm.extras.published.beams import ENDING, judge, masked
+from s3dlm.extras.published.beams import ENDING, accept, at, judge, masked
 from s3dlm.extras.published.whole import WholeDraws
+from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method
 from s3dlm.search.options import Size, setting
-from s3dlm.search.particles import Canvas, CanvasPredictions, Particles, occurrence
+from s3dlm.search.particles import Canvas, CanvasPredictions, Particles
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
 
@@ -97,7 +98,7 @@ class UnMaskFork(Method):
                 if key in known:
                     run.pay(0, process.passes)
                 else:
-                    known[key] = (await run.forward(canvas, run.at, logical=1)).prediction
+                    known[key] = (await run.forward(canvas, at(run), logical=1)).prediction
                 if not texts:  # without a text, there is at least this look-ahead
                     clean = next(process.look_aheads(canvas, known[key]))
                     run.populate(canvas, known[key], clean, Scores.missing(1))
@@ -123,8 +124,8 @@ class UnMaskFork(Method):
             for fork in path:
                 fork.visits, fork.value = fork.visits + 1, fork.value + float(scores[-1].total[0])
             parent, everyone = np.append(np.arange(len(texts) - 1), -1), np.arange(len(texts))
-            particles = run.accept(
-                Canvas.join(texts), finished, parent, everyone, Scores.join(scores)
+            particles = accept(
+                run, Canvas.join(texts), finished, parent, everyone, Scores.join(scores)
             )
         return particles
 
@@ -209,13 +210,13 @@ class Vgb(Method):
                 place = int(np.searchsorted(share, rng.random() * share[-1], side="right"))
                 chosen.append(here[min(place, len(here) - 1)][1])
             canvas = Canvas.join(chosen)
-            prediction = (await run.forward(canvas, run.at, logical=size)).prediction
+            prediction = (await run.forward(canvas, at(run), logical=size)).prediction
             full = ~process.is_open(canvas)
             scores = await judge(run, canvas, prediction) if full.any() else None
             if scores is not None:
                 last = move + 1 >= MOVES_PER_POSITION * blanks
                 ended |= full & (last or enough is None or scores.total >= enough)
-            particles = run.accept(canvas, prediction, everyone, everyone, scores)
+            particles = accept(run, canvas, prediction, everyone, everyone, scores)
             if ended.all():
                 break
         return particles
