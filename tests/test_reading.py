@@ -7,6 +7,7 @@ import pytest
 
 from s3dlm.diffusion.blocks import TextReader
 from s3dlm.verifier import HOLE
+from tests.fakes import ByteTokenizer
 
 MASK, END = 256, 257
 
@@ -21,6 +22,7 @@ def canvas(*parts: bytes | int) -> np.ndarray:
 
 
 READER = TextReader(decode, MASK, np.array([END]))
+SPELLS_MASKS = TextReader(ByteTokenizer().decode, MASK, np.array([END]))
 EURO = "€".encode()  # three bytes
 
 
@@ -39,8 +41,12 @@ EURO = "€".encode()  # three bytes
     ],
     ids=str,
 )
-def test_a_partial_text_has_a_hole_for_every_unknown_token(tokens: np.ndarray, text: str) -> None:
-    assert READER.read_partial(tokens) == text
+@pytest.mark.parametrize("reader", [READER, SPELLS_MASKS], ids=["nothing", "spelled out"])
+def test_a_partial_text_has_a_hole_for_every_unknown_token(
+    reader: TextReader, tokens: np.ndarray, text: str
+) -> None:
+    """Whether or not the tokenizer spells masks out."""
+    assert reader.read_partial(tokens) == text
 
 
 def test_a_text_ends_before_its_end_token_or_what_is_not_known() -> None:
@@ -58,6 +64,8 @@ def test_what_counts_is_all_up_to_the_first_end_or_the_holes() -> None:
     infilling = TextReader(decode, MASK, np.array([END]), given=np.array([1, MASK, MASK, 4]))
     assert infilling.counted(rows).tolist() == [[False, True, True, False]] * 3
     assert infilling.filled(canvas(b"abcd")) == ("bc",)
+    endless = TextReader(decode, MASK, np.empty(0, np.int64), given=canvas(b"a", MASK, END))
+    assert endless.read_partial(canvas(b"a", END, MASK)).endswith(HOLE)  # it has no end of its own
     assert READER.filled(canvas(b"abcd")) == ()
     assert infilling.keeps_given(np.array([1, 7, 8, 4]))
     assert not infilling.keeps_given(np.array([2, 7, 8, 4]))

@@ -53,6 +53,14 @@ def test_the_defaults_are_the_papers() -> None:
         ({"method": "x" * 900_000}, ["..."]),
         ({"method": 3}, ["method=3", "a name such as"]),
         ({"reveal": ["x"]}, ["reveal=['x']", "one of: schedule"]),
+        ({"reveal": "all"}, ["reveal='all'"]),
+        ({"reveal_threshold": 1.5}, ["from 0 to 1"]),
+        ({"method": "adaptive_vote", "decided_at": 1.0}, ["decided_at=1.0 is not allowed"]),
+        ({"method": "verified_best_of_k", "look_aheads": 4}, ["look_aheads"]),
+        (
+            {"gen_length": 32, "block_length": 64, "steps": 16},
+            ["block_length=64 is longer than gen_length=32; leave"],
+        ),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(

@@ -101,11 +101,6 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
         s3dlm.read_trace(path.with_name("nowhere"))
 
 
-def test_results_are_plain_data() -> None:
-    result = s3dlm.generate(fake_model(), "why?", settings=SETTINGS)
-    assert json.dumps(result.to_dict())
-
-
 @pytest.mark.parametrize(
     "damage",
     [

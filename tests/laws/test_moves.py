@@ -15,7 +15,7 @@ from torch import Tensor
 from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
 from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.extras.grids.mend import Mend, Standing
+from s3dlm.extras.grids.mend import Mend
 from s3dlm.models.base import Denoiser
 from s3dlm.models.forward import Forward
 from s3dlm.search.particles import Canvas, CleanText
@@ -97,8 +97,7 @@ def moved(shares: np.ndarray, seed: int, verifier: Any = score, **options: Any) 
         Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0, everyone, everyone
     )
     method = Mend(particles=PARTICLES, look_aheads=1, child_sampling="independent", **options)
-    move = method._move(run, before, Standing.begin(PARTICLES), PARTICLES, math.inf, 1)
-    outcome, _ = drive(move)
+    outcome = drive(method._move(run, [], before, method, math.inf, 1))
     after = outcome.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]
     return np.bincount(after, minlength=len(TEXTS)) / PARTICLES
 

@@ -22,7 +22,7 @@ from tests.laws.toy import (
     reward,
     sample,
     tilted_distribution,
-    whole_run,
+    whole_runs,
 )
 
 LAM = 3.0
@@ -37,8 +37,7 @@ def mean_reward(particles: list[Canvas], log_weight: np.ndarray) -> float:
 
 def ours(method: str, runs: int, **options: object) -> np.ndarray:
     found = []
-    for seed in range(runs):
-        result = whole_run(seed, method=method, **options)
+    for result in whole_runs(method, runs, **options):
         particles = [tuple(map(int, one.text)) for one in result.survivors]
         found.append(mean_reward(particles, np.array([one.log_weight for one in result.survivors])))
     return np.array(found)
@@ -52,14 +51,6 @@ def assert_agree(one: np.ndarray, other: np.ndarray) -> None:
 
 def place(reveal: Reveal) -> range:
     return range(reveal.start, reveal.stop)
-
-
-def resample(
-    particles: list[Canvas], log_weight: np.ndarray, rng: np.random.Generator
-) -> list[Canvas]:
-    weight = np.exp(log_weight - log_weight.max())
-    chosen = rng.choice(len(particles), size=len(particles), p=weight / weight.sum())
-    return [particles[index] for index in chosen]
 
 
 def effective(log_weight: np.ndarray) -> float:
@@ -127,7 +118,7 @@ def test_self_rewarding_is_its_papers_algorithm() -> None:
     rng = np.random.default_rng(2)
     literal = np.array([literal_self_rewarding(6, 2, rng) for _ in range(1200)])
     options = {"particles": 6, "steps": LENGTH, "block_length": 2}
-    found = [whole_run(seed, method="self_rewarding", **options) for seed in range(300)]
+    found = whole_runs("self_rewarding", 300, **options)
     assert_agree(np.array([reward(tuple(map(int, one.text))) for one in found]), literal)
 
 
@@ -159,8 +150,7 @@ def revealed_logp(canvas: Canvas, child: Canvas) -> float:
 def test_path_likelihood_converges_to_its_target(lam: float) -> None:
     """As many particles as the toy needs: the population's means are those of the enumeration."""
     found = []
-    for seed in range(12):
-        result = whole_run(seed, method="path_likelihood", lam=lam, particles=256, branching=2)
+    for result in whole_runs("path_likelihood", 12, lam=lam, particles=256, branching=2):
         texts = [tuple(map(int, one.text)) for one in result.survivors]
         likelihood = [-LENGTH * one.nll for one in result.survivors]  # nll is a mean per token
         found.append((np.mean([reward(x) for x in texts]), np.mean(likelihood)))

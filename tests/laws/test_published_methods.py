@@ -25,14 +25,15 @@ from tests.laws.toy import (
     look_ahead,
     propose,
     reward,
-    whole_run,
+    sample,
+    whole_runs,
 )
 
 PLACES = range(LENGTH)
 
 
-def rewards(method: object, runs: int, **options: object) -> np.ndarray:
-    found = [whole_run(seed, method=method, **options) for seed in range(runs)]
+def rewards(method: str, runs: int, **options: object) -> np.ndarray:
+    found = whole_runs(method, runs, **options)
     return np.array([reward(tuple(map(int, one.text))) for one in found])
 
 
@@ -150,7 +151,7 @@ def test_lookum_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(schedule, "POOL", 3)
     rng = np.random.default_rng(7)
     literal = np.array([literal_lookum(3, 40.0, rng) for _ in range(900)])
-    found = [whole_run(seed, method="lookum", lam=40.0, steps=2) for seed in range(300)]
+    found = whole_runs("lookum", 300, lam=40.0, steps=2)
     likelihood = np.array([math.exp(one.survivors[0].logp) for one in found])
     assert_agree(likelihood, literal)
     unweighed = np.array([literal_lookum(3, 0.0, rng) for _ in range(900)])
@@ -217,10 +218,10 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
         for texts in (1, 5, 12, 40):
             text, passes = literal_unmaskfork(texts)
             options = {"particles": texts, "steps": LENGTH, "block_length": 2}
-            result = whole_run(0, method="unmaskfork", **options)
+            result, _ = sample("unmaskfork", 0, **options)
             assert reward(tuple(map(int, result.text))) == reward(text)
             assert result.nfe == passes
-            first = whole_run(1, method="unmaskfork", selection="first", **options)
+            first, _ = sample("unmaskfork", 1, selection="first", **options)
             assert [one.text for one in first.survivors] == [one.text for one in result.survivors]
             differ += first.text != result.text
     assert differ > 4
@@ -281,11 +282,7 @@ def literal_vgb(rng: np.random.Generator) -> tuple[float, int]:
 def test_vgb_is_its_authors_walk() -> None:
     rng = np.random.default_rng(8)
     literal = [literal_vgb(rng) for _ in range(900)]
-    settings = Settings("vgb", temperature=1.0, gen_length=LENGTH, particles=1)
-    found = [
-        generate(TOY, "toy", settings=settings.replace(seed=seed), verifier=Partial())
-        for seed in range(250)
-    ]
+    found = whole_runs("vgb", 250, Partial(), particles=1)
     rewarded = np.array([reward(tuple(map(int, one.text))) for one in found])
     assert_agree(rewarded, np.array([one for one, _ in literal]))
     assert_agree(1 / np.array([one.nfe for one in found]), 1 / np.array([n for _, n in literal]))
@@ -302,4 +299,4 @@ def test_walks_of_vgb_without_chance_all_have_their_ways() -> None:
 
 def test_vgb_needs_a_verifier_of_partial_texts() -> None:
     with pytest.raises(SettingsError, match="verifier 'score' reads none"):
-        whole_run(0, method="vgb")
+        sample("vgb", 0)

@@ -24,6 +24,7 @@ from tests.laws.toy import (
     reward,
     sample,
     tilted_distribution,
+    whole_runs,
 )
 
 LAM = 3.0
@@ -71,7 +72,7 @@ class Rough(Looks):
 def survivors(runs: int, verifier: object, screen: int) -> list[dict[tuple[int, ...], float]]:
     """The text of each of many searches of one particle."""
     options = {"rounds": 0, "lam": LAM, "look_aheads": 1, "screen": screen}
-    found = (sample("mend", seed, verifier, **options)[0] for seed in range(runs))
+    found = whole_runs("mend", runs, verifier, **options)
     return [{tuple(map(int, result.survivors[0].text)): 1.0} for result in found]
 
 

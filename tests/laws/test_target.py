@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from tests.fuzz import counts
-from tests.laws.toy import base_distribution, reward, sample, tilted_distribution
+from tests.laws.toy import (
+    base_distribution,
+    reward,
+    sample,
+    tilted_distribution,
+    whole_runs,
+)
 
 LAM = 3.0
 
@@ -17,8 +23,7 @@ LAM = 3.0
 def survivors(method: str, runs: int, **options: object) -> list[dict[tuple[int, ...], float]]:
     """For each run, the weight of every answer among its survivors."""
     found = []
-    for seed in range(runs):
-        result, _ = sample(method, seed, **options)
+    for result in whole_runs(method, runs, **options):
         weight = np.exp([one.log_weight for one in result.survivors])
         run: Counter[tuple[int, ...]] = Counter()
         for one, share in zip(result.survivors, weight / weight.sum(), strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import s3dlm
-from s3dlm import Result, Step
+from s3dlm import Job, Result, Step
 from s3dlm.diffusion.blocks import reveals
 from s3dlm.models.base import Denoiser, Model
 from s3dlm.settings import Settings
@@ -110,14 +110,24 @@ def sample(
     method: str, seed: int, verifier: object = score, **options: object
 ) -> tuple[Result, list[Step]]:
     """One run through the engine, as a user would start it, and its steps."""
-    usual = {"temperature": 1.0, "gen_length": LENGTH, "steps": STEPS, "block_length": LENGTH}
-    settings = Settings.over(method, [usual], {**options, "seed": seed})
+    settings = settings_of(method, seed, options)
     *steps, result = s3dlm.stream(TOY, "toy", settings=settings, verifier=verifier).events
     return result, steps
 
 
-def whole_run(seed: int, *, method: str, **options: object) -> Result:
-    return sample(method, seed, **options)[0]
+def settings_of(method: str, seed: int, options: Mapping[str, object]) -> Settings:
+    usual = {"temperature": 1.0, "gen_length": LENGTH, "steps": STEPS, "block_length": LENGTH}
+    return Settings.over(method, [usual], {**options, "seed": seed})
+
+
+def whole_runs(method: str, runs: int, verifier: object = score, **options: object) -> list[Result]:
+    """The results of as many runs, each with its own seed; side by side, which changes none of them."""
+    jobs = [
+        Job("toy", settings=settings_of(method, n, options), verifier=verifier) for n in range(runs)
+    ]
+    events = s3dlm.run(TOY, jobs, max_rows=256)
+    found = {index: event for index, event in events if isinstance(event, Result)}
+    return [found[seed] for seed in range(runs)]
 
 
 def propose(

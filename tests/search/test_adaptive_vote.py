@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import s3dlm
-from s3dlm.errors import SettingsError
 from s3dlm.search.samples import ahead, needed
-from s3dlm.settings import Settings
 from tests.fakes import COUNTDOWN, QUESTION, fake_model, small
 
 USUAL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.0}
@@ -64,8 +62,3 @@ def test_it_votes_within_a_budget(budget: int) -> None:
     result = run(budget=budget)
     assert result.nfe <= budget
     assert result.stopped in ("agreed", "budget")
-
-
-def test_a_vote_is_never_decided_for_certain() -> None:
-    with pytest.raises(SettingsError, match=r"decided_at=1\.0 is not allowed"):
-        Settings("adaptive_vote", decided_at=1.0)

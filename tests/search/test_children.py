@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
-from s3dlm.errors import SettingsError
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from tests.fakes import events_of, fake_model
@@ -47,8 +44,3 @@ def test_a_filled_child_descends_from_the_parent_it_names() -> None:
         for child, parent in zip(after.tokens, after.parent, strict=True):
             known = survivors[parent] != 256
             assert (child[known] == survivors[parent][known]).all()
-
-
-def test_filled_cannot_keep_families_apart() -> None:
-    with pytest.raises(SettingsError, match=r"filled.*ess_threshold"):
-        Settings("s3", child_sampling="filled", ess_threshold=0.5)

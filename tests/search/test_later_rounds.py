@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from s3dlm.errors import SettingsError
 from s3dlm.job import Job, prepare
 from s3dlm.models.defaults import Defaults
 from s3dlm.search.particles import Canvas
@@ -39,11 +38,6 @@ def test_a_models_recommendation_follows_too_and_so_does_a_tasks() -> None:
     assert Settings.recommended(defaults, "s3", gen_length=96).decoding.block_length == 32
     assert Settings.recommended(defaults, "s3", gen_length=80).decoding.block_length == 80
     assert Settings.recommended(defaults, "s3", "grid").decoding.block_length == 81
-
-
-def test_a_block_longer_than_the_answer_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"block_length=64 is longer than gen_length=32; leave"):
-        Settings(gen_length=32, block_length=64, steps=16)
 
 
 def test_an_infilled_text_is_one_block_where_an_answer_is() -> None:

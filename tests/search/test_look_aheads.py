@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import s3dlm
-from s3dlm.errors import SettingsError
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier import Score
@@ -83,9 +82,3 @@ def test_the_greedy_answer_of_a_budget_is_still_greedy() -> None:
     assert len(one) == len(many) == SMALL["steps"]
     for before, after in zip(one, many, strict=True):
         assert np.array_equal(before.tokens, after.tokens)
-
-
-@pytest.mark.parametrize("method", ["baseline", "verified_best_of_k"])
-def test_a_method_that_never_scores_a_look_ahead_refuses_more_of_them(method: str) -> None:
-    with pytest.raises(SettingsError, match="look_aheads"):
-        Settings(method, look_aheads=4)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import s3dlm
-from s3dlm.diffusion.blocks import TextReader
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.extras.grids.mend import Mend
@@ -17,7 +16,7 @@ from s3dlm.job import Job
 from s3dlm.search.remask import Text
 from s3dlm.search.step import Step
 from s3dlm.verifier import HOLE, Score, compose
-from tests.fakes import ADAPTIVE, END, MASK, QUESTION, ByteTokenizer, events_of, fake_model, small
+from tests.fakes import ADAPTIVE, MASK, QUESTION, events_of, fake_model, small
 
 USUAL: dict[str, Any] = {
     "gen_length": 32, "steps": 16, "block_length": 32, "temperature": 1.5, "look_aheads": 1,
@@ -211,34 +210,3 @@ def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
     sure = thresholds[0]
     assert 0 < sure < 1
     assert thresholds[1:] == pytest.approx([sure / 2, 1.0])  # where it is sure, nothing is careless
-
-
-# --- reading a canvas
-
-
-def reader(**more: Any) -> TextReader:
-    return TextReader(ByteTokenizer().decode, MASK, np.array([END]), **more)
-
-
-def test_a_canvas_is_read_with_a_hole_for_every_masked_token() -> None:
-    tokens = np.array([*b"ab", MASK, MASK, *b"c", END, MASK])
-    assert reader().read_partial(tokens) == f"ab{HOLE}{HOLE}c"
-    assert reader(answer_length=3).read_partial(tokens) == f"ab{HOLE}"
-    assert reader().read_partial(tokens[:2]) == "ab" == reader().read(tokens[:2])
-    endless = TextReader(ByteTokenizer().decode, MASK, np.empty(0, np.int64), given=tokens)
-    assert endless.read_partial(tokens).endswith(HOLE)  # a text with holes has no end of its own
-
-
-@pytest.mark.parametrize("told_apart", [True, False])
-def test_half_a_character_beside_a_hole_is_a_hole(told_apart: bool) -> None:
-    """Also where the tokenizer does not spell the mask out."""
-    decode = (
-        ByteTokenizer().decode if told_apart else lambda ids: bytes(ids).decode(errors="replace")
-    )
-    masks = MASK if told_apart else 0
-    euro = list("€".encode())
-    read = TextReader(decode, masks, np.array([END])).read_partial
-    assert read(np.array([*b"x", *euro, masks])) == f"x€{HOLE}"
-    assert read(np.array([*b"x", *euro[:1], masks, *b"y"])) == f"x{HOLE}{HOLE}y"
-    assert read(np.array([masks, *euro[2:], *b"y"])) == f"{HOLE}{HOLE}y"
-    assert read(np.array([*b"x", 0xFF, *b"y", masks])) == f"x\ufffdy{HOLE}"  # it stays broken

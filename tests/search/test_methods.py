@@ -139,17 +139,6 @@ def test_batched_prompts_share_forward_passes() -> None:
     assert model.denoiser.calls <= 16 + 1  # type: ignore[attr-defined]
 
 
-def test_the_order_and_the_size_of_batches_change_nothing() -> None:
-    results = []
-    for max_rows, order in ((1, 1), (7, 1), (1000, -1)):
-        found = s3dlm.generate_batch(
-            fake_model(), QUESTIONS[::order], task="countdown", settings=small("s3"),
-            max_rows=max_rows,
-        )  # fmt: skip
-        results.append([plain(one) for one in found[::order]])
-    assert results[0] == results[1] == results[2]
-
-
 def test_watched_is_unwatched(tmp_path: object) -> None:
     settings, model = small("s3"), fake_model()
     _, quiet = run(fake_model(), settings)

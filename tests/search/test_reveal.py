@@ -177,15 +177,6 @@ def test_rows_of_one_request_may_have_different_open_blocks() -> None:
             np.testing.assert_array_equal(getattr(both, name)[[row]], getattr(alone, name))
 
 
-def test_a_threshold_is_a_probability() -> None:
-    for value, words in (
-        ({"reveal": "all"}, "reveal='all'"),
-        ({"reveal_threshold": 1.5}, "from 0 to 1"),
-    ):
-        with pytest.raises(SettingsError, match=words):
-            Settings("s3", **value)
-
-
 def test_settings_change_from_one_rule_to_another() -> None:
     scheduled = Settings("s3", steps=32, gen_length=64, policy="margin")
     adaptive = scheduled.replace(reveal="threshold", reveal_threshold=0.9)
