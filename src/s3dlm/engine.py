@@ -22,7 +22,7 @@ from s3dlm.errors import (
     VerifierError,
     short_repr,
 )
-from s3dlm.job import PACE, Running, prepare
+from s3dlm.job import OWN_PACE, Running, prepare
 from s3dlm.job import Job as Job
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
@@ -304,7 +304,7 @@ def _job(
     if settings is None:
         chosen = DEFAULT if method is None else method
         if grammar is not None and has(find_method(chosen), "reveal"):
-            overrides = {**overrides, **PACE}
+            overrides = {**overrides, **OWN_PACE}
         settings = Settings.for_model(model, chosen, task, **overrides, **named)
     elif not isinstance(settings, Settings):
         raise SettingsError(

@@ -33,7 +33,7 @@ from s3dlm.verifier.base import SELF
 from s3dlm.verifier.calibration import AnswerCalibration, Fit
 from s3dlm.verifier.names import GENERAL, as_verifier, for_task
 
-PACE = {"reveal": "threshold"}  # of a text that follows a grammar: its own
+OWN_PACE = {"reveal": "threshold"}  # of a text that follows a grammar: its own
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # a lone surrogate
 
 
@@ -62,7 +62,7 @@ class Job:
                 "them from the left; choose another method, such as s3 or revise"
             )
         object.__setattr__(self, "grammar", Grammar.of(self.grammar))
-        object.__setattr__(self, "settings", self.settings.replace(**PACE))
+        object.__setattr__(self, "settings", self.settings.replace(**OWN_PACE))
 
     @property
     def kind(self) -> str:

@@ -81,12 +81,12 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the genealogy and the tokens as plain data, floats with six digits."""
         return {
-            **{name: plain(getattr(self, name)) for name in _PLAIN},
-            "timings": rounded(self.timings),
+            **{name: as_json(getattr(self, name)) for name in _PLAIN},
+            "timings": parts_as_json(self.timings),
             "settings": self.settings.to_json(),
             "survivors": [
-                {name: plain(value) for name, value in dataclasses.asdict(survivor).items()}
-                | {"parts": rounded(survivor.parts)}
+                {name: as_json(value) for name, value in dataclasses.asdict(survivor).items()}
+                | {"parts": parts_as_json(survivor.parts)}
                 for survivor in self.survivors
             ],
         }
@@ -131,19 +131,19 @@ class Result:
         )
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Arrays, tuples and floats as JSON has them."""
     if isinstance(value, np.ndarray):
-        return plain(tuple(value.tolist()))
+        return as_json(tuple(value.tolist()))
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [as_json(item) for item in value]
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None
     return value
 
 
-def rounded(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(float(value)) for name, value in parts.items()}
+def parts_as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: as_json(float(value)) for name, value in parts.items()}
 
 
 ACROSS, DOWN = 16, 12  # pixels per step and per particle

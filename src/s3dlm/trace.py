@@ -24,7 +24,7 @@ from s3dlm.diffusion.infill import Template
 from s3dlm.errors import RecordError
 from s3dlm.inputs import read_json_lines, writing
 from s3dlm.models.base import Model
-from s3dlm.result import Result, plain, rounded
+from s3dlm.result import Result, as_json, parts_as_json
 from s3dlm.search.select import Survivor
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
@@ -94,9 +94,9 @@ class TraceEncoder:
         self.known |= new
         return {
             "event": "step",
-            **{name: plain(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
+            **{name: as_json(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
             "start_nfe": step.start_nfe,
-            "parts": [rounded(parts) for parts in step.parts],
+            "parts": [parts_as_json(parts) for parts in step.parts],
             "tokens": tokens.tolist(),
             "clean": clean.tolist(),
             "percent": np.rint(100 * np.exp(step.clean_logp)).astype(int).tolist(),

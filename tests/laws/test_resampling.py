@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import qmc
 
 from s3dlm.errors import SettingsError
-from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalise, ssp
+from s3dlm.search.resample import RESAMPLERS, effective_sample_size, normalised, ssp
 
 UNBIASED = sorted(set(RESAMPLERS) - {"top"})
 
@@ -28,7 +28,7 @@ log_weights = st.lists(log_weight, min_size=1, max_size=40).filter(
 @settings(max_examples=500, deadline=None)
 def test_ssp_adds_up_and_rounds_up_or_down(logs: list[float], count: int, seed: int) -> None:
     offspring = ssp(np.array(logs), count, np.random.default_rng(seed))
-    expected = count * normalise(logs)
+    expected = count * normalised(logs)
     assert offspring.sum() == count
     assert (offspring >= np.floor(expected - 1e-9)).all()
     assert (offspring <= np.ceil(expected + 1e-9)).all()
@@ -43,7 +43,7 @@ def test_every_resampler_adds_up(name: str, logs: list[float], count: int, seed:
     assert offspring.sum() == count
     assert (offspring >= 0).all()
     if name != "top":
-        assert (offspring[normalise(logs) == 0] == 0).all()
+        assert (offspring[normalised(logs) == 0] == 0).all()
 
 
 @pytest.mark.parametrize("name", UNBIASED)
@@ -64,7 +64,7 @@ def test_expected_offspring_are_the_marginals(name: str, weights: list[float]) -
     with np.errstate(divide="ignore"):
         logs = np.log(np.array(weights, dtype=float))
     total = sum(RESAMPLERS[name](logs, count, rng) for _ in range(draws))
-    expected = count * normalise(logs)
+    expected = count * normalised(logs)
     error = 3.2 * np.sqrt(np.maximum(expected, 1e-12) / draws)  # no scheme varies more than Poisson
     assert (np.abs(total / draws - expected) <= error + 1e-9).all()
 
@@ -135,4 +135,4 @@ def test_a_negative_count_is_an_error() -> None:
 
 @given(log_weights)
 def test_effective_sample_size_is_between_one_and_all(logs: list[float]) -> None:
-    assert 1 - 1e-9 <= effective_sample_size(normalise(logs)) <= len(logs) + 1e-9
+    assert 1 - 1e-9 <= effective_sample_size(normalised(logs)) <= len(logs) + 1e-9

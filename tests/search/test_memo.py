@@ -10,7 +10,7 @@ import pytest
 import s3dlm
 from s3dlm.job import Job, prepare
 from s3dlm.search.methods import METHODS
-from s3dlm.search.rounds import IDLE
+from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.search.step import Memo
 from s3dlm.settings import Settings
 from s3dlm.verifier import Score
@@ -135,4 +135,4 @@ def test_a_search_that_meets_nothing_new_ends_before_its_budget(method: str) -> 
     )
     assert isinstance(result, s3dlm.Result)
     assert result.nfe < 20
-    assert len({step.round for step in steps}) <= IDLE + 2  # type: ignore[union-attr]
+    assert len({step.round for step in steps}) <= MOST_IDLE + 2  # type: ignore[union-attr]

@@ -87,7 +87,7 @@ def generate(
         options.announce(model)  # before torch is imported, which takes a while
     from s3dlm import engine, tasks
     from s3dlm import trace as traces
-    from s3dlm.job import PACE
+    from s3dlm.job import OWN_PACE
     from s3dlm.models.defaults import defaults_of
     from s3dlm.search.methods import DEFAULT, find_method
     from s3dlm.settings import Settings, fields, has
@@ -97,7 +97,7 @@ def generate(
     row, given_task = find_method(_only("--method", method) or DEFAULT), _only("--task", task)
     overrides, grammar = _overrides(given, more), _grammar(json_schema, regex)
     if grammar is not None and has(row, "reveal"):
-        overrides |= PACE
+        overrides |= OWN_PACE
     prompt, infill = _or_stdin(prompt), None if infill is None else _or_stdin(infill)
     task_name = tasks.of_question(given_task, prompt, defaults_of(model).tasks)
     # What can be checked is checked before a long load.

@@ -14,7 +14,7 @@ from s3dlm.diffusion.schedule import MOST_EDITS, POLICIES
 from s3dlm.errors import SettingsError
 from s3dlm.search.options import FROZEN, OneOf, Share, Size, more, setting
 
-Policy = Annotated[str, OneOf("policy", POLICIES)]
+PolicyName = Annotated[str, OneOf("policy", POLICIES)]
 
 
 def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Decoding(BaseModel):
         "tokens per block, filled from left to right; if it is not given and does not divide "
         "gen_length, the answer is one block",
     )
-    policy: Policy = setting("low_confidence", "which masked positions are revealed first")
+    policy: PolicyName = setting("low_confidence", "which masked positions are revealed first")
     reveal: Literal["schedule", "dream", "threshold"] = setting(
         "schedule",
         "how many positions a step reveals: by LLaDA's or Dream's schedule, or all whose sampled token "

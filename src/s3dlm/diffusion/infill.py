@@ -24,7 +24,7 @@ from s3dlm.errors import PromptError, SettingsError, short_repr
 from s3dlm.models.base import Model
 from s3dlm.search.particles import Ints
 
-REMEDY = r"write [[16]] for 16 tokens, and \[[ for the characters [[ themselves"
+HOLES_REMEDY = r"write [[16]] for 16 tokens, and \[[ for the characters [[ themselves"
 
 _SIZE = re.compile(r"\s*([0-9]{1,9})\s*")
 
@@ -53,7 +53,7 @@ class Template:
             known.append("")
         known[-1] += text[place:]
         if not lengths:
-            raise PromptError(f"the text {short_repr(text)} has no hole; {REMEDY}")
+            raise PromptError(f"the text {short_repr(text)} has no hole; {HOLES_REMEDY}")
         return cls(tuple(known), tuple(lengths))
 
     def row(self, encode: Callable[[str], list[int]], hole: int) -> list[int]:
@@ -64,7 +64,7 @@ class Template:
             if hole in ids:
                 raise PromptError(
                     f"the known text {short_repr(text)} contains the model's mask token, which stands for "
-                    f"a token not yet known; {REMEDY}"
+                    f"a token not yet known; {HOLES_REMEDY}"
                 )
         row = list(known[0])
         for size, ids in zip(self.lengths, known[1:], strict=True):
@@ -78,11 +78,11 @@ def _inside(text: str, start: int) -> tuple[str, int]:
     inside = text[start + 2 : end]
     if end < 0:
         raise PromptError(
-            f"the hole {short_repr(text[start : start + 20])} has no closing ]]; {REMEDY}"
+            f"the hole {short_repr(text[start : start + 20])} has no closing ]]; {HOLES_REMEDY}"
         )
     if "[[" in inside:
         raise PromptError(
-            f"the hole {short_repr(text[start : end + 2])} contains another; holes cannot be nested: {REMEDY}"
+            f"the hole {short_repr(text[start : end + 2])} contains another; holes cannot be nested: {HOLES_REMEDY}"
         )
     return inside, end + 2
 
@@ -91,10 +91,10 @@ def _length(inside: str) -> int:
     """Tokens of a hole."""
     hole = short_repr(f"[[{inside}]]")
     if not inside.strip():
-        raise PromptError(f"the hole {hole} is empty and says no number of tokens; {REMEDY}")
+        raise PromptError(f"the hole {hole} is empty and says no number of tokens; {HOLES_REMEDY}")
     size = _SIZE.fullmatch(inside)
     if size is None or int(size[1]) < 1:
-        raise PromptError(f"the hole {hole} is not a number of tokens, at least 1; {REMEDY}")
+        raise PromptError(f"the hole {hole} is not a number of tokens, at least 1; {HOLES_REMEDY}")
     return int(size[1])
 
 
@@ -129,7 +129,7 @@ def template_row(text: str, hole: int, model: Model, before: int) -> Ints:
     if model.denoiser.whole and row.size != model.denoiser.context:
         raise PromptError(
             f"the text with its holes has {row.size} tokens, but {model.name} reads exactly "
-            f"{model.denoiser.context}; {REMEDY}"
+            f"{model.denoiser.context}; {HOLES_REMEDY}"
         )
     return row
 

@@ -20,7 +20,7 @@ from s3dlm.search.particles import Canvas, Ints, Particles, Process
 OVERSAMPLING = 4  # draws looked through for every distinct child wanted
 
 
-ChildSampling = Callable[[Process, Particles, int, int, np.random.Generator], tuple[Ints, Canvas]]
+GrowChildren = Callable[[Process, Particles, int, int, np.random.Generator], tuple[Ints, Canvas]]
 """(process, particles, branching, step, rng) → each child's parent, and the children. Finished particles
 have copies of themselves."""
 
@@ -100,7 +100,7 @@ def _filled(
     return np.concatenate([closed, parent[chosen]]), children
 
 
-CHILD_SAMPLINGS: Registry[ChildSampling] = Registry(
+CHILD_SAMPLINGS: Registry[GrowChildren] = Registry(
     "child_sampling", "s3dlm.child_samplings", object
 )
 for _name, _sampling in {

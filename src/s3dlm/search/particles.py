@@ -33,16 +33,16 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-T = TypeVar("T")
+Reply = TypeVar("Reply")
 
 
-class Request(Generic[T]):
+class Request(Generic[Reply]):
     """What a search waits for; awaiting it hands it to whoever drives the search, who replies."""
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Request[Any], Any, T]:
-        reply: T = yield self
+    def __await__(self) -> Generator[Request[Any], Any, Reply]:
+        reply: Reply = yield self
         return reply
 
     @property
@@ -50,7 +50,7 @@ class Request(Generic[T]):
         """What the model runs for it."""
         return ()
 
-    def reply(self, predictions: Sequence[Prediction]) -> T:
+    def reply(self, predictions: Sequence[Prediction]) -> Reply:
         """The reply, once the model has run that."""
         raise NotImplementedError
 

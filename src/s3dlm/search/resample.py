@@ -12,17 +12,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from s3dlm.errors import SettingsError
 from s3dlm.inputs import Registry
-from s3dlm.search.particles import Children, Survivors
-
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from s3dlm.search.particles import Children, Floats, Ints, Survivors
 
 
-def normalise(log_weights: ArrayLike) -> Floats:
+def normalised(log_weights: ArrayLike) -> Floats:
     """Weights that sum to one; −inf means zero, and anything without a meaning is an error."""
     logs = np.asarray(log_weights, dtype=np.float64)
     if logs.ndim != 1 or not logs.size:
@@ -49,10 +46,10 @@ def is_even(log_weights: Floats, ess_threshold: float | None) -> bool:
     """Whether the effective sample size is at least this share of the candidates; None: never."""
     if ess_threshold is None:
         return False
-    return effective_sample_size(normalise(log_weights)) >= ess_threshold * log_weights.size
+    return effective_sample_size(normalised(log_weights)) >= ess_threshold * log_weights.size
 
 
-def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """Srinivasan Sampling Process: each count is ⌊ξ⌋ or ⌈ξ⌉ of its expectation ξ = count·w."""
     parts = [math.modf(expected) for expected in _expected(log_weights, count).tolist()]
     offspring = [int(whole) for _, whole in parts]
@@ -79,22 +76,22 @@ def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
     return np.array(offspring, dtype=np.int64)
 
 
-def systematic(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+def systematic(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """One uniform, equally spaced points."""
     return _invert(log_weights, count, lambda: (np.arange(count) + rng.random()) / count)
 
 
-def stratified(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+def stratified(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """One uniform in each of `count` equal strata."""
     return _invert(log_weights, count, lambda: (np.arange(count) + rng.random(count)) / count)
 
 
-def multinomial(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+def multinomial(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """Independent draws."""
     return _invert(log_weights, count, lambda: rng.random(count))
 
 
-def residual(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+def residual(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """The whole part of each expectation for sure, the rest by independent draws."""
     expected = _expected(log_weights, count)
     offspring = np.floor(expected).astype(np.int64)
@@ -105,9 +102,9 @@ def residual(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Co
     return offspring
 
 
-def top(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
+def top(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """The heaviest survive, one copy each, ties broken at random; for comparison, it is biased."""
-    weights = normalise(log_weights)
+    weights = normalised(log_weights)
     _check_count(count)
     shuffled = rng.permutation(weights.size)
     ranked = shuffled[np.argsort(-weights[shuffled], kind="stable")]
@@ -117,7 +114,7 @@ def top(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Counts:
 
 
 # (log-weights, survivors, rng) → how many offspring each has, as many as survivors in all.
-RESAMPLERS: Registry[Callable[[ArrayLike, int, np.random.Generator], Counts]] = Registry(
+RESAMPLERS: Registry[Callable[[ArrayLike, int, np.random.Generator], Ints]] = Registry(
     "resampling", "s3dlm.resamplers", object
 )
 for _resampler in (ssp, systematic, stratified, residual, multinomial, top):
@@ -131,13 +128,13 @@ def _check_count(count: int) -> None:
 
 def _expected(log_weights: ArrayLike, count: int) -> Floats:
     _check_count(count)
-    return count * normalise(log_weights)
+    return count * normalised(log_weights)
 
 
-def _invert(log_weights: ArrayLike, count: int, points: Callable[[], Floats]) -> Counts:
+def _invert(log_weights: ArrayLike, count: int, points: Callable[[], Floats]) -> Ints:
     """How many of the points in [0, 1) fall into each weight's share of the line."""
     _check_count(count)
-    edges = np.cumsum(normalise(log_weights))
+    edges = np.cumsum(normalised(log_weights))
     if count == 0:
         return np.zeros(edges.size, dtype=np.int64)
     last = int(np.flatnonzero(np.diff(edges, prepend=0.0))[-1])  # rounding: no point past the end

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 # (population, method, passes left, number) → the population after one more search.
 Again = Callable[[Outcome, "Method", float, int], Awaitable[Outcome]]
 LEAST = 2  # forward passes below which no round is begun
-IDLE = 20  # rounds in a row that meet only canvases they know: there is nothing new to be found
+MOST_IDLE = (
+    20  # rounds in a row that meet only canvases they know: there is nothing new to be found
+)
 
 
 async def attempt(
@@ -139,7 +141,7 @@ async def rounds(
         left = math.inf if budget is None else budget - population.nfe
         # A fixed number of rounds, meant to mend what looks wrong, may have nothing more to do.
         mended = by_doubt and budget is None and not any(map(len, population.scores.spans))
-        if population.stopped != FINISHED or left < LEAST or mended or idle == IDLE:
+        if population.stopped != FINISHED or left < LEAST or mended or idle == MOST_IDLE:
             break
         spent = population.nfe
         population = await again(population, affordable(method, left, price), left, number)

@@ -14,10 +14,10 @@ from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
 from s3dlm.search.particles import Ints, Particles
-from s3dlm.search.resample import normalise
-from s3dlm.search.rounds import IDLE, LEAST, attempt, sample
+from s3dlm.search.resample import normalised
+from s3dlm.search.rounds import LEAST, MOST_IDLE, attempt, sample
 from s3dlm.search.run import Run
-from s3dlm.search.smc import ABLATION, ChildSampling
+from s3dlm.search.smc import S3_ABLATION, ChildSampling
 from s3dlm.search.step import AGREED, FINISHED, SPENT, Outcome
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class BestOfK(Method):
 class Tilting(BestOfK):
     name = "tilting"
     summary = "K = N·b independent trajectories, a vote weighted by exp(λ·score)"
-    source = ABLATION
+    source = S3_ABLATION
     verified: ClassVar[Verified] = "at the end"
     weighs = tilts = True
 
@@ -178,12 +178,12 @@ class AdaptiveVote(BestOfK):
             outcome = await part.once(run, limit=left, round=number, places=places)
             outcomes.append(outcome)
             made, nfe = made + len(outcome), nfe + outcome.nfe
-            shares = normalise(outcome.log_weight) * len(outcome)
+            shares = normalised(outcome.log_weight) * len(outcome)
             for tokens, share in zip(outcome.canvas.tokens, shares.tolist(), strict=True):
                 if (given := run.answer_of(run.scorer.text(tokens))) is not None:
                     votes[given] += share
             idle = 0 if outcome.nfe else idle + 1
-            if outcome.stopped != FINISHED or idle == IDLE:
+            if outcome.stopped != FINISHED or idle == MOST_IDLE:
                 stopped = outcome.stopped
                 break
         return replace(Outcome.join(outcomes), stopped=stopped)

@@ -30,14 +30,14 @@ from s3dlm.verifier.base import Score, Spans, Verifier, check_wanted, score_text
 if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.models.packing import Prediction, Rows
 
-REMEDY = (
+SCORES_REMEDY = (
     "`score` and `score_partial` must return a s3dlm.verifier.Score, `score_batch` a list of them, one "
     "per text"
 )
 MOST_PARTIAL = 10_000  # partial texts whose scores are remembered
 ROUNDING = 1e-6  # of a score beyond 0 or 1
 MOST_TEXTS, MOST_TOKENS = 1 << 13, 1 << 21  # that a search remembers at a time
-Key = tuple[str, float]  # a text and the model's confidence in it
+TextKey = tuple[str, float]  # a text and the model's confidence in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Verify(Request[list[Score]]):
 
     verifier: Verifier
     question: str
-    texts: Sequence[Key]  # distinct
+    texts: Sequence[TextKey]  # distinct
     place: str  # names the step and the prompt in an error
     asked: Sequence[Rows] = ()  # one per text, if the searching model is the judge
     partial: bool = False  # whether they are partial texts
@@ -115,7 +115,7 @@ class Scorer:
     process: Process
     satisfied_at: float | None = None  # the score that ends the search; None: it never ends early
     texts: dict[bytes, str] = field(default_factory=dict)
-    scores: dict[Key, Score] = field(default_factory=dict)
+    scores: dict[TextKey, Score] = field(default_factory=dict)
     looks: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)
     """The tokens of each text and their log-probabilities, as it was seen last."""
     first: dict[str, float] = field(default_factory=dict)  # confidences of texts that are read once
@@ -194,7 +194,7 @@ class Scorer:
         if len(self.texts) > most:
             self.texts.clear()
 
-    def request(self, keys: Sequence[Key], where: str, *, partial: bool = False) -> Verify:
+    def request(self, keys: Sequence[TextKey], where: str, *, partial: bool = False) -> Verify:
         verifier, question, place = self.verifier, self.question, f"{where}, prompt {self.label}"
         judge = verifier.model_judge
         asked = [] if judge is None else [judge.ask(question, text, place) for text, _ in keys]
@@ -265,12 +265,12 @@ def _checked_call(request: Verify, rows: Sequence[tuple[str, str, float]]) -> Se
 def _what_is_wrong(scores: object, count: int) -> tuple[str, str] | None:
     """What a verifier returned instead of scores, and what to return."""
     if not isinstance(scores, Sequence):
-        return short_repr(scores), REMEDY
+        return short_repr(scores), SCORES_REMEDY
     if len(scores) != count:
-        return f"{len(scores)} scores for {count} texts", REMEDY
+        return f"{len(scores)} scores for {count} texts", SCORES_REMEDY
     for score in scores:
         if not isinstance(score, Score):
-            return short_repr(score), REMEDY
+            return short_repr(score), SCORES_REMEDY
         if not _is_share(score.total):
             return short_repr(score.total), "a score must be a number from 0 to 1"
     return None

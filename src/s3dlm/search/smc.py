@@ -30,7 +30,7 @@ from s3dlm.search.score import Scores
 if TYPE_CHECKING:
     pass
 
-PAPER, ABLATION = "S³, Bilal et al. 2026", "S³, ablation"
+S3_PAPER, S3_ABLATION = "S³, Bilal et al. 2026", "S³, ablation"
 Resampler = Annotated[str, OneOf("resampling", RESAMPLERS)]
 ChildSampling = Annotated[str, OneOf("child_sampling", CHILD_SAMPLINGS)]
 Cadence = Literal["step", "block"]
@@ -41,7 +41,7 @@ class S3(Method):
 
     name = "s3"
     summary = "the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling"
-    source = PAPER
+    source = S3_PAPER
     weighs = tilts = True
 
     particles: Size = setting(4, "partly denoised answers kept after every step (N)")
@@ -141,7 +141,7 @@ class S3Verified(S3):
 class TopN(S3):
     name = "top_n"
     summary = "search with look-ahead scores; the N best are kept at every step"
-    source = ABLATION
+    source = S3_ABLATION
     weighs = tilts = False
 
     lam: ClassVar[float] = 1.0  # type: ignore[misc]

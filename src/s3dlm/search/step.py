@@ -13,7 +13,7 @@ import numpy as np
 
 from s3dlm.errors import S3dlmError
 from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Spans, Survivors
-from s3dlm.search.resample import effective_sample_size, normalise
+from s3dlm.search.resample import effective_sample_size, normalised
 from s3dlm.search.score import Scores
 
 # Why a search ended.
@@ -62,7 +62,7 @@ class Step:
         log_weight: Floats, survivors: Survivors, nfe: int, start_nfe: int,
     ) -> Step:  # fmt: skip
         """The step at this place (its index, and how many there are)."""
-        weight, index = normalise(log_weight), survivors.index
+        weight, index = normalised(log_weight), survivors.index
         ancestors = len(set(parent[index].tolist()))
         log_normaliser = float(log_weight.max()) - math.log(weight.size * float(weight.max()))
         return cls(

@@ -14,7 +14,7 @@ from s3dlm.diffusion.grammar import Grammar
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, short_repr, unknown_name
-from s3dlm.job import PACE
+from s3dlm.job import OWN_PACE
 from s3dlm.models.base import Turn
 from s3dlm.search.methods import METHODS, find_method
 from s3dlm.search.select import SELECTIONS
@@ -108,7 +108,7 @@ def openai_searches(
         message = "give either stop or a form of answer, which a stop sequence would break"
         raise ApiError(400, message, param="stop")
     task, outside = _task(service, body, prompts)
-    settings = _settings(service, body, task, length, count, {} if grammar is None else PACE)
+    settings = _settings(service, body, task, length, count, {} if grammar is None else OWN_PACE)
     first = settings.decoding.seed
     others = (settings.replace(seed=first + place) for place in range(1, choices))
     jobs = _jobs(service, body, task, prompts, [settings, *others], tuple(earlier), grammar)

@@ -41,7 +41,7 @@ UNSURE, REMASKED = 6, 2  # of the least sure tokens of a copy, how many are re-m
 ENDING = "how the answer is chosen among the survivors"
 
 
-def masked(run: Run) -> MaskedDiffusion:
+def masked_process(run: Run) -> MaskedDiffusion:
     """The run's process, which must be masked diffusion."""
     return MaskedDiffusion.in_run(run.process)
 
@@ -62,7 +62,7 @@ def grown(run: Run, particles: Particles, parent: Ints, draw: Ints | None = None
     return canvas
 
 
-async def judge(run: Run, canvas: Canvas, prediction: CanvasPredictions) -> Scores:
+async def score_looks(run: Run, canvas: Canvas, prediction: CanvasPredictions) -> Scores:
     """What the verifier says of the look-aheads."""
     clean = next(run.process.look_aheads(canvas, prediction))
     return await run.scorer.score(clean, f"step {run.steps + 1}")
@@ -128,7 +128,7 @@ class Prism(Method):
         return 3 * self.size
 
     async def search(self, run: Run) -> Particles:
-        process, size = masked(run), self.size
+        process, size = masked_process(run), self.size
         least = max(1, size // 4)
         in_block = -(-process.steps // len(process.blocks.all(process.schedule[-1].stop)))
         first, last = int(FIRST_NARROWING * in_block), int(LAST_NARROWING * in_block)
@@ -143,7 +143,7 @@ class Prism(Method):
             width = max(least, math.ceil(size * DECAY ** -(step - first)))
             narrows = allowed <= step < last and parent.size > width
             done = not process.is_open(canvas).any()
-            scores = await judge(run, canvas, prediction) if narrows or done else None
+            scores = await score_looks(run, canvas, prediction) if narrows or done else None
             if not narrows or scores is None:
                 particles = accept(run, canvas, prediction, parent, parent, scores)
                 if done:
@@ -199,7 +199,7 @@ class OrderToken(Method):
 
     async def search(self, run: Run) -> Particles:
         beams = self.size
-        run.process = process = WholeDraws.of(masked(run), draws=beams * beams)
+        run.process = process = WholeDraws.of(masked_process(run), draws=beams * beams)
         particles = await run.begin(1)
         blocks, begins = 0, True
         while process.is_open(particles.canvas).any():

@@ -16,7 +16,7 @@ import numpy as np
 from s3dlm.search.method import Ending, Verified
 from s3dlm.search.options import Share, Size, more, setting
 from s3dlm.search.particles import Ahead, Canvas, Children, Floats, Ints, Lineage, Survivors
-from s3dlm.search.resample import normalise, survivors_of
+from s3dlm.search.resample import normalised, survivors_of
 from s3dlm.search.rounds import attempt
 from s3dlm.search.run import Run
 from s3dlm.search.smc import S3, Cadence, Resampler, Twisted
@@ -183,7 +183,7 @@ class ParticleGibbs(S3):
             spent = limit is not None and limit - nfe < run.process.passes
             if outcome.stopped != FINISHED or spent:
                 break
-            survivor = int(run.rng.choice(len(outcome), p=normalise(outcome.log_weight)))
+            survivor = int(run.rng.choice(len(outcome), p=normalised(outcome.log_weight)))
             pinned = _trajectory(path, survivor)
             path.clear()
         return replace(outcome, nfe=nfe, nfe_logical=logical)

@@ -14,7 +14,7 @@ import numpy as np
 
 from s3dlm.diffusion.blocks import Blocks, Reveal
 from s3dlm.errors import SettingsError
-from s3dlm.extras.published.beams import ENDING, accept, at, judge, masked
+from s3dlm.extras.published.beams import ENDING, accept, at, masked_process, score_looks
 from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from s3dlm.diffusion.decoding import Decoding
 
 RATIOS = tuple(tenths / 10 for tenths in range(9, 1, -1))  # the shares still masked at the nodes
-WAYS = ("low_confidence", "margin", "entropy")  # policies; each in blocks, and in one block
+FORK_POLICIES = (
+    "low_confidence",
+    "margin",
+    "entropy",
+)  # policies; each in blocks, and in one block
 PLACES, TOKENS, BACK = 8, 8, 8  # masked positions and tokens of each that lie ahead; ways back
 MOVES_PER_POSITION = 8  # moves per position, after which a walk only goes ahead
 LEAST_VALUE = 1e-4  # the value of a hopeless text, so that there is always a way
@@ -74,19 +78,19 @@ class UnMaskFork(Method):
         return 3 * self.size
 
     async def search(self, run: Run) -> Particles:
-        own = masked(run)
+        own = masked_process(run)
         length = own.start(1, run.rng).tokens.shape[1]
         pace = [Reveal(0, length, max(reveal.count for reveal in own.schedule))]
         whole = Blocks(length) if not own.blocks.causal else own.blocks
         process = WholeDraws.of(own, draws=1, schedule=pace)
-        decodings = [process.decoding.model_copy(update={"policy": way}) for way in WAYS]
+        decodings = [process.decoding.model_copy(update={"policy": way}) for way in FORK_POLICIES]
         actions = [
             replace(process, blocks=blocks, decoding=decoding)
             for decoding in decodings
             for blocks in dict.fromkeys((process.blocks, whole))
         ]
         # All predictions come with the statistics that any of the policies needs.
-        run.process = process = replace(process, decoding=decodings[WAYS.index("margin")])
+        run.process = process = replace(process, decoding=decodings[FORK_POLICIES.index("margin")])
         known: dict[bytes, CanvasPredictions] = {}  # all is deterministic: a pass serves for ever
         no_draw = np.zeros(1, dtype=np.int64)
         texts, scores = list[Canvas](), list[Scores]()
@@ -120,7 +124,7 @@ class UnMaskFork(Method):
                 path.append(node.forks[-1])
             texts.append(await decode(path[-1].canvas, actions[0], 0))
             finished = CanvasPredictions(None, np.full(len(texts), -1), 0)
-            scores.append(await judge(run, texts[-1], finished.take(no_draw)))
+            scores.append(await score_looks(run, texts[-1], finished.take(no_draw)))
             for fork in path:
                 fork.visits, fork.value = fork.visits + 1, fork.value + float(scores[-1].total[0])
             parent, everyone = np.append(np.arange(len(texts) - 1), -1), np.arange(len(texts))
@@ -170,7 +174,7 @@ class Vgb(Method):
                 f"method='vgb' walks by the score of partial texts, and verifier {name!r} reads none; "
                 "choose verifier='checker', or give yours a method `score_partial`"
             )
-        if masked(run).blocks.causal:
+        if masked_process(run).blocks.causal:
             raise SettingsError(
                 "method='vgb' reveals and masks anywhere in a text, and this model is block-causal: it "
                 "fills one block after the other; choose another method, or a model that reads in both "
@@ -179,7 +183,7 @@ class Vgb(Method):
 
     async def search(self, run: Run) -> Particles:
         size, rng = self.size, run.rng
-        run.process = process = WholeDraws.of(masked(run), draws=TOKENS * size)
+        run.process = process = WholeDraws.of(masked_process(run), draws=TOKENS * size)
         particles = await run.begin(size)
         blanks = int((particles.canvas.tokens[0] == process.mask_id).sum())
         enough = run.scorer.verifier.satisfied_at
@@ -212,7 +216,7 @@ class Vgb(Method):
             canvas = Canvas.join(chosen)
             prediction = (await run.forward(canvas, at(run), logical=size)).prediction
             full = ~process.is_open(canvas)
-            scores = await judge(run, canvas, prediction) if full.any() else None
+            scores = await score_looks(run, canvas, prediction) if full.any() else None
             if scores is not None:
                 last = move + 1 >= MOVES_PER_POSITION * blanks
                 ended |= full & (last or enough is None or scores.total >= enough)
