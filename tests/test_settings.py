@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 from mypy import api
 
+import s3dlm
+from s3dlm.cli import main
 from s3dlm.diffusion.decoding import overlaid
 from s3dlm.errors import SettingsError
 from s3dlm.models.defaults import Defaults
 from s3dlm.search.methods import METHODS
 from s3dlm.search.smc import S3
 from s3dlm.settings import Settings, TemperatureWarning
+from tests.fakes import fake_model
+
+SMALL = Settings("s3", gen_length=8, steps=2, block_length=8)
 
 
 def test_the_defaults_are_the_papers() -> None:
@@ -132,6 +137,45 @@ def test_settings_are_frozen_and_travel() -> None:
     assert len({settings, Settings("s3", particles=8, temperature=1.0)}) == 1
     with pytest.raises(AttributeError, match="are frozen"):
         settings.verifier = "checker"
+
+
+def shell(question: str, *options: str) -> Callable[[], object]:
+    def run() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", ["s3dlm", "generate", question, "-q", *options])
+            main.main()
+
+    return run
+
+
+FEW: Any = {"gen_length": 8, "steps": 2, "block_length": 8}
+QUESTION = "Start with 7. Step 1: Add 5."
+
+
+@pytest.mark.parametrize(
+    ("ask", "times"),
+    [
+        (lambda: s3dlm.generate(fake_model(), "q", **FEW), 1),
+        (lambda: s3dlm.generate(fake_model(), "q", verifier="checker", budget=9, **FEW), 1),
+        (lambda: s3dlm.generate("tiny", QUESTION, grammar=["1", "2"], gen_length=32), 1),
+        (lambda: s3dlm.generate(fake_model(), "q", settings=SMALL), 0),
+        (shell(QUESTION), 1),
+        (shell(QUESTION, "--regex", "[0-9]+"), 1),
+    ],
+    ids=["library", "verifier", "grammar", "given", "shell", "shell with a grammar"],
+)
+def test_settings_are_built_once_for_a_question(
+    ask: Callable[[], object], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, original = list[str](), Settings.__init__
+
+    def counted(self: Settings, *given: Any, **values: Any) -> None:
+        made.append(repr((given, values)))
+        original(self, *given, **values)
+
+    monkeypatch.setattr(Settings, "__init__", counted)
+    ask()
+    assert len(made) == times, made
 
 
 def test_a_type_checker_finds_wrong_settings(tmp_path: Path) -> None:

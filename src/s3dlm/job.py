@@ -62,7 +62,8 @@ class Job:
                 "them from the left; choose another method, such as s3 or revise"
             )
         object.__setattr__(self, "grammar", Grammar.of(self.grammar))
-        object.__setattr__(self, "settings", self.settings.replace(**OWN_PACE))
+        if not self.settings.decoding.adaptive:
+            object.__setattr__(self, "settings", self.settings.replace(**OWN_PACE))
 
     @property
     def kind(self) -> str:

@@ -179,7 +179,7 @@ def _check(asked: Settings, prompt: str, task: str | None, infill: str | None) -
         check_name(tasks.get(task).verifier if task else GENERAL, asked.verifier)
     if infill is not None:
         Template.parse(infill)
-    check_prompt(Job(prompt, task, infill=infill))
+    check_prompt(Job(prompt, task, asked, infill=infill))
 
 
 def _check_known(model: str, task: str | None, question: str) -> None:
