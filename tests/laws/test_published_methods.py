@@ -30,6 +30,7 @@ from tests.laws.toy import (
 )
 
 PLACES = range(LENGTH)
+ENOUGH = 3 / 7  # a reward that some texts have exactly, and that is enough, too
 
 
 def rewards(method: str, runs: int, **options: object) -> np.ndarray:
@@ -230,7 +231,7 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
 class Partial:
     """Likes twos, in partial texts as well."""
 
-    name, satisfied_at = "partial", 0.4
+    name, satisfied_at = "partial", ENOUGH
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return Score(reward(tuple(map(int, text))))
@@ -274,7 +275,7 @@ def literal_vgb(rng: np.random.Generator) -> tuple[float, int]:
         moves = ahead if onward else back
         weight = np.array([w for _, w in moves])
         canvas = moves[int(rng.choice(len(moves), p=weight / weight.sum()))][0]
-        if MASK not in canvas and (move + 1 >= 8 * LENGTH or reward(canvas) >= 0.4):
+        if MASK not in canvas and (move + 1 >= 8 * LENGTH or reward(canvas) >= ENOUGH):
             break
     return reward(canvas), passes
 

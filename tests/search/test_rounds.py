@@ -26,7 +26,7 @@ class Wants:
     """Satisfied by a text that has these words; doubts the first equals sign of others."""
 
     words: str
-    satisfied_at: float | None = 0.9
+    satisfied_at: float | None = 1.0  # what it gives exactly
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         at = -1 if self.words in text else text.find("=")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from s3dlm.search.select import SELECTIONS, Survivor
 from s3dlm.settings import Settings
 
@@ -12,36 +14,33 @@ def one(
     return Survivor(f"text {answer} {nll}", answer, 3, score, {}, weight, nll, 0.5)
 
 
-def pick(name: str, survivors: list[Survivor], pool: list[Survivor] | None = None) -> Survivor:
-    return SELECTIONS[name].choose([*survivors, *(pool or [])])
+def pick(name: str, survivors: list[Survivor]) -> Survivor:
+    return SELECTIONS[name].choose(survivors)
 
 
-def test_the_verifier_can_outvote_the_majority() -> None:
-    survivors = [one("7", score=0.3), one("7", score=0.3), one("18", score=0.9)]
-    assert pick("majority", survivors).answer == "7"
-    assert pick("verified", survivors).answer == "18"
+SCORED = [one("7", score=0.3), one("7", score=0.3), one("18", score=0.9)]
+SEEN = [one("7", score=0.3), one("18", score=0.9), one(None, score=1.0)]
+WEIGHED = [one("7"), one("7"), one("18", weight=2.0)]
+TIED = [one("7", nll=2), one("18", nll=3), one("7", nll=5), one("18", nll=1)]
 
 
-def test_a_text_seen_on_the_way_may_be_better_than_all_survivors() -> None:
-    survivors, pool = [one("7", score=0.3)], [one("18", score=0.9), one(None, score=1.0)]
-    assert pick("best_seen", survivors, pool).answer == "18"
-
-
-def test_majority_counts_equal_answers_and_shows_the_most_probable_text() -> None:
-    chosen = pick("majority", [one("7"), one("18", nll=3), one("18", nll=2), one(None, nll=0)])
-    assert (chosen.answer, chosen.nll) == ("18", 2)
-
-
-def test_ties_go_to_the_lowest_nll() -> None:
-    survivors = [one("7", nll=2), one("18", nll=3), one("7", nll=5), one("18", nll=1)]
-    assert pick("majority", survivors).answer == "18"
-
-
-def test_a_weighted_vote() -> None:
-    survivors = [one("7"), one("7"), one("18", weight=2.0)]
-    assert pick("weighted", survivors).answer == "18"
-    assert pick("majority", survivors).answer == "7"
-    assert pick("first", survivors).answer == "7"
+@pytest.mark.parametrize(
+    ("name", "survivors", "answer", "nll"),
+    [
+        ("majority", SCORED, "7", 1),
+        ("verified", SCORED, "18", 1),  # the verifier can outvote the majority
+        ("best_seen", SEEN, "18", 1),  # a text without an answer is no answer
+        # Equal answers count together, and the most probable text of them is shown.
+        ("majority", [one("7"), one("18", nll=3), one("18", nll=2), one(None, nll=0)], "18", 2),
+        ("majority", TIED, "18", 1),  # ties go to the lowest NLL
+        ("weighted", WEIGHED, "18", 1),
+        ("majority", WEIGHED, "7", 1),
+        ("first", WEIGHED, "7", 1),
+    ],
+)
+def test_who_is_chosen(name: str, survivors: list[Survivor], answer: str, nll: float) -> None:
+    chosen = pick(name, survivors)
+    assert (chosen.answer, chosen.nll) == (answer, nll)
 
 
 def test_without_any_answer_the_best_text_is_returned() -> None:

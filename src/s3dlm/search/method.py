@@ -15,6 +15,7 @@ from pydantic import BaseModel, model_validator
 
 from s3dlm.errors import SettingsError
 from s3dlm.inputs import Registry
+from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.options import FROZEN, OneOf, more, setting
 from s3dlm.search.particles import Ints, Particles
 from s3dlm.search.rounds import attempt, restarted, rounds
@@ -134,8 +135,9 @@ class Method(BaseModel):
 
     @property
     def draws(self) -> int:
-        """Samples of a position that one prediction must offer."""
-        return self.size * self.children
+        """Samples of a position that one prediction must offer; more where children must differ."""
+        alike = getattr(self, "child_sampling", "independent") == "independent"
+        return self.size * self.children * (1 if alike else OVERSAMPLING)
 
     def sized(self, size: int) -> Self:
         """The same with fewer particles."""

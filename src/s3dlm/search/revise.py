@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.method import Ending, Method
 from s3dlm.search.options import OneOf, Share, Size, more, setting
 from s3dlm.search.particles import Canvas, Ints, Particles, Process
@@ -45,10 +44,6 @@ class Restarts(Method):
 
     def search(self, run: Run, start: Canvas | None = None) -> Coroutine[Any, Any, Particles]:
         return sample(run, self.size, "every step", self.child_sampling, start=start)
-
-    @property
-    def draws(self) -> int:
-        return self.size * (1 if self.child_sampling == "independent" else OVERSAMPLING)
 
 
 class Revise(Restarts):

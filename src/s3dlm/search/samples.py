@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from s3dlm.search.expand import OVERSAMPLING
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
 from s3dlm.search.particles import Ints, Particles
@@ -71,10 +70,6 @@ class BestOfK(Method):
     @property
     def size(self) -> int:
         return self.particles * self.branching
-
-    @property
-    def draws(self) -> int:
-        return self.size * (1 if self.child_sampling == "independent" else OVERSAMPLING)
 
     def sized(self, size: int) -> Self:
         return self.model_copy(update={"particles": size, "branching": 1})

@@ -243,23 +243,20 @@ def _verify_together(requests: Sequence[Verify]) -> Iterator[list[Score]]:
 
 def _checked_call(request: Verify, rows: Sequence[tuple[str, str, float]]) -> Sequence[Score]:
     """The verifier's scores of rows (question, text, confidence), or an error that names the place."""
-    verifier = request.verifier
+    verifier, place = request.verifier, f"at {request.place}; the text was {rows[0][1][:80]!r}"
+    culprit = f"verifier {(verifier.name or type(verifier).__name__)!r}"
     check_wanted()
     try:
         scores: object = score_texts(verifier, rows, partial=request.partial)
+    except VerifierError as error:
+        raise VerifierError(f"{error}; {place}") from error
     except Exception as error:
-        place = f"at {request.place}; the text was {rows[0][1][:80]!r}"
-        if isinstance(error, VerifierError):
-            raise VerifierError(f"{error}; {place}") from error
-        culprit = f"verifier {(verifier.name or type(verifier).__name__)!r}"
-        message = f"{culprit} raised {type(error).__name__}: {error} {place}"
-        raise VerifierError(message) from error
+        raise VerifierError(f"{culprit} raised {type(error).__name__}: {error} {place}") from error
     # Unnoticed, anything but one score per text would fail later and end all searches.
-    if (wrong := _what_is_wrong(scores, len(rows))) is None:
-        return [_within(score) for score in scores]  # type: ignore[attr-defined]  # as has been checked
-    (got, remedy), name = wrong, verifier.name or type(verifier).__name__
-    place = f"at {request.place}; the text was {rows[0][1][:80]!r}"
-    raise VerifierError(f"verifier {name!r} returned {got} {place}; {remedy}")
+    if (wrong := _what_is_wrong(scores, len(rows))) is not None:
+        got, remedy = wrong
+        raise VerifierError(f"{culprit} returned {got} {place}; {remedy}")
+    return [_within(score) for score in scores]  # type: ignore[attr-defined]  # as has been checked
 
 
 def _what_is_wrong(scores: object, count: int) -> tuple[str, str] | None:

@@ -8,12 +8,12 @@ papers are in `extras/published/steering.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from s3dlm.errors import SettingsError
-from s3dlm.search.expand import CHILD_SAMPLINGS, OVERSAMPLING
+from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.method import Ending, Method
 from s3dlm.search.options import OneOf, Share, Size, more, setting
 from s3dlm.search.particles import (
@@ -26,9 +26,6 @@ from s3dlm.search.particles import (
 from s3dlm.search.resample import RESAMPLERS
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
-
-if TYPE_CHECKING:
-    pass
 
 S3_PAPER, S3_ABLATION = "S³, Bilal et al. 2026", "S³, ablation"
 Resampler = Annotated[str, OneOf("resampling", RESAMPLERS)]
@@ -115,11 +112,6 @@ class S3(Method):
     @property
     def children(self) -> int:
         return self.branching
-
-    @property
-    def draws(self) -> int:
-        spare = 1 if self.child_sampling == "independent" else OVERSAMPLING
-        return self.size * self.children * spare
 
 
 class S3Paper(S3):
