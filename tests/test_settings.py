@@ -12,7 +12,6 @@ from mypy import api
 
 import s3dlm
 from s3dlm.cli import main
-from s3dlm.diffusion.decoding import overlaid
 from s3dlm.errors import SettingsError
 from s3dlm.models.defaults import Defaults
 from s3dlm.search.methods import METHODS
@@ -189,20 +188,3 @@ def test_a_type_checker_finds_wrong_settings(tmp_path: Path) -> None:
     out, _, status = api.run([str(file)])  # with the options of `make check`, whose cache it uses
     assert status == 1
     assert [int(line.split(":")[1]) for line in out.splitlines()[:-1] if "error" in line] == [3, 4]
-
-
-@pytest.mark.parametrize(
-    ("below", "above", "block_length"),
-    [
-        ({"block_length": 64}, {"gen_length": 96, "block_length": 40}, 40),  # what is given stays
-        ({"gen_length": 96}, {"block_length": 40}, 40),
-        ({"block_length": 64}, {"gen_length": 96}, 96),  # does not divide: one block
-        ({"block_length": 32}, {"gen_length": 96}, 32),
-        ({"gen_length": 96, "block_length": 40}, {"temperature": 0.5}, 40),
-    ],
-    ids=str,
-)
-def test_a_block_length_that_is_given_is_never_overwritten(
-    below: dict[str, int], above: dict[str, float], block_length: int
-) -> None:
-    assert overlaid(below, above) == {**below, **above, "block_length": block_length}

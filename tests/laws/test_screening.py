@@ -22,7 +22,6 @@ from tests.laws.toy import (
     base_distribution,
     children_of,
     reward,
-    sample,
     tilted_distribution,
     whole_runs,
 )
@@ -91,11 +90,3 @@ def test_screening_goes_where_the_partial_score_leads() -> None:
         for k in (8, 0)
     )
     assert led > free + 0.3
-
-
-def test_n_passes_judge_n_times_k_children() -> None:
-    options = {"rounds": 0, "particles": 4, "lam": LAM, "screen": 32}
-    _, steps = sample("mend", 3, Rough(), **options)
-    for step in steps:
-        assert len(step.tokens) == 4
-        assert step.nfe <= 4

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -42,77 +43,68 @@ def test_a_prompt_longer_than_the_context() -> None:
         s3dlm.generate(fake_model(), "x" * 600, settings=SMALL)
 
 
-def test_a_verifier_that_raises() -> None:
-    def picky(prompt: str, text: str, confidence: float | None) -> float:
-        raise RuntimeError("no idea")
+class Failing:
+    """Called for each text: good for a good question; else it does as it is told."""
 
-    with pytest.raises(
-        VerifierError, match=r"'picky' raised RuntimeError: no idea at .*prompt 'why\?'"
-    ):
-        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=picky)
+    def __init__(self, fail: Callable[[], object]) -> None:
+        self.fail, self.calls = fail, 0
 
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, 1.5])
-def test_a_verifier_that_returns_no_score(value: float) -> None:
-    calls = []
-
-    def odd(prompt: str, text: str, confidence: float | None) -> float:
-        calls.append(text)
-        return 0.5 if len(calls) < 4 else value
-
-    with pytest.raises(VerifierError, match=r"'odd' returned .* at step \d of 8, prompt 'why\?'"):
-        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=odd)
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Any:
+        self.calls += 1
+        return Score(0.5) if prompt == "good" or self.calls < 4 else self.fail()
 
 
-@pytest.mark.parametrize("value", [0.5, None, Score("high"), Score(None)])  # type: ignore[arg-type]
-def test_an_object_whose_score_is_no_score_ends_its_own_search_alone(value: object) -> None:
-    class Loose:
-        def score(self, prompt: str, text: str, confidence: float | None = None) -> object:
-            return value
+class FailingBatch(Failing):
+    """Called for many texts at once."""
 
+    def score_batch(self, prompts: list[str], texts: list[str], confidences: list[float]) -> Any:
+        return [Score(0.5)] * len(texts) if set(prompts) == {"good"} else self.fail()
+
+
+def no_idea() -> None:
+    raise RuntimeError("no idea")
+
+
+@pytest.mark.parametrize(
+    ("verifier", "words"),
+    [
+        (Failing(no_idea), "'Failing' raised RuntimeError: no idea at PLACE"),
+        (Failing(lambda: None), "returned None at PLACE.* must return a s3dlm"),
+        (Failing(lambda: 0.5), r"returned 0\.5 at PLACE.* must return a s3dlm"),
+        (Failing(lambda: Score("high")), "returned 'high' at PLACE.* must be a number"),  # type: ignore[arg-type]
+        (Failing(lambda: Score(None)), "returned None at PLACE.* must be a number"),  # type: ignore[arg-type]
+        (Failing(lambda: Score(math.nan)), "returned nan at PLACE.* from 0 to 1"),
+        (Failing(lambda: Score(math.inf)), "returned inf at PLACE"),
+        (Failing(lambda: Score(-0.1)), r"returned -0\.1 at PLACE"),
+        (Failing(lambda: Score(1.5)), r"returned 1\.5 at PLACE"),
+        (FailingBatch(no_idea), "'FailingBatch' raised RuntimeError: no idea at PLACE"),
+        (FailingBatch(list), r"returned 0 scores for \d+ texts at PLACE.* one per text"),
+        (FailingBatch(lambda: None), "returned None at PLACE.* a list of them"),
+        (
+            FailingBatch(lambda: [0.5, 0.5]),
+            "returned 2 scores|returned 0.5 at PLACE.* a list of them",
+        ),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_a_verifier_that_fails_ends_its_own_search_and_says_where(
+    verifier: Failing, words: str
+) -> None:
     batcher = s3dlm.engine.Batcher(fake_model())
-    for question, verifier in (("good", OneByOne()), ("bad", Loose())):
-        batcher.add(s3dlm.Job(question, None, SMALL, None, verifier))
-    ended = {}
+    for question in ("good", "bad"):
+        batcher.add(Job(question, None, SMALL, None, verifier))
+    ended = dict[int, Any]()
     while batcher.running:
         ended |= {key: event for key, event in batcher.step() if not isinstance(event, Step)}
     assert isinstance(ended[0], s3dlm.Result)
     assert isinstance(ended[1], VerifierError)
-    words = (
-        r"'Loose' returned (0\.5|None|'high') at .*prompt 'bad'.* must (return a s3dlm|be a number)"
-    )
-    assert re.search(words, str(ended[1]))
+    place = r"(step \d of 8|the first look-ahead), prompt 'bad'; the text was "
+    assert re.search(words.replace("PLACE", place), str(ended[1]))
 
 
 def test_one_string_is_not_a_list_of_prompts() -> None:
     with pytest.raises(SettingsError, match="list of prompts"):
         s3dlm.generate_batch(fake_model(), "why?", settings=SMALL)
-
-
-class Batched:
-    """A verifier that is called with all texts of a step at once."""
-
-    def __init__(self, lost: int = 0) -> None:
-        self.lost = lost
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(min(len(text), 50) / 50)
-
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
-        scores = [self.score(*one) for one in zip(prompts, texts, confidences, strict=True)]
-        return scores[self.lost :]
-
-
-class OneByOne:
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(min(len(text), 50) / 50)
-
-
-def test_a_batch_verifier_that_loses_a_text() -> None:
-    with pytest.raises(VerifierError, match=r"returned \d+ scores for \d+ texts .* one per text"):
-        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=Batched(lost=1))
 
 
 def test_half_a_character_in_an_earlier_turn_is_refused_and_in_a_sample_id_is_not() -> None:
@@ -121,15 +113,3 @@ def test_half_a_character_in_an_earlier_turn_is_refused_and_in_a_sample_id_is_no
     with pytest.raises(PromptError, match="half of a character"):
         prepare(model, half)
     assert s3dlm.generate(model, "q", sample_id="\ud800", gen_length=8, steps=2, block_length=8)
-
-
-@pytest.mark.parametrize("each", [None, 0.5])
-def test_a_batch_verifier_that_returns_no_list_of_scores(each: float | None) -> None:
-    class Loose(OneByOne):
-        def score_batch(
-            self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-        ) -> object:
-            return each and [each] * len(texts)
-
-    with pytest.raises(VerifierError, match=rf"'Loose' returned {each} at .* a list of them"):
-        s3dlm.generate(fake_model(), "why?", settings=SMALL, verifier=Loose())

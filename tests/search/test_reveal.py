@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 import s3dlm
-from s3dlm.board import draw, pieces_of
-from s3dlm.errors import SettingsError
 from s3dlm.models.base import Model
-from s3dlm.models.forward import Forward, Rows
 from s3dlm.settings import Settings
 from tests.fakes import END, MASK, QUESTION, events_of, fake_model, plain
 from tests.fakes import small as usual
@@ -135,46 +128,6 @@ def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> N
         pinned = steps[start + length - 1].tokens[0]
         kept = steps[start - 1].tokens[steps[start - 1].survivor]
         assert any((pinned == one).all() for one in kept)
-
-
-def test_a_trace_and_the_board_show_the_steps_there_were(tmp_path: Path) -> None:
-    model, settings, out = unsure(), small("s3"), io.StringIO()
-    events = events_of(model, QUESTION, task="countdown", settings=settings)
-    events = s3dlm.write_trace(
-        tmp_path / "run.jsonl", model, events, question=QUESTION, settings=settings
-    )
-    *steps, result = draw(events, pieces_of(model), console=Console(file=out, width=100))
-    assert isinstance(result, s3dlm.Result)
-    assert out.getvalue().count("step ") == len(steps) < settings.decoding.steps
-    *again, recorded = s3dlm.read_trace(tmp_path / "run.jsonl")
-    assert [step.tokens.tolist() for step in again] == [
-        np.where(step.tokens == MASK, -1, step.tokens).tolist() for step in steps
-    ]
-    assert isinstance(recorded, s3dlm.Result)
-    assert recorded.settings == settings
-
-
-# --- one forward pass
-
-
-def test_rows_of_one_request_may_have_different_open_blocks() -> None:
-    canvas = np.full((2, 12), MASK)
-    canvas[1, :5] = ord("6")
-    prompt = np.array([*b"x\n"])
-    uniforms = np.random.default_rng(0).random((2, 5, 3))
-    shared = {"temperature": 1.0, "look_ahead": True, "statistics": True, "label": "x"}
-
-    def predicted(rows: list[int], start: object, stop: object) -> object:
-        request = Rows(
-            prompt, canvas[rows], canvas[rows] == MASK, start, stop, uniforms[rows], **shared
-        )  # type: ignore[arg-type]
-        return Forward(unsure().denoiser)([request])[0]
-
-    both = predicted([0, 1], np.array([0, 5]), np.array([5, 10]))
-    for row, (start, stop) in enumerate([(0, 5), (5, 10)]):
-        alone = predicted([row], start, stop)
-        for name in ("top", "top_logp", "draws", "draws_logp", "margin", "entropy"):
-            np.testing.assert_array_equal(getattr(both, name)[[row]], getattr(alone, name))
 
 
 def test_settings_change_from_one_rule_to_another() -> None:
