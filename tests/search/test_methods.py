@@ -205,6 +205,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "reveal_threshold": {"reveal": "threshold"},
     "remask_fraction": {"remask": "random"},
     "look_aheads": {"verifier": "paper"},
+    "resampling": {"ess_threshold": 1.0},
 }
 TEXTS = ("6+4=11. <answer>6+4<", "6*4=25. <answer>6*4<", "12+4=15 <answer>12-4<")
 # Two blocks, so that a block's end is not the end; texts short enough for many runs.
