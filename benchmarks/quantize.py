@@ -20,7 +20,7 @@ from benchmarks.models import TASKS
 from benchmarks.prefix_cache import right
 from s3dlm.evaluation.statistics import bootstrap
 from s3dlm.models.defaults import defaults_of
-from s3dlm.models.quantize import KINDS, quantize_weights, stored
+from s3dlm.models.quantize import QUANTIZATIONS, quantize_weights, stored
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from s3dlm.settings import Settings
 
@@ -48,7 +48,9 @@ def full_size() -> None:
         if parameter.ndim > 1:
             parameter.normal_(std=0.02)
     whole = whole.bfloat16()
-    small = {k: quantize_weights(copy.deepcopy(whole), k, torch.device("cpu")) for k in KINDS}
+    small = {
+        k: quantize_weights(copy.deepcopy(whole), k, torch.device("cpu")) for k in QUANTIZATIONS
+    }
     networks = {"bfloat16": whole, **small}
     sizes = {name: size(network) / 2**20 for name, network in networks.items()}
     with torch.inference_mode():
@@ -74,7 +76,7 @@ def full_size() -> None:
 
 def accuracy(count: int) -> None:
     loads: dict[str, dict[str, str]] = {"float32": {}, "bfloat16": {"dtype": "bfloat16"}}
-    loads |= {kind: {"quantize": kind} for kind in KINDS}
+    loads |= {kind: {"quantize": kind} for kind in QUANTIZATIONS}
     for method in ("greedy", "revise"):
         base: list[list[bool]] = []
         for name, how in loads.items():

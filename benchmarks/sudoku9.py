@@ -35,7 +35,7 @@ from s3dlm.answers import grids
 from s3dlm.cli.options import print_table
 from s3dlm.engine import Job, run
 from s3dlm.evaluation.statistics import bootstrap
-from s3dlm.models.cache import RowCache
+from s3dlm.models.features import RowCache
 from s3dlm.settings import Settings
 from tools.sudoku9.problems import open_puzzles
 

@@ -26,7 +26,7 @@ from examples.korean import model as albert
 from examples.korean.rules import Rules, Sentence, sentences, violations
 from s3dlm.cli.options import print_table
 from s3dlm.evaluation.statistics import bootstrap
-from s3dlm.models.cache import RowCache
+from s3dlm.models.features import RowCache
 
 BUDGET = 32
 OWN = {"required word", "acrostic"}  # a sentence has one of them

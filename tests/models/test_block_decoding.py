@@ -18,7 +18,7 @@ from torch import Tensor
 import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.models.base import Model
-from s3dlm.models.cache import RowCache
+from s3dlm.models.features import RowCache
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result

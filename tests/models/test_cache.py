@@ -16,7 +16,7 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.models import cache
 from s3dlm.models.base import Model
-from s3dlm.models.cache import RowCache
+from s3dlm.models.features import RowCache
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result

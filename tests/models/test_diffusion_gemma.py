@@ -217,7 +217,7 @@ def test_a_checkpoint_loads_by_its_model_type(tmp_path: Path) -> None:
 
     network().save_pretrained(tmp_path)
     write_tokenizer(tmp_path, None)
-    options = {"device": torch.device("cpu"), "dtype": torch.float32, "attention": None}
+    options = {"device": torch.device("cpu"), "dtype": torch.float32}
     options |= {"mask_id": None, "trusted": False, "adapter": None}
     loaded = diffusion_gemma.load("gemma", tmp_path, **options)
     tokens = torch.zeros(1, CANVAS, dtype=torch.long)

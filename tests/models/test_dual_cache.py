@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from benchmarks.fast import fast_dllm
 
 import s3dlm
-from s3dlm.cli.options import LOADING
 from s3dlm.errors import SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward
@@ -47,17 +45,6 @@ def test_it_is_exact_when_a_row_is_run_whole(every: int, whole: int | None, shif
     # Blocks open at every eighth step; three does not divide eight, so it counts anew there.
     expected = [step % 8 % (whole or 3) == 0 for step in range(24)]
     assert compared(every, shift=shift) == expected
-
-
-@pytest.mark.parametrize("shift", [False, True])
-def test_the_prefix_cache_of_a_model_that_shifts(shift: bool) -> None:
-    cached, plain = (
-        Forward(test_cache.network(None, cache=cache, shift=shift)) for cache in (True, False)
-    )
-    requests = test_cache.revealing(1, np.arange(23) + 40)
-    pairs = [(cached([rows])[0], plain([rows])[0]) for rows in requests]
-    exact = [np.allclose(one.top_logp, other.top_logp, atol=1e-6) for one, other in pairs]
-    assert exact == [step % 8 == 0 for step in range(24)]
 
 
 @pytest.mark.parametrize("block", [16, 32])
@@ -112,8 +99,3 @@ def test_it_is_refused_where_it_cannot_work(how: dict[str, Any]) -> None:
 def test_how_often_rows_are_run_whole_is_a_whole_number(wrong: Any) -> None:
     with pytest.raises(SettingsError, match="a whole number from 0 up"):
         load("tiny", dual_cache=wrong)
-
-
-def test_every_way_to_load_has_its_name_in_the_shell() -> None:
-    from_flags = {"name", "device", "progress"}  # --model, --device, --quiet
-    assert set(LOADING) == set(inspect.signature(load).parameters) - from_flags

@@ -208,13 +208,13 @@ def _run(
     from s3dlm import tasks
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.defaults import defaults_of
-    from s3dlm.models.registry import check_name
+    from s3dlm.models.registry import check_model_name
     from s3dlm.verifier import check_name as check_verifier
 
     ray, workers, gpu = how.pop("ray", None), how.pop("workers", None), how.pop("gpu", "H100")
     names = options.split(task) or list(defaults_of(model).tasks)
     plan = planned(model, dict.fromkeys(names))
-    check_name(model)
+    check_model_name(model)
     for condition in plan.conditions:
         if (judge := condition.value("verifier")) is not None:
             check_verifier(tasks.get(condition.task).verifier, judge)

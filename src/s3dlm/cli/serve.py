@@ -65,7 +65,7 @@ def serve(
     except ImportError as error:
         raise MissingExtraError(error.name or "fastapi", "serve") from error
     from s3dlm.models.defaults import defaults_of
-    from s3dlm.models.registry import check_name as check_model
+    from s3dlm.models.registry import check_model_name
     from s3dlm.search.methods import DEFAULT
     from s3dlm.server.app import create_app
     from s3dlm.server.limits import Limits
@@ -82,7 +82,7 @@ def serve(
     aliases = dict(_alias(text) for text in alias or ())
     judges = {name: options.own_verifier(name) for name in verifier or ()}
     # Mistakes are reported before a long load; the model's own values are not known yet.
-    check_model(model)
+    check_model_name(model)
     for own in ({}, *aliases.values()):
         Settings.recommended(defaults_of(model), **{"method": method or DEFAULT, **own})
     for judge in judges.values():

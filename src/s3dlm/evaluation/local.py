@@ -24,7 +24,7 @@ from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record, RecordedSurvivor, to_line, write_atomic
 from s3dlm.evaluation.run import Chunk, WorkItem
 from s3dlm.models.base import Model
-from s3dlm.models.cache import RowCache
+from s3dlm.models.features import RowCache
 from s3dlm.search.step import Step
 from s3dlm.tasks import Sample
 from s3dlm.trace import TraceEncoder
@@ -66,7 +66,8 @@ class LocalRunner:
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         condition, model = chunk.condition, self.model
-        keeps = model.denoiser.mask_id >= 0 and not model.denoiser.causal_prefix
+        network = model.denoiser
+        keeps = network.mask_id >= 0 and not network.causal_prefix and network.dual_cache is None
         if chunk.row_cache and keeps:  # what masks read of whole rows
             if self.cached is None:
                 cache = RowCache(model.denoiser, int(chunk.row_cache * 2**30))

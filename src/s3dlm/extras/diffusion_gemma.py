@@ -32,7 +32,6 @@ class DiffusionGemma(Denoiser):
     """A `Denoiser` around `DiffusionGemmaForBlockDiffusion`."""
 
     mask_id, diffusion, reads_prefix = -1, "uniform", True
-    takes_padding = False
 
     def __init__(self, inner: Any, noise: Noise) -> None:
         text = inner.config.text_config
@@ -139,7 +138,6 @@ def load(
     *,
     device: torch.device,
     dtype: torch.dtype,
-    attention: str | None,
     mask_id: int | None,
     trusted: bool,
     adapter: Adapter | None,
@@ -147,17 +145,13 @@ def load(
     """A checkpoint whose model_type is diffusion_gemma."""
     from transformers import DiffusionGemmaForBlockDiffusion
 
-    if mask_id is not None or attention not in (None, "auto", "eager", "sdpa"):
-        raise SettingsError(
-            f"{name} has no mask and takes attention=eager or sdpa; got mask_id={mask_id}, "
-            f"attention={attention}"
-        )
+    if mask_id is not None:
+        raise SettingsError(f"{name} has no mask; got mask_id={mask_id}: leave it out")
     shards(folder)  # refuses pickles
     tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
-    kernel = {"attn_implementation": attention} if attention in ("eager", "sdpa") else {}
     try:
         inner, info = DiffusionGemmaForBlockDiffusion.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **kernel
+            folder, dtype=dtype, use_safetensors=True, output_loading_info=True
         )
     except Exception as error:  # the configs of others fail in any way
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]

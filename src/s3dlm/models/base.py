@@ -5,14 +5,13 @@ body on whole rows, `head` turns the features of chosen positions into logits. A
 gives logits is a denoiser whose features *are* its logits and whose head is the identity.
 
 `Denoiser` and `Tokenizer` are base classes: what a model must have is abstract, everything else has a
-default. A plain object that has the required members works too; `Model` gives it the defaults.
+default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,6 @@ class Denoiser:
     reads_prefix: bool = False  # whether it has `encode_canvas`, and no `encode`
     device: torch.device | str = "cpu"  # where `encode` and `head` want their tensors
     tokens_at_once: int = 16384  # the largest useful batch, padding included
-    takes_padding: bool = True  # whether rows of different lengths can share a batch
     causal_block: int | None = None  # blocks of this size, from the row's start, see no later one
     # Whether such blocks count from the prompt's end instead, with all before the open one read causally.
     causal_prefix: bool = False
@@ -112,6 +110,28 @@ class Denoiser:
             if hasattr(holder, "state_dict"):
                 return list(holder.state_dict().items())
         return []
+
+
+class Wrapper(Denoiser):
+    """A denoiser that runs another one in its own way, and is like it in everything else.
+
+    It keeps no keys and values of its own accord: an `encode_after` that it has not would be needed.
+    """
+
+    def __init__(self, inner: Denoiser) -> None:
+        self.inner = inner
+        for name in Denoiser.__annotations__:
+            setattr(self, name, getattr(inner, name))
+        self.prefix_cache = self.dual_cache = None
+
+    def head(self, features: Tensor) -> Tensor:
+        return self.inner.head(features)
+
+    def head_in_place(self, positions: int) -> Callable[[Tensor], Tensor]:
+        return self.inner.head_in_place(positions)
+
+    def tensors(self) -> Iterable[tuple[str, Tensor]]:
+        return self.inner.tensors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +195,12 @@ class Model:
     calibrations: Calibrations = field(default_factory=Calibrations)  # for `Result.p_correct`
 
     def __post_init__(self) -> None:
-        _complete(self.denoiser, Denoiser, ("encode", "head", "mask_id", "vocabulary", "context"))
-        _complete(self.tokenizer, Tokenizer, ("encode", "decode", "chat"))
+        for part, base in ((self.denoiser, Denoiser), (self.tokenizer, Tokenizer)):
+            if not isinstance(part, base):
+                raise ModelError(
+                    f"{type(part).__name__} cannot be the {base.__name__.lower()} of a model; make it "
+                    f"a subclass of s3dlm.models.base.{base.__name__}"
+                )
 
     def __repr__(self) -> str:
         size = sum(tensor.numel() for _, tensor in self.denoiser.tensors())
@@ -189,22 +213,3 @@ class Model:
     def _repr_html_(self) -> str:
         tasks = ", ".join(self.defaults.tasks)
         return f"<p><b>{escape(self.name)}</b> {escape(repr(self))}<br>tasks: {escape(tasks)}</p>"
-
-
-def _complete(part: object, base: type, required: Sequence[str]) -> None:
-    """Give a plain object the defaults of the optional members that it does not have."""
-    if isinstance(part, base):
-        return
-    absent = [name for name in (*required, *vars(base)) if not hasattr(part, name)]
-    missing = [name for name in required if name in absent]
-    try:
-        for name in [] if missing else [name for name in absent if not name.startswith("__")]:
-            default = getattr(base, name)
-            setattr(part, name, partial(default, part) if callable(default) else default)
-    except AttributeError:  # an object with slots
-        missing = [name]
-    if missing:
-        raise ModelError(
-            f"{type(part).__name__} cannot be the {base.__name__.lower()} of a model: it lacks "
-            f"{', '.join(missing)}; make it a subclass of s3dlm.models.base.{base.__name__}"
-        )

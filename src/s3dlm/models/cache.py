@@ -1,4 +1,4 @@
-"""Caches of computed rows, and why none lets a search's company change its results.
+"""Keys and values that were computed before, and why they never let a search's company change its results.
 
 `PrefixCache` reads prompt and finished blocks once. In a block-causal model nothing behind a block is
 seen from it, so keys and values of finished blocks never change: the cache is exact, always on, and
@@ -8,13 +8,7 @@ those of the forward pass that opened the block, and later passes of the block r
 position on. Every search has its own entries (its prompt array is its identity), and it alone decides
 which are kept: those that its latest request could use.
 
-`RowCache` keeps the features of whole rows, for evaluations: methods and seeds that are compared on
-the same problems mostly meet the same canvases, because the most confident positions are revealed
-first. A row's features depend on the row alone, so the results are the same, to the bit where the
-denoiser's own do not depend on the batch; only the time is not what a method would have taken.
-
-`leave` and `recalled` are the model's side of a search's own memo (search/step.py), which decides what is
-kept and counts its forward passes by it: features of masked positions, too, from which draws are made.
+`DualCache` is Fast-dLLM's, for models that read both ways: an approximation that is off by default.
 """
 
 from __future__ import annotations
@@ -30,17 +24,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from s3dlm.models.base import Denoiser, Past
-from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Prediction, Rows
+from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Rows
 from s3dlm.models.sampling import shift_right
 
 SEARCH_BYTES = 1 << 30  # one search's entries together; rows beyond are run whole
 
-Key = tuple[int, bytes]  # where the open block begins, and the canvas before it
+EntryKey = tuple[int, bytes]  # where the open block begins, and the canvas before it
 
 
 @dataclass(slots=True, eq=False)
 class CacheEntry:
-    """What is known of a row: of a prefix, or of all but an open block (dual_cache.py)."""
+    """What is known of a row: of a prefix, or of all but an open block."""
 
     layers: Tensor  # (layers, 2, heads, padded length, head)
     length: int  # without padding
@@ -57,8 +51,8 @@ class CacheEntry:
 class CachedRow:
     """One row of a call: what is run of it, and from where."""
 
-    entries: dict[Key, CacheEntry]  # of its search
-    key: Key
+    entries: dict[EntryKey, CacheEntry]  # of its search
+    key: EntryKey
     tokens: Ints  # (length,) prompt and canvas
     cut: int  # positions before it are worth keeping
     entry: CacheEntry | None  # what it continues from; None: the row is run whole
@@ -87,7 +81,7 @@ class PrefixCache:
 
     def __init__(self, network: Denoiser) -> None:
         self.network, self.device = network, torch.device(network.device)
-        self.searches: dict[int, dict[Key, CacheEntry]] = {}  # by the id of the prompt array
+        self.searches: dict[int, dict[EntryKey, CacheEntry]] = {}  # by the id of the prompt array
         self.rows: dict[tuple[int, int], CachedRow] = {}  # by request and row, of this call
         # On CPU entries are padded, so that bits do not depend on the batch.
         self.multiple = LENGTH_MULTIPLE if self.device.type == "cpu" else 1
@@ -95,7 +89,7 @@ class PrefixCache:
     def begin(self, requests: Sequence[Rows]) -> None:
         """Decide for every row of a call before any is run, so that batches do not matter."""
         self.rows.clear()
-        wanted: dict[int, set[Key]] = {}
+        wanted: dict[int, set[EntryKey]] = {}
         for index, request in enumerate(requests):
             search = id(request.prompt)
             if search not in self.searches:
@@ -109,7 +103,7 @@ class PrefixCache:
             for key in self.searches[search].keys() - keys:
                 del self.searches[search][key]
 
-    def _row(self, entries: dict[Key, CacheEntry], request: Rows, row: int) -> CachedRow:
+    def _row(self, entries: dict[EntryKey, CacheEntry], request: Rows, row: int) -> CachedRow:
         prompt, canvas, block = request.prompt, request.canvas[row], self.network.causal_block
         start = fixed_start(request, row)
         cut, counted = prompt.size + start, prompt.size
@@ -212,85 +206,39 @@ def fixed_start(request: Rows, row: int) -> int:
     return 0 if request.masked[row, :start].any() else start
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRow:
-    """What is left of a row's forward pass: features of the positions that were asked for."""
+class DualCache(PrefixCache):
+    """Runs the open blocks of rows alone; whose entries are whose is as in the prefix cache.
 
-    features: tuple[Tensor, ...]  # (positions, width), with guidance also those without the prompt
+    Keys and values before *and* behind the block are those of the pass that opened it; that pass, and
+    every n-th after it if asked for, runs the row whole. The block does not see how its surroundings
+    would have changed with it. Look-ahead reads the positions behind the block, too; they are not run,
+    so it gets what the last whole pass said of them.
+    """
 
-    @property
-    def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.features)
+    def begin(self, requests: Sequence[Rows]) -> None:
+        super().begin(requests)
+        for entry in {row.entry for row in self.rows.values() if row.entry is not None}:
+            entry.used += 1
 
+    def _row(self, entries: dict[EntryKey, CacheEntry], request: Rows, row: int) -> CachedRow:
+        prompt, canvas, start = request.prompt, request.canvas[row], fixed_start(request, row)
+        stop = int(np.broadcast_to(np.asarray(request.stop), len(request.canvas))[row])
+        key = (start, canvas[:start].tobytes() + b"|" + canvas[stop:].tobytes())
+        entry = entries.get(key)
+        if entry is not None and entry.used + 1 == self.network.dual_cache:
+            del entries[key]  # this pass is run whole
+            entry = None
+        tokens = np.concatenate((prompt, canvas))
+        return CachedRow(entries, key, tokens, prompt.size + start, entry, prompt.size + stop)
 
-def leave(
-    requests: Sequence[Rows], results: Sequence[Prediction], batch: Batch, width: int,
-    known: Ints | None, features: Tensor, plain: Tensor | None,
-) -> None:  # fmt: skip
-    """Note in the results what may be kept of the rows of a batch, whose features these are."""
-    for place, (index, row) in enumerate(batch):
-        request = requests[index]
-        if request.keep:
-            begin = place * width + request.prompt.size
-            begin -= 0 if known is None else int(known[place])
-            at = torch.from_numpy(begin + request.masked[row].nonzero()[0]).to(features.device)
-            both = (features,) if plain is None else (features, plain)
-            kept = KeptRow(tuple(tensor.index_select(0, at) for tensor in both))
-            results[index].kept[row] = kept  # type: ignore[index]
-
-
-def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-    """Features (rows, canvas, width) of rows that were run before, 0 where nothing is read; with
-    guidance those without the prompt, too, but flat."""
-    wanted = torch.from_numpy(request.masked[list(rows)])
-    dense = []
-    for parts in zip(*(request.kept[row].features for row in rows), strict=True):
-        features = torch.cat(parts)
-        dense.append(features.new_zeros((*wanted.shape, features.shape[1])))
-        dense[-1][wanted.to(features.device)] = features
-    return dense[0], dense[1].flatten(0, 1) if len(dense) > 1 else None
-
-
-COPIED = (
-    "mask_id", "vocabulary", "context", "device", "tokens_at_once", "takes_padding",
-    "causal_block", "causal_prefix", "shift", "text_vocabulary", "whole", "dual_cache",
-)  # fmt: skip
-
-
-class RowCache(Denoiser):
-    """Encodes each distinct row once, within `capacity` bytes of features; the oldest go first."""
-
-    def __init__(self, denoiser: Denoiser, capacity: int) -> None:
-        self.denoiser, self.capacity = denoiser, capacity
-        for name in COPIED:
-            setattr(self, name, getattr(denoiser, name))
-        self.bytes = self.asked = self.encoded = 0
-        self._kept: dict[bytes, Tensor] = {}
-
-    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
-        """Features of the masked positions, which are all that is ever read; 0 elsewhere."""
-        masked = tokens == self.mask_id if keys is None else (tokens == self.mask_id) & keys
-        rows = tokens.cpu().numpy()
-        lengths = [len(row) for row in rows] if keys is None else keys.sum(dim=1).tolist()
-        names = [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]
-        new = {name: index for index, name in enumerate(names) if name not in self._kept}
-        known = {name: self._kept[name] for name in names if name not in new}
-        if new:
-            index = list(new.values())
-            encoded = self.denoiser.encode(tokens[index], None if keys is None else keys[index])
-            parts = torch.split(encoded[masked[index]], masked[index].sum(dim=1).tolist())
-            added = {name: part.clone() for name, part in zip(new, parts, strict=True)}
-            known |= added
-            self._kept |= added
-            self.bytes += sum(part.nbytes for part in added.values())
-            while self.bytes > self.capacity:
-                self.bytes -= self._kept.pop(next(iter(self._kept))).nbytes
-        self.asked += len(names)
-        self.encoded += len(new)
-        kept = torch.cat([known[name] for name in names])
-        features = kept.new_zeros((*tokens.shape, kept.shape[1]))
-        features[masked] = kept
-        return features
-
-    def head(self, features: Tensor) -> Tensor:
-        return self.denoiser.head(features)
+    def _entry(
+        self, row: CachedRow, features: Tensor, layers: list[tuple[Tensor, Tensor]]
+    ) -> CacheEntry:
+        """Keys and values before the block and behind it."""
+        size, start, stop = row.tokens.size, row.cut, row.stop
+        whole = torch.stack([torch.stack((k[:, :size], v[:, :size])) for k, v in layers])
+        around = torch.cat((whole[:, :, :, :start], whole[:, :, :, stop:]), 3)
+        length = around.shape[3]
+        around = F.pad(around, (0, 0, 0, -length % self.multiple))
+        last, behind = features[start - 1].clone(), features[stop:size].clone()
+        return CacheEntry(around, length, last, behind)

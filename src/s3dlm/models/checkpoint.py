@@ -3,7 +3,7 @@
 Safetensors only: a pickle runs code when it is opened. Names and shapes are checked in the files'
 headers before the network is built or a byte of weights is read, so a wrong checkpoint fails at once
 and the error names all that is wrong with it. The network is built without memory, and each tensor
-goes straight to its place on the device, a few rows at a time: the host holds little more than the
+goes straight from the mapped file to its place on the device: the host holds little more than the
 network.
 
 The network stacks query, key and value (and both halves of SwiGLU) into one matrix each, so a stored
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,16 +27,15 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Model
-from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id, number
+from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id, integer
 from s3dlm.models.folder import read_json, shards
 from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import GridTokenizer, TextTokenizer, load_tokenizer
-from s3dlm.models.transformer import Transformer, check_attention
+from s3dlm.models.transformer import Transformer
 
 BD3LM_BLOCK = 32
 QUIET_BELOW = 256 * 2**20  # bytes; smaller models load before a progress bar can be read
-PIECE_BYTES = 128 * 2**20  # of weights; the host holds at most two pieces beside the network
-LISTED = 5  # how many tensors an error names
+FAULTS_SHOWN = 5  # how many tensors an error names
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,6 @@ def load_native(
     *,
     device: torch.device,
     dtype: torch.dtype,
-    attention: str | None,
     mask_id: int | None,
     trusted: bool,
     block: int | None,
@@ -134,8 +131,8 @@ def load_native(
 ) -> Model:
     """A model of a family that the native network runs; `block` overrules the size of its causal
     blocks, and 0 means none. Weights that become small are read into the host's memory first."""
-    stated, attention = read_json(folder / "config.json"), attention or "auto"
-    order = number(stated, "grid_order", default=None)
+    stated = read_json(folder / "config.json")
+    order = integer(stated, "grid_order", default=None)
     tokenizer: GridTokenizer | TextTokenizer
     if order is not None:
         tokenizer = GridTokenizer(order, masks=stated.get("mask_token_id") != -1)
@@ -147,7 +144,6 @@ def load_native(
         block = BD3LM_BLOCK  # no file states it: these are told by their names alone
     if block is not None:
         config = replace(config, causal_block=block or None)
-    check_attention(attention, config, device.type, dtype)
     if quantize is not None:
         from s3dlm.models import quantize as small
 
@@ -156,16 +152,17 @@ def load_native(
     files = shards(folder)
     slots = _checked_layout(folder, config, family, files)
     with torch.device("meta"):
-        network = Transformer(config, attention)
+        network = Transformer(config)
     state: dict[str, Tensor] = {}
     total = dtype.itemsize * sum(math.prod(slot.shape) for slot in slots.values())
     with _progress(total, shown=progress and total >= QUIET_BELOW) as advance:
-        for stored, first, tensor in _pieces(files, slots):
-            slot = slots[stored]
+        for stored, tensor in _tensors(files):
+            if (slot := slots.get(stored)) is None:
+                continue
             if slot.parameter not in state:
                 shape = network.get_parameter(slot.parameter).shape
                 state[slot.parameter] = torch.empty(shape, dtype=dtype, device=home)
-            rows = slot.of(state)[first : first + len(tensor)]
+            rows = slot.of(state)
             rows.copy_(tensor)
             advance(rows.nbytes)
     if adapter is not None:
@@ -223,9 +220,9 @@ def _checked_layout(
     }
     told = []
     for fault, names in faults.items():
-        more = f", … and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        more = f", … and {len(names) - FAULTS_SHOWN} more" if len(names) > FAULTS_SHOWN else ""
         if names:
-            told.append(f"{len(names)} {fault}: {', '.join(names[:LISTED])}{more}")
+            told.append(f"{len(names)} {fault}: {', '.join(names[:FAULTS_SHOWN])}{more}")
     if told:
         raise ModelError(f"the weights in {folder} do not fit its config.json; " + "; ".join(told))
     return slots
@@ -240,21 +237,9 @@ def _open(path: Path) -> Any:
         ) from error
 
 
-def _pieces(files: list[Path], slots: Mapping[str, Slot]) -> Iterator[tuple[str, int, Tensor]]:
-    """Rows of stored tensors: (name, first row, rows). A file is opened anew after every
-    `PIECE_BYTES`, because all that was read of an open one counts as memory in use."""
+def _tensors(files: list[Path]) -> Iterator[tuple[str, Tensor]]:
+    """All stored tensors, one at a time; a file is mapped, so nothing is read before it is copied."""
     for path in files:
-        pieces: deque[tuple[str, int, int]] = deque()
         with _open(path) as file:
-            for name in (name for name in file.keys() if name in slots):  # noqa: SIM118
-                rows, *rest = slots[name].shape
-                size = max(1, PIECE_BYTES // (4 * math.prod(rest)))
-                pieces += [(name, first, min(rows, first + size)) for first in range(0, rows, size)]
-        while pieces:
-            with _open(path) as file:
-                read = 0
-                while pieces and read < PIECE_BYTES:
-                    name, first, last = pieces.popleft()
-                    tensor = file.get_slice(name)[first:last]
-                    read += tensor.nbytes
-                    yield name, first, tensor
+            for name in file.keys():  # noqa: SIM118
+                yield name, file.get_tensor(name)

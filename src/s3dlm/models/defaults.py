@@ -17,7 +17,7 @@ from s3dlm.tasks.base import Prompt, Task
 from s3dlm.tasks.prompts import Prompts
 from s3dlm.verifier.names import bundled_verifiers
 
-FILE = "s3dlm.json"
+DEFAULTS_FILE = "s3dlm.json"
 BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9", "noisy9")}
 EVERY_METHOD = "*"
 
@@ -53,21 +53,21 @@ class Defaults:
 
 def defaults_in(folder: Path) -> Defaults:
     """The recommendations of a checkpoint folder."""
-    if not (folder / FILE).is_file():
+    if not (folder / DEFAULTS_FILE).is_file():
         return Defaults()
-    data = read_json(folder / FILE)
+    data = read_json(folder / DEFAULTS_FILE)
     allowed = {"prompt_style": str, "tasks": list, "settings": dict}
     for name, value in data.items():
         if name not in allowed or not isinstance(value, allowed[name]):
             raise ModelError(
-                f"{folder / FILE}: {name!r} is not allowed; the file may have prompt_style (a "
+                f"{folder / DEFAULTS_FILE}: {name!r} is not allowed; the file may have prompt_style (a "
                 "name), tasks (names) and settings (an object of objects)"
             )
     for name, settings in data.get("settings", {}).items():
         verifier = settings.get("verifier", "paper") if isinstance(settings, dict) else settings
         if verifier not in bundled_verifiers():
             raise ModelError(
-                f"{folder / FILE}: settings {short_repr(name)} have the verifier "
+                f"{folder / DEFAULTS_FILE}: settings {short_repr(name)} have the verifier "
                 f"{short_repr(verifier)}; a model's file may name only {' or '.join(bundled_verifiers())}, "
                 "which run nothing and open no connection; name another one yourself"
             )

@@ -22,7 +22,8 @@ from s3dlm.models.family import (
     TensorNames,
     TransformerConfig,
     flag,
-    number,
+    integer,
+    real,
     refuse_unless,
 )
 from s3dlm.models.rope import read_rope
@@ -104,25 +105,25 @@ LLAMA_OPTIONS: dict[str, tuple[Any, ...]] = {
 def read_llada(config: Config, family: Family, mask_id: int) -> TransformerConfig:
     """config.json with LLaDA's field names, which are OLMo's."""
     refuse_unless(config, family.name, LLADA_OPTIONS)
-    width, heads = number(config, "d_model"), number(config, "n_heads")
-    hidden = number(config, "mlp_hidden_size", default=None)
+    width, heads = integer(config, "d_model"), integer(config, "n_heads")
+    hidden = integer(config, "mlp_hidden_size", default=None)
     return TransformerConfig(
         # MMaDA's number comes first: it counts image tokens.
-        vocabulary=number(config, "new_vocab_size", "embedding_size", "vocab_size"),
-        text_vocabulary=number(config, "llm_vocab_size", default=None),
+        vocabulary=integer(config, "new_vocab_size", "embedding_size", "vocab_size"),
+        text_vocabulary=integer(config, "llm_vocab_size", default=None),
         width=width,
-        layers=number(config, "n_layers"),
+        layers=integer(config, "n_layers"),
         heads=heads,
-        key_value_heads=number(config, "n_kv_heads", default=None)
+        key_value_heads=integer(config, "n_kv_heads", default=None)
         or (1 if flag(config, "multi_query_attention") else heads),
-        hidden=hidden or number(config, "mlp_ratio") * width,
+        hidden=hidden or integer(config, "mlp_ratio") * width,
         mask_id=mask_id,
-        context=number(config, "max_sequence_length"),
-        rope_theta=number(config, "rope_theta", kind=float),
-        norm_epsilon=number(config, "rms_norm_eps", default=1e-5, kind=float),
+        context=integer(config, "max_sequence_length"),
+        rope_theta=real(config, "rope_theta"),
+        norm_epsilon=real(config, "rms_norm_eps", default=1e-5),
         qkv_bias=flag(config, "include_qkv_bias"),
         tied=flag(config, "weight_tying"),
-        grid=number(config, "grid_order", default=None),
+        grid=integer(config, "grid_order", default=None),
     )
 
 
@@ -131,28 +132,28 @@ def read_llama(config: Config, family: Family, mask_id: int) -> TransformerConfi
     bias = {"attention_bias": (True, False, None)}  # Qwen2 has it in any case
     refuse_unless(config, family.name, LLAMA_OPTIONS | (bias if family.qkv_bias else {}))
     theta, rope_width, yarn = read_rope(config, family.name)
-    context = number(config, "max_position_embeddings")
-    heads = number(config, "num_attention_heads")
+    context = integer(config, "max_position_embeddings")
+    heads = integer(config, "num_attention_heads")
     blocks = ("block_size", "bd_size", "block_length")
     inner = ("intermediate_size", "dense_intermediate_size", "expert_intermediate_size")
     return TransformerConfig(
-        vocabulary=number(config, "vocab_size"),
-        width=number(config, "hidden_size"),
-        layers=number(config, "num_hidden_layers"),
+        vocabulary=integer(config, "vocab_size"),
+        width=integer(config, "hidden_size"),
+        layers=integer(config, "num_hidden_layers"),
         heads=heads,
-        key_value_heads=number(config, "num_key_value_heads", default=None) or heads,
-        head_width=number(config, "head_dim", default=None),
-        hidden=number(config, *inner),
+        key_value_heads=integer(config, "num_key_value_heads", default=None) or heads,
+        head_width=integer(config, "head_dim", default=None),
+        hidden=integer(config, *inner),
         mask_id=mask_id,
         context=context if family.context is None else min(context, family.context),
         rope_theta=theta,
         rope_width=rope_width,
         yarn=yarn,
-        norm_epsilon=number(config, "rms_norm_eps", default=1e-6, kind=float),
+        norm_epsilon=real(config, "rms_norm_eps", default=1e-6),
         qkv_bias=flag(config, "use_qkv_bias", default=family.qkv_bias),
         qk_norm=flag(config, "use_qk_norm", "qk_layernorm", default=family.qk_norm),
         tied=flag(config, "tie_word_embeddings"),
-        causal_block=family.block and number(config, *blocks, default=family.block),
+        causal_block=family.block and integer(config, *blocks, default=family.block),
         causal_prefix=family.causal_prefix,
         shift=family.shift,
         experts=_experts(config),
@@ -166,25 +167,25 @@ def read_nemotron(config: Config, family: Family, mask_id: int) -> TransformerCo
 
 
 def _experts(config: Config) -> Experts | None:
-    count = number(config, "num_local_experts", "num_experts", default=None)
+    count = integer(config, "num_local_experts", "num_experts", default=None)
     if count is None:
         return None
-    hidden = number(config, "moe_intermediate_size", "expert_intermediate_size")
-    shared = number(config, "num_shared_experts", default=0) * hidden
+    hidden = integer(config, "moe_intermediate_size", "expert_intermediate_size")
+    shared = integer(config, "num_shared_experts", default=0) * hidden
     sigmoid = "n_group" in config
     return Experts(
         count=count,
-        chosen=number(config, "num_experts_per_tok"),
+        chosen=integer(config, "num_experts_per_tok"),
         hidden=hidden,
-        shared=shared or number(config, "shared_expert_intermediate_size", default=0),
+        shared=shared or integer(config, "shared_expert_intermediate_size", default=0),
         first_layer=_first_mixture(config),
         sigmoid=sigmoid,
-        groups=number(config, "n_group", default=1),
-        kept_groups=number(config, "topk_group", default=1),
+        groups=integer(config, "n_group", default=1),
+        kept_groups=integer(config, "topk_group", default=1),
         # LLaDA-MoE's code never renormalises, whatever its config states; Qwen3's does as stated.
         renormalised=sigmoid
         or ("expert_intermediate_size" not in config and flag(config, "norm_topk_prob")),
-        scale=number(config, "routed_scaling_factor", default=1.0, kind=float),
+        scale=real(config, "routed_scaling_factor", default=1.0),
     )
 
 
@@ -192,7 +193,7 @@ def _first_mixture(config: Config) -> int:
     """The first layer that is a mixture of experts; all after it must be, too."""
     mixtures = config.get("moe_layer_freq")
     if not mixtures:
-        dense: int = number(config, "first_k_dense_replace", default=0)
+        dense: int = integer(config, "first_k_dense_replace", default=0)
         return dense
     if not isinstance(mixtures, list) or any(value not in (0, 1) for value in mixtures):
         raise ModelError(

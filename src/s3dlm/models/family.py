@@ -6,7 +6,7 @@ is refused before any memory is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,11 +14,11 @@ from s3dlm.errors import ModelError, SettingsError, short_repr
 
 Config: TypeAlias = Mapping[str, Any]  # the contents of config.json
 
-LARGEST = 1e30  # no number of a config.json is larger
+LARGEST_NUMBER = 1e30  # no number of a config.json is larger
 
 # Larger than any published model, small enough that a product of two cannot exhaust a machine
 # before the shapes have been compared with the weight files.
-LIMITS = {
+LARGEST_SHAPE = {
     "vocabulary": 2_000_000,
     "text_vocabulary": 2_000_000,
     "width": 65_536,
@@ -53,9 +53,9 @@ class Experts:
         _check_whole("count", self.count, 4096)
         _check_whole("groups", self.groups, self.count)
         _check_whole("kept_groups", self.kept_groups, self.groups)
-        _check_whole("hidden", self.hidden, LIMITS["hidden"])
-        _check_whole("shared", self.shared, LIMITS["hidden"], least=0)
-        _check_whole("first_layer", self.first_layer, LIMITS["layers"], least=0)
+        _check_whole("hidden", self.hidden, LARGEST_SHAPE["hidden"])
+        _check_whole("shared", self.shared, LARGEST_SHAPE["hidden"], least=0)
+        _check_whole("first_layer", self.first_layer, LARGEST_SHAPE["layers"], least=0)
         _check_number("scale", self.scale)
         members = self.count // self.groups
         if self.count % self.groups or (self.groups > 1 and members < 2):
@@ -78,7 +78,7 @@ class Yarn:
     query_beta: float = 0.0  # a query grows by 1 + β ln(1 + ⌊position / original⌋), as in Llama 4
 
     def __post_init__(self) -> None:
-        _check_whole("original_max_position_embeddings", self.original, LIMITS["context"])
+        _check_whole("original_max_position_embeddings", self.original, LARGEST_SHAPE["context"])
         for name in ("factor", "fast", "slow", "attention", "query_beta"):
             _check_number(name, getattr(self, name))
         if self.factor < 1 or not 0 < self.slow < self.fast or not self.attention:
@@ -117,7 +117,7 @@ class TransformerConfig:
     grid: int | None = None  # n: a row is a grid of n²×n² cells, and nothing is rotated
 
     def __post_init__(self) -> None:
-        for name, most in LIMITS.items():
+        for name, most in LARGEST_SHAPE.items():
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name), most)
         _check_whole("mask_id", self.mask_id, self.vocabulary - 1, least=-1)
@@ -177,9 +177,13 @@ def _check_whole(name: str, value: object, most: int, least: int = 1) -> None:
 
 
 def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LARGEST:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value < LARGEST_NUMBER
+    ):
         raise ModelError(
-            f"the network's {name}={short_repr(value)} must be a number from 0 to {LARGEST:g}"
+            f"the network's {name}={short_repr(value)} must be a number from 0 to {LARGEST_NUMBER:g}"
         )
 
 
@@ -233,30 +237,32 @@ class Family:
 _REQUIRED = object()
 
 
-def number(config: Config, *names: str, default: Any = _REQUIRED, kind: type = int) -> Any:
+def integer(config: Config, *names: str, default: Any = _REQUIRED) -> Any:
     """The first of these numbers that config.json states; null counts as absent."""
-    name = next((name for name in names if config.get(name) is not None), names[0])
-    value: Any = config.get(name)
-    if value is None and default is not _REQUIRED:
-        return default
-    usable = isinstance(value, (kind, int)) and not isinstance(value, bool)
-    if not usable or (kind is float and not -LARGEST < value < LARGEST):
-        needed = "a whole number" if kind is int else "a number"
-        raise ModelError(f"config.json needs {needed} {name!r}; it has {short_repr(value)}")
-    return kind(value)
+    return _stated(config, names, default, int, "a whole number")
+
+
+def real(config: Config, *names: str, default: Any = _REQUIRED) -> Any:
+    """As `integer`, of numbers that need not be whole."""
+    value = _stated(config, names, default, int | float, "a number")
+    if value is not default and not -LARGEST_NUMBER < value < LARGEST_NUMBER:
+        raise ModelError(f"config.json needs a number {names[0]!r}; it has {short_repr(value)}")
+    return value if value is default else float(value)
 
 
 def flag(config: Config, *names: str, default: bool = False) -> bool:
     """The first of these truth values that config.json states."""
-    for name in names:
-        value = config.get(name)
-        if isinstance(value, bool):
-            return value
-        if value is not None:
-            raise ModelError(
-                f"config.json needs true or false as {name!r}; it has {short_repr(value)}"
-            )
-    return default
+    return bool(_stated(config, names, default, bool, "true or false as"))
+
+
+def _stated(config: Config, names: Sequence[str], default: Any, kind: Any, needed: str) -> Any:
+    name = next((name for name in names if config.get(name) is not None), names[0])
+    value = config.get(name)
+    if value is None and default is not _REQUIRED:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ModelError(f"config.json needs {needed} {name!r}; it has {short_repr(value)}")
+    return value
 
 
 def refuse_unless(config: Config, family: str, allowed: Mapping[str, tuple[Any, ...]]) -> None:
@@ -283,7 +289,7 @@ def find_mask_id(
     """
     if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 0):
         raise SettingsError(f"mask_id={given!r} must be a token id, 0 or above")
-    in_config: int | None = number(config, "mask_token_id", "mask_id", default=None)
+    in_config: int | None = integer(config, "mask_token_id", "mask_id", default=None)
     in_tokenizer = None if tokenizer is None else tokenizer.mask_token_id
     if tokenizer is not None and in_tokenizer is None and family is not None:
         vocabulary = tokenizer.get_vocab()

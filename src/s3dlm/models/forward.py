@@ -11,7 +11,6 @@ transfer, and checks that need a value are made there.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,16 +23,15 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
-from s3dlm.models.cache import PrefixCache, leave, recalled
-from s3dlm.models.dual_cache import DualCache
+from s3dlm.models.cache import DualCache, PrefixCache
+from s3dlm.models.device import Clock, logits_room, to_host
+from s3dlm.models.features import leave, recalled
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
 from s3dlm.models.packing import Sampling as Sampling
-from s3dlm.models.sampling import Limits, Shifted, restrict, shift
+from s3dlm.models.sampling import AllowedTokens, Shifted, restrict, shift
 
-CPU_LOGITS = 1 << 26  # bytes of logits at once
-GPU_LOGITS = 1 << 30
 CACHE_BYTES = 1 << 20  # of logits read together on CPU
 LOGIT_LIMIT = 100.0  # the paper clamps logits to ±100
 
@@ -89,8 +87,7 @@ class Forward:
                 for index, request in enumerate(requests)
                 if bool(request.sampling.guidance) == guided
             }
-            mixed = self.denoiser.takes_padding
-            for batch in batches(requests, lengths, self.max_tokens, mixed=mixed):
+            for batch in batches(requests, lengths, self.max_tokens):
                 self._run(requests, results, batch)
         for index, request in enumerate(requests):
             known = [(index, row) for row in range(len(request.canvas)) if request.is_kept(row)]
@@ -220,7 +217,7 @@ class Forward:
         if sampled and request.asked is not None:
             tokens = np.concatenate([place.asked() for place in places])
             asked = torch.from_numpy(tokens).to(self.device)
-        limits = Limits.of(places, self.device) if sampled else None
+        limits = AllowedTokens.of(places, self.device) if sampled else None
         pieces = []
         for first in range(0, len(index), self.positions):
             at = slice(first, first + self.positions)
@@ -237,7 +234,7 @@ class Forward:
 
     def _reduce_logits(
         self, features: Tensor, plain: Tensor | None, uniforms: Tensor | None,
-        asked: Tensor | None, limits: Limits | None, request: Rows, temperature: float,
+        asked: Tensor | None, limits: AllowedTokens | None, request: Rows, temperature: float,
     ) -> list[Tensor]:  # fmt: skip
         """Largest logit, best token, its log-probability; where sampled, draws and what else is asked."""
         sampling = request.sampling
@@ -277,7 +274,11 @@ class Forward:
         return largest, shift(logits, temperature, self.cache_rows)
 
     def _logits(
-        self, features: Tensor, plain: Tensor | None, sampling: Sampling, limits: Limits | None
+        self,
+        features: Tensor,
+        plain: Tensor | None,
+        sampling: Sampling,
+        limits: AllowedTokens | None,
     ) -> Tensor:
         """The head's logits; the mask, ids that are no text, suppressed ids and those that a limit
         excludes never win."""
@@ -295,64 +296,3 @@ class Forward:
         if limits is not None:
             limits.apply(logits)
         return logits
-
-
-def logits_room(device: torch.device) -> int:
-    """Bytes of logits that may exist at once: on a GPU by memory, and not by cache."""
-    if device.type == "cpu":
-        return CPU_LOGITS
-    if device.type != "cuda":
-        return GPU_LOGITS
-    free, _ = torch.cuda.mem_get_info(device)
-    return max(CPU_LOGITS, min(GPU_LOGITS, free // 8))
-
-
-def to_host(groups: Sequence[Sequence[Tensor]]) -> list[list[NDArray[Any]]]:
-    """Integer and float tensors as arrays; from a GPU all of them in one transfer."""
-    flat = [tensor for group in groups for tensor in group]
-    if not flat:
-        return []
-    if flat[0].device.type == "cpu":
-        return [[tensor.numpy() for tensor in group] for group in groups]
-    # As 32-bit words: token ids fit, and floats keep their bits.
-    columns = [tensor.reshape(-1) for tensor in flat]
-    words = [c.view(torch.int32) if c.is_floating_point() else c.to(torch.int32) for c in columns]
-    ends = np.cumsum([tensor.numel() for tensor in flat])
-    pieces = iter(np.split(torch.cat(words).cpu().numpy(), ends[:-1]))
-
-    def array(words: NDArray[np.int32], tensor: Tensor) -> NDArray[Any]:
-        kept = words.view(np.float32) if tensor.is_floating_point() else words.astype(np.int64)
-        return kept.reshape(tuple(tensor.shape))
-
-    return [[array(next(pieces), tensor) for tensor in group] for group in groups]
-
-
-class Clock:
-    """Adds up the time spent inside `with`; on CUDA by events, since launches return at once."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.cuda = device.type == "cuda"
-        self.seconds = 0.0
-        self._started: Any = None
-        self._pairs: list[tuple[Any, Any]] = []
-
-    def __enter__(self) -> None:
-        self._started = self._now()
-
-    def __exit__(self, *_: object) -> None:
-        if self.cuda:
-            self._pairs.append((self._started, self._now()))
-        else:
-            self.seconds += time.perf_counter() - self._started
-
-    def settle(self) -> None:
-        """Read the events; call it after a transfer, when all of them have passed."""
-        self.seconds += sum(begin.elapsed_time(end) for begin, end in self._pairs) / 1000
-        self._pairs.clear()
-
-    def _now(self) -> Any:
-        if not self.cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event

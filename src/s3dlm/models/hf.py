@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from s3dlm.errors import ModelError, SettingsError
+from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser, Model
+from s3dlm.models.device import logits_room
 from s3dlm.models.families import FAMILIES
 from s3dlm.models.family import find_mask_id
 from s3dlm.models.folder import read_json, shards
 from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import MASKED_LM_CHAT, load_tokenizer
 
-ATTENTION = {"math": "eager", "eager": "eager", "sdpa": "sdpa"}
-CPU_LOGITS, GPU_LOGITS = 1 << 28, 1 << 30  # bytes of logits of one forward pass
+CPU_PASS = 1 << 28  # bytes of logits of one forward pass on CPU
 TOLERANCE = 1e-2  # between a row and the same row padded, relative to its largest logit
 
 
@@ -43,7 +43,7 @@ class LogitsModel(Denoiser):
     ) -> None:
         self.function, self.device = function, torch.device(device)
         self.mask_id, self.vocabulary, self.context = mask_id, vocabulary, context
-        room = CPU_LOGITS if self.device.type == "cpu" else GPU_LOGITS
+        room = CPU_PASS if self.device.type == "cpu" else logits_room(self.device)
         self.tokens_at_once = max(16, room // (4 * vocabulary))  # all logits, in float32
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
@@ -82,20 +82,16 @@ def load_with_transformers(
     *,
     device: torch.device,
     dtype: torch.dtype,
-    attention: str | None,
     mask_id: int | None,
     trusted: bool,
     adapter: Adapter | None,
 ) -> Model:
     """A model of a family that is not native."""
     config = read_json(folder / "config.json")
-    if attention not in (None, "auto", *ATTENTION):
-        raise SettingsError(f"attention={attention!r} is for native models; here: eager or sdpa")
     loader = _find_loader(name, config, trusted)
     shards(folder)  # refuses pickles
     tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     mask_id = find_mask_id(config, name, tokenizer.inner, None, mask_id)
-    kernel = {"attn_implementation": ATTENTION[attention]} if attention in ATTENTION else {}
     try:
         inner, info = loader.from_pretrained(
             folder,
@@ -103,7 +99,6 @@ def load_with_transformers(
             use_safetensors=True,
             trust_remote_code=trusted,
             output_loading_info=True,
-            **kernel,
         )
     except Exception as error:  # the configs and the code of others fail in any way
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]

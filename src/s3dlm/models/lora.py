@@ -63,7 +63,7 @@ class Adapter:
             weights[name].copy_(tensor)
 
 
-def read(name: str) -> Adapter:
+def read_adapter(name: str) -> Adapter:
     """The adapter in a folder or of a hub id."""
     folder, pinned = Path(name).expanduser(), name.partition("@")
     if not folder.is_dir():

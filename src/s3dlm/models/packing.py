@@ -186,23 +186,22 @@ class Place:
 
 
 def batches(
-    requests: Sequence[Rows], lengths: Mapping[int, int], max_tokens: int, *, mixed: bool = True
+    requests: Sequence[Rows], lengths: Mapping[int, int], max_tokens: int
 ) -> Iterator[Batch]:
     """Rows of the requests that have a length here, of similar padded length, together at most
-    `max_tokens`, the longest rows first; unless `mixed`, all rows of a batch have one length."""
+    `max_tokens`, the longest rows first."""
     batch: Batch = []
-    width = room = exact = 0
+    width = room = 0
     for index in sorted(lengths, key=lambda index: -lengths[index]):
         length = -(-lengths[index] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         for row in range(len(requests[index].canvas)):
             if requests[index].is_kept(row):
                 continue
-            differs = length < PADDING_LIMIT * width or not (mixed or exact == lengths[index])
-            if batch and (len(batch) >= room or differs):
+            if batch and (len(batch) >= room or length < PADDING_LIMIT * width):
                 yield batch
                 batch = []
             if not batch:
-                exact, width, room = lengths[index], length, max(1, max_tokens // length)
+                width, room = length, max(1, max_tokens // length)
             batch.append((index, row))
     if batch:
         yield batch

@@ -24,8 +24,8 @@ from tokenizers import Tokenizer
 from s3dlm.models.folder import check_file, read_json
 
 NAMED = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
-LISTED = ("additional_special_tokens", "extra_special_tokens")
-IDLE = {  # entries of tokenizer_config.json that change neither ids nor texts as we use them
+TOKEN_LISTS = ("additional_special_tokens", "extra_special_tokens")
+WITHOUT_EFFECT = {  # entries of tokenizer_config.json that change neither ids nor texts as we use them
     "tokenizer_class", "model_max_length", "clean_up_tokenization_spaces", "padding_side",
     "truncation_side", "add_bos_token", "add_eos_token", "auto_map", "name_or_path",
     "model_input_names", "processor_class", "errors", "backend", "is_local", "use_fast",
@@ -78,11 +78,18 @@ def read_plain(folder: Path) -> PlainTokenizer | None:
         return None
     if stored.get("truncation") or stored.get("padding") or any(config.get(key) for key in OFF):
         return None
-    if config.keys() - {*NAMED, *LISTED, *IDLE, *OFF, "added_tokens_decoder", "chat_template"}:
+    if config.keys() - {
+        *NAMED,
+        *TOKEN_LISTS,
+        *WITHOUT_EFFECT,
+        *OFF,
+        "added_tokens_decoder",
+        "chat_template",
+    }:
         return None
     added = {token["content"]: token for token in stored.get("added_tokens", ())}
     named = {name: config[name] for name in NAMED if config.get(name) is not None}
-    tokens = [*named.values(), *(token for name in LISTED for token in config.get(name) or ())]
+    tokens = [*named.values(), *(token for name in TOKEN_LISTS for token in config.get(name) or ())]
     decoder = config.get("added_tokens_decoder") or {}
     if any(added.get(t["content"], {}).get("id") != int(at) for at, t in decoder.items()):
         return None

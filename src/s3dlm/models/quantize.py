@@ -18,14 +18,14 @@ from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models.layers import Mixture
 from s3dlm.models.transformer import Transformer
 
-KINDS = ("int8", "int4")
-GROUP = 64  # weights that share a scale and a zero with 4 bits: half a bit more for each
+QUANTIZATIONS = ("int8", "int4")
+GROUP_SIZE = 64  # weights that share a scale and a zero with 4 bits: half a bit more for each
 
 
 def check_quantize(kind: str, dtype: torch.dtype) -> None:
     """Refuse what cannot be done, before weights are read."""
-    if kind not in KINDS:
-        raise SettingsError(unknown_name("quantize", kind, KINDS))
+    if kind not in QUANTIZATIONS:
+        raise SettingsError(unknown_name("quantize", kind, QUANTIZATIONS))
     if kind == "int4" and dtype != torch.bfloat16:  # CUDA has no other kernel, CPU no fast one
         short = str(dtype).removeprefix("torch.")
         raise SettingsError(f"quantize='int4' needs dtype='bfloat16', not {short!r}; leave it out")
@@ -65,14 +65,14 @@ def _small(weight: Tensor, kind: str, device: torch.device) -> nn.Parameter:
     layer.weight = nn.Parameter(weight.to(device), requires_grad=False)
     quantization = _torchao()
     config = quantization.Int8WeightOnlyConfig()
-    if kind == "int4" and columns % GROUP == 0 and rows % 16 == 0:
+    if kind == "int4" and columns % GROUP_SIZE == 0 and rows % 16 == 0:
         if device.type == "cpu":
             from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
 
-            config = PrototypeInt4WeightOnlyConfig(group_size=GROUP)
+            config = PrototypeInt4WeightOnlyConfig(group_size=GROUP_SIZE)
         else:  # never run by us
             config = quantization.Int4WeightOnlyConfig(
-                GROUP, int4_packing_format="tile_packed_to_4d"
+                GROUP_SIZE, int4_packing_format="tile_packed_to_4d"
             )
     quantization.quantize_(layer, config)
     return layer.weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from s3dlm.errors import ModelError, short_repr
-from s3dlm.models.family import Config, Yarn, flag, number
+from s3dlm.models.family import Config, Yarn, flag, integer, real
 
 
 def read_rope(config: Config, family: str) -> tuple[float, int | None, Yarn | None]:
@@ -24,15 +24,15 @@ def read_rope(config: Config, family: str) -> tuple[float, int | None, Yarn | No
             f"{short_repr(kind)} (supported: yarn)"
         )
     stated = {**config, **inner, **scaling}
-    theta = number(stated, "rope_theta", kind=float)
+    theta = real(stated, "rope_theta")
     yarn = _yarn(scaling, config, scaled=kind == "yarn")
-    part = number(stated, "partial_rotary_factor", default=1.0, kind=float)
+    part = real(stated, "partial_rotary_factor", default=1.0)
     if not 0 < part <= 1:
         raise ModelError(f"config.json: partial_rotary_factor={part} must be above 0, at most 1")
     if part == 1:
         return theta, None, yarn
-    width, heads = number(config, "hidden_size"), number(config, "num_attention_heads")
-    size = number(config, "head_dim", default=None) or width // max(heads, 1)
+    width, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    size = integer(config, "head_dim", default=None) or width // max(heads, 1)
     return theta, int(size * part), yarn
 
 
@@ -40,18 +40,18 @@ def _yarn(scaling: Config, config: Config, *, scaled: bool) -> Yarn | None:
     """With the defaults of transformers; queries may grow without scaled positions, too."""
 
     def stated(name: str, default: float) -> float:
-        value: float = number(scaling, name, default=default, kind=float)
+        value: float = real(scaling, name, default=default)
         return value
 
     beta = stated("llama_4_scaling_beta", 0.0)
     if not scaled and not beta:
         return None
-    context = number(config, "max_position_embeddings")
-    original = number(scaling, "original_max_position_embeddings", default=context)
-    original = number(config, "original_max_position_embeddings", default=original)
+    context = integer(config, "max_position_embeddings")
+    original = integer(scaling, "original_max_position_embeddings", default=context)
+    original = integer(config, "original_max_position_embeddings", default=original)
     if not scaled:
         return Yarn(1.0, original, query_beta=beta)
-    factor: float = number(scaling, "factor", kind=float)
+    factor: float = real(scaling, "factor")
 
     def growth(weight: float) -> float:
         return 0.1 * weight * math.log(max(factor, 1.0)) + 1.0

@@ -163,14 +163,14 @@ def restrict(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AllowedTokens:
     """Rows of logits in which only some tokens may be drawn."""
 
     rows: Ints  # in rising order
     words: Tensor  # (rows, words) a bit for each token
 
     @classmethod
-    def of(cls, places: Sequence[Place], device: torch.device) -> Limits | None:
+    def of(cls, places: Sequence[Place], device: torch.device) -> AllowedTokens | None:
         """Those of places that are read together, if they have any."""
         if places[0].request.allowed is None:
             return None
@@ -179,10 +179,10 @@ class Limits:
         rows = np.concatenate([at + begin for (at, _), begin in zip(found, begins, strict=False)])
         return cls(rows, torch.from_numpy(np.concatenate([w for _, w in found])).to(device))
 
-    def within(self, first: int, last: int) -> Limits:
+    def within(self, first: int, last: int) -> AllowedTokens:
         """Those of a slice of the rows."""
         begin, end = np.searchsorted(self.rows, [first, last])
-        return Limits(self.rows[begin:end] - first, self.words[begin:end])
+        return AllowedTokens(self.rows[begin:end] - first, self.words[begin:end])
 
     def apply(self, logits: Tensor) -> None:
         """Make all other tokens impossible."""

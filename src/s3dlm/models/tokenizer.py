@@ -22,7 +22,7 @@ from s3dlm.models.folder import check_file, read_json
 from s3dlm.models.plain_tokenizer import read_plain
 
 STEPS = 3_000_000  # lines of Python that rendering a chat template may take, about a second
-LARGEST = 256 * 2**20  # bytes of a tokenizer file
+LARGEST_TOKENIZER = 256 * 2**20  # bytes of a tokenizer file
 
 # How chat versions of BERT, RoBERTa and ModernBERT were trained to read a conversation.
 MASKED_LM_CHAT = (
@@ -163,9 +163,9 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextToke
     """The tokenizer of a model folder, from its data files alone unless its code is trusted."""
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json"):
         if (folder / name).exists():
-            read_json(folder / name, LARGEST)
+            read_json(folder / name, LARGEST_TOKENIZER)
     if (folder / "merges.txt").exists():
-        check_file(folder / "merges.txt", LARGEST)
+        check_file(folder / "merges.txt", LARGEST_TOKENIZER)
     try:
         inner = _load(folder, trust_remote_code)
     except (KeyboardInterrupt, SystemExit):

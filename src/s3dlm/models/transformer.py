@@ -12,20 +12,18 @@ of small forward passes, where the number of operations costs as much as the ari
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from s3dlm.errors import ModelError, SettingsError, unknown_name
+from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.family import TransformerConfig as TransformerConfig
-from s3dlm.models.grid import Grid
 from s3dlm.models.layers import (
     Block,
+    Grid,
     KeysValues,
     Mask,
     Rope,
@@ -37,26 +35,17 @@ from s3dlm.models.layers import (
 from s3dlm.models.packing import LENGTH_MULTIPLE
 from s3dlm.models.sampling import shift_right
 
-BACKENDS: dict[str, SDPBackend | None] = {
-    "auto": None,  # PyTorch chooses
-    "math": SDPBackend.MATH,
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-}
-
 
 class Transformer(nn.Module, Denoiser):
     """A `Denoiser` whose features are the last hidden states, normalised and ready for the head."""
 
-    def __init__(self, config: TransformerConfig, attention: str = "auto") -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         self.mask_id, self.vocabulary = config.mask_id, config.vocabulary
         self.context, self.causal_block = config.context, config.causal_block
         self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
         self.causal_prefix = config.causal_prefix
-        self.attention = attention
         self.diffusion = "masked" if config.mask_id >= 0 else "uniform"
         # Exact in blocks, see cache.py; a grid is never read in parts.
         self.prefix_cache = None if config.grid else config.causal_block is not None
@@ -81,11 +70,6 @@ class Transformer(nn.Module, Denoiser):
     def tokens_at_once(self) -> int:  # type: ignore[override]
         """The largest useful batch: on CPU a larger one only falls out of the caches."""
         return 1024 if self.device.type == "cpu" else 16384
-
-    @property
-    def takes_padding(self) -> bool:  # type: ignore[override]
-        """Whether rows of different lengths can share a batch; CUDA's flash kernel has no mask."""
-        return self.attention != "flash" or self.device.type == "cpu"
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         length = tokens.shape[1]
@@ -133,11 +117,9 @@ class Transformer(nn.Module, Denoiser):
         if self.grid is not None:
             x = (x.view(rows, padded, -1) + self.grid.place(padded)).view(rows * padded, -1)
             masks = list(self.grid.attention(padded))
-        backend = BACKENDS[self.attention]
-        with nullcontext() if backend is None else sdpa_kernel(backend):
-            for index, block in enumerate(self.blocks):
-                before = None if past is None else past.layers[index]
-                x = block(x, (rows, padded), rope, masks[index], before, keep)
+        for index, block in enumerate(self.blocks):
+            before = None if past is None else past.layers[index]
+            x = block(x, (rows, padded), rope, masks[index], before, keep)
         x = rms_norm(x, self.norm, self.config.norm_epsilon)
         return x.view(rows, padded, -1)[:, :length]
 
@@ -225,20 +207,3 @@ def whole_vectors(tokens: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor |
         return tokens, keys
     keys = torch.ones_like(tokens, dtype=torch.bool) if keys is None else keys
     return F.pad(tokens, (0, missing)), F.pad(keys, (0, missing), value=False)
-
-
-def check_attention(
-    choice: str, config: TransformerConfig, device: str, dtype: torch.dtype
-) -> None:
-    """Refuse a kernel that cannot run this model here, when it is chosen."""
-    if choice not in BACKENDS:
-        raise SettingsError(unknown_name("attention", choice, BACKENDS))
-    reason = ""
-    if device == "cpu" and choice in ("efficient", "cudnn"):
-        reason = "it is a CUDA kernel; on CPU use auto, math or flash"
-    elif device != "cpu" and choice == "flash" and dtype == torch.float32:
-        reason = "it needs float16 or bfloat16"
-    elif device != "cpu" and choice == "flash" and config.causal_block is not None:
-        reason = "it takes no mask, and a block-causal model needs one; use auto or efficient"
-    if reason:
-        raise SettingsError(f"attention={choice!r} cannot be used here: {reason}")

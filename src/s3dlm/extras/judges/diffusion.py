@@ -19,7 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import VerifierError
 from s3dlm.extras.judges.learned import BATCH, split_name
-from s3dlm.models import lora, registry
+from s3dlm.models import registry
+from s3dlm.models.lora import read_adapter
 from s3dlm.models.transformer import Transformer
 from s3dlm.verifier.base import Score, Verifier
 from s3dlm.verifier.calibration import Logistic
@@ -35,7 +36,7 @@ class DiffusionReward(Verifier):
         _, place, calibration = split_name(name)
         self.calibration = calibration or Logistic()
         base, _, place = place.rpartition("+")
-        adapter = lora.read(place)
+        adapter = read_adapter(place)
         self.head = {k: t.float() for k, t in adapter.whole.items() if k.startswith(HEADS)}
         body = {k: t for k, t in adapter.whole.items() if k not in self.head}
         base = base or adapter.base or ""

@@ -98,9 +98,9 @@ class LearnedVerifier(Verifier):
         if name.endswith(".gguf"):
             path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
         # models/ is reached by name, because a verifier needs none of it otherwise.
-        from s3dlm.models.lora import read as read_lora
+        from s3dlm.models.lora import read_adapter
 
-        adapter = read_lora(place) if place else None
+        adapter = read_adapter(place) if place else None
         for head in ("score.weight", "classifier.weight"):
             if adapter is not None and head in adapter.whole:
                 extra["num_labels"] = len(adapter.whole[head])

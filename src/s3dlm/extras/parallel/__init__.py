@@ -10,7 +10,7 @@ from s3dlm.errors import SettingsError
 from s3dlm.extras.parallel.copies import Copies
 from s3dlm.extras.parallel.sharded import Sharded, join
 from s3dlm.models.base import Model
-from s3dlm.models.registry import device_of, dtype_of
+from s3dlm.models.device import device_of, dtype_of
 from s3dlm.models.transformer import Transformer
 
 
@@ -32,7 +32,8 @@ def load_copies(load: Callable[..., Model], options: dict[str, Any]) -> Model:
 
 def load_parts(load: Callable[..., Model], options: dict[str, Any]) -> Model:
     """The model in as many parts as torchrun has started processes."""
-    unfit = [name for name in ("devices", "compile", "quantize") if options[name]]
+    others = ("devices", "compile", "quantize", "dual_cache")
+    unfit = [name for name in others if options[name] not in (None, False)]
     if unfit or options["device"] not in (None, "cpu", "cuda"):
         raise SettingsError(
             "tensor_parallel=true cannot be had with other ways to place or change weights; leave out "

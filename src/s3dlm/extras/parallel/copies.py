@@ -7,7 +7,7 @@ device, where logits are read and caches live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -15,19 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from s3dlm.models.base import Denoiser, Past
-from s3dlm.models.cache import COPIED
+from s3dlm.models.base import Denoiser, Past, Wrapper
 
 
-class Copies(Denoiser):
+class Copies(Wrapper):
     """Copies of one denoiser, each on its own device; the first stands for all."""
 
     def __init__(self, copies: Sequence[Denoiser]) -> None:
+        super().__init__(copies[0])
         self.copies = list(copies)
-        for name in (*COPIED, "prefix_cache"):
-            setattr(self, name, getattr(copies[0], name))
+        self.prefix_cache, self.dual_cache = copies[0].prefix_cache, copies[0].dual_cache
         self.tokens_at_once = sum(copy.tokens_at_once for copy in copies)
-        self.head, self.head_in_place = copies[0].head, copies[0].head_in_place  # type: ignore[method-assign]
         # Threads, because the host may wait in the middle of a body, as it does for experts.
         self.pool = ThreadPoolExecutor(len(copies), "copy")
 
@@ -74,6 +72,3 @@ class Copies(Denoiser):
                 return run(copy, part)
 
         return list(self.pool.map(there, self.copies, parts))
-
-    def tensors(self) -> Iterable[tuple[str, Tensor]]:
-        return self.copies[0].tensors()

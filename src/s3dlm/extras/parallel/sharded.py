@@ -27,8 +27,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.distributed.tensor.parallel.style import ParallelStyle
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models.base import Denoiser
-from s3dlm.models.cache import COPIED
+from s3dlm.models.base import Wrapper
 from s3dlm.models.family import TransformerConfig
 from s3dlm.models.transformer import Transformer
 
@@ -78,9 +77,9 @@ def _follow(device: torch.device) -> None:
     network: Any = None
     while (told := _tell(None)) is not None:
         if network is None:
-            config, attention, dtype = told
+            config, dtype = told
             with torch.device("meta"):
-                network = Transformer(config, attention)
+                network = Transformer(config)
             network = network.to(dtype).to_empty(device="cpu").requires_grad_(False)
             deal(network, device)
         else:
@@ -92,30 +91,27 @@ def _follow(device: torch.device) -> None:
     os._exit(0)
 
 
-class Sharded(Denoiser):
+class Sharded(Wrapper):
     """The first process's part of a network, through which the others are told every pass."""
 
     def __init__(self, network: Transformer, device: torch.device) -> None:
         _check(network.config, dist.get_world_size())
-        _tell((network.config, network.attention, network.embedding.weight.dtype))
-        self.network = network
+        _tell((network.config, network.embedding.weight.dtype))
         deal(network, device)
-        for name in COPIED:  # but no cache of prefixes: others have their own heads' part of it
-            setattr(self, name, getattr(network, name))
-        self.head, self.head_in_place = network.head, network.head_in_place  # type: ignore[method-assign]
+        super().__init__(network)  # without a cache: others have their own heads' part of it
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         if tokens.shape[1] <= self.context:  # else it is refused here, before anyone waits
             _tell((tokens.to(HOST), None if keys is None else keys.to(HOST)))
         try:
-            return self.network.encode(tokens, keys)
+            return self.inner.encode(tokens, keys)
         except torch.OutOfMemoryError as error:  # the others are in the middle of the pass
             raise ModelError(
                 "out of memory in one part of the network; use a smaller batch or more devices"
             ) from error
 
     def tensors(self) -> Iterable[tuple[str, Tensor]]:
-        for name, tensor in self.network.state_dict().items():
+        for name, tensor in self.inner.tensors():
             yield name, tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
     def __reduce__(self) -> Any:

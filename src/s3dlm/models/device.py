@@ -1,0 +1,103 @@
+"""What depends on where a network runs: its device and dtype, room for logits, transfers and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from s3dlm.errors import SettingsError, unknown_name
+
+DTYPES = ("float32", "bfloat16", "float16")
+CPU_LOGITS = 1 << 26  # bytes of logits at once
+GPU_LOGITS = 1 << 30
+
+
+def device_of(name: str | None) -> torch.device:
+    """By default the GPU, if there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise SettingsError(f"device={name!r} is unknown; use cpu, cuda, cuda:1, mps …") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(f"device={name!r}, but PyTorch sees no GPU here; use device='cpu'")
+    return device
+
+
+def dtype_of(name: str | None, device: torch.device) -> torch.dtype:
+    """By default float32 on CPU, bfloat16 elsewhere."""
+    if name is None:
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    short = str(name).removeprefix("torch.")
+    if short not in DTYPES:
+        raise SettingsError(unknown_name("dtype", name, DTYPES))
+    dtype: torch.dtype = getattr(torch, short)
+    return dtype
+
+
+def logits_room(device: torch.device) -> int:
+    """Bytes of logits that may exist at once: on a GPU by memory, and not by cache."""
+    if device.type == "cpu":
+        return CPU_LOGITS
+    if device.type != "cuda":
+        return GPU_LOGITS
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(CPU_LOGITS, min(GPU_LOGITS, free // 8))
+
+
+def to_host(groups: Sequence[Sequence[Tensor]]) -> list[list[NDArray[Any]]]:
+    """Integer and float tensors as arrays; from a GPU all of them in one transfer."""
+    flat = [tensor for group in groups for tensor in group]
+    if not flat:
+        return []
+    if flat[0].device.type == "cpu":
+        return [[tensor.numpy() for tensor in group] for group in groups]
+    # As 32-bit words: token ids fit, and floats keep their bits.
+    columns = [tensor.reshape(-1) for tensor in flat]
+    words = [c.view(torch.int32) if c.is_floating_point() else c.to(torch.int32) for c in columns]
+    ends = np.cumsum([tensor.numel() for tensor in flat])
+    pieces = iter(np.split(torch.cat(words).cpu().numpy(), ends[:-1]))
+
+    def array(words: NDArray[np.int32], tensor: Tensor) -> NDArray[Any]:
+        kept = words.view(np.float32) if tensor.is_floating_point() else words.astype(np.int64)
+        return kept.reshape(tuple(tensor.shape))
+
+    return [[array(next(pieces), tensor) for tensor in group] for group in groups]
+
+
+class Clock:
+    """Adds up the time spent inside `with`; on CUDA by events, since launches return at once."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        self.seconds = 0.0
+        self._started: Any = None
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> None:
+        self._started = self._now()
+
+    def __exit__(self, *_: object) -> None:
+        if self.cuda:
+            self._pairs.append((self._started, self._now()))
+        else:
+            self.seconds += time.perf_counter() - self._started
+
+    def settle(self) -> None:
+        """Read the events; call it after a transfer, when all of them have passed."""
+        self.seconds += sum(begin.elapsed_time(end) for begin, end in self._pairs) / 1000
+        self._pairs.clear()
+
+    def _now(self) -> Any:
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
