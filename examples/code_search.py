@@ -11,7 +11,7 @@ from torch import Tensor
 
 import s3dlm
 from s3dlm.answers.grading import grade
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.base import Defaults
 
 QUESTION = '''def spread(numbers: list) -> int:
     """The largest number minus the smallest.

@@ -13,8 +13,7 @@ from torch import Tensor
 
 import s3dlm
 from s3dlm import Result, Step
-from s3dlm.models.base import Denoiser, Model, Tokenizer
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.base import Defaults, Denoiser, Model, Tokenizer
 from s3dlm.settings import Settings
 
 MASK, END = 256, 257

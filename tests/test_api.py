@@ -16,7 +16,7 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.base import Defaults
 from s3dlm.result import genealogy
 from s3dlm.search.method import Method
 from s3dlm.search.particles import Particles

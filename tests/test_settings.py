@@ -13,7 +13,7 @@ from mypy import api
 import s3dlm
 from s3dlm.cli import main
 from s3dlm.errors import SettingsError
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.base import Defaults
 from s3dlm.search.methods import METHODS
 from s3dlm.search.smc import S3
 from s3dlm.settings import Settings, TemperatureWarning

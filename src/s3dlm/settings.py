@@ -23,8 +23,7 @@ from s3dlm.search.options import FROZEN, OneOf, setting
 from s3dlm.verifier.base import SELF
 
 if TYPE_CHECKING:
-    from s3dlm.models.base import Model
-    from s3dlm.models.defaults import Defaults
+    from s3dlm.models.base import Defaults, Model
 
 DECODING = frozenset(Decoding.model_fields)
 FIRST = ("particles", "budget", "verifier", "temperature", "seed")  # what most people change

@@ -21,8 +21,7 @@ from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import Record, to_line
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models.base import Model
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.base import Defaults, Model
 from s3dlm.settings import Settings
 from tests.fakes import fake_model
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from s3dlm.job import Job, prepare
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.base import Defaults
 from s3dlm.search.particles import Canvas
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings

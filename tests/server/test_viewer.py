@@ -13,7 +13,7 @@ import pytest
 
 import s3dlm
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models.defaults import Defaults
+from s3dlm.models.base import Defaults
 from s3dlm.trace import read_trace
 from s3dlm.viewer.page import standalone
 from tests.evaluation.small_run import small_model, small_plan, write_task

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models.base import Denoiser, Model, Noise
-from s3dlm.models.defaults import EVERY_METHOD, Defaults
+from s3dlm.models.base import EVERY_METHOD, Defaults, Denoiser, Model, Noise
 from s3dlm.models.folder import read_json, shards
 from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import load_tokenizer

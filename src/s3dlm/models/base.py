@@ -10,18 +10,22 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError
-from s3dlm.models.defaults import Defaults
+from s3dlm.tasks.base import Prompt, Task
+from s3dlm.tasks.prompts import Prompts
 from s3dlm.verifier.calibration import Calibrations
 
 if TYPE_CHECKING:  # listing models must not wait for torch
     import torch
     from torch import Tensor
+
+
+EVERY_METHOD = "*"  # a key of `Defaults.settings`
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,35 @@ def quoted(turns: Sequence[Turn]) -> str:
         return "\n\n".join([*instructions, spoken[0].text])
     lines = [f"{turn.role.capitalize()}: {turn.text}" for turn in spoken]
     return "\n\n".join([*instructions, *lines])
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a model recommends when the user says nothing: how to word prompts, tasks, settings."""
+
+    prompt_style: str = "d1"
+    tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By method name, by "task:NAME", by both as in "revise task:NAME", and under "*" for all."""
+    prompts: Prompts | None = None  # the user's own, instead of those of the style
+
+    def prompt(self, task: Task, question: str) -> Prompt:
+        """How a question of a task is asked."""
+        if self.prompts is None:
+            return task.render(question, self.prompt_style)
+        return self.prompts.render(task.name, question)
+
+    @property
+    def wording(self) -> str:
+        """What the prompts are called in a report."""
+        return self.prompt_style if self.prompts is None else self.prompts.name
+
+    def layers(self, method: str, task: str | None, like: str = "") -> list[Mapping[str, Any]]:
+        """The settings recommended for a method, each over those before: those of the method that it is
+        like, if there is one, then its own; a task's come last."""
+        both = (like, method)
+        keys = (EVERY_METHOD, *both, f"task:{task}", *(f"{each} task:{task}" for each in both))
+        return [self.settings.get(key, {}) for key in keys]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,54 +1,20 @@
-"""What a model recommends when the user says nothing: how to word prompts, tasks, settings.
+"""The recommendations of a checkpoint folder, in its file `s3dlm.json`.
 
-A checkpoint folder may hold a file `s3dlm.json` with these; a folder without one gets the paper's
-settings. Reading it needs no torch, so commands can tell before the weights are loaded.
+A folder without one gets the paper's settings. Reading it needs no torch, so commands can tell before
+the weights are loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from s3dlm.errors import ModelError, short_repr
+from s3dlm.models.base import Defaults
 from s3dlm.models.folder import read_json
-from s3dlm.tasks.base import Prompt, Task
-from s3dlm.tasks.prompts import Prompts
 from s3dlm.verifier.names import bundled_verifiers
 
 DEFAULTS_FILE = "s3dlm.json"
 BUNDLED = {name: Path(__file__).parent / name for name in ("tiny", "sudoku9", "noisy9")}
-EVERY_METHOD = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """A model's own recommendations."""
-
-    prompt_style: str = "d1"
-    tasks: tuple[str, ...] = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By method name, by "task:NAME", by both as in "revise task:NAME", and under "*" for all."""
-    prompts: Prompts | None = None  # the user's own, instead of those of the style
-
-    def prompt(self, task: Task, question: str) -> Prompt:
-        """How a question of a task is asked."""
-        if self.prompts is None:
-            return task.render(question, self.prompt_style)
-        return self.prompts.render(task.name, question)
-
-    @property
-    def wording(self) -> str:
-        """What the prompts are called in a report."""
-        return self.prompt_style if self.prompts is None else self.prompts.name
-
-    def layers(self, method: str, task: str | None, like: str = "") -> list[Mapping[str, Any]]:
-        """The settings recommended for a method, each over those before: those of the method that it is
-        like, if there is one, then its own; a task's come last."""
-        both = (like, method)
-        keys = (EVERY_METHOD, *both, f"task:{task}", *(f"{each} task:{task}" for each in both))
-        return [self.settings.get(key, {}) for key in keys]
 
 
 def defaults_in(folder: Path) -> Defaults:
