@@ -11,7 +11,7 @@ from torch import Tensor
 
 import s3dlm
 from s3dlm.answers.grading import grade
-from s3dlm.models.base import Defaults
+from s3dlm.models.base import Defaults, Tokenizer
 
 QUESTION = '''def spread(numbers: list) -> int:
     """The largest number minus the smallest.
@@ -39,7 +39,7 @@ FIRST = 256  # the prompt is written in bytes, the answer in pieces
 MASK, END = FIRST + len(PIECES), FIRST + len(PIECES) + 1
 
 
-class Pieces:
+class Pieces(Tokenizer):
     """A tokenizer for the two."""
 
     def encode(self, text: str) -> list[int]:
@@ -52,7 +52,7 @@ class Pieces:
         return self.encode(user + prefill)
 
 
-class Toy:
+class Toy(s3dlm.Denoiser):
     """A denoiser whose features are its logits."""
 
     mask_id, vocabulary, context = MASK, END + 1, 512

@@ -120,7 +120,7 @@ def between(model: s3dlm.Model) -> s3dlm.Model:
     return replace(model, denoiser=Between(model), end_ids=frozenset())
 
 
-class Between:
+class Between(s3dlm.Denoiser):
     """Rows come as chain with a hole, then loop; the network sees the loop in the hole."""
 
     def __init__(self, model: s3dlm.Model) -> None:

@@ -21,7 +21,7 @@ from s3dlm.evaluation import calibrate, frames, local, manifest, records, report
 from s3dlm.evaluation.local import gold_mistake
 from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models.base import Denoiser, Model
+from s3dlm.models.base import Denoiser, Model, Wrapper
 from s3dlm.tasks import Sample
 from s3dlm.trace import read_trace
 from tests.evaluation.small_run import (
@@ -216,21 +216,17 @@ def test_the_manifest_says_what_ran(whole: tuple[str, Path]) -> None:
     assert json.loads((folder / manifest.MANIFEST).read_text())["v"] == manifest.MANIFEST_VERSION
 
 
-class Broken:
+class Broken(Wrapper):
     """The fake denoiser, but a canvas with one certain token breaks the forward pass."""
 
     def __init__(self, denoiser: Denoiser, token: int) -> None:
-        self.denoiser, self.token = denoiser, token
-        self.mask_id, self.vocabulary = denoiser.mask_id, denoiser.vocabulary
-        self.context = denoiser.context
+        super().__init__(denoiser)
+        self.token = token
 
     def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
         if (tokens == self.token).any():
             raise RuntimeError("the forward pass broke")
-        return self.denoiser.encode(tokens, keys)
-
-    def head(self, features: torch.Tensor) -> torch.Tensor:
-        return self.denoiser.head(features)
+        return self.inner.encode(tokens, keys)
 
 
 def _damage(folder: Path, change: dict[int, dict[str, object]]) -> None:
@@ -252,7 +248,7 @@ BAD: dict[int, dict[str, object]] = {
 def _fragile(broken: bool = True) -> Model:
     model = small_model()
     token = model.tokenizer.encode("§")[0] if broken else -1
-    return dataclasses.replace(model, denoiser=Broken(model.denoiser, token))  # type: ignore[arg-type]
+    return dataclasses.replace(model, denoiser=Broken(model.denoiser, token))
 
 
 def test_a_bad_sample_fails_alone_and_the_others_are_as_without_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 import s3dlm
 from s3dlm import Job, Result, Step
 from s3dlm.diffusion.blocks import reveals
-from s3dlm.models.base import Denoiser, Model
+from s3dlm.models.base import Denoiser, Model, Tokenizer
 from s3dlm.settings import Settings
 
 LETTERS = 3
@@ -86,7 +86,7 @@ def tilted_distribution(lam: float, steps: int = STEPS) -> dict[tuple[int, ...],
     return {x: m / total for x, m in mass.items()}
 
 
-class Digits:
+class Digits(Tokenizer):
     """Token ids as digits; every prompt is one token long."""
 
     def encode(self, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""What test_sharded.py starts by torchrun in two processes; the first writes what it found."""
+"""What test_sharded.py starts as two processes, as torchrun would; the first writes what it found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def logits_error(shape: str) -> float:
 
 
 def main(out: Path) -> None:
-    torch.distributed.init_process_group("gloo")
+    rank = int(os.environ["RANK"])
+    meeting = f"file://{out}.meeting"  # no port that another program could take
+    torch.distributed.init_process_group("gloo", meeting, rank=rank, world_size=2)
     with torch.inference_mode():
         found: dict[str, Any] = {"errors": {shape: logits_error(shape) for shape in SHAPES}}
     # Only the first process comes back from here.

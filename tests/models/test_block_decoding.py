@@ -161,7 +161,7 @@ def ours(model: Model, prompt: int, **options: Any) -> list[int]:
     return tokens
 
 
-PROMPTS = [8, 15, 23, 32, 61]
+PROMPTS = [8, 23, 61]  # that end with a block of 4 and 8, within one, and far on
 
 
 @pytest.mark.parametrize("case", ["sdar", "sdar, 16", "sdar_moe"])
@@ -183,9 +183,8 @@ def test_greedy_is_sdars_sampler_with_a_schedule(case: str, per_block: int, prom
     assert ours(model, prompt, steps=steps, block_length=min(block, LENGTH)) == expected
 
 
-@pytest.mark.parametrize("block", [8, 4])
-@pytest.mark.parametrize("prompt", [8, 16, 40, 64])
-@pytest.mark.parametrize("per_block", [1, 4])
+@pytest.mark.parametrize(("block", "per_block"), [(8, 1), (8, 4), (4, 4)])
+@pytest.mark.parametrize("prompt", [8, 40])
 def test_greedy_is_bd3lms_sampler(block: int, prompt: int, per_block: int) -> None:
     """It pads prompts on the left to whole blocks; these need no padding."""
     network, model = pair("a2d-qwen3", block)
@@ -194,7 +193,7 @@ def test_greedy_is_bd3lms_sampler(block: int, prompt: int, per_block: int) -> No
     assert ours(model, prompt, steps=LENGTH // block * per_block) == expected
 
 
-@pytest.mark.parametrize("small", [8, 4, 2])
+@pytest.mark.parametrize("small", [8, 2])
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_is_fast_dllm_v2s_sampler(small: int, prompt: int) -> None:
     network, model = pair("fast-dllm v2, 8")
@@ -206,13 +205,13 @@ def test_greedy_is_fast_dllm_v2s_sampler(small: int, prompt: int) -> None:
 
 @pytest.mark.parametrize(
     ("case", "edit"),
-    [("sdar", 0.08), ("sdar", 0.03), ("sdar, 16", 0.03), ("sdar, 16", 0.02), ("sdar_moe", 0.02)],
+    [("sdar", 0.08), ("sdar, 16", 0.03)],
 )
 def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
     network, model = pair(case)
     block, replaced = BLOCKS[case], 0
     rule = {"reveal": "threshold", "reveal_threshold": 0.05}
-    for prompt in (15, 23, 32):
+    for prompt in (15, 32):
         ids = ByteTokenizer().chat(question(prompt))
         expected, some = llada21(logits_of(network, block), ids, LENGTH, block, 0.05, edit)
         assert ours(model, prompt, edit_threshold=edit, **rule) == expected
@@ -291,9 +290,6 @@ def plain(result: Result) -> list[Any]:
     return [result.text, result.nfe, data]
 
 
-CASES = ["sdar", "sdar, 16", "fast-dllm v2, 8"]
-
-
 @pytest.mark.parametrize(
     ("method", "case", "reveal"),
     [
@@ -316,10 +312,14 @@ def test_every_method_fills_blocks_and_batched_is_unbatched(
     assert all(0 <= one.tokens <= 24 for result in alone for one in result.survivors)
 
 
-@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
-    ("method", "reveal"),
-    [("s3", "schedule"), ("revise", "threshold"), ("hex", "dream"), ("particle_gibbs", "schedule")],
+    ("case", "method", "reveal"),
+    [
+        ("sdar", "particle_gibbs", "schedule"),
+        ("sdar, 16", "hex", "dream"),
+        ("fast-dllm v2, 8", "revise", "threshold"),
+        ("fast-dllm v2, 8", "s3", "schedule"),
+    ],
 )
 def test_the_cache_changes_nothing(case: str, method: str, reveal: str) -> None:
     model, settings = searched(case, method, reveal=reveal, reveal_threshold=0.1)
@@ -334,9 +334,8 @@ def test_the_cache_changes_nothing(case: str, method: str, reveal: str) -> None:
         )
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("reveal", ["schedule", "threshold"])
-@pytest.mark.parametrize("length", [13, 16, 30])
+@pytest.mark.parametrize("case", ["sdar, 16", "fast-dllm v2, 8"])
+@pytest.mark.parametrize(("length", "reveal"), [(13, "schedule"), (16, "threshold")])
 def test_the_look_ahead_is_complete_up_to_the_open_blocks_end(
     case: str, reveal: str, length: int
 ) -> None:

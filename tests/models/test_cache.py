@@ -146,8 +146,10 @@ def plain(result: Result) -> tuple[object, ...]:
     return result.text, result.nfe, [(one.text, one.nll, one.score) for one in result.survivors]
 
 
-@pytest.mark.parametrize("causal_block", [None, BLOCK])
-@pytest.mark.parametrize("method", ["s3", "hex", "particle_gibbs"])
+@pytest.mark.parametrize(
+    ("causal_block", "method"),
+    [(None, "s3"), (None, "hex"), (BLOCK, "s3"), (BLOCK, "particle_gibbs")],
+)
 def test_batched_is_unbatched_with_the_cache_too(causal_block: int | None, method: str) -> None:
     cached, settings = model(causal_block, cache=True), SETTINGS.replace(method=method)
     batched = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)

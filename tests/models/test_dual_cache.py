@@ -70,7 +70,7 @@ def test_only_the_open_block_is_run() -> None:
     assert seen == [85 if step % 8 == 0 else BLOCK for step in range(24)]
 
 
-@pytest.mark.parametrize("method", ["baseline", "s3", "revise"])
+@pytest.mark.parametrize("method", ["s3", "revise"])
 def test_a_search_is_the_same_alone_and_in_company(method: str) -> None:
     settings = Settings(method, gen_length=48, steps=12, block_length=BLOCK)
     alone = [s3dlm.generate(model(3), q, settings=settings) for q in test_cache.QUESTIONS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,11 @@ def test_blocks_of_bd3lm_checkpoints_and_by_hand(tmp_path: Path) -> None:
     assert block("Qwen3-diffusion-bd3lm-none", block=0) is None
 
 
+@pytest.fixture(scope="module")
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder_of("a2d-llama", reference("a2d-llama"), tmp_path_factory.mktemp("llama") / "a")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -279,9 +285,9 @@ def test_blocks_of_bd3lm_checkpoints_and_by_hand(tmp_path: Path) -> None:
     ],
 )
 def test_a_config_that_does_not_fit_is_refused_in_one_line(
-    change: dict[str, Any], said: str, tmp_path: Path
+    change: dict[str, Any], said: str, llama_folder: Path, tmp_path: Path
 ) -> None:
-    folder = folder_of("a2d-llama", reference("a2d-llama"), tmp_path / "a")
+    folder = shutil.copytree(llama_folder, tmp_path / "a")
     edit_json(folder / "config.json", **change)
     with pytest.raises(ModelError, match=said) as error:
         load(str(folder))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,19 +139,9 @@ def test_what_might_differ_is_left_to_transformers(change: str, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "template",
-    ["{{ messages.__class__.mro() }}", "{{ ''['__cl' + 'ass__'].mro() }}", "{% set ns = namespace(_a=1) %}",
-     "{% set ns = namespace() %}{% set ns.__x = 1 %}", "{{ dict.__globals__.x }}", "{{ messages.append(1) }}"],
+    ["{{ messages.__class__.mro() }}", "{{ ''['__cl' + 'ass__'].mro() }}", "{{ dict.__globals__.x }}", "{{ messages.append(1) }}"],
 )  # fmt: skip
 def test_templates_do_not_reach_python(template: str, tmp_path: Path) -> None:
     write_tokenizer(tmp_path, template)
     ours, theirs = both(tmp_path)
     assert type(said(ours, TALKS[0])) is type(said(theirs, TALKS[0])) is str  # an error
-
-
-def test_a_search_imports_neither_transformers_nor_rich() -> None:
-    program = (
-        "import s3dlm, sys; s3dlm.generate(s3dlm.load('tiny'), 'x', method='greedy', gen_length=8, "
-        "steps=2); sys.exit(str({'transformers', 'rich', 'huggingface_hub'} & sys.modules.keys()))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stderr.strip() == "set()"

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Template, TemplateError
-from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
 from tokenizers import Tokenizer
 
 from s3dlm.models.folder import check_file, read_json
@@ -112,24 +110,6 @@ def _is_there(token: Any, added: Mapping[str, Any]) -> bool:
     return all(there.get(flag) == wanted.get(flag, SPECIAL[flag]) for flag in FLAGS)
 
 
-class _Names(Namespace):
-    """A template's own variables, none of which looks like one of Python's."""
-
-    def __init__(*given: Any, **names: Any) -> None:
-        for name in dict(*given[1:], **names):
-            _check(name)
-        Namespace.__init__(*given, **names)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        _check(name)
-        super().__setitem__(name, value)
-
-
-def _check(name: object) -> None:
-    if str(name).startswith("_"):
-        raise SecurityError(f"the name {name!r} begins with an underscore")
-
-
 def _refuse(message: str) -> None:
     raise TemplateError(message)
 
@@ -147,7 +127,7 @@ def _compiled(template: str) -> Template:
     )
     environment.filters["tojson"] = _json
     environment.globals |= {
-        "raise_exception": _refuse, "namespace": _Names, "dict": lambda *given, **n: dict(*given, **n),
+        "raise_exception": _refuse, "dict": lambda *given, **n: dict(*given, **n),
         "strftime_now": lambda form: datetime.now().strftime(form),
     }  # fmt: skip
     return environment.from_string(template)

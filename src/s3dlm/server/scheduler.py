@@ -7,6 +7,7 @@ this thread does not answer. Which searches share a forward pass changes nobody'
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import math
@@ -67,18 +68,12 @@ class Ticket:
 Tell = Callable[[Ticket, Event | Started], None]
 
 
-class _TokenisesOnce:
+def _tokenises_once(tokenizer: Tokenizer) -> Tokenizer:
     """A tokenizer that remembers the prompts of one request; in all else it is the model's own."""
-
-    def __init__(self, plain: Tokenizer) -> None:
-        self._plain = plain
-        self.chat, self.converse = (
-            lru_cache(PROMPTS)(plain.chat),
-            lru_cache(PROMPTS)(plain.converse),
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
+    once: Any = copy.copy(tokenizer)
+    once.chat = lru_cache(PROMPTS)(tokenizer.chat)
+    once.converse = lru_cache(PROMPTS)(tokenizer.converse)
+    return once  # type: ignore[no-any-return]
 
 
 class Scheduler:
@@ -183,8 +178,7 @@ class Scheduler:
     def _prepare(self) -> None:
         """Check and tokenise the prompts of one request at a time, each prompt once."""
         while tickets := self._unprepared.get():  # an empty request ends the thread
-            once: Any = _TokenisesOnce(self.model.tokenizer)
-            model = replace(self.model, tokenizer=once)
+            model = replace(self.model, tokenizer=_tokenises_once(self.model.tokenizer))
             for ticket in tickets:
                 if ticket.cancelled:
                     continue
