@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -63,22 +62,6 @@ def test_rows_alone_and_padded_equal_the_definition(case: str, tmp_path: Path) -
         ours = logits(network, tokens, keys)
         for i, theirs in enumerate(expected):
             assert (ours[i, : len(theirs)] - theirs).abs().max() <= 1e-5
-
-
-def test_dream_says_at_a_position_what_the_network_says_one_before(tmp_path: Path) -> None:
-    shifted = load(tmp_path, "dream")
-    plain = Transformer(dataclasses.replace(shifted.config, shift=False))
-    plain.load_state_dict(shifted.state_dict())
-    tokens = torch.tensor(ROWS[3:])
-    features = plain.encode(tokens)
-    assert torch.equal(shifted.encode(tokens)[:, 1:], features[:, :-1])
-    assert torch.equal(shifted.encode(tokens)[:, 0], features[:, 0])
-
-
-def test_later_tokens_reach_earlier_positions(tmp_path: Path) -> None:
-    network = load(tmp_path, "llada")
-    one, other = torch.tensor([ROWS[0]]), torch.tensor([[*ROWS[0][:-1], 8]])
-    assert not torch.allclose(network.encode(one)[:, 0], network.encode(other)[:, 0])
 
 
 def test_query_and_key_norms_make_their_scale_irrelevant() -> None:

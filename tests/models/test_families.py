@@ -298,10 +298,14 @@ def test_a_config_that_does_not_fit_is_refused_in_one_line(
 def test_every_family_is_listed_with_what_was_proven() -> None:
     from s3dlm.models import known
 
-    rows = {row.family: row for row in known.families()}
+    rows = {row["family"]: row for row in known.families()}
     assert len(rows) == len(families.FAMILIES) + 2  # those that transformers runs
-    assert rows["SDAR"].attention == "block-causal, 4"
-    assert rows["Nemotron-Labs-Diffusion"].attention == "causal prefix, bidirectional block of 32"
-    assert rows["iLLaDA"].mask_id == "config.json, else tokenizer, else 5"
-    assert all("greedy decoding: " in row.proven and row.support for row in rows.values())
+    assert rows["SDAR"]["attention"] == "block-causal, 4"
+    assert (
+        rows["Nemotron-Labs-Diffusion"]["attention"] == "causal prefix, bidirectional block of 32"
+    )
+    assert rows["iLLaDA"]["mask_id"] == "config.json, else tokenizer, else 5"
+    assert all(
+        "greedy decoding: " in str(row["proven"]) and row["support"] for row in rows.values()
+    )
     assert {row.family for row in known.KNOWN.values()} <= set(rows)

@@ -11,8 +11,6 @@ from s3dlm.models import forward as module
 from s3dlm.models.base import Denoiser
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.sampling import GROUP, shift, sums
-from s3dlm.models.transformer import Transformer
-from tests.models.networks import random_network
 
 MASK = 5
 
@@ -179,39 +177,12 @@ def test_rows_far_from_zero_are_read_as_exactly_as_others_and_touch_no_neighbour
         assert torch.equal(alone.sample(uniforms[row : row + 1]), drawn[row : row + 1])
 
 
-def test_a_network_on_cpu_writes_all_its_logits_into_the_same_memory() -> None:
-    class Watched(Transformer):
-        def head(self, features: Tensor, out: Tensor | None = None) -> Tensor:
-            written.append(None if out is None else out.data_ptr())
-            return super().head(features, out)
-
-    written: list[int | None] = []
-    network = random_network(Watched, vocabulary=64, mask_id=MASK)
-    request = rows([[MASK] * 8, [MASK, 7] * 4], [1, 2])
-    few = 4 * 64 * 3  # three positions at a time
-    (kept,) = Forward(network, logits_bytes=few)([request])
-    assert len(written) == 4
-    assert len(set(written) - {None}) == 1
-    (whole,) = Forward(network)([request])
-    np.testing.assert_array_equal(kept.top_logp, whole.top_logp)
-    np.testing.assert_array_equal(kept.draws, whole.draws)
-    written.clear()
-    Forward(network.bfloat16())([request])
-    assert written == [None]
-
-
 def test_logits_beyond_the_limit_are_clamped() -> None:
     model = Table(8)
     model.table[1, :3] = torch.tensor([500.0, 300.0, -500.0])
     (found,) = Forward(model)([rows([[MASK]], [1])])
     assert found.top_logp[0, 0] == pytest.approx(np.log(0.5), abs=1e-3)  # both are 100 then
     assert module.LOGIT_LIMIT == 100.0
-
-
-def test_rows_go_where_the_network_is_and_no_more_at_once_than_pays_there() -> None:
-    here, elsewhere = Forward(random_network()), Forward(random_network().to("meta"))
-    assert (here.device.type, elsewhere.device.type) == ("cpu", "meta")
-    assert here.max_tokens < elsewhere.max_tokens == Forward(Table(40)).max_tokens
 
 
 def test_a_row_alone_is_summed_as_in_company_whatever_the_threads() -> None:

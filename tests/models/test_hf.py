@@ -13,8 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
-from s3dlm.models.forward import Forward
-from s3dlm.models.hf import LogitsModel, TransformersModel
+from s3dlm.models.hf import LogitsModel
 from s3dlm.models.registry import load
 from tests.models.checkpoints import write_tokenizer
 
@@ -219,14 +218,3 @@ def test_tensors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 48}))
     with pytest.raises(ModelError, match=r"cannot load|wrong shape"):
         load(str(tmp_path))
-
-
-def test_the_transformers_path_knows_its_device_and_bounds_its_batch(tmp_path: Path) -> None:
-    masked_lm("bert", tmp_path)
-    denoiser = load(str(tmp_path)).denoiser
-    assert isinstance(denoiser, TransformersModel)
-    assert denoiser.device == torch.device("cpu")
-    assert denoiser.tokens_at_once * 300 * 4 <= 1 << 28
-    assert Forward(denoiser).max_tokens == denoiser.tokens_at_once
-    large = LogitsModel(sums, mask_id=1, vocabulary=250_000, context=8)
-    assert large.tokens_at_once * 250_000 * 4 <= 1 << 28

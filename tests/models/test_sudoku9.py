@@ -6,7 +6,6 @@ import io
 import json
 import math
 import re
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.trace import read_trace, write_trace
 from tests.fakes import events_of
 from tools.networks import initialise
-from tools.sudoku9.__main__ import CONFIG, hidden, loss_of, train
+from tools.sudoku9.__main__ import CONFIG, hidden, loss_of
 
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 SOLVED = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
@@ -181,23 +180,6 @@ def test_the_terminal_shows_grids_side_by_side_in_80_columns(model: Model) -> No
     assert max(map(len, lines)) == 80
     assert "│ 6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8" in "\n".join(lines)
     assert BLOCK in "".join(lines)
-
-
-def test_training_from_a_seed_can_be_repeated(tmp_path: Path) -> None:
-    made = []
-    for name in ("first", "second"):
-        how = {
-            "grids": 4,
-            "batch": 2,
-            "matrix_rate": 0.02,
-            "rest_rate": 4e-3,
-            "seed": 5,
-            "noise": "mask",
-        }
-        train(Namespace(out=tmp_path / name, **how))
-        made.append(torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["mean"])
-    assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])
-    assert not torch.equal(made[0]["grid.bias"], torch.zeros(5, 4, 3))
 
 
 def test_training_hides_many_cells_and_teaches_places_and_biases() -> None:

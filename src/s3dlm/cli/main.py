@@ -117,7 +117,7 @@ def _models() -> Listed:
         table.append([row.name, row.size, "; ".join(part for part in (row.notes, disk) if part)])
     plain = {
         "models": [dataclasses.asdict(row) for row in rows],
-        "families": [dataclasses.asdict(kind) for kind in families()],
+        "families": families(),
     }
     return plain, (["model", "size", "notes"], table)
 

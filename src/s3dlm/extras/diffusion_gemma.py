@@ -18,7 +18,8 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models.base import EVERY_METHOD, Defaults, Denoiser, Model, Noise
-from s3dlm.models.folder import read_json, shards
+from s3dlm.models.folder import read_json
+from s3dlm.models.hf import pretrained
 from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import load_tokenizer
 
@@ -146,24 +147,10 @@ def load(
 
     if mask_id is not None:
         raise SettingsError(f"{name} has no mask; got mask_id={mask_id}: leave it out")
-    shards(folder)  # refuses pickles
     tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
-    try:
-        inner, info = DiffusionGemmaForBlockDiffusion.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, output_loading_info=True
-        )
-    except Exception as error:  # the configs of others fail in any way
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise ModelError(f"transformers cannot load {name}: {reason}") from error
-    if missing := [*info.get("missing_keys", ()), *info.get("mismatched_keys", ())]:
-        raise ModelError(
-            f"the weights of {name} do not fit its config.json: {len(missing)} tensors are missing or "
-            f"have the wrong shape, first {', '.join(map(str, missing[:5]))}; they would be random"
-        )
-    if adapter is not None:
-        adapter.merge(dict(inner.named_parameters()))
+    inner = pretrained(DiffusionGemmaForBlockDiffusion, name, folder, dtype, adapter)
     stated = read_json(folder / FILE) if (folder / FILE).is_file() else {}
     noise, settings = noise_of(stated, int(inner.config.canvas_length))
-    denoiser = DiffusionGemma(inner.to(device).eval().requires_grad_(False), noise)
+    denoiser = DiffusionGemma(inner.to(device), noise)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), ENDS)
     return Model(name, denoiser, tokenizer, ends, Defaults(settings={EVERY_METHOD: settings}))

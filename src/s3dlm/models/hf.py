@@ -89,11 +89,39 @@ def load_with_transformers(
     """A model of a family that is not native."""
     config = read_json(folder / "config.json")
     loader = _find_loader(name, config, trusted)
-    shards(folder)  # refuses pickles
     tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     mask_id = find_mask_id(config, name, tokenizer.inner, None, mask_id)
+    inner = pretrained(loader, name, folder, dtype, adapter, trusted=trusted).to(device)
+    if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
+        tokenizer.inner.chat_template = MASKED_LM_CHAT
+    denoiser = TransformersModel(inner, mask_id, int(inner.config.vocab_size), _context(inner))
+    check_denoiser(name, denoiser)
+    ends = tokenizer.end_ids(getattr(inner.config, "eos_token_id", None), ())
+    return Model(name, denoiser, tokenizer, ends)
+
+
+def pretrained(
+    loader: Any,
+    name: str,
+    folder: Path,
+    dtype: torch.dtype,
+    adapter: Adapter | None,
+    *,
+    trusted: bool = False,
+) -> Any:
+    """A network of transformers with all of its weights, and those of an adapter.
+
+    Args:
+        loader: The class whose `from_pretrained` is called.
+        name: What errors call it.
+        folder: Where its files are.
+        dtype: Of its weights.
+        adapter: What is added to them.
+        trusted: Whether Python files of the folder may run.
+    """
+    shards(folder)  # refuses pickles
     try:
-        inner, info = loader.from_pretrained(
+        network, info = loader.from_pretrained(
             folder,
             dtype=dtype,
             use_safetensors=True,
@@ -110,15 +138,9 @@ def load_with_transformers(
             f"and {len(wrong)} have the wrong shape, first "
             f"{', '.join(map(str, [*missing, *wrong][:5]))}; they would be random"
         )
-    if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
-        tokenizer.inner.chat_template = MASKED_LM_CHAT
     if adapter is not None:
-        adapter.merge(dict(inner.named_parameters()))
-    inner = inner.to(device).eval()
-    denoiser = TransformersModel(inner, mask_id, int(inner.config.vocab_size), _context(inner))
-    check_denoiser(name, denoiser)
-    ends = tokenizer.end_ids(getattr(inner.config, "eos_token_id", None), ())
-    return Model(name, denoiser, tokenizer, ends)
+        adapter.merge(dict(network.named_parameters()))
+    return network.eval().requires_grad_(False)
 
 
 def _find_loader(name: str, config: dict[str, Any], trusted: bool) -> Any:

@@ -10,7 +10,6 @@ from s3dlm.models.families import FAMILIES
 from s3dlm.models.folder import cached_folder, revision_of
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
-ASSUMED = "; tensor names are assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,54 +56,31 @@ KNOWN: dict[str, Known] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyRow:
-    """One family of `s3dlm list models`: what is supported and what was proven."""
-
-    family: str
-    model_types: tuple[str, ...]
-    attention: str
-    mask_id: str  # where it comes from
-    support: str
-    proven: str  # what our logits were compared with, and whose decoding ours equals
-    examples: str
-
-
-def families() -> list[FamilyRow]:
-    """Every supported family; of the native ones, only bundled weights have been run."""
-    masked = FamilyRow(
-        "masked language models",
-        ("bert", "roberta", "modernbert", "…"),
-        "bidirectional",
-        "config.json, else tokenizer",
-        "transformers",
+def families() -> list[dict[str, object]]:
+    """Every supported family, as its checkpoints are read, and what was proven of it; of the native
+    ones, only bundled weights have been run."""
+    names = ("family", "model_types", "attention", "mask_id", "support", "proven", "examples")
+    rows: list[tuple[object, ...]] = []
+    mask = "config.json, else tokenizer"
+    for row in FAMILIES:
+        kind = "causal prefix, bidirectional block of" if row.causal_prefix else "block-causal,"
+        attention = "bidirectional" if row.block is None else f"{kind} {row.block}"
+        source = mask if row.mask_id is None else f"{mask}, else {row.mask_id}"
+        assumed = "" if row.checked else "; tensor names are assumed"
+        proven = f"logits: {row.parity}; greedy decoding: {row.sampler}{assumed}"
+        rows.append((row.name, row.model_types, attention, source, "native", proven, row.examples))
+    rows.append((
+        "masked language models", ("bert", "roberta", "modernbert", "…"), "bidirectional", mask, "transformers",
         "logits: transformers itself, checked at load; greedy decoding: LLaDA's; real weights run",
         "BERT, RoBERTa, ModernBERT and their chat versions",
-    )
-    native = [
-        FamilyRow(
-            row.name,
-            row.model_types,
-            "bidirectional"
-            if row.block is None
-            else f"{'causal prefix, bidirectional block of' if row.causal_prefix else 'block-causal,'} {row.block}",
-            masked.mask_id + (f", else {row.mask_id}" if row.mask_id is not None else ""),
-            "native",
-            f"logits: {row.parity}; greedy decoding: {row.sampler}{'' if row.checked else ASSUMED}",
-            row.examples,
-        )
-        for row in FAMILIES
-    ]
-    noisy = FamilyRow(
-        "DiffusionGemma",
-        ("diffusion_gemma",),
-        "causal prefix, bidirectional block of 256",
-        "none: uniform noise",
-        "transformers",
+    ))  # fmt: skip
+    rows.append((
+        "DiffusionGemma", ("diffusion_gemma",), "causal prefix, bidirectional block of 256",
+        "none: uniform noise", "transformers",
         "logits and greedy decoding: transformers' own; random weights only, never the published ones",
         "DiffusionGemma 26B-A4B (text)",
-    )
-    return [*native, masked, noisy]
+    ))  # fmt: skip
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def known() -> list[Known]:

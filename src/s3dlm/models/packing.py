@@ -70,13 +70,11 @@ class Rows:
 
     def take(self, rows: slice) -> Rows:
         """Some of the rows."""
-        names = ("start", "stop", "canvas", "masked", "uniforms", "fixed", "asked", "kept",
-                 "temperature", "vectors", "allowed")  # fmt: skip
-        values = {name: getattr(self, name) for name in names}
-        parts = {
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        parts: dict[str, Any] = {
             name: value[rows]
             for name, value in values.items()
-            if value is not None and not isinstance(value, int | float)
+            if isinstance(value, np.ndarray | list | tuple) and name != "prompt"
         }
         return replace(self, **parts)
 
