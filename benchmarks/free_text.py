@@ -18,7 +18,7 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -293,23 +293,16 @@ def probabilities(groups: Sequence[Group], write: bool) -> None:
         ours = [g for g in groups if g.model.startswith(start) and g.model != D1]
         answers = {("gsm8k", m, "checker"): graded(ours, r) for m, r in METHODS.items()}
         answers["gsm8k", "baseline", "checker"] = singles(ours)
-        fits, skipped = calibrate.calibrate(answers)
+        fits, skipped = calibrate.fit_groups(answers)
         assert not skipped, skipped
         made += fits
         print(f"\n{start}, p_correct on GSM8K, cross-fitted over questions\n")
-        columns, rows, _ = next(iter(calibrate.tables(fits)))
-        print_table(columns, rows)
+        print(calibrate.tables(fits)[0].to_markdown())
         if write:
             source = calibrate.GradedAnswers(kind, None, answers)
             calibrate.write_fits(source, fits, CALIBRATED_FOLDER / f"{kind}.json")
-    columns, rows, _ = list(calibrate.tables([m for m in made if m.fit.method != "baseline"]))[1]
     print("\nReliability of the votes of both\n")
-    print_table(columns, rows)
-
-
-def print_table(columns: Collection[str], rows: Iterable[Iterable[str]]) -> None:
-    for line in (columns, ["---"] * len(columns), *rows):
-        print(f"| {' | '.join(line)} |")
+    print(calibrate.tables([m for m in made if m.fit.method != "baseline"])[1].to_markdown())
 
 
 def main() -> None:

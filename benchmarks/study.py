@@ -11,7 +11,7 @@ from pathlib import Path
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation import processes
-from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, defaults_of, load_problems
+from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, load_problems, recommendations
 from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models import registry
 from s3dlm.tasks import Loaded
@@ -64,7 +64,7 @@ def started(
                 for plan, folder in plans:
                     evaluate(runner, plan, folder, observer=observer)
 
-        yield StudyConfig(problems, defaults_of(model), seeds, split), run
+        yield StudyConfig(problems, recommendations(model), seeds, split), run
 
 
 def main(study: Callable[[], None]) -> None:

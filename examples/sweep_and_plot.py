@@ -19,7 +19,7 @@ from s3dlm.evaluation.run import evaluate
 problems = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 folder = Path(tempfile.mkdtemp())
 model = s3dlm.load("tiny")
-defaults = plans.defaults_of("tiny")
+defaults = plans.recommendations("tiny")
 sweeps = {"particles": [1, 2, 4]}
 conditions = plans.grid(["countdown"], ["best_of_k", "s3"], defaults, {"steps": 16}, sweeps)
 loaded = {"countdown": tasks.load(tasks.get("countdown"), prompt_style="tiny", limit=problems)}

@@ -18,7 +18,7 @@ from benchmarks.frontier.entries import ENTRIES, Entry
 
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import records
-from s3dlm.evaluation.plan import defaults_of
+from s3dlm.evaluation.plan import recommendations
 from s3dlm.models import registry
 from tests.evaluation.small_run import defaults, small_model
 
@@ -145,7 +145,7 @@ def test_what_was_chosen_counts_only_where_the_entry_is_free() -> None:
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.name)
 def test_every_entry_is_a_curve_of_the_bundled_model(entry: Entry) -> None:
     """At least five points, all different, all accepted by the settings."""
-    recommended, chosen = defaults_of("tiny"), {"temperature": 1.0, "lam": 3.0}
+    recommended, chosen = recommendations("tiny"), {"temperature": 1.0, "lam": 3.0}
     numbers = range(len(entry.points))
     found = [stages.settings_of(entry, n, "countdown", recommended, chosen) for n in numbers]
     assert len({settings.hash() for settings in found}) == len(entry.points) >= 5
@@ -153,7 +153,7 @@ def test_every_entry_is_a_curve_of_the_bundled_model(entry: Entry) -> None:
 
 
 def test_a_leave_one_out_entry_differs_from_ours_in_its_piece_alone() -> None:
-    recommended = defaults_of("tiny")
+    recommended = recommendations("tiny")
     ours = stages.settings_of(ENTRIES[rows.OURS], 2, "countdown", recommended, {}).to_json()
     for entry in ENTRIES.values():
         if entry.kind == "leave-one-out":

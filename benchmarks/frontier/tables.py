@@ -22,7 +22,7 @@ from benchmarks.frontier.entries import CONTROLS, ENTRIES, OURS
 from benchmarks.frontier.stages import Chosen
 from s3dlm.evaluation import formats
 from s3dlm.evaluation.comparisons import MEAN
-from s3dlm.evaluation.formats import Table, number, p_value, percent
+from s3dlm.evaluation.formats import Table, decimal, p_value, percent
 from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import title_of
 
@@ -72,6 +72,10 @@ def all_points(frontier: Frontier) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def _table(key: str, title: str, frame: pd.DataFrame, note: str) -> Table:
+    return Table(key, title, tuple(frame), list(frame.itertuples(index=False, name=None)), note)
+
+
 def curves(frame: pd.DataFrame) -> Table:
     """Mean of the tasks: accuracy and NFE of every entry at each of its points."""
     scope = frame.scope[0]
@@ -88,7 +92,7 @@ def curves(frame: pd.DataFrame) -> Table:
         f"NFE (without sharing), {scope}, from each entry's cheapest point to its dearest. "
         f"`{BY_LENGTH}` is no part of a mean."
     )
-    return Table.of("curves", "Accuracy over NFE", wide.fillna("–").reset_index(), note)
+    return _table("curves", "Accuracy over NFE", wide.fillna("–").reset_index(), note)
 
 
 def per_task(frame: pd.DataFrame) -> Table:
@@ -96,7 +100,7 @@ def per_task(frame: pd.DataFrame) -> Table:
     tuned = frame[frame.point == frame.label.map(lambda label: ENTRIES[label].tuned_at)]
     wide = _wide(tuned, "scope")
     note = "Accuracy in per cent @ mean NFE at the point where each entry was tuned."
-    return Table.of("per_task", "Every task, at the point where each entry was tuned", wide, note)
+    return _table("per_task", "Every task, at the point where each entry was tuned", wide, note)
 
 
 def _wide(frame: pd.DataFrame, columns: str) -> pd.DataFrame:
@@ -246,7 +250,7 @@ def by_length(frame: pd.DataFrame) -> Table:
         f"Accuracy in per cent @ NFE. Every curve is read at the NFE that `{OURS}` spends on that length "
         "at the budget where it was tuned, or at its own nearest end."
     )
-    return Table.of("by_length", "Chains over their number of steps", wide, note)
+    return _table("by_length", "Chains over their number of steps", wide, note)
 
 
 def to_reach(frontier: Frontier) -> Table:
@@ -259,7 +263,9 @@ def to_reach(frontier: Frontier) -> Table:
         top, spent = max(ends)[0], -max(ends)[1]
         reached = nfe_to_reach(parts[OURS], tasks, top)
         cells = (
-            ("not reached", "–") if reached is None else (number(reached), f"{reached / spent:.2f}")
+            ("not reached", "–")
+            if reached is None
+            else (decimal(reached), f"{reached / spent:.2f}")
         )
         problems = str(parts[OURS]["sample"].nunique())
         text = f"{100 * top:.1f} @ {spent:.1f}"

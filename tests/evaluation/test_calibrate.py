@@ -102,8 +102,8 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
 ) -> None:
     """The same searches with a calibrated model: records carry p_correct, and its Brier score is that
     of the promises in them."""
-    source = calibrate.read(run, "checker")
-    made, _ = calibrate.calibrate(source.groups)
+    source = calibrate.read_answers(run, "checker")
+    made, _ = calibrate.fit_groups(source.groups)
     model = dataclasses.replace(
         small_model(), calibrations=Calibrations(tuple(m.fit for m in made))
     )
@@ -146,14 +146,14 @@ def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> No
 
 
 def test_too_few_answers_are_no_calibration(run: Path) -> None:
-    groups = calibrate.read(run, "checker").groups
+    groups = calibrate.read_answers(run, "checker").groups
     key = next(iter(groups))
-    made, skipped = calibrate.calibrate({key: groups[key][:8]})
+    made, skipped = calibrate.fit_groups({key: groups[key][:8]})
     assert not made
     assert "too few" in skipped[0]
     assert "at least 20" in skipped[0]
     right = [dataclasses.replace(groups[key][0], right=True, question=str(n)) for n in range(30)]
-    assert "two right and two wrong" in calibrate.calibrate({key: right})[1][0]
+    assert "two right and two wrong" in calibrate.fit_groups({key: right})[1][0]
 
 
 def test_a_command_that_writes_no_calibration_has_failed(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_a_calibration_of_other_weights_is_not_used(tmp_path: Path) -> None:
 def test_fits_of_the_same_weights_are_added_and_of_others_replaced(
     run: Path, tmp_path: Path
 ) -> None:
-    source = calibrate.read(run, "checker")
-    made, _ = calibrate.calibrate(source.groups)
+    source = calibrate.read_answers(run, "checker")
+    made, _ = calibrate.fit_groups(source.groups)
     path = tmp_path / "c.json"
     calibrate.write_fits(source, made[:1], path)
     calibrate.write_fits(source, made[1:], path)

@@ -382,7 +382,7 @@ def test_a_manifest_of_any_json_is_one_clear_line(share: float, tmp_path: Path) 
         for use in (
             lambda: evaluate(small_model(), plan, folder),
             lambda: report.write(folder, out=tmp_path / "out"),
-            lambda: calibrate.read(folder, "checker"),
+            lambda: calibrate.read_answers(folder, "checker"),
         ):
             path.write_text(text)
             said = "" if number >= len(values) + 4 else "no error\n"

@@ -85,7 +85,7 @@ def test_torn_evaluation_folders(count: int, tmp_path: Path) -> None:
         "evaluate": lambda folder: evaluate(small_model(), plan, folder),
         "read": lambda folder: frames.read(folder, grading="fixed"),
         "report": lambda folder: report.write(folder, out=tmp_path / "out"),
-        "calibrate": lambda folder: calibrate.read(folder, "checker"),
+        "calibrate": lambda folder: calibrate.read_answers(folder, "checker"),
     }
     rng, ended = random.Random(count), {"refused": 0, "served": 0}
     for number in range(count):

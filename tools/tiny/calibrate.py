@@ -45,7 +45,7 @@ def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
     problems = plans.load_problems(names, style, split=split, limit=limit * MORE)
     conditions = [
         replace(one, problems=limit * MORE if one.label == "revise" else limit, timed=0)
-        for one in plans.grid(names, METHODS, plans.defaults_of(model))
+        for one in plans.grid(names, METHODS, plans.recommendations(model))
     ]
     plan = plans.Plan(conditions, problems, range(1), split, row_cache=row_cache)
     with Bars(plan) as shown:
@@ -54,15 +54,10 @@ def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
 
 def fit_llada(outputs: Path) -> str:
     """The bundled coefficients for LLaDA; answers of two lengths count as answers of `baseline`."""
-    source = calibrate.read(outputs, "checker", LLADA_TASKS, LLADA)
-    made, _ = calibrate.calibrate(source.groups)
+    source = calibrate.read_answers(outputs, "checker", LLADA_TASKS, LLADA)
+    made, _ = calibrate.fit_groups(source.groups)
     calibrate.write_fits(source, made, bundled(LLADA))
-    return "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made))
-
-
-def as_markdown(columns: tuple[str, ...], rows: list[tuple[str, ...]], title: str) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return f"{title}:\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n\n".join(table.to_markdown() for table in calibrate.tables(made))
 
 
 def fill(page: str, mark: str, text: str) -> str:
@@ -95,15 +90,15 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     run("validation", given.limit, given.out / "fit", given.row_cache)
-    source = calibrate.read(given.out / "fit", "checker")
-    made, skipped = calibrate.calibrate(source.groups)
+    source = calibrate.read_answers(given.out / "fit", "checker")
+    made, skipped = calibrate.fit_groups(source.groups)
     old = read_calibrations(FOLDERS["tiny"] / CALIBRATION_FILE)
     print(calibrate.write_fits(source, made), *skipped, sep="\n")
     if (
         read_calibrations(FOLDERS["tiny"] / CALIBRATION_FILE) != old
     ):  # the test records hold probabilities by the old one
         shutil.rmtree(given.out / "test", ignore_errors=True)
-    page = fill(page, "fit", "\n\n".join(as_markdown(*grid) for grid in calibrate.tables(made)))
+    page = fill(page, "fit", "\n\n".join(table.to_markdown() for table in calibrate.tables(made)))
 
     run("test", given.test, given.out / "test", given.row_cache)
     measured = frames.read(given.out / "test")

@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from s3dlm.cli import options
-from s3dlm.cli.report import show
+from s3dlm.cli.report import print_report
 from s3dlm.errors import MissingExtraError, SettingsError
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 Limit = Annotated[int | None, Option(help="Only the first N problems per task.")]
 Seeds = Annotated[int, Option(min=1, help="Seeds per problem: 0, 1, …")]
-Data = Annotated[Path | None, Option(help="Folder of benchmark files. Default: the hub.")]
-Settings = Annotated[
-    options.Texts,
+DataFolder = Annotated[Path | None, Option(help="Folder of benchmark files. Default: the hub.")]
+GivenSettings = Annotated[
+    options.Repeated,
     Option("--set", metavar="NAME=VALUE", help="A setting; eval sweeps over 1,2,4."),
 ]
 _METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
 _METHOD_NAMES = options.lists_of(options.method_names)
-Running = Annotated[
-    options.Texts,
+HowToRun = Annotated[
+    options.Repeated,
     Option(
         "--run",
         metavar="NAME=VALUE",
@@ -53,18 +53,18 @@ def eval_command(
     out: Annotated[Path, Option(help="Folder of the run; the same command resumes it.")],
     model: options.ModelName = "tiny",
     task: options.Tasks = None,
-    method: Annotated[options.Texts, Option(help=_METHODS, autocompletion=_METHOD_NAMES)] = None,
+    method: Annotated[options.Repeated, Option(help=_METHODS, autocompletion=_METHOD_NAMES)] = None,
     limit: Limit = None,
     seeds: Seeds = 1,
     verifier: options.VerifierName = None,
-    more: Settings = None,
+    more: GivenSettings = None,
     split: Annotated[str, Option(help="test, or validation for bundled tasks.")] = "test",
-    data: Data = None,
+    data: DataFolder = None,
     device: options.Device = None,
     load: options.Load = None,
     fast: options.Fast = False,
-    prompts: Annotated[options.Texts, Option("--prompts", metavar="FILE", help=_PROMPTS)] = None,
-    run: Running = None,
+    prompts: Annotated[options.Repeated, Option("--prompts", metavar="FILE", help=_PROMPTS)] = None,
+    run: HowToRun = None,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -81,7 +81,7 @@ def eval_command(
     from s3dlm.search.methods import find_method
 
     # First of all: a file of one's own may have settings of its own.
-    methods = [find_method(name).name for name in options.split(method)] or plans.ABLATION
+    methods = [find_method(name).name for name in options.split(method)] or plans.FIVE
     named = [] if verifier is None else [f"verifier={verifier}"]
     chosen = options.setting_values([*(more or ()), *named])
     sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
@@ -96,7 +96,7 @@ def eval_command(
     traces, row_cache = how.pop("traces"), how.pop("row_cache")
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
-        defaults = plans.defaults_of(recommended)
+        defaults = plans.recommendations(recommended)
         conditions = plans.grid(list(problems), methods, defaults, fixed, sweeps)
         return plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
 
@@ -121,15 +121,15 @@ def reproduce(
     limit: Limit = None,
     seeds: Annotated[int | None, Option(min=1, help="Per problem. Default: 1; full: 3.")] = None,
     temperature: Annotated[float | None, Option(help="For all methods that sample.")] = None,
-    more: Settings = None,
+    more: GivenSettings = None,
     tuned: Annotated[Path | None, Option(help="Settings by method, as JSON.")] = None,
     grading: Annotated[str | None, Option(help="Grading: fixed, d1 or d1_whole.")] = None,
-    data: Data = None,
+    data: DataFolder = None,
     out: Annotated[Path | None, Option(help="Default: runs/reproduce-MODEL.")] = None,
     device: options.Device = None,
     load: options.Load = None,
     prompts: options.PromptsFile = None,
-    run: Running = None,
+    run: HowToRun = None,
     check: Annotated[
         bool, Option("--check", help="Ten minutes of checks instead of hours.")
     ] = False,
@@ -153,7 +153,7 @@ def reproduce(
         _check(model, device, loading, limit or 20, data, recorded, as_json)
         return
     from s3dlm.evaluation import paper
-    from s3dlm.evaluation.plan import defaults_of as settings_of
+    from s3dlm.evaluation.plan import recommendations as settings_of
     from s3dlm.models.defaults import defaults_of
 
     texts = [*(more or ()), *(() if temperature is None else (f"temperature={temperature}",))]
@@ -198,7 +198,7 @@ def _check(
 
 
 def _run(
-    planned: Callable[[Any, Mapping[str, Any]], Plan], model: str, task: options.Texts,
+    planned: Callable[[Any, Mapping[str, Any]], Plan], model: str, task: options.Repeated,
     which: Mapping[str, Any], device: str | None, loading: Mapping[str, Any], folder: Path,
     how: dict[str, Any], dry_run: bool, as_json: bool,
 ) -> bool:  # fmt: skip
@@ -282,7 +282,7 @@ def _report(
 ) -> None:  # fmt: skip
     """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        show(folders, as_json, grading=grading, out=out)
+        print_report(folders, as_json, grading=grading, out=out)
     except MissingExtraError as error:
         named = " ".join(map(str, folders))
         typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)

@@ -13,7 +13,7 @@ from s3dlm.errors import SettingsError, short_repr, unknown_name
 if TYPE_CHECKING:
     from s3dlm.models.base import Model
 
-Texts = list[str] | None
+Repeated = list[str] | None
 
 
 # --- shell completion
@@ -44,7 +44,7 @@ ModelName = Annotated[
     str, Option("--model", help="tiny or sudoku9 (bundled), a folder or a hub id.")
 ]
 Tasks = Annotated[
-    Texts,
+    Repeated,
     Option(
         "--task",
         help="Tasks: repeat, or separate by commas. FILE.jsonl:TASK is your own. "
@@ -54,7 +54,7 @@ Tasks = Annotated[
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
 _LOAD = "How to load: dtype, quantize, adapter, compile, prefix_cache, mask_id, …"
-Load = Annotated[Texts, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
+Load = Annotated[Repeated, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 _FAST = "Adaptive reveal, and an approximate cache where the model's own is not exact."
 Fast = Annotated[bool, Option("--fast", help=_FAST)]
 _PROMPTS = "TOML file of your own prompts, a table per task with user, prefill and system."
@@ -84,12 +84,15 @@ def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 TRUTH = {"true": True, "false": False}
-KINDS: dict[str, Callable[[str], Any]] = {
-    "integer": int, "number": float, "string": str, "boolean": lambda text: TRUTH[text.lower()],
-}  # fmt: skip
+READ_AS: dict[str, type] = {"integer": int, "number": float, "string": str, "boolean": bool}
 
 
-def setting_values(texts: Texts, flag: str = "--set") -> dict[str, list[Any]]:
+def read_as(kind: type, text: str) -> Any:
+    """A word as a value; KeyError or ValueError if it is none."""
+    return TRUTH[text.lower()] if kind is bool else kind(text)
+
+
+def setting_values(texts: Repeated, flag: str = "--set") -> dict[str, list[Any]]:
     """`--set NAME=VALUE` as settings; several values, separated by commas, are a sweep."""
     from s3dlm.settings import allowed, check, schema
 
@@ -101,9 +104,9 @@ def setting_values(texts: Texts, flag: str = "--set") -> dict[str, list[Any]]:
             raise SettingsError(f"{flag} method={text} is not allowed; --method chooses the method")
         if name not in rules:
             raise SettingsError(unknown_name("setting", name, rules))
-        kind = KINDS[rules[name]["type"]]
+        kind = READ_AS[rules[name]["type"]]
         try:
-            values = [None if part == "none" else kind(part) for part in split([text])]
+            values = [None if part == "none" else read_as(kind, part) for part in split([text])]
         except (KeyError, ValueError) as error:
             wanted = f"{allowed(name)}, or several, as in 1,2,4"
             raise SettingsError(
@@ -135,7 +138,7 @@ LOADING = {
 }  # fmt: skip
 
 
-def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
+def typed(flag: str, texts: Repeated, kinds: dict[str, Any]) -> dict[str, Any]:
     """The NAME=VALUE of an option whose names have these types."""
     found: dict[str, Any] = {}
     for name, text in pairs(flag, texts).items():
@@ -145,7 +148,7 @@ def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
         words = {bool: "true or false", int: f"a whole number from {least} up"}
         words |= {float: f"a number from {least} up"}
         try:
-            found[name] = TRUTH[text.lower()] if kind is bool else kind(text)
+            found[name] = read_as(kind, text)
             if kind in (int, float) and not least <= found[name] < float("inf"):
                 raise ValueError
         except (KeyError, ValueError) as error:
@@ -154,7 +157,7 @@ def typed(flag: str, texts: Texts, kinds: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def loading(texts: Texts, *, fast: bool = False, prompts: str | None = None) -> dict[str, Any]:
+def loading(texts: Repeated, *, fast: bool = False, prompts: str | None = None) -> dict[str, Any]:
     """What `--load`, `--fast` and `--prompts` say of how to load."""
     more = [*(["fast=true"] if fast else ()), *([f"prompts={prompts}"] if prompts else ())]
     return typed("--load", [*(texts or ()), *more], LOADING)

@@ -36,10 +36,10 @@ def report(
     """
     if len(folders) > 1 and out is None:
         raise SettingsError("a report on several runs needs a folder of its own; give --out")
-    show(folders, as_json, grading=grading, reference=reference, out=out)
+    print_report(folders, as_json, grading=grading, reference=reference, out=out)
 
 
-def show(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
+def print_report(folders: Sequence[Path], as_json: bool, **how: Any) -> Any:
     from s3dlm.evaluation.report import write
 
     made = write(*folders, **how)
@@ -60,7 +60,7 @@ def calibrate(
     source: Annotated[Path, Argument(help="A folder of `s3dlm eval`, or JSON lines of outputs.")],
     out: Annotated[Path | None, Option(help="Default: beside the model's weights.")] = None,
     verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "checker",
-    task: Annotated[options.Texts, Option(help="Tasks of a file of outputs.")] = None,
+    task: Annotated[options.Repeated, Option(help="Tasks of a file of outputs.")] = None,
     model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -72,16 +72,16 @@ def calibrate(
     """
     from s3dlm.evaluation import calibrate as fits
 
-    read = fits.read(source, options.own_verifier(verifier), options.split(task), model)
-    made, skipped = fits.calibrate(read.groups)
+    read = fits.read_answers(source, options.own_verifier(verifier), options.split(task), model)
+    made, skipped = fits.fit_groups(read.groups)
     path = fits.write_fits(read, made, out) if made else None
     if as_json:
         rows = [dataclasses.asdict(row.fit) | dataclasses.asdict(row.report) for row in made]
         plain = {"fits": rows, "skipped": skipped, "file": path and str(path)}
         typer.echo(json.dumps(plain, ensure_ascii=False))
     else:
-        for columns, table, title in fits.tables(made) if made else ():
-            print_table(columns, table, title)
+        for table in fits.tables(made) if made else ():
+            print_table(table.columns, table.rows, table.title)
         for line in skipped:
             typer.echo(f"no fit for {line}", err=True)
         typer.echo("nothing was written" if path is None else f"written to {path}")

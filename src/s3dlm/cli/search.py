@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from s3dlm.settings import Settings
 
 _TASK = "Sets template, verifier and answer format; none: any text."
-Task = Annotated[options.Texts, Option(help=_TASK, autocompletion=options.task_names)]
+TaskName = Annotated[options.Repeated, Option(help=_TASK, autocompletion=options.task_names)]
 _METHOD = "See `s3dlm list methods`."
-Method = Annotated[options.Texts, Option(help=_METHOD, autocompletion=options.method_names)]
+MethodName = Annotated[options.Repeated, Option(help=_METHOD, autocompletion=options.method_names)]
 _SET = "Any setting: docs/settings.md."
-More = Annotated[options.Texts, Option("--set", metavar="NAME=VALUE", help=_SET)]
+More = Annotated[options.Repeated, Option("--set", metavar="NAME=VALUE", help=_SET)]
 STOPPED = {  # why a search ended early
     "satisfied": "the verifier is satisfied",
     "budget": "the budget is spent; --budget gives more",
@@ -34,14 +34,14 @@ STOPPED = {  # why a search ended early
 
 def generate(
     prompt: Annotated[str, typer.Argument(help="The question; - reads standard input.")] = "",
-    method: Method = None,
+    method: MethodName = None,
     particles: Annotated[int | None, Option("-N", "--particles", help="Drafts kept (N).")] = None,
     budget: Annotated[int | None, Option(help="Most forward passes, in rounds.")] = None,
     verifier: options.VerifierName = None,
     temperature: Annotated[float | None, Option(help="0 is greedy.")] = None,
     seed: Annotated[int | None, Option(help="Same seed, same answer.")] = None,
     model: options.ModelName = "tiny",
-    task: Task = None,
+    task: TaskName = None,
     infill: Annotated[str | None, Option(help="Fill the holes of this text; - is stdin.")] = None,
     json_schema: Annotated[
         Path | None, Option(help="The answer is JSON of the schema in this file.")
@@ -136,7 +136,7 @@ def generate(
         typer.echo(f"{name:10} {seconds:8.3f} s  {share:5.1f} %", err=True)
 
 
-def _overrides(given: Mapping[str, Any], more: options.Texts) -> dict[str, Any]:
+def _overrides(given: Mapping[str, Any], more: options.Repeated) -> dict[str, Any]:
     """Settings by their own options and by --set."""
     flags = {name: value for name, value in given.items() if value is not None}
     sets = options.single(options.setting_values(more))
@@ -214,7 +214,7 @@ def _examples(model: str) -> str:
     return "\n".join(f"  s3dlm generate {'$' * (chr(10) in q)}{q!r}{named}" for q in shortest)
 
 
-def _only(flag: str, values: options.Texts) -> str | None:
+def _only(flag: str, values: options.Repeated) -> str | None:
     names = options.split(values)
     if len(names) > 1:
         raise SettingsError(f"{flag} {','.join(names)}: generate takes one; `s3dlm eval` several")

@@ -36,13 +36,13 @@ def serve(
     insecure: Annotated[
         bool, Option("--insecure", help="Let others connect without a key.")
     ] = False,
-    cors: Annotated[options.Texts, Option(help="Origin for browsers; repeatable.")] = None,
-    proxy: Annotated[options.Texts, Option(metavar="ADDRESS", help=_PROXY)] = None,
+    cors: Annotated[options.Repeated, Option(help="Origin for browsers; repeatable.")] = None,
+    proxy: Annotated[options.Repeated, Option(metavar="ADDRESS", help=_PROXY)] = None,
     method: Annotated[str | None, Option(help=_METHOD, autocompletion=method_names)] = None,
-    alias: Annotated[options.Texts, Option(help=_ALIAS)] = None,
-    verifier: Annotated[options.Texts, Option(help=_VERIFIER)] = None,
+    alias: Annotated[options.Repeated, Option(help=_ALIAS)] = None,
+    verifier: Annotated[options.Repeated, Option(help=_VERIFIER)] = None,
     runs: Annotated[list[Path] | None, Option(help=_RUNS)] = None,
-    limit: Annotated[options.Texts, Option("--max", metavar="NAME=VALUE", help=_LIMIT)] = None,
+    limit: Annotated[options.Repeated, Option("--max", metavar="NAME=VALUE", help=_LIMIT)] = None,
     grace: Annotated[float, Option(help="Seconds for running requests after SIGTERM.")] = 60.0,
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write prompts to the log.")] = False,
     device: options.Device = None,
@@ -175,7 +175,7 @@ def demo(
     from s3dlm.evaluation import processes
     from s3dlm.evaluation.report import write
 
-    defaults = plans.defaults_of(loaded)
+    defaults = plans.recommendations(loaded)
     size = plans.settings_for("best_of_k", defaults).search.size
     with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
         task, question = demos.live_problem(loaded)

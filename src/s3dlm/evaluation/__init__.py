@@ -48,7 +48,7 @@ def evaluate(
     folder = None if data is None else Path(data)
     style = loaded.defaults.prompt_style
     problems = plans.load_problems(names, style, data=folder, split=split, limit=limit)
-    conditions = plans.grid(names, labels, plans.defaults_of(loaded), chosen)
+    conditions = plans.grid(names, labels, plans.recommendations(loaded), chosen)
     run.evaluate(loaded, plans.Plan(conditions, problems, range(seeds), split), Path(out))
     stored = records.read_all(Path(out))
     cells: dict[str, dict[str, Cell]] = {task: {} for task in names}

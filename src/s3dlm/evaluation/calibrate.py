@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from s3dlm.answers import extract
 from s3dlm.answers.grading import grade
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import frames, statistics
+from s3dlm.evaluation.formats import Table
 from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.plan import Condition, title_of
-from s3dlm.evaluation.records import rounded, write_atomic
+from s3dlm.evaluation.records import six_digits, write_atomic
 from s3dlm.evaluation.statistics import CalibrationReport, mean
 from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.folder import HUB_ID, cached_folder
@@ -33,7 +34,6 @@ from s3dlm.verifier.calibration import Fit, GradedAnswer
 from s3dlm.verifier.weights import PAPER, was_in_fit
 
 Group = tuple[str, str, str]  # task, method, verifier
-Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def answers(run: RecordedRun, condition: Condition, unscored: str) -> list[Grade
     return graded
 
 
-def read(
+def read_answers(
     source: Path, verifier: str, task_names: Sequence[str] = (), model: str | None = None
 ) -> GradedAnswers:
     """The answers of a run's folder, or of a file of outputs, which needs the tasks and the model.
@@ -124,7 +124,7 @@ def read(
     return GradedAnswers(run.manifest.model, run.manifest.fingerprint, groups)
 
 
-def calibrate(
+def fit_groups(
     groups: Mapping[Group, Sequence[GradedAnswer]],
 ) -> tuple[list[Calibrated], list[str]]:
     """A fit for every group that is large enough, and why there is none for the others."""
@@ -160,25 +160,27 @@ def write_fits(source: GradedAnswers, made: Sequence[Calibrated], out: Path | No
         (fit.task, fit.method, fit.verifier): fit
         for fit in (*(old.fits if same else ()), *(calibrated.fit for calibrated in made))
     }
-    rows = [json.dumps(rounded(dataclasses.asdict(fits[key]))) for key in sorted(fits)]
+    rows = [json.dumps(six_digits(dataclasses.asdict(fits[key]))) for key in sorted(fits)]
     head = json.dumps({"fingerprint": source.fingerprint, "signature": signature})
     write_atomic(path, f'{head[:-1]}, "fits": [\n ' + ",\n ".join(rows) + "\n]}\n")
     return path
 
 
-def tables(made: Sequence[Calibrated]) -> Iterable[tuple[Row, list[Row], str]]:
-    """Columns, rows and title: what each fit is worth, and the reliability of all together."""
-    rows: list[Row] = [
+def tables(made: Sequence[Calibrated]) -> list[Table]:
+    """What each fit is worth, and the reliability of all together."""
+    fits = [
         (fit.task, fit.method, fit.verifier, str(fit.questions), f"{100 * fit.accuracy:.1f}",
          f"{report.brier:.3f}", f"{report.brier_of_mean:.3f}", f"{100 * report.coverage['50%']:.1f}")
         for fit, report in ((calibrated.fit, calibrated.report) for calibrated in made)
     ]  # fmt: skip
     columns = ("task", "method", "verifier", "questions", "accuracy (%)", "Brier", "Brier, constant p", "surest half (%)")  # fmt: skip
-    yield columns, rows, "p_correct, cross-fitted over questions"
     values = [value for calibrated in made for value in calibrated.probabilities]
     bins = statistics.reliability(values, [right for row in made for right in row.right])
     rows = [each.to_row() for each in bins]
-    yield ("p_correct", "answers", "mean", "accuracy (%)"), rows, "Reliability of all together"
+    return [
+        Table("fits", "p_correct, cross-fitted over questions", columns, fits),
+        Table("bins", "Reliability of all together", ("p_correct", "answers", "mean", "accuracy (%)"), rows),
+    ]  # fmt: skip
 
 
 def reliabilities(run: RecordedRun) -> dict[Condition, CalibrationReport]:

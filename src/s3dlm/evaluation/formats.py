@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from s3dlm.evaluation.statistics import Interval
 
 LEVEL = 0.05  # of significance
@@ -24,10 +22,6 @@ class Table:
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str = ""
-
-    @classmethod
-    def of(cls, key: str, title: str, frame: pd.DataFrame, note: str = "") -> Table:
-        return cls(key, title, tuple(frame), list(frame.itertuples(index=False, name=None)), note)
 
     @property
     def named(self) -> list[bool]:
@@ -58,7 +52,7 @@ def percent(interval: Interval, digits: int = 1) -> str:
     return f"{100 * interval.value:.1f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def number(value: float, digits: int = 1) -> str:
+def decimal(value: float, digits: int = 1) -> str:
     return ABSENT if math.isnan(value) else f"{value:,.{digits}f}"
 
 

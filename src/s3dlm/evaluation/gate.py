@@ -17,7 +17,7 @@ from s3dlm import engine, tasks
 from s3dlm.answers.grading import grade
 from s3dlm.errors import RecordError, S3dlmError
 from s3dlm.evaluation import cost, paper
-from s3dlm.evaluation.plan import defaults_of
+from s3dlm.evaluation.plan import recommendations
 from s3dlm.evaluation.statistics import wilson
 from s3dlm.inputs import read_json_lines
 from s3dlm.job import Job, prepare
@@ -188,7 +188,7 @@ def _hours(model: Model, speed: float) -> str:
     for name, size in paper.SIZES.items():
         used = names if size.left_out else list(model.defaults.tasks)
         asked: Any = dict.fromkeys(used)
-        plan = paper.reproduction(asked, defaults_of(model), range(size.seeds), size)
+        plan = paper.reproduction(asked, recommendations(model), range(size.seeds), size)
         costs: Any = cost.estimate(model.name, plan.conditions, size.problems, size.seeds)
         hours.append(f"{name} {cost.in_words(costs['nfe'] / speed)}")
     return f"at most {', '.join(hours)} at this speed"

@@ -19,7 +19,7 @@ from s3dlm import tasks as benchmarks
 from s3dlm.answers.grading import check_grading
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation.plan import (
-    ABLATION,
+    FIVE,
     Condition,
     Overrides,
     Plan,
@@ -35,7 +35,7 @@ from s3dlm.tasks import Loaded
 if TYPE_CHECKING:  # reading a run needs an extra, planning one does not
     from s3dlm.evaluation.frames import RecordedRun
 
-MAIN = ("greedy", *ABLATION)
+MAIN = ("greedy", *FIVE)
 # Extra methods that `reproduce` runs with one seed; the last two separate the search from its ending.
 ONE_SEED = ("twisted", "s3_paper", "verified_best_of_k", "s3_verified")
 SWEPT = ("best_of_k", "s3")

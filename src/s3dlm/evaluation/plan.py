@@ -28,7 +28,7 @@ from s3dlm.tasks import Loaded
 
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
-ABLATION = ("baseline", "best_of_k", "tilting", "top_n", "s3")  # the paper's five methods
+FIVE = ("baseline", "best_of_k", "tilting", "top_n", "s3")  # the paper's five methods
 TIMED = 40  # problems, enough to rank methods by their times
 ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
 SHARED = 2  # canvases per forward pass beyond the first, roughly: equal ones are forwarded once
@@ -140,7 +140,7 @@ def title_of(task: str) -> str:
     return f"{row.title or task} (pass@1)" if row.answer == "code" else row.title or task
 
 
-def defaults_of(model: str | Model) -> SettingsOf:
+def recommendations(model: str | Model) -> SettingsOf:
     """The settings that a model, or the model of a name, recommends for each method and task."""
     recommended = models.defaults_of(model) if isinstance(model, str) else model.defaults
     return lambda method, task: Settings.recommended(recommended, method, task)

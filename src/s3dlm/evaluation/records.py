@@ -80,7 +80,7 @@ class Record(_SampleLine):
 
     def to_json(self) -> dict[str, Any]:
         """The line as it is written, with measured times apart from all that a seed decides."""
-        row = rounded(dataclasses.asdict(self))
+        row = six_digits(dataclasses.asdict(self))
         time = {name: row.pop(name) for name in ("seconds", "at")}
         return {**row, "time": time}
 
@@ -128,13 +128,13 @@ class Contents:
             self.failures[row.key] = row
 
 
-def rounded(value: Any) -> Any:
+def six_digits(value: Any) -> Any:
     """Plain data with six significant digits, more than a table shows."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, Mapping):
-        return {name: rounded(item) for name, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: six_digits(item) for name, item in value.items()}
+    return [six_digits(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def to_line(row: Mapping[str, object]) -> bytes:

@@ -29,7 +29,6 @@ from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
 ENOUGH = 10  # with fewer right or wrong outputs than this, no part is called misleading
 
 CHUNK = 64  # outputs that a verifier takes at once, and after which progress is told
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def score_file(
     by: str | None = None,
     draws: int = 1000,
     seed: int = 0,
-    progress: Progress = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScoreReport:
     """Score every output of a task in a file and judge the verifier by it.
 
@@ -163,7 +162,7 @@ class _JudgedOutputs:
         kind: str,
         grading: str,
         judge: Verifier,
-        progress: Progress,
+        progress: Callable[[int, int], None],
     ) -> None:
         self.rows, self.kind = rows, kind
         used: Sequence[str] = GRADINGS if any(row.gold is not None for row in rows) else ()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from s3dlm.evaluation import paper
-from s3dlm.evaluation.formats import ABSENT, LEVEL, Table, number, p_value, percent, points
+from s3dlm.evaluation.formats import ABSENT, LEVEL, Table, decimal, p_value, percent, points
 from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.statistics import CalibrationReport, Cell, Comparison, mean, mean_cell
@@ -82,14 +82,14 @@ def _tilts(cell: Cell) -> bool:
 
 
 def _ess(row: TableRow) -> str:
-    return number(row.cell.ess, 2) if row.cell.condition.settings.search.weighs else ABSENT
+    return decimal(row.cell.ess, 2) if row.cell.condition.settings.search.weighs else ABSENT
 
 
 def _report(
     write: Callable[[CalibrationReport], float], digits: int = 1
 ) -> Callable[[TableRow], str]:
     """A figure of how far probabilities can be trusted."""
-    return lambda row: ABSENT if row.trust is None else number(write(row.trust), digits)
+    return lambda row: ABSENT if row.trust is None else decimal(write(row.trust), digits)
 
 
 def _surest(share: str) -> Callable[[TableRow], str]:
@@ -104,7 +104,7 @@ def _accuracy(task: str, bounds: bool) -> Callable[[TableRow], str]:
             return ABSENT
         value = row.cells[task].accuracy
         mark = "*" if row.top and row.top[task] == value.value else ""
-        return mark + (percent(value) if bounds else number(100 * value.value))
+        return mark + (percent(value) if bounds else decimal(100 * value.value))
 
     return text
 
@@ -125,32 +125,32 @@ COLUMNS = (
     Column("Problems × seeds", lambda r: f"{r.cell.problems} × {r.cell.seeds}", "accuracy cost sweep paper"),
     TASK_COLUMNS,
     Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy) if r.whole else ABSENT, "summary sweep"),
-    Column("{mean}", lambda r: number(100 * r.cell.accuracy.value) if r.whole else ABSENT, "short"),
+    Column("{mean}", lambda r: decimal(100 * r.cell.accuracy.value) if r.whole else ABSENT, "short"),
     Column("Points vs {reference}", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "summary gains"),
     Column("Points", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "comparisons"),
     Column("Better : worse", lambda r: _if(r.compared, lambda c: f"{c.wins} : {c.losses}"), "comparisons"),
     Column("Problems", lambda r: _if(r.compared, lambda c: str(c.problems)), "comparisons"),
     Column("p", lambda r: _if(r.compared, lambda c: p_value(c.p)), "summary gains comparisons"),
-    Column("Passes", lambda r: number(r.cell.nfe), "summary gains cost sweep"),
-    Column("Passes without sharing", lambda r: number(r.cell.nfe_logical), "summary gains cost sweep"),
+    Column("Passes", lambda r: decimal(r.cell.nfe), "summary gains cost sweep"),
+    Column("Passes without sharing", lambda r: decimal(r.cell.nfe_logical), "summary gains cost sweep"),
     Column("Points vs best_of_k at equal passes", lambda r: r.gap[0], "sweep"),
     Column("p", lambda r: r.gap[1], "sweep"),
     Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else ABSENT, "summary"),
     Column("ESS share", _ess, "cost"),
-    Column("Distinct texts", lambda r: number(r.cell.distinct), "cost sweep"),
-    Column("No answer (%)", lambda r: number(100 * r.cell.unanswered), "cost"),
+    Column("Distinct texts", lambda r: decimal(r.cell.distinct), "cost sweep"),
+    Column("No answer (%)", lambda r: decimal(100 * r.cell.unanswered), "cost"),
     Column("Accuracy, ours [95 %]", lambda r: percent(r.cell.accuracy), "paper"),
-    Column("Accuracy, paper", lambda r: number(r.printed("accuracy"), 2), "paper"),
+    Column("Accuracy, paper", lambda r: decimal(r.printed("accuracy"), 2), "paper"),
     Column("Paper inside our interval", lambda r: paper.agreement(r.cell), "paper"),
-    Column("Output tokens", lambda r: number(r.cell.tokens), "cost"),
-    Column("Answer tokens", lambda r: number(r.cell.answer_tokens), "cost"),
-    Column("Answer tokens, paper", lambda r: number(r.printed("tokens"), 2), "cost"),
+    Column("Output tokens", lambda r: decimal(r.cell.tokens), "cost"),
+    Column("Answer tokens", lambda r: decimal(r.cell.answer_tokens), "cost"),
+    Column("Answer tokens, paper", lambda r: decimal(r.printed("tokens"), 2), "cost"),
     Column("Timed", lambda r: str(r.cell.timed) if r.cell.timed else ABSENT, "cost sweep"),
-    Column("Latency (s)", lambda r: number(r.cell.latency), "cost"),
-    Column("Wall time (s)", lambda r: number(r.cell.wall), "cost"),
-    Column("s per sample", lambda r: number(r.cell.seconds, 3), "cost sweep"),
-    Column("s per problem, paper", lambda r: number(r.printed("seconds"), 3), "cost"),
-    Column("Accuracy (%)", lambda r: number(100 * r.cell.accuracy.value), "probability"),
+    Column("Latency (s)", lambda r: decimal(r.cell.latency), "cost"),
+    Column("Wall time (s)", lambda r: decimal(r.cell.wall), "cost"),
+    Column("s per sample", lambda r: decimal(r.cell.seconds, 3), "cost sweep"),
+    Column("s per problem, paper", lambda r: decimal(r.printed("seconds"), 3), "cost"),
+    Column("Accuracy (%)", lambda r: decimal(100 * r.cell.accuracy.value), "probability"),
     Column("Brier score", _report(lambda found: found.brier, 3), "probability"),
     Column("Brier, constant p", _report(lambda found: found.brier_of_mean, 3), "probability"),
     *(Column(f"Surest {share} (%)", _surest(share), "probability") for share in ("25%", "50%", "75%")),
@@ -240,8 +240,8 @@ def wording(run: RecordedRun) -> Table:
     }
     tops = [max(column) for column in zip(*found.values(), strict=True)]
     rows = [
-        (label, *("*" * (value == top) + number(value) for value, top in zip(values, tops, strict=True)),
-         number(mean(values)), number(max(values) - min(values)))
+        (label, *("*" * (value == top) + decimal(value) for value, top in zip(values, tops, strict=True)),
+         decimal(mean(values)), decimal(max(values) - min(values)))
         for label, values in found.items()
     ]  # fmt: skip
     note = (
