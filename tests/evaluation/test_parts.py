@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -89,22 +88,4 @@ def test_progress_without_a_terminal_is_one_line_per_condition(
         bars.record(condition, record("b", correct=0.0))
         bars.record(condition, record("c", correct=0.0))
     said = capsys.readouterr().err
-    assert said == "[1/1] Countdown s3 (N=2 b=2 block=24) 3/3 33.3 %\n"
-
-
-def test_the_time_left_knows_what_methods_have_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two methods of ten samples each, a second per NFE, half as many NFE as expected."""
-    now = [0.0]
-    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
-    first, second = Condition("countdown", "s3", BASE), Condition("countdown", "twisted", BASE)
-    problems = {"countdown": Loaded((Sample("a", "?", 1),) * 10, "", 10)}
-    half = first.cost // 2
-    with Bars(Plan([first, second], problems)) as bars:
-        bars.begin(first, 10, [])
-        assert bars.left == ""  # nothing is known yet
-        for number in range(10):
-            now[0] += half
-            bars.record(first, dataclasses.replace(record(str(number)), nfe=half))
-        assert bars.left == f"{timedelta(seconds=10 * half)} left"
-        bars.begin(second, 10, [record("a")] * 10)  # an earlier session did these
-        assert bars.left == "0:00:00 left"
+    assert said == "[1/1] Countdown s3 (N=2 b=2 block=24 T=1 λ=2) 3/3 33.3 %\n"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation import manifest as manifests
@@ -30,7 +29,6 @@ from s3dlm.tasks import Sample
 HOPELESS = 10  # failures before the first success after which a run stops
 SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
 LINE_EVERY = 10.0  # seconds between lines of progress if there is no terminal
-EARLY = 0.02  # share of a run before which no time is told: searches side by side end together
 TRIED_QUESTIONS = (
     10  # questions that a batch size may be measured on, should the first ones not work
 )
@@ -177,23 +175,19 @@ def _chunks(
                 yield Chunk(condition, items, batch_size, row_cache)
 
 
-TOLD = {"temperature": "T", "lam": "λ"}
+TOLD = {"budget": "budget", "temperature": "T", "lam": "λ"}
 
 
 class Display(Observer):
     """One bar with a text, or a line now and then."""
 
     def __init__(self, total: float = 0.0) -> None:
-        self.console, self.started = Console(stderr=True), time.monotonic()
-        self.last_line, self.left = self.started, ""  # the time that is left, in words
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(24),
-            TextColumn("{task.fields[left]}"),
-        )
-        hidden = not self.console.is_terminal
-        self.progress = Progress(*columns, console=self.console, transient=True, disable=hidden)
-        self.bar = self.progress.add_task("", total=total, left="")
+        self.console, self.last_line = Console(stderr=True), time.monotonic()
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(24), TimeRemainingColumn(),
+            console=self.console, transient=True, disable=not self.console.is_terminal,
+        )  # fmt: skip
+        self.bar = self.progress.add_task("", total=total)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -204,41 +198,29 @@ class Display(Observer):
 
     def show(self, text: str, *, always: bool = False) -> None:
         """Put a text beside the bar; `always` leaves a line behind, too."""
-        self.progress.update(self.bar, description=text, left=self.left)
+        self.progress.update(self.bar, description=text)
         overdue = time.monotonic() - self.last_line > LINE_EVERY
         if always or (overdue and not self.console.is_terminal):
-            rest = "" if always or not self.left else f", {self.left}"
+            left = None if always else self.progress.tasks[0].time_remaining
+            rest = "" if left is None else f", {timedelta(seconds=round(left))} left"
             self.console.print(f"{text}{rest}", highlight=False)
             self.last_line = time.monotonic()
 
 
 class Bars(Display):
-    """The observer that the command line passes to `evaluate`; the bar is that of all conditions."""
+    """The observer that the command line passes to `evaluate`; the bar is that of all conditions, by
+    their likely NFE."""
 
     def __init__(self, *plans: Plan) -> None:
-        super().__init__()
-        conditions = [condition for plan in plans for condition in plan.conditions]
-        self.conditions, self.number = len(conditions), 0
-        self.costs = [(condition.label, condition.cost) for condition in conditions]
-        self.todo = [
-            c.count(len(plan.problems[c.task].samples), len(plan.seeds))
-            for plan in plans
-            for c in plan.conditions
-        ]
-        self.expected, self.made = Counter[str](), Counter[str]()  # NFE of each method
-        # What a tuning run varies tells its lines apart.
-        by_label = {(c.task, c.label, name, c.value(name)) for c in conditions for name in TOLD}
-        counts = Counter((task, label, name) for task, label, name, _ in by_label)
-        self.varied = [
-            name for name in TOLD if any(n > 1 for k, n in counts.items() if k[2] == name)
-        ]
+        self.total = sum(plan.cost for plan in plans)
+        self.conditions, self.number = sum(len(plan.conditions) for plan in plans), 0
+        super().__init__(self.total)
 
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         self.size, self.number, self.failed = total, self.number + 1, 0
         self.right = [record.correct for record in done]
-        # What an earlier session did says nothing of speed.
-        self.todo[self.number - 1] = total - len(done)
-        self.measure()
+        self.total -= len(done) * condition.cost  # an earlier session's work says nothing of speed
+        self.progress.update(self.bar, total=self.total)
         self._show(condition, complete=0 < total == len(done))
 
     def record(self, condition: Condition, record: Record | Failure) -> None:
@@ -248,36 +230,17 @@ class Bars(Display):
             self.console.print(failure, highlight=False, markup=False)
         else:
             self.right.append(record.correct)
-            self.expected[condition.label] += condition.cost
-            self.made[condition.label] += record.nfe
-        self.todo[self.number - 1] -= 1
-        self.measure()
+        self.progress.advance(self.bar, condition.cost)
         self._show(condition, complete=len(self.right) + self.failed == self.size)
-
-    def measure(self) -> None:
-        """Set the bar by NFE: a method needs as many of those expected as it has needed so far, one
-        that has not begun as many as the others."""
-        shares = {label: self.made[label] / count for label, count in self.expected.items()}
-        usual = sum(shares.values()) / len(shares) if shares else 1.0
-        made = sum(self.made.values())
-        work = zip(self.costs, self.todo, strict=True)
-        rest = sum(count * cost * shares.get(label, usual) for (label, cost), count in work)
-        self.progress.update(self.bar, completed=made, total=made + rest)
-        if made > EARLY * (made + rest):
-            left = (time.monotonic() - self.started) * rest / made
-            self.left = f"{timedelta(seconds=round(left))} left"
 
     def _show(self, condition: Condition, *, complete: bool) -> None:
         """The condition with its settings, for which there is no room beside a bar, and its counts."""
         line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label}"
         if complete or not self.console.is_terminal:
-            particles, branching = condition.budget
-            line += (
-                f" (N={particles} b={branching} block={condition.settings.decoding.block_length}"
-            )
-            if condition.value("budget") is not None:
-                line += f" budget={condition.value('budget')}"
-            line += "".join(f" {TOLD[name]}={condition.value(name)}" for name in self.varied) + ")"
+            (particles, branching), settings = condition.budget, condition.settings
+            line += f" (N={particles} b={branching} block={settings.decoding.block_length}"
+            known = {sign: condition.value(name) for name, sign in TOLD.items()}
+            line += "".join(f" {sign}={n:g}" for sign, n in known.items() if n is not None) + ")"
         line += f" {len(self.right) + self.failed}/{self.size}"
         line += f" {100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
         line += f" {self.failed} failed" if self.failed else ""
