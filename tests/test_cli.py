@@ -347,8 +347,6 @@ def test_the_version_is_the_packages(run: Run) -> None:
     [
         ("s3dlm gen", "generate"),
         ("s3dlm generate --method top", "top_n"),
-        ("s3dlm generate --task count", "countdown"),
-        ("s3dlm eval --method greedy,s3_p", "greedy,s3_paper"),
         ("s3dlm eval --task chain,count", "chain,countdown"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
     assert (total.name, total.auc.value, total.pair_accuracy.value) == ("total", 1.0, 1.0)
     assert (short.name, long.name) == ("gen_length=128", "gen_length=256")
     assert (short.accuracy["fixed"], long.accuracy["fixed"]) == (1.0, 0.0)
-    assert sum(row.count for row in report.calibration) == 40
+    assert sum(row.count for row in report.reliability.bins) == 40
     assert report.reliability.brier < report.reliability.brier_of_mean == 0.25
     assert report.reliability.coverage["50%"] == 1.0
     assert any("confidence is constant" in warning for warning in report.warnings)
@@ -95,7 +95,6 @@ def test_without_gold_there_are_means_only(tmp_path):
     assert section.accuracy == {}
     assert section.components[0].auc.value is None
     assert {c.name: c.mean for c in section.components}["confidence"] == 0.75
-    assert report.calibration == []
     assert report.reliability is None
     assert any("no gold" in warning for warning in report.warnings)
 

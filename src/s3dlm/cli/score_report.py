@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import typer
 
 from s3dlm.cli.options import print_table
 from s3dlm.evaluation.score import ScoreReport, Section
-from s3dlm.evaluation.statistics import Estimate, ReliabilityBin
+from s3dlm.evaluation.statistics import Estimate
 
 
 def render(report: ScoreReport, *, explain: bool = False) -> None:
@@ -20,14 +18,13 @@ def render(report: ScoreReport, *, explain: bool = False) -> None:
     typer.echo()
     for section in report.sections:
         _print_section(section)
-    if report.calibration:
-        _print_bins("calibration of the total", "total", report.calibration)
     if calibrated := report.reliability:
         surest = ", ".join(f"surest {k}: {100 * v:.1f} %" for k, v in calibrated.coverage.items())
         brier = f"{calibrated.brier:.3f} (mean accuracy alone: {calibrated.brier_of_mean:.3f})"
         note = f"Brier score {brier}; accuracy on the {surest}"
-        title = "p_correct, cross-fitted over questions"
-        _print_bins(title, "p_correct", calibrated.bins, note)
+        head = ("p_correct", "outputs", "mean p_correct", "accuracy (%)")
+        bins = [each.to_row() for each in calibrated.bins]
+        print_table(head, bins, "p_correct, cross-fitted over questions", note)
     if explain:
         rows = [
             (str(c.line), str(c.gold), f"{c.d1:.2f}", f"{c.fixed:.0f}", _short(c.d1_answer),
@@ -57,11 +54,6 @@ def _print_section(section: Section) -> None:
         chosen = [(rule, _cell(share, 100)) for rule, share in section.selection.items()]
         note = f"{section.distinct:.1f} different texts per question"
         print_table(("rule", "accuracy, % (95 %)"), chosen, "one answer per question", note)
-
-
-def _print_bins(title: str, value: str, bins: Sequence[ReliabilityBin], note: str = "") -> None:
-    columns = (value, "outputs", f"mean {value}", "accuracy (%)")
-    print_table(columns, [each.to_row() for each in bins], title, note)
 
 
 def _cell(estimate: Estimate, scale: float = 1) -> str:

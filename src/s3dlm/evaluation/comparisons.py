@@ -150,16 +150,10 @@ def lead(tasks: Sequence[tuple[Floats, Floats]]) -> tuple[float, Comparison] | N
 def _ahead(grades: Floats, costs: Floats) -> Floats:
     """The first grade minus the others', interpolated at the first cost; both [cases, 1 + points]."""
     order = 1 + np.argsort(costs[:, 1:], axis=1, kind="stable")
-    logs = np.log(np.take_along_axis(costs, order, axis=1))
-    ours, last = np.log(costs[:, :1]), order.shape[1] - 1
-    after = np.clip((logs <= ours).sum(axis=1, keepdims=True), min(1, last), last)
-    before = np.maximum(after - 1, 0)
-    start, end = (np.take_along_axis(logs, place, axis=1) for place in (before, after))
-    share = np.where(end > start, (ours - start) / np.where(end > start, end - start, 1.0), 1.0)
-    share = np.clip(share, 0.0, 1.0)
-    values = np.take_along_axis(grades, order, axis=1)
-    low, high = (np.take_along_axis(values, place, axis=1) for place in (before, after))
-    return np.asarray(grades[:, 0] - ((1 - share) * low + share * high)[:, 0])
+    logs, others = np.log(costs), np.take_along_axis(grades, order, axis=1)
+    at = np.take_along_axis(logs, order, axis=1)
+    cases = zip(grades[:, 0], logs[:, 0], at, others, strict=True)
+    return np.array([ours - np.interp(spent, *curve) for ours, spent, *curve in cases])
 
 
 def sweep(run: RecordedRun) -> Table:

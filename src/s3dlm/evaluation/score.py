@@ -2,7 +2,7 @@
 
 A file of outputs (`outputs.py` says of what sort) becomes a report: means of the parts, accuracy under
 each grading, what a choice among several outputs to one question gains, how well each part and the
-total tell right from wrong, a calibration table, and warnings. Needs no model and no torch.
+total tell right from wrong, how far a probability made of it can be trusted, and warnings. Needs no model and no torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from s3dlm.answers.kinds import find_kind
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation import statistics
 from s3dlm.evaluation.outputs import OutputRow, choices, kind_of_task, read_rows
-from s3dlm.evaluation.statistics import CalibrationReport, Estimate, ReliabilityBin
+from s3dlm.evaluation.statistics import CalibrationReport, Estimate
 from s3dlm.verifier import Score, Verifier, as_verifier
 from s3dlm.verifier.base import CHECKABLE, ScoreFunction, score_texts
 from s3dlm.verifier.calibration import GradedAnswer, cross_fitted
@@ -85,7 +85,6 @@ class ScoreReport:
     unreadable: int  # outputs without an answer
     agreement: float | None  # with the verdicts of another harness that stand in the file
     sections: list[Section]
-    calibration: list[ReliabilityBin]  # of the total
     reliability: CalibrationReport | None  # of p_correct; None: too few graded outputs
     changes: list[Change]
     warnings: list[str]
@@ -132,7 +131,7 @@ def score_file(
     if 3 * told.count(0.0) > len(told):
         most = f"{told.count(0.0)} of {len(told)} outputs"
         warnings.append(f"{most} have no step to check: the verifier can say little about them")
-    right, grades, totals = outputs.right, outputs.grades, outputs.parts["total"]
+    right, grades = outputs.right, outputs.grades
     pairs = zip(rows, right, strict=False)
     same = [row.verdict == good for row, good in pairs if row.verdict is not None]
     return ScoreReport(
@@ -145,7 +144,6 @@ def score_file(
         unreadable=len(unread),
         agreement=sum(same) / len(same) if same else None,
         sections=sections,
-        calibration=statistics.reliability(totals, right) if grades else [],
         reliability=outputs.reliability() if grades else None,
         changes=outputs.changes() if "d1" in grades else [],
         warnings=warnings,
