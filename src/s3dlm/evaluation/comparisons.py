@@ -91,7 +91,7 @@ def _sentence(run: RecordedRun, rows: Mapping[str, TableRow], label: str, refere
         if found.p < LEVEL:
             return "better than" if found.difference.value > 0 else "worse than"
         few = math.isnan(found.p)
-        return "not yet told apart from" if few else "not significantly different from"
+        return "not yet distinguishable from" if few else "not significantly different from"
 
     def in_words(other: str, found: Comparison) -> str:
         """The difference with interval and p-value, and what both spent."""

@@ -177,6 +177,11 @@ def fit_answers(answers: Iterable[GradedAnswer]) -> AnswerCalibration:
 
 def cross_fitted(answers: Sequence[GradedAnswer]) -> list[float]:
     """The probability of each answer by a calibration that never saw its question."""
+    least = LEAST_ANSWERS * FOLDS // (FOLDS - 1)  # each fit leaves a fold out
+    if len(answers) < least:
+        raise SettingsError(
+            f"{len(answers)} answers are too few to fit a calibration; give at least {least}"
+        )
     questions = sorted({answer.question for answer in answers})
     fold_of = {question: number % FOLDS for number, question in enumerate(questions)}
     fits = [fit_answers(a for a in answers if fold_of[a.question] != f) for f in range(FOLDS)]
