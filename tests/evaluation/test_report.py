@@ -520,7 +520,9 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
         if c.label in right
     }
     (line,) = comparisons.sentences(told(run, made), "greedy")
-    told_apart = r"s3 is not yet distinguishable from (greedy|tilting), the most accurate other method, "
+    told_apart = (
+        r"s3 is not yet distinguishable from (greedy|tilting), the most accurate other method, "
+    )
     assert re.match(told_apart, line)  # six problems
     assert "too few problems to judge" in line
     monkeypatch.setattr(statistics, "LEAST_PROBLEMS", 5)
