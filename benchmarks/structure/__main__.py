@@ -1,7 +1,8 @@
 """Structured output in figures: `python -m benchmarks.structure [--schemas 200] [--problems 50]`.
 
 Schemas by chance on the bundled `tiny` and on a random network of LLaDA's shape with its tokens: share of valid
-answers, passes per token, and time of the grammar; and accuracy on arithmetic as free text and as JSON.
+answers, passes per token, and time of the grammar; and accuracy on arithmetic as free text, as JSON, and as a
+regular expression of the model's own words. `triples --count 10000` tries the guarantee instead.
 """
 
 from __future__ import annotations
@@ -9,23 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
+import sys
 import time
-from dataclasses import replace
-
-import torch
 
 import s3dlm
 from benchmarks.structure.schemas import schema
+from benchmarks.structure.triples import QUESTION, run, shortest, untrained
 from s3dlm import tasks
-from s3dlm.diffusion.closing import Vocabulary
-from s3dlm.diffusion.grammar import Grammar
-from s3dlm.diffusion.structure import compiled
 from s3dlm.models.base import Model
-from s3dlm.models.transformer import Transformer
 
-QUESTION = (
-    "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?"
-)
 ROOM, LONGEST = 16, 128  # tokens beyond the shortest answer, and of the longest canvas
 ANSWER = {
     "type": "object",
@@ -33,14 +27,7 @@ ANSWER = {
     "required": ["steps", "answer"],
     "additionalProperties": False,
 }
-
-
-def untrained(tiny: Model) -> Model:
-    """A network of LLaDA's shape with random weights."""
-    torch.manual_seed(0)
-    network = tiny.denoiser
-    assert isinstance(network, Transformer)
-    return replace(tiny, name="random", denoiser=Transformer(network.config).eval())
+WORDS = re.compile(r"[A-Za-z0-9 ,.=+*/-]+\\boxed\{[0-9]+\}\.?")  # as `tiny` writes an answer
 
 
 def schemas(model: Model, count: int) -> None:
@@ -51,7 +38,7 @@ def schemas(model: Model, count: int) -> None:
     seconds = own = 0.0
     for seed in range(count):
         wanted = schema(random.Random(seed))
-        needed = len(compiled(Vocabulary.of(model), Grammar.of(wanted)).shortest)
+        needed = shortest(model, wanted)
         if needed + ROOM > LONGEST:
             continue
         begun = time.perf_counter()
@@ -63,41 +50,57 @@ def schemas(model: Model, count: int) -> None:
         valid += Draft202012Validator(wanted).is_valid(json.loads(found.text))
     print(
         f"{model.name}: {valid} of {asked} valid; {passes / tokens:.2f} passes per token; outside the model "
-        f"{own / seconds:.0%} of the time, {1000 * own / passes:.2f} ms per pass"
+        f"{own / seconds:.0%} of the time, {1000 * own / passes:.2f} ms per pass",
+        flush=True,
+    )
+
+
+def free_text(model: Model) -> None:
+    """Print what the same question costs without a grammar."""
+    found = s3dlm.generate(model, QUESTION, method="greedy")
+    print(
+        f"{model.name}, free text: {found.nfe / max(1, len(found.token_ids)):.2f} passes per token"
     )
 
 
 def accuracy(model: Model, count: int) -> None:
-    """Print accuracy on arithmetic, free and as JSON, without search and with it."""
+    """Print accuracy on arithmetic in three forms, without search and with it."""
     samples = tasks.load(tasks.get("arithmetic"), limit=count).samples
     for method in ("greedy", "s3", "revise"):
-        free = formed = passes = 0
+        free, words, fields = [], [], []
         for sample in samples:
             text = s3dlm.generate(model, sample.question, method=method)
-            free += text.answer == sample.gold
+            free.append(text.answer == sample.gold)
+            text = s3dlm.generate(model, sample.question, method=method, grammar=WORDS)
+            words.append(text.answer == sample.gold)
             made = s3dlm.generate(
                 model, sample.question, method=method, grammar=ANSWER, gen_length=96,
                 block_length=96,
             )  # fmt: skip
-            formed += str(made.parsed["answer"]) == sample.gold
-            passes += made.nfe
-        total = len(samples)
+            fields.append(str(made.parsed["answer"]) == sample.gold)
+        shares = (f"{sum(right) / len(samples):.0%}" for right in (free, words, fields))
         print(
-            f"arithmetic, {method}: free text {free / total:.0%}, JSON {formed / total:.0%} "
-            f"({passes / total:.1f} passes), {total} problems"
+            "arithmetic, {}: free text {}, expression {}, JSON {}, {} problems".format(
+                method, *shares, len(samples)
+            ),
+            flush=True,
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["figures", "triples"], default="figures")
     parser.add_argument("--schemas", type=int, default=200)
     parser.add_argument("--problems", type=int, default=50)
+    parser.add_argument("--count", type=int, default=10_000, help="triples")
+    parser.add_argument("--first", type=int, default=0, help="the first triple's seed")
     given = parser.parse_args()
+    if given.what == "triples":
+        sys.exit(run(given.count, given.first) > 0)
     tiny = s3dlm.load("tiny")
     for model in (tiny, untrained(tiny)):
         schemas(model, given.schemas)
-    free = s3dlm.generate(tiny, QUESTION, method="greedy")
-    print(f"tiny, free text: {free.nfe / max(1, len(free.token_ids)):.2f} passes per token")
+        free_text(model)
     accuracy(tiny, given.problems)
 
 

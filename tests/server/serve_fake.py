@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import s3dlm
 from s3dlm.server.app import create_app
 from s3dlm.server.limits import Limits
 from s3dlm.server.run import bind_socket, serve_until_signal
@@ -28,12 +29,14 @@ def main() -> None:
     parser.add_argument("--send-seconds", type=float, default=20)
     parser.add_argument("--header-seconds", type=float, default=10)
     parser.add_argument("--text", help="what the model likes to write")
+    parser.add_argument("--model", help="a bundled model in the place of the fake one")
     parser.add_argument("--send-buffer", type=int, help="bytes that the kernel takes unread")
     asked = parser.parse_args()
     if asked.descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
     limits = Limits(send_seconds=asked.send_seconds, header_seconds=asked.header_seconds)
     model = fake_model((asked.text,)) if asked.text else fake_model()
+    model = s3dlm.load(asked.model) if asked.model else model
     original = model.denoiser.encode
 
     def encode(tokens: Any, *others: Any) -> Any:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 import s3dlm
 from tests.fakes import fake_model
-from tests.server.live import Live, code, serving
+from tests.server.live import Live, serving
 
 QUESTION = (
     "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?"
@@ -139,22 +139,3 @@ def test_what_cannot_be_kept_is_refused(tiny: Live, extra: dict[str, Any], words
 def test_a_model_with_another_kind_of_tokenizer_says_so() -> None:
     with serving(fake_model()) as live:
         assert "cannot follow a grammar" in refused(live, model="fake", guided_regex="a")
-
-
-def test_health_answers_while_hostile_grammars_are_compiled(tiny: Live) -> None:
-    """All are refused or answered; nothing of them is done in the event loop."""
-    hostile = [
-        {"guided_json": {"anyOf": [{"type": "object", "properties": {f"a{i}": {}}} for i in range(400)]}},
-        {"guided_json": {"anyOf": [{}] * 4900}},
-        {"guided_json": {"type": "integer", "multipleOf": 999983}},
-        {"guided_regex": "((a{1000}){1000}){1000}"},
-        {"guided_regex": "(a?){1000}a{1000}"},
-        {"guided_grammar": "start: s\ns: s s | s s s | \"a\""},
-        {"guided_grammar": "\n".join(f"r{i}: r{i + 1} r{i + 1}" for i in range(60)) + '\nr60: "a"\nstart: r0'},
-        {"guided_json": json.loads('{"items":' * 90 + "{}" + "}" * 90)},
-    ]  # fmt: skip
-    answers = [tiny.later(QUESTION, model="tiny", max_tokens=24, **extra) for extra in hostile]
-    while not all(answer.done() for answer in answers):
-        assert tiny.http.get("/health").status_code == 200
-    assert {answer.result().status_code for answer in answers} <= {200, 400}
-    assert code(answers[3].result()) == (400, "invalid_settings")

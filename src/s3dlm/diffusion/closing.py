@@ -35,6 +35,7 @@ CLOSING = ("\"}])>';/,:", "}])>\"';/,:")
 LETTERS = "ntfaeioubcdghjklmpqrsvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 OTHERS = f"@._=0123456789{LETTERS}-+*!?#%&|~^$`\\[(<{{ \n"
 FREE = "~"  # where this may stand, the text is free
+RUN = 1000  # bytes that follow by necessity, after which a text seems never to end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +47,7 @@ class Vocabulary:
     orders: tuple[Ids, Ids]  # single characters, those that end a text soonest first
     free: int | None  # the token that stands only where the text is free
     ends: Ids
+    bytes_: Ids  # one for each byte; none if no text can be forced for ever
 
     @property
     def end(self) -> int:
@@ -89,8 +91,10 @@ def _vocabulary(
         for closing in CLOSING
     ]
     free = single[FREE][0] if len(single[FREE]) == 1 else None
+    byte_of = {tokenizer.decode_bytes([token]): token for token in range(size)}
     possible = np.packbits(bits, bitorder="little").view(np.int32)
-    return Vocabulary(tokenizer, possible, (orders[0], orders[1]), free, ends)
+    bytes_ = tuple(token for read, token in byte_of.items() if len(read) == 1)
+    return Vocabulary(tokenizer, possible, (orders[0], orders[1]), free, ends, bytes_)
 
 
 def shortest(vocabulary: Vocabulary, matcher: LLMatcher) -> Ids | None:
@@ -98,7 +102,7 @@ def shortest(vocabulary: Vocabulary, matcher: LLMatcher) -> Ids | None:
     best, work = quick(vocabulary, matcher), 0
     now, path = matcher.deep_copy(), Ids()
     while best is not None and len(path) < len(best) and not now.is_accepting():
-        step = now.compute_ff_tokens()
+        step = forced(vocabulary, now)
         forks = [] if step else options(vocabulary, now, WIDTH)
         found = {}
         for token in forks if len(forks) > 1 and work < WORK else ():
@@ -126,7 +130,7 @@ def quick(vocabulary: Vocabulary, matcher: LLMatcher) -> Ids | None:
         while len(path) <= FARTHEST and taken.total() <= most and not now.is_error():
             if now.is_accepting():
                 return merged(vocabulary, matcher, path)
-            step = now.compute_ff_tokens()
+            step = forced(vocabulary, now)
             if not step:
                 forks = options(vocabulary, now, WIDTH if fair else 1)
                 step = sorted(forks, key=taken.__getitem__)[:1]
@@ -156,8 +160,33 @@ def merged(vocabulary: Vocabulary, matcher: LLMatcher, path: list[int]) -> Ids:
     return tuple(sorted(fitting, key=len)[0])
 
 
+def forced(vocabulary: Vocabulary, matcher: LLMatcher) -> list[int]:
+    """The tokens that must follow."""
+    check_ends(vocabulary, matcher)
+    return matcher.compute_ff_tokens()
+
+
+def check_ends(vocabulary: Vocabulary, matcher: LLMatcher) -> None:
+    """Refuse a text that must go on for ever, on which the compiler would work for ever: in the Lark grammar
+    /a+/ "a" the expression takes every a, so another one must follow."""
+    if not vocabulary.bytes_:
+        return
+    now = matcher.deep_copy()
+    for _ in range(RUN):
+        options = (token for token in vocabulary.bytes_ if now.validate_tokens([token]))
+        following = list(islice(options, 2))
+        if len(following) != 1 or now.is_accepting():
+            return
+        now.consume_tokens(following)
+    raise SettingsError(
+        "the lark grammar has a text that never ends: a regular expression takes what must follow it, as in "
+        '/a+/ "a"; let it stop before that'
+    )
+
+
 def mask(vocabulary: Vocabulary, matcher: LLMatcher) -> Words:
     """The tokens that may follow."""
+    check_ends(vocabulary, matcher)
     words = np.frombuffer(matcher.compute_bitmask(), np.int32)
     return words[: vocabulary.possible.size] & vocabulary.possible
 

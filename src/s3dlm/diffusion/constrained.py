@@ -44,9 +44,7 @@ class ConstrainedDiffusion(MaskedDiffusion):
 
     def _blank(self) -> Ints:
         """What must stand at the beginning is there from the start; but every search takes a pass."""
-        tokens = MaskedDiffusion._blank(self)
-        with self.structure:
-            text = self.structure.forced(())
+        tokens, text = MaskedDiffusion._blank(self), self.structure.begun
         complete = len(text) == self.structure.length or text[-1:] == (self.structure.end,)
         self._write(tokens[None], 0, text[:-1] if complete else text)
         return tokens

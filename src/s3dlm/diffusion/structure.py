@@ -11,7 +11,7 @@ one search. Compiled grammars are kept, so that the next request with the same o
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
@@ -24,6 +24,7 @@ from s3dlm.diffusion.closing import (
     Ids,
     Vocabulary,
     Words,
+    forced,
     ids,
     mask,
     options,
@@ -71,6 +72,8 @@ def compiled(vocabulary: Vocabulary, grammar: Grammar) -> Compiled:
         raise SettingsError(
             f"the {grammar.kind} grammar cannot be used: {' '.join(why.split())[:300]}"
         )
+    if grammar.kind != "lark":  # one expression alone, and those of JSON, end before what follows
+        vocabulary = replace(vocabulary, bytes_=())
     way = shortest(vocabulary, matcher)
     if way is None:
         raise SettingsError(
@@ -102,13 +105,14 @@ class Structure:
         self._root = grammar.matcher
         self._matchers: dict[bytes, LLMatcher] = {}
         self._ways: dict[bytes, Ids | None] = {_key(()): grammar.shortest}
-        self._seconds = self._begun = 0.0
+        self._seconds = self._entered = 0.0
+        self.begun = self.forced(())  # what must stand at the beginning of every text
 
     def __enter__(self) -> None:
-        self._begun = time.perf_counter()
+        self._entered = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self._seconds += time.perf_counter() - self._begun
+        self._seconds += time.perf_counter() - self._entered
         if self._seconds > SECONDS:
             raise SettingsError(
                 f"the grammar took more than {SECONDS:g} s of work; give a simpler one, or search less"
@@ -160,7 +164,7 @@ class Structure:
         while len(text) < self.length:
             matcher = self._matcher(text)
             self._check(matcher)
-            step: Ids = tuple(matcher.compute_ff_tokens())
+            step = tuple(forced(self.vocabulary, matcher))
             if step:
                 text += step[: self.taken(text, step)] or self._onward(text)
                 continue
