@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from s3dlm.cli.main import app as command_line
-from s3dlm.errors import ModelError, RecordError, SettingsError
+from s3dlm.errors import RecordError
 from s3dlm.evaluation import records
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
@@ -77,15 +77,3 @@ def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
     )
     sweep = next(table for table in made["tables"] if "particles" in table["title"])
     assert [row[1:3] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
-
-
-def test_bad_numbers_and_names_are_explained(app: typer.Typer, tmp_path: Path) -> None:
-    task = write_task(tmp_path, 2)
-    with pytest.raises(SettingsError, match="particles='two' is not allowed; give a whole number"):
-        call(app, "eval", "--task", task, "--set", "particles=two", "--out", str(tmp_path / "r"))
-    with pytest.raises(SettingsError, match="did you mean 'gsm8k'"):
-        call(app, "eval", "--task", "gsm8", "--out", str(tmp_path / "r"))
-    with pytest.raises(RecordError, match="give a folder that `s3dlm eval` wrote"):
-        call(app, "report", str(tmp_path))
-    with pytest.raises(ModelError, match="model='nosuch' is unknown"):
-        call(app, "eval", "--model", "nosuch", "--task", "gsm8k", "--out", str(tmp_path / "r"))

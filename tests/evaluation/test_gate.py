@@ -17,18 +17,8 @@ from s3dlm.cli.main import app
 from s3dlm.evaluation import gate
 from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
-from tests.models.checkpoints import LLADA, edit_json, llada_tensors, write_folder
 
 QUESTIONS = ["What is 2 + 3?", "What is 4 + 5?"]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = LLADA | {"max_sequence_length": 1024, "n_layers": 1}
-    folder = tmp_path_factory.mktemp("gate") / "random"
-    write_folder(folder, config, llada_tensors(config))
-    edit_json(folder / "tokenizer_config.json", model_max_length=1024)
-    return folder
 
 
 @pytest.fixture(scope="module")

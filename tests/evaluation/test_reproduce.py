@@ -12,12 +12,11 @@ from typer.testing import CliRunner
 
 from s3dlm import tasks
 from s3dlm.cli.main import app
-from s3dlm.errors import RecordError, SettingsError
+from s3dlm.errors import RecordError
 from s3dlm.evaluation import manifest, paper, records
-from tests.models.checkpoints import LLADA, edit_json, llada_tensors, write_folder
 
 BENCHMARKS = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
-PARAMETERS = 29_280  # of the checkpoint below
+PARAMETERS = 29_280  # of the checkpoint
 MADE_UP = {  # for machines without the published files: the same fields, nothing of their content
     "gsm8k": {"question": "What is 2 + 3?", "answer": "2 + 3 = 5\n#### 5"},
     "math500": {"problem": "Compute $2 + 3$.", "answer": "5"},
@@ -57,15 +56,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 writer.writerows(rows)
             else:
                 out.writelines(json.dumps(row) + "\n" for row in rows)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = LLADA | {"max_sequence_length": 4096, "n_layers": 1}
-    folder = tmp_path_factory.mktemp("models") / "a-folder-of-another-name"
-    write_folder(folder, config, llada_tensors(config))
-    edit_json(folder / "tokenizer_config.json", model_max_length=4096)
     return folder
 
 
@@ -117,22 +107,6 @@ def test_the_papers_numbers_stand_beside_those_of_a_renamed_folder(
     assert set(rows) == {"greedy", "best_of_k", "s3"}
     assert [rows[label][4] for label in rows] == ["68.16", "69.56", "70.21"]
     assert rows["s3"][2] == "1 × 1"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--tuned", "nowhere.json"), "nowhere.json cannot be used"),
-        (("--size", "week"), "size='week' is unknown"),
-        (("--grading", "mild"), "grading='mild' is unknown"),
-        (("--set", "lam=1,2"), "give one value"),
-        (("--temperature", "0.5", "--set", "temperature=1"), "given twice"),
-        (("--temperature", "-1"), "temperature"),
-    ],
-)
-def test_mistakes_are_told_before_anything_runs(words: tuple[str, ...], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        CliRunner().invoke(app, ["reproduce", *words], catch_exceptions=False)
 
 
 def test_without_the_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
