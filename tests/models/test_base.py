@@ -61,6 +61,8 @@ def test_a_wrapper_is_like_what_it_wraps() -> None:
     for name in set(Denoiser.__annotations__) - {"prefix_cache", "dual_cache"}:
         assert getattr(wrapped, name) == getattr(inner, name), name
     assert [name for name, _ in wrapped.tensors()] == [name for name, _ in inner.tensors()]
+    cached = RowCache(s3dlm.load("tiny", dual_cache=4).denoiser, 0)  # it has no `encode_after`
+    assert (cached.prefix_cache, cached.dual_cache) == (None, None)
 
 
 def test_the_weights_of_a_held_module_are_found() -> None:

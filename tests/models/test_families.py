@@ -273,6 +273,7 @@ def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"num_hidden_layers": 400}, "describes about 3600 tensors"),
         ({"vocab_size": -1}, "vocabulary=-1 must be"),
         ({"hidden_size": "32"}, "needs a whole number 'hidden_size'"),
+        ({"num_hidden_layers": True}, "needs a whole number 'num_hidden_layers'"),
         ({"num_attention_heads": 0}, "heads=0 must be"),
         ({"mask_token_id": "x"}, "needs a whole number 'mask_token_id'"),
         ({"mask_token_id": 1.5}, "needs a whole number 'mask_token_id'"),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from s3dlm.models import forward as module
 from s3dlm.models.base import Denoiser
-from s3dlm.models.forward import Forward, Rows
+from s3dlm.models.forward import Forward, Prediction, Rows
 from s3dlm.models.sampling import GROUP, shift, sums
 
 MASK = 5
@@ -48,8 +48,7 @@ def rows(canvas: list[list[int]], prompt: list[int], draws: int = 4, **changes: 
         "label": "step 1 of 1, prompt 'x'",
         **changes,
     }
-    width = options["stop"] - options["start"]  # type: ignore[operator]
-    uniforms = np.random.default_rng(0).random((len(tokens), width, draws))
+    uniforms = np.random.default_rng(0).random((len(tokens), options["stop"], draws))  # type: ignore[arg-type]
     return Rows(np.array(prompt), tokens, tokens == MASK, uniforms=uniforms, **options)  # type: ignore[arg-type]
 
 
@@ -100,6 +99,19 @@ def test_chunks_batches_and_company_change_nothing() -> None:
             np.testing.assert_array_equal(one.top, third.top)
             np.testing.assert_array_equal(one.top_logp, other.top_logp)
             np.testing.assert_array_equal(one.draws_logp, third.draws_logp)
+
+
+def test_the_rows_of_a_request_may_be_run_in_several_calls() -> None:
+    canvas = [[MASK, 7, MASK, 3], [MASK, MASK, 1, 2], [4, MASK, MASK, MASK]]
+    request = rows(
+        canvas, [1, 2], start=np.array([0, 0, 1]), stop=4, temperature=np.array([0.5, 1.0, 2.0]),
+        asked=np.arange(24).reshape(3, 4, 2),
+    )  # fmt: skip
+    (whole,) = Forward(Table(40))([request])
+    parts = [Forward(Table(40))([request.take(slice(*each))])[0] for each in ((0, 1), (1, 3))]
+    joined = Prediction.join(parts)
+    for name in ("top", "top_logp", "draws", "draws_logp", "margin", "entropy", "asked_logp"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
 
 
 def test_rows_of_several_temperatures_in_one_batch_keep_their_own() -> None:
