@@ -132,7 +132,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 LOADING = {
-    "dtype": str, "adapter": str, "revision": str, "mask_id": int, "block": int,
+    "dtype": str, "adapter": str, "mask_id": int, "block": int,
     "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str,
     "quantize": str, "dual_cache": int, "prompts": str, "fast": bool, "tensor_parallel": bool,
 }  # fmt: skip

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from s3dlm.errors import ModelError, SettingsError
+from s3dlm.errors import ModelError
 
 INDEX = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -22,24 +22,22 @@ FETCHED = ("*.safetensors", "*.json", "tokenizer*", "vocab*", "merges.txt", "*.m
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def find_folder(name: str, revision: str | None = None, *, code: bool = False) -> Path:
-    """The folder a name stands for; `code` also fetches the repository's own Python files.
+def find_folder(name: str, *, code: bool = False) -> Path:
+    """The folder a name stands for.
 
-    `revision`, or what follows an @ in the name, pins a commit, tag or branch of the hub; a folder
-    on disk has none.
+    Args:
+        name: A folder, or a hub id; what follows an @ pins a commit, tag or branch of the hub.
+        code: Whether the repository's own Python files are fetched, too.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if revision is not None:
-            raise SettingsError(f"revision={revision!r} is for hub models; {name} is a folder")
         return folder
-    if revision is None and "@" in name:
-        name, _, revision = name.partition("@")
-    if HUB_ID.fullmatch(name) and not name.startswith("."):
-        cached = cached_folder(name, revision)
+    hub_id, _, revision = name.partition("@")
+    if HUB_ID.fullmatch(hub_id) and not hub_id.startswith("."):
+        cached = cached_folder(hub_id, revision or None)
         if cached and (not code or any(cached.glob("*.py"))):
             return cached
-        return download(name, revision, (*FETCHED, "*.py") if code else FETCHED)
+        return download(hub_id, revision or None, (*FETCHED, "*.py") if code else FETCHED)
     raise ModelError(
         f"{name!r} is neither an existing folder nor a hub id such as GSAI-ML/LLaDA-8B-Instruct; "
         "`s3dlm list models` lists the known names"

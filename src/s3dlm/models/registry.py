@@ -50,7 +50,6 @@ def load(
     compile: bool = False,
     prefix_cache: bool | None = None,
     progress: bool = True,
-    revision: str | None = None,
     mask_id: int | None = None,
     block: int | None = None,
     adapter: str | Adapter | None = None,
@@ -62,7 +61,8 @@ def load(
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
     Args:
-        name: A bundled or registered name, a folder, or a hub id.
+        name: A bundled or registered name, a folder, or a hub id; "owner/name@revision" pins a
+            commit, tag or branch.
         device: Such as "cpu", "cuda" or "cuda:1".
         devices: Such as ["cuda:0", "cuda:1"]: rows of each forward pass are shared among copies.
         tensor_parallel: Split the network among the processes of torchrun; only the first returns.
@@ -73,7 +73,6 @@ def load(
         prefix_cache: Read prompt and finished blocks once; exact, and on by default, for block-causal
             models only.
         progress: Show a bar on a terminal while large weights are read.
-        revision: A commit, tag or branch of the hub; "owner/name@revision" says the same.
         mask_id: For models whose files do not state it.
         block: Blocks of this size are causal (bd3lm checkpoints of A2D do not state theirs); 0: none.
         adapter: A LoRA adapter, a folder or a hub id, that is merged into the weights.
@@ -103,7 +102,7 @@ def load(
             kind = type(model).__name__
             raise ModelError(f"the plugin for {name!r} returned a {kind}, not a Model")
     else:
-        folder = BUNDLED.get(name) or find_folder(name, revision, code=trust_remote_code)
+        folder = BUNDLED.get(name) or find_folder(name, code=trust_remote_code)
         model = _load_folder(folder, options)
     if own is not None:
         model = replace(model, defaults=replace(model.defaults, prompts=own))
