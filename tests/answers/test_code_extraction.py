@@ -7,7 +7,7 @@ import time
 import pytest
 
 from s3dlm import answers
-from s3dlm.extras.code.programs import canonical, parse, program, required, source_in
+from s3dlm.extras.code.programs import canonical, program, required, source_in, tree_of
 
 HEAD = 'import math\n\n\ndef helper(x):\n    return x\n\n\ndef area(r: float) -> float:\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
 PROSE = (
@@ -62,7 +62,7 @@ def test_what_a_question_requires() -> None:
 def test_all_these_hold_the_same_function(text: str) -> None:
     found = source_in(text, HEAD)
     assert found is not None
-    assert parse(found) is not None
+    assert tree_of(found) is not None
     assert lines(found)[-1] == BODY
     assert lines(found)[0] == "import math"  # what the question gives is in front
     assert "def helper" in found
@@ -129,7 +129,7 @@ def test_positions_lead_back_to_the_text() -> None:
     ):
         found = program(text, HEAD)
         assert found is not None
-        tree = parse(found.source)
+        tree = tree_of(found.source)
         assert tree is not None
         value = tree.body[-1].body[-1].value  # type: ignore[attr-defined]
         start = found.position(value.lineno, value.col_offset)

@@ -143,7 +143,7 @@ def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_s
     from s3dlm.answers.grading import notes
 
     assert notes() == []
-    monkeypatch.setattr(mathverify, "installed", lambda: False)
+    monkeypatch.setattr(mathverify, "available", lambda: False)
     assert grade("math500", r"\boxed{\frac12}", "0.5") == 1.0
     assert grade("math500", r"\boxed{x+1}", "1+x") == 0.0
     assert "s3dlm[math]" in notes()[0]

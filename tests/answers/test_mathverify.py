@@ -175,6 +175,6 @@ def test_the_process_ends_without_a_word():
 
 
 def test_without_math_verify_nothing_is_started(monkeypatch):
-    monkeypatch.setattr(mathverify, "installed", lambda: False)
+    monkeypatch.setattr(mathverify, "available", lambda: False)
     monkeypatch.setattr(mathverify, "_shared", None)
     assert mathverify.equal("x+1", "1+x") is False

@@ -88,7 +88,7 @@ SMALL = monsters(SIZE // 10)
 @pytest.fixture(autouse=True)
 def _no_child_process(monkeypatch):
     """Formulas are compared by spelling here; the child has tests of its own."""
-    monkeypatch.setattr(mathverify, "installed", lambda: False)
+    monkeypatch.setattr(mathverify, "available", lambda: False)
 
 
 def judge(task, text, prompt):

@@ -17,7 +17,7 @@ from s3dlm.errors import SandboxError, SettingsError
 from s3dlm.extras.code.sandbox import CodeResult, Sandbox, SandboxLimits, configure, shared
 from s3dlm.extras.code.sandbox.confine import MECHANISMS
 from s3dlm.extras.code.sandbox.runner import PROTECTIONS, UNSAFE
-from s3dlm.extras.code.sandbox.values import decode, encode, same
+from s3dlm.extras.code.sandbox.values import decode, encode, equal_values
 from tests.sandbox.test_hostile import processes, with_command_line
 
 # Nothing here takes long; a busy machine may.
@@ -46,17 +46,17 @@ def test_plain_values_cross_the_wall_unchanged(value: object) -> None:
     back = decode(encode(value), resolve=lambda ref: None)
     assert back == value
     assert type(back) is type(value)
-    assert same(encode(value), encode(back))
+    assert equal_values(encode(value), encode(back))
 
 
 def test_what_is_the_same_and_what_is_not() -> None:
     left, right = encode({"b": 1, "a": 2}), encode({"a": 2, "b": 1})
     assert left != right  # the order is kept, and does not count
-    assert same(left, right)
+    assert equal_values(left, right)
     assert list(decode(left, resolve=lambda ref: None)) == ["b", "a"]  # type: ignore[call-overload]
-    assert same(encode(0.1 + 0.2), encode(0.3))
+    assert equal_values(encode(0.1 + 0.2), encode(0.3))
     for one, other in [(1, 2), ([1], (1,)), ([1], [1, 2]), ("1", 1), ({1: 2}, {1: 3}), (None, 0)]:
-        assert not same(encode(one), encode(other))
+        assert not equal_values(encode(one), encode(other))
 
 
 def test_expressions_are_evaluated_in_order(sandbox: Sandbox) -> None:

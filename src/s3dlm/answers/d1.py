@@ -141,7 +141,7 @@ def countdown_right(text: str, numbers: list[int], target: float) -> bool:
     return value is not None and abs(value - target) < 1e-5
 
 
-def puzzle_in(question: str, size: int = 16) -> str | None:
+def puzzle_digits(question: str, size: int = 16) -> str | None:
     """The digits of the puzzle in a question; d1 has sixteen, a 9×9 grid has 81."""
     match = re.search(rf"[0-9]{{{size}}}", question)
     return match[0] if match else None

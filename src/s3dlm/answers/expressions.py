@@ -70,7 +70,7 @@ class Expression:
         return _spell(stack[0])
 
 
-def plain(text: str) -> str:
+def ascii_signs(text: str) -> str:
     """The text with LaTeX and typographic operators as ASCII ones."""
     if "\\" in text or "$" in text:
         for latex, ascii_sign in _LATEX.items():
@@ -84,7 +84,7 @@ def parse(text: str) -> Expression | None:
     if len(text) > MAX_LENGTH:
         return None
     terms: list[Term] = []
-    at, text = 0, plain(text).rstrip()
+    at, text = 0, ascii_signs(text).rstrip()
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:

@@ -12,6 +12,7 @@ from s3dlm.answers import delimiters, expressions
 from s3dlm.answers.grids import ORDERS
 from s3dlm.answers.numbers import NUMBER, last_number_in
 
+LETTERS = "ABCDEFGH"  # of the options of a question
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
 _LONE_LETTER = re.compile(r"[\s(\[*{$]*(?:\\text\s*\{\s*\(?)?([A-Ha-h])[\s)\]*}$.,:]*", re.ASCII)
 _NAMED_LETTER = re.compile(
@@ -44,7 +45,7 @@ def _choice(text: str, question: str) -> str | None:
             return letter[1]
         # The letter whose text was given instead of it, when just one option reads so.
         wanted = _bare(content)
-        letters = [letter for letter, option in options(question) if _bare(option) == wanted]
+        letters = [letter for letter, option in options_of(question) if _bare(option) == wanted]
         if wanted and len(letters) == 1:
             return letters[0]
     if named := _NAMED_LETTER.findall(text[-delimiters.MAX_ANSWER :]):
@@ -53,7 +54,7 @@ def _choice(text: str, question: str) -> str | None:
     return lone[1] if lone and lone[1].isupper() else None
 
 
-def options(question: str) -> list[tuple[str, str]]:
+def options_of(question: str) -> list[tuple[str, str]]:
     """The letters and texts of a question's options."""
     return [(match[1], match[2]) for match in _OPTION.finditer(question)]
 
@@ -70,7 +71,7 @@ def _expression(text: str, question: str) -> str | None:
 
 def expression_in(content: str) -> tuple[str, expressions.Expression] | None:
     """The expression in a delimited answer: of `a + b = c` the side that has operators."""
-    plain = expressions.plain(content[: expressions.MAX_LENGTH])
+    plain = expressions.ascii_signs(content[: expressions.MAX_LENGTH])
     for side in plain.split("=", 4)[:4]:
         parsed = expressions.parse(side)
         if parsed is not None and len(parsed.postfix) > 1:
@@ -80,7 +81,7 @@ def expression_in(content: str) -> tuple[str, expressions.Expression] | None:
 
 def last_expression(text: str) -> tuple[str, expressions.Expression] | None:
     """The last run of characters in a text that can be evaluated and has an operator."""
-    tail = expressions.plain(text[-delimiters.MAX_ANSWER :])
+    tail = expressions.ascii_signs(text[-delimiters.MAX_ANSWER :])
     for run in reversed(_EXPRESSION_RUN.findall(tail)[-20:]):
         run = run.strip(" \t.")
         parsed = expressions.parse(run)

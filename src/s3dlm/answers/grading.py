@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from s3dlm.answers import d1, delimiters, expressions, mathverify
+from s3dlm.answers.extract import LETTERS
 from s3dlm.answers.grids import is_solution
 from s3dlm.answers.kinds import extract, find_kind, kind_of, normalise
 from s3dlm.answers.normalise import is_choice_of_values, number_in
@@ -24,7 +25,6 @@ from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import Registry
 
 GRADINGS = ("fixed", "d1", "d1_whole")
-LABELS = "ABCDEFGH"
 
 
 def grade(task: str, text: str, gold: object, grading: str = "fixed", question: str = "") -> float:
@@ -55,7 +55,7 @@ def graded_answer(task: str, text: str, grading: str = "fixed", question: str = 
         value = d1.gsm8k_number(text)
         return None if value is None else f"{value:g}"
     if kind == "grid":
-        return d1.sudoku_cells(text, 81 if d1.puzzle_in(question, 81) else 16) or None
+        return d1.sudoku_cells(text, 81 if d1.puzzle_digits(question, 81) else 16) or None
     return d1.countdown_expression(text) if kind == "expression" else d1.boxed_or_everything(text)
 
 
@@ -83,7 +83,7 @@ def disagreement(
 
 def notes() -> list[str]:
     """What a reader of `fixed` grades should know about this installation."""
-    return [] if mathverify.installed() else [mathverify.NOT_INSTALLED]
+    return [] if mathverify.available() else [mathverify.NOT_INSTALLED]
 
 
 def gold_in_words(gold: object) -> str:
@@ -138,9 +138,9 @@ def _fixed_math(text: str, gold: object, question: str) -> bool:
 def _fixed_choice(text: str, gold: object, question: str) -> bool:
     label = str(gold).strip().upper()
     answer = extract("choice", text, question)
-    if label.isdigit() and 0 < int(label[:3]) <= len(LABELS):
+    if label.isdigit() and 0 < int(label[:3]) <= len(LETTERS):
         # A data set with numeric labels: its prompt may show them as letters or as they are.
-        return answer == LABELS[int(label) - 1] or extract("math", text) == label
+        return answer == LETTERS[int(label) - 1] or extract("math", text) == label
     return answer == label
 
 
@@ -178,7 +178,7 @@ def _pool(gold: object) -> tuple[list[int], float]:
 def _d1_grid(text: str, gold: object, question: str) -> float:
     """Without a puzzle in the question every cell counts as originally empty."""
     solution = normalise("grid", str(gold))
-    puzzle = d1.puzzle_in(question, 81 if len(solution) == 81 else 16)
+    puzzle = d1.puzzle_digits(question, 81 if len(solution) == 81 else 16)
     return d1.sudoku_share(text, solution, puzzle or "0" * len(solution))
 
 
@@ -220,7 +220,7 @@ for _name, _grader in {
         _fixed_choice,
         lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
         "a letter from A to H or a number from 1 to 8",
-        lambda gold: str(gold).strip().upper() in {*"ABCDEFGH12345678"},
+        lambda gold: str(gold).strip().upper() in {*LETTERS, *"12345678"},
     ),
     "expression": Grader(
         _fixed_expression,

@@ -105,7 +105,7 @@ class MathVerify:
 
 
 @lru_cache(maxsize=1)
-def installed() -> bool:
+def available() -> bool:
     """Whether math-verify can be imported; it is not imported here."""
     return find_spec("math_verify") is not None
 
@@ -122,4 +122,4 @@ if hasattr(os, "register_at_fork"):
 
 def equal(gold: str, answer: str) -> bool:
     """Whether the shared child shows two formulas to be equal; False when it is not installed."""
-    return installed() and _remembered(gold, answer)
+    return available() and _remembered(gold, answer)

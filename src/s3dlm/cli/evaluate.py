@@ -209,7 +209,7 @@ def _run(
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.defaults import defaults_of
     from s3dlm.models.registry import check_model_name
-    from s3dlm.verifier import check_name as check_verifier
+    from s3dlm.verifier import check_verifier
 
     ray, workers, gpu = how.pop("ray", None), how.pop("workers", None), how.pop("gpu", "H100")
     names = options.split(task) or list(defaults_of(model).tasks)

@@ -171,12 +171,12 @@ def _check(asked: Settings, prompt: str, task: str | None, infill: str | None) -
     from s3dlm import tasks
     from s3dlm.diffusion.infill import Template
     from s3dlm.job import Job, check_prompt
-    from s3dlm.verifier import GENERAL, check_name
+    from s3dlm.verifier import GENERAL, check_verifier
 
     if task is not None:
         tasks.require_file(tasks.get(task))
     if asked.search.verified != "never":
-        check_name(tasks.get(task).verifier if task else GENERAL, asked.verifier)
+        check_verifier(tasks.get(task).verifier if task else GENERAL, asked.verifier)
     if infill is not None:
         Template.parse(infill)
     check_prompt(Job(prompt, task, asked, infill=infill))

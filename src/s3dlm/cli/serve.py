@@ -72,7 +72,7 @@ def serve(
     from s3dlm.server.run import REPLICAS, allowed_hosts, bind_socket, check_exposure, network
     from s3dlm.server.run import serve_until_signal as run
     from s3dlm.settings import Settings
-    from s3dlm.verifier import GENERAL, check_name
+    from s3dlm.verifier import GENERAL, check_verifier
 
     key = api_key or None
     check_exposure(host, key, insecure=insecure)
@@ -86,7 +86,7 @@ def serve(
     for own in ({}, *aliases.values()):
         Settings.recommended(defaults_of(model), **{"method": method or DEFAULT, **own})
     for judge in judges.values():
-        check_name(GENERAL, judge)
+        check_verifier(GENERAL, judge)
     if ray is not None and replicas is None:
         raise SettingsError(f"--ray {ray} needs --replicas, such as --replicas all")
     follows = how.get("tensor_parallel") and os.environ.get("RANK", "0") != "0"

@@ -13,9 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from s3dlm.answers.extract import LETTERS
 from s3dlm.tasks.base import DataRow, DataSource, Task
-
-LETTERS = "ABCDEFGH"  # the letters that verifier and answer extraction know
 
 
 def lettered(stem: str, options: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from s3dlm.verifier.names import (
     NamedVerifier,
     as_verifier,
     bundled_verifiers,
-    check_name,
+    check_verifier,
     for_task,
     installed,
 )
@@ -43,7 +43,7 @@ __all__ = [
     "Verifier",
     "as_verifier",
     "bundled_verifiers",
-    "check_name",
+    "check_verifier",
     "compose",
     "for_task",
     "from_toml",

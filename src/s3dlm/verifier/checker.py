@@ -113,7 +113,7 @@ def checker(task: str, *, solver: bool = False) -> Composite:
     """The `checker` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
     texts by what is written in them, or with a step of a `solver`, too."""
     row = CHECKER_RULES.get(task)
-    rules = RULES["steps" if task in STEP_BY_STEP else row.constraint if row else "none"]
+    rules = TASK_RULES["steps" if task in STEP_BY_STEP else row.constraint if row else "none"]
     composite = from_row(row, rules.constraint) if row else fitted(CHECKER[task])
     if task in FROM_MODELS:  # a text without an equation is outside what the weights know
         checkable = partial(_mean, [(lambda p, d: d.claims > 0, 1.0)])
@@ -229,7 +229,7 @@ class Rules:
     solved: bool = False  # whether a solver can say more of a partial text
 
 
-RULES = {
+TASK_RULES = {
     "none": Rules(constraints.nothing),
     "steps": Rules(constraints.nothing, worked_steps, unfinished.steps_so_far),
     "countdown": Rules(

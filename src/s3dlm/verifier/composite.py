@@ -20,7 +20,7 @@ from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Span, Verifier, ada
 from s3dlm.verifier.constraints import CONSTRAINTS
 from s3dlm.verifier.equations import wrong_equalities
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.weights import PAPER, Row
+from s3dlm.verifier.weights import PAPER, TaskWeights
 
 Part = Callable[[ParsedText], float]
 SpanFinder = Callable[[str, str], Sequence[Span]]
@@ -137,7 +137,7 @@ def compose(
     return replace(composite, score_partial=_judges_of_partial(able)) if able else composite
 
 
-def from_row(row: Row, constraint: Part | None = None) -> Composite:
+def from_row(row: TaskWeights, constraint: Part | None = None) -> Composite:
     """The composite of one row of a table of weights, by the paper's constraint unless another is given."""
     parts = _bundled_parts(row.form, constraint or CONSTRAINTS[row.constraint])
     return _weighted(parts, row.by_part)
@@ -198,7 +198,7 @@ def from_toml(path: str | Path, task: str | None = None) -> Composite:
     """
     if task is not None and task not in PAPER:
         raise SettingsError(unknown_name("task", task, PAPER))
-    row = PAPER[task] if task is not None else Row((0.0,) * len(PARTS))
+    row = PAPER[task] if task is not None else TaskWeights((0.0,) * len(PARTS))
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from s3dlm.answers import grids
-from s3dlm.answers.extract import expression_in, last_expression, options
+from s3dlm.answers.extract import expression_in, last_expression, options_of
 from s3dlm.answers.kinds import extract
 from s3dlm.verifier.components import keyword_share
 from s3dlm.verifier.parsed import ParsedText
@@ -119,7 +119,7 @@ def choice(parsed: ParsedText) -> float:
 def checker_choice(parsed: ParsedText) -> float:
     """The paper's share, and more for a letter whose option the reasoning speaks of last."""
     letter = extract("choice", parsed.text, parsed.prompt)
-    last = {name: parsed.lower.rfind(text.lower()) for name, text in options(parsed.prompt)}
+    last = {name: parsed.lower.rfind(text.lower()) for name, text in options_of(parsed.prompt)}
     spoken = max(last.values(), default=-1)
     if letter not in last or spoken < 0:
         return 0.5 * choice(parsed)

@@ -81,7 +81,7 @@ def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = Non
     return for_task(verifier) if names_task else for_task(task or GENERAL, verifier)
 
 
-def check_name(task: str, verifier: str) -> None:
+def check_verifier(task: str, verifier: str) -> None:
     """Refuse a verifier that does not exist, without loading one that is a model of its own."""
     if verifier != SELF and verifier.partition(":")[0] not in LOADERS:
         for_task(task, verifier)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from s3dlm.answers import delimiters, grids
-from s3dlm.answers.extract import options
+from s3dlm.answers.extract import options_of
 from s3dlm.verifier.base import HOLE, Score
 from s3dlm.verifier.constraints import countdown_puzzle
 from s3dlm.verifier.equations import Equation, equations_in
@@ -157,7 +157,7 @@ def _reach(numbers: tuple[float, ...], target: float) -> Iterator[tuple[Operatio
 
 def choice_so_far(prompt: str, text: str) -> Score:
     """An answer that is no option, and an option that is named with the letter of another."""
-    texts = dict(options(prompt))
+    texts = dict(options_of(prompt))
     if not texts:
         return counted(options=0)
     wrong = sum(letter not in texts for letter in _ANSWER_LETTER.findall(text))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from s3dlm.verifier.base import PARTS
 
 
-class Row(NamedTuple):
+class TaskWeights(NamedTuple):
     """One task: weights in the order of `PARTS`, the form of S1, and the task's constraint."""
 
     weights: tuple[float, ...]
@@ -20,26 +20,26 @@ class Row(NamedTuple):
         return dict(zip(PARTS, self.weights, strict=True))
 
 
-_GSM8K = Row((0.20, 0.25, 0.25, 0.10, 0.20, 0.00))
-_MATH500 = Row((0.25, 0.20, 0.25, 0.10, 0.20, 0.00))
-_CHOICE = Row((0.20, 0.00, 0.00, 0.15, 0.20, 0.45), form="choice", constraint="choice")
+_GSM8K = TaskWeights((0.20, 0.25, 0.25, 0.10, 0.20, 0.00))
+_MATH500 = TaskWeights((0.25, 0.20, 0.25, 0.10, 0.20, 0.00))
+_CHOICE = TaskWeights((0.20, 0.00, 0.00, 0.15, 0.20, 0.45), form="choice", constraint="choice")
 
-PAPER: dict[str, Row] = {
+PAPER: dict[str, TaskWeights] = {
     "gsm8k": _GSM8K,
     "math500": _MATH500,
     "aime": _MATH500,
     "arc": _CHOICE,
     "truthfulqa": _CHOICE,
     "truthfulqa_mc": _CHOICE,
-    "countdown": Row((0.15, 0.10, 0.10, 0.10, 0.15, 0.40), constraint="countdown"),
-    "sudoku": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
-    "sudoku9": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
-    "sudoku9_open": Row((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "countdown": TaskWeights((0.15, 0.10, 0.10, 0.10, 0.15, 0.40), constraint="countdown"),
+    "sudoku": TaskWeights((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "sudoku9": TaskWeights((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "sudoku9_open": TaskWeights((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
     # Ours: the tiny model's own tasks, and prompts that belong to no task.
     "arithmetic": _GSM8K,
     "chain": _GSM8K,
     "choice": _CHOICE,
-    "general": Row((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
+    "general": TaskWeights((0.00, 0.00, 0.00, 0.50, 0.50, 0.00)),
 }
 
 # Weights of the features in `checker.py`; only their ratios matter. For MATH-500 fitted by
@@ -82,15 +82,17 @@ CHECKER: dict[str, dict[str, float]] = {
 }
 
 # What the reasoning says must be true, and must speak of the option that is chosen.
-_CHECKER_CHOICE = Row((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice")
+_CHECKER_CHOICE = TaskWeights(
+    (0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice"
+)
 
 # A model that fills a grid in place writes nothing else, so the rules are all there is to judge.
-_CHECKER_SUDOKU9 = Row((0.00, 0.00, 0.00, 0.00, 0.00, 1.00), constraint="sudoku")
+_CHECKER_SUDOKU9 = TaskWeights((0.00, 0.00, 0.00, 0.00, 0.00, 1.00), constraint="sudoku")
 
 # Tasks with rules of their own: what can be checked exactly counts for nearly all.
-CHECKER_RULES: dict[str, Row] = {
-    "countdown": Row((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
-    "sudoku": Row((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
+CHECKER_RULES: dict[str, TaskWeights] = {
+    "countdown": TaskWeights((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
+    "sudoku": TaskWeights((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
     "sudoku9": _CHECKER_SUDOKU9,
     "sudoku9_open": _CHECKER_SUDOKU9,
     "arc": _CHECKER_CHOICE,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
-from s3dlm.extras.code.programs import parse, required
+from s3dlm.extras.code.programs import required, tree_of
 from s3dlm.extras.code.sandbox.values import Json, encode
 
 MOST_EXAMPLES, MOST_INPUTS = 16, 8
@@ -52,7 +52,7 @@ def examples(question: str) -> tuple[Example, ...]:
 
 def _asserts(question: str) -> Iterator[tuple[str, str]]:
     for line in question.splitlines():
-        tree = parse(line.strip()) if line.strip().startswith("assert ") else None
+        tree = tree_of(line.strip()) if line.strip().startswith("assert ") else None
         match tree.body if tree else None:
             case [ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]))]:
                 yield ast.unparse(left), ast.unparse(right)
@@ -97,7 +97,7 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def _example(expression: str, expected: str, name: str) -> Example | None:
-    value, tree = _literal(expected), parse(expression.strip())
+    value, tree = _literal(expected), tree_of(expression.strip())
     if value is None or not tree or [type(node) for node in tree.body] != [ast.Expr]:
         return None
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

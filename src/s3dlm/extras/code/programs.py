@@ -45,7 +45,7 @@ class Required:
     @property
     def stub(self) -> Definition | None:
         """Its header as a function without a body."""
-        return definition(parse(f"{self.head.rstrip()}\n{_INDENT}pass\n"), self.name)
+        return definition(tree_of(f"{self.head.rstrip()}\n{_INDENT}pass\n"), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class Program:
         return self.starts[index] + max(column - self.added[index], 0)
 
 
-def parse(source: str) -> ast.Module | None:
+def tree_of(source: str) -> ast.Module | None:
     """The syntax tree, or None."""
-    tree = attempt(source)
+    tree = tree_or_place(source)
     return tree if isinstance(tree, ast.Module) else None
 
 
-def attempt(source: str) -> ast.Module | tuple[int, int]:
+def tree_or_place(source: str) -> ast.Module | tuple[int, int]:
     """The syntax tree, or line (from 1) and column (from 0) of the first error.
 
     A text can also be too deep or too odd for the parser; then there is no place, and it is (0, 0).
@@ -119,7 +119,7 @@ def required(question: str) -> Required:
     headers = list(_HEADER.finditer(code))
     if headers:
         last = headers[-1]
-        if parse(f"{code.rstrip()}\n{_INDENT}pass\n") is not None:
+        if tree_of(f"{code.rstrip()}\n{_INDENT}pass\n") is not None:
             return Required(last[1], code[: last.start()], code[last.start() :].rstrip() + "\n")
         return Required(last[1])
     for line in _ASSERT.findall(question):
@@ -133,7 +133,7 @@ def called(code: str) -> str:
 
     If all are (MBPP asks for a function `sum`), it is the outermost.
     """
-    tree = parse(code)
+    tree = tree_of(code)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     names = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
     return next((name for name in names if not hasattr(builtins, name)), "".join(names[:1]))
@@ -155,7 +155,7 @@ def source_in(text: str, question: str = "") -> str | None:
 
 def canonical(source: str) -> str:
     """One spelling for programs that differ in layout, comments and docstrings only."""
-    tree = parse(source)
+    tree = tree_of(source)
     if tree is None:
         return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
     for node in ast.walk(tree):
@@ -243,7 +243,7 @@ def _from_first_code_line(lines: list[_Line], header: int | None) -> list[_Line]
     for index in first[:_TRIES]:
         before = [line.written for line in lines[index:last]]
         before.append("def stub(): pass")  # a decorator needs one
-        if index >= last or parse("\n".join(before)) is not None:
+        if index >= last or tree_of("\n".join(before)) is not None:
             return lines[index:]
     return lines[last:] if header is not None else []
 
@@ -292,7 +292,7 @@ def _longest(given: list[str], written: list[str]) -> tuple[ast.Module | None, i
     """The tree of the longest run of lines that parses, and how many written lines are in it."""
     kept = len(written)
     for _ in range(_TRIES):
-        tree = attempt("\n".join([*given, *written[:kept]]) + "\n")
+        tree = tree_or_place("\n".join([*given, *written[:kept]]) + "\n")
         if isinstance(tree, ast.Module):
             return tree, kept
         line = tree[0] - len(given)

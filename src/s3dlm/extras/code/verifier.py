@@ -18,16 +18,16 @@ from s3dlm.extras.code.examples import examples, inputs
 from s3dlm.extras.code.programs import (
     Definition,
     Program,
-    attempt,
     definition,
     may_go_on,
-    parse,
     program,
     required,
+    tree_of,
+    tree_or_place,
 )
 from s3dlm.extras.code.sandbox import CodeResult, Sandbox, shared
-from s3dlm.extras.code.sandbox.values import same
-from s3dlm.verifier.base import HOLE, Confidences, Score, Spans, Texts, Verifier, check_wanted
+from s3dlm.extras.code.sandbox.values import equal_values
+from s3dlm.verifier.base import HOLE, Confidences, Score, Texts, Verifier, check_wanted
 
 WEIGHTS: Mapping[str, float] = {
     "parses": 0.15,
@@ -38,19 +38,17 @@ WEIGHTS: Mapping[str, float] = {
     "confidence": 0.05,
 }
 PROGRAM_SECONDS = 1.0  # for all examples and inputs of one program
-REMEMBERED = 512  # texts, and programs with what they returned
+PROGRAMS_KEPT = 512  # texts, and programs with what they returned
 # Code, not what is said of it.
 _BEGUN = re.compile(r"^[ \t]*(?:async )?def |\A[ \t]+\S", re.MULTILINE)
 _MODULE = {"__name__", "__doc__", "__file__", "__builtins__", "__annotations__"}
-
-Place = tuple[int, int]
 
 
 class Finding(NamedTuple):
     """How good one aspect looks, in [0, 1], and the suspicious characters of the text."""
 
     value: float
-    spans: tuple[Place, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 class CodeVerifier(Verifier):
@@ -66,7 +64,7 @@ class CodeVerifier(Verifier):
     def __init__(self, sandbox: Sandbox | None = None, seconds: float = PROGRAM_SECONDS) -> None:
         self.sandbox, self.seconds = sandbox, seconds
         self.executed = 0  # programs run so far
-        self._outcomes = lru_cache(REMEMBERED)(self._run)
+        self._outcomes = lru_cache(PROGRAMS_KEPT)(self._run)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """One text; there is no other to agree with, so that part is left out."""
@@ -100,7 +98,11 @@ class CodeVerifier(Verifier):
             parts["agreement"] = agreement
         spans = {span for finding in findings.values() for span in finding.spans}
         inside = tuple(sorted((a, b) for a, b in spans if 0 <= a < b <= len(text)))
-        return _total(parts, confidence, inside)
+        if confidence is not None:
+            parts["confidence"] = min(max(confidence, 0.0), 1.0)
+        total = sum(WEIGHTS[name] * value for name, value in parts.items())
+        total /= sum(WEIGHTS[name] for name in parts)  # the weighted mean of the parts there are
+        return Score(min(max(total, 0.0), 1.0), parts, inside)
 
     def _examples(self, prompt: str, text: str, runnable: Program | None) -> Finding:
         """The share of the prompt's examples that come out right, and the lines that raised."""
@@ -146,23 +148,14 @@ class CodeVerifier(Verifier):
         return (self.sandbox or shared()).evaluate(source, calls, self.seconds)
 
 
-def _total(parts: dict[str, float], confidence: float | None, spans: Spans) -> Score:
-    """The weighted mean of the parts there are."""
-    if confidence is not None:
-        parts = {**parts, "confidence": min(max(confidence, 0.0), 1.0)}
-    total = sum(WEIGHTS[name] * value for name, value in parts.items())
-    total /= sum(WEIGHTS[name] for name in parts)
-    return Score(min(max(total, 0.0), 1.0), parts, spans)
-
-
 def _equal(left: CodeResult, right: CodeResult) -> bool:
     try:
-        return same(left.value, right.value)
+        return equal_values(left.value, right.value)
     except (RecursionError, OverflowError, TypeError):  # values come from untrusted code
         return False
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(PROGRAMS_KEPT)
 def read_program(prompt: str, text: str) -> tuple[dict[str, Finding], Program | None]:
     """What can be said of a text without running it, and its program if that is worth running."""
     findings = {name: Finding(0.0) for name in ("parses", "signature", "names")}
@@ -170,7 +163,7 @@ def read_program(prompt: str, text: str) -> tuple[dict[str, Finding], Program | 
     if written is None:
         return findings, None
     findings["parses"] = _parses(written, text)
-    if (tree := parse(written.source)) is None:
+    if (tree := tree_of(written.source)) is None:
         return findings, None
     findings |= {"signature": _signature(written, tree, prompt), "names": _names(written, tree)}
     worth = findings["signature"].value > 0 and findings["names"].value == 1.0
@@ -182,14 +175,14 @@ def _parses(written: Program, text: str) -> Finding:
     if written.whole:
         return Finding(1.0)
     # Where the whole of the written code, not just the part kept, first fails to parse.
-    tree = attempt(written.attempted)
+    tree = tree_or_place(written.attempted)
     line_number, column = (0, 0) if isinstance(tree, ast.Module) else tree
     place = written.position(line_number, column) if line_number else None
     spans = () if place is None else (_to_line_end(text, place),)
     return Finding(0.5 * written.share, spans)
 
 
-def _to_line_end(text: str, start: int) -> Place:
+def _to_line_end(text: str, start: int) -> tuple[int, int]:
     """From a place to the end of its line: at least one character where there is one."""
     end = text.find("\n", start)
     end = len(text) if end < 0 else end

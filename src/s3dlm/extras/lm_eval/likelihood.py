@@ -21,7 +21,6 @@ from s3dlm.models.packing import Rows
 
 MASK_SAMPLES = 128  # LLaDA's number
 
-Ints = NDArray[np.int64]
 Masks = NDArray[np.bool_]
 
 
@@ -85,7 +84,11 @@ def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> boo
 
 
 def _rows(
-    model: Model, prompt: Sequence[int], canvas: Ints, label: str, asked: Ints | None = None
+    model: Model,
+    prompt: Sequence[int],
+    canvas: NDArray[np.int64],
+    label: str,
+    asked: NDArray[np.int64] | None = None,
 ) -> Rows:
     """A request for predictions at the masked positions of an answer."""
     denoiser, length = model.denoiser, len(prompt) + canvas.shape[1]

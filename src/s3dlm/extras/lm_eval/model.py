@@ -39,7 +39,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("lm-eval", "eval") from error
 
-log = logging.getLogger("lm_eval.s3dlm")  # the harness shows loggers below its own name
+logger = logging.getLogger("lm_eval.s3dlm")  # the harness shows loggers below its own name
 
 TASK_FILES = Path(__file__).parent / "tasks"
 PREFIX = "s3dlm_"  # of our bundled tasks
@@ -161,7 +161,7 @@ class S3dlmLM(TemplateLM):  # type: ignore[misc]
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """One search per request, batched; each result is cached when it is done."""
         if self.tokenizer is not None and self.tokenizer.chat_template and not self._templated:
-            log.warning(
+            logger.warning(
                 "%s was trained on conversations; without --apply_chat_template it reads bare text",
                 self.model.name,
             )

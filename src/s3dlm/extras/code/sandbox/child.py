@@ -193,7 +193,7 @@ def _as_exception(error: Json) -> Exception:
     return RuntimeError(f"{error[0]}: {error[1]}")
 
 
-def judge(parent: Channel, candidate: Channel) -> None:
+def run_tests(parent: Channel, candidate: Channel) -> None:
     """Run the tests of one program; only a test run that reaches its end is a pass."""
     request = parent.receive()
     assert isinstance(request, dict)

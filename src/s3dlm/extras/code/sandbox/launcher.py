@@ -16,7 +16,7 @@ import select
 import signal
 import socket
 
-from s3dlm.extras.code.sandbox.child import Candidate, Channel, judge
+from s3dlm.extras.code.sandbox.child import Candidate, Channel, run_tests
 from s3dlm.extras.code.sandbox.confine import Confinement
 from s3dlm.extras.code.sandbox.exchange import SandboxLimits
 
@@ -99,6 +99,6 @@ def _run_confined(
         if role == b"c":
             Candidate(Channel(fds[1])).serve()
         else:
-            judge(Channel(fds[1]), Channel(fds[2]))
+            run_tests(Channel(fds[1]), Channel(fds[2]))
     finally:
         os._exit(0)

@@ -61,14 +61,14 @@ def decode(data: Json, resolve: Callable[[int], object]) -> object:
     return _KINDS[name](plain)
 
 
-def same(left: Json, right: Json) -> bool:
+def equal_values(left: Json, right: Json) -> bool:
     """Whether two encodings stand for equal values; floats may differ in the last digits."""
     if isinstance(left, dict) and isinstance(right, dict):
         if isinstance(left.get("dict"), list) and isinstance(right.get("dict"), list):
-            return same(*(sorted(data["dict"], key=json.dumps) for data in (left, right)))  # type: ignore[arg-type]
-        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+            return equal_values(*(sorted(data["dict"], key=json.dumps) for data in (left, right)))  # type: ignore[arg-type]
+        return left.keys() == right.keys() and all(equal_values(left[k], right[k]) for k in left)
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(equal_values, left, right))
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         return left == right or math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-9)
     return left == right

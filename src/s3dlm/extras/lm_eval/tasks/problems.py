@@ -39,20 +39,19 @@ def load(
     )
     folder = None if data is None else Path(data)
     loaded = tasks.load(task, prompt_style=style, data=folder, split=split)
-    rows = []
-    for sample in loaded.samples:
+
+    def row(sample: tasks.Sample) -> dict[str, str]:
         prompt = defaults.prompt(task, sample.question)
-        rows.append(
-            {
-                "id": sample.id,
-                "task": problems,
-                "question": sample.question,
-                "prompt": prompt.user,
-                "prefill": prompt.prefill,
-                "gold": json.dumps(sample.gold),
-            }
-        )
-    return {"test": datasets.Dataset.from_list(rows)}
+        return {
+            "id": sample.id,
+            "task": problems,
+            "question": sample.question,
+            "prompt": prompt.user,
+            "prefill": prompt.prefill,
+            "gold": json.dumps(sample.gold),
+        }
+
+    return {"test": datasets.Dataset.from_list([*map(row, loaded.samples)])}
 
 
 def grade(doc: Mapping[str, Any], results: list[str]) -> dict[str, float]:
