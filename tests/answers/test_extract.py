@@ -1,7 +1,6 @@
 import pytest
 
 from s3dlm.answers import extract
-from s3dlm.errors import SettingsError
 
 OPTIONS = "What do plants make?\n\nOptions:\nA. gold\nB. sugar\nC. iron\n\nChoose ONE letter."
 
@@ -93,8 +92,3 @@ def test_grids(text, cells):
 def test_the_general_answer_is_the_whole_text():
     assert extract("general", "  a\nb <|endoftext|>") == "a\nb"
     assert extract("general", " <|eot_id|>\n") is None
-
-
-def test_an_unknown_task_is_named():
-    with pytest.raises(SettingsError, match="task='gsm9k'"):
-        extract("gsm9k", "text")

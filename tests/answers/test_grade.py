@@ -5,7 +5,6 @@ import pytest
 from s3dlm.answers import mathverify, normalise
 from s3dlm.answers.d1 import is_equiv
 from s3dlm.answers.grading import gold_in_words, grade
-from s3dlm.errors import SettingsError
 
 SOLVED = "1234341221434321"
 PUZZLE = "Solve the following Sudoku puzzle: 1030341221034321\n"
@@ -130,13 +129,6 @@ SPELLINGS = {  # whether d1 takes the two for equal
 @pytest.mark.parametrize(("one", "other"), SPELLINGS)
 def test_is_equiv_cleans_up_knows_no_values_and_takes_broken_latex_as_it_is(one, other):
     assert is_equiv(one, other) is SPELLINGS[one, other]
-
-
-def test_unknown_gradings_and_impossible_golds_are_named():
-    with pytest.raises(SettingsError, match="grading='d2'"):
-        grade("gsm8k", "x", 1, "d2")
-    with pytest.raises(SettingsError, match="Countdown gold"):
-        grade("countdown", r"\boxed{1+1}", 3)
 
 
 def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_so(monkeypatch):

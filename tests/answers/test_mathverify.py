@@ -32,14 +32,6 @@ def test_a_silent_child_is_ended_and_replaced(child, monkeypatch):
     assert child.process.pid != silent.pid
 
 
-def test_a_child_that_died_is_replaced(child):
-    child.equal("1", "1")
-    child.process.kill()
-    child.process.wait()
-    child.equal("x+1", "1+x")  # may be lost
-    assert child.equal("x+1", "1+x")
-
-
 @pytest.mark.parametrize("text", ["", "\\", "{" * 50, "\x00", "\n\n", "é≠∑", "x" * 10**6])
 def test_broken_formulas_are_not_equal_and_raise_nothing(child, text):
     assert child.equal("7", text) is False

@@ -1,6 +1,5 @@
 """Model-written text is untrusted: nothing raises, values stay in range, time stays linear."""
 
-import random
 import time
 
 import pytest
@@ -11,7 +10,6 @@ from s3dlm.answers import TASK_KINDS, extract, mathverify, normalise
 from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.verifier import for_task
 from s3dlm.verifier.weights import PAPER
-from tests.fuzz import counts
 
 SIZE = 40_000
 GOLDS = {"number": 18.0, "math": r"\frac12", "choice": "B", "expression": [[1, 2, 3], 6],
@@ -157,44 +155,3 @@ def test_a_score_does_not_depend_on_what_was_scored_before(text, task):
     verifier.score("q", text[::-1])
     verifier._read.cache_clear()
     assert verifier.score("q", text) == first
-
-
-SEEDS = (
-    r"Janet sells 9 eggs at $2, so \(9 \times 2 = 18\). </reasoning><answer>\boxed{18}</answer>",
-    r"First, 20% of 20 = 4. Then (12/20) * 100% = 60%. \boxed{60\%}<|eot_id|><|endoftext|>",
-    r"Therefore $\frac{84}{3} = 28$ and $x = \dfrac{1}{2}$. The answer is \boxed{\frac{1}{2}}.",
-    "Because A is false, the answer is B.",
-    r"\boxed{(6 + 12) * 3 - 4 / 2 = 52}",
-    "<answer>\n4321124334122134\n</answer>",
-)
-
-
-def mutated(rng):
-    """A seed text with a few characters dropped, doubled, swapped or replaced."""
-    text = list(rng.choice(SEEDS))
-    for _ in range(rng.randrange(1, 12)):
-        at = rng.randrange(len(text) + 1)
-        kind = rng.randrange(4)
-        if kind == 0:
-            del text[at : at + rng.randrange(1, 9)]
-        elif kind == 1:
-            text[at:at] = text[at : at + rng.randrange(1, 30)] * rng.randrange(1, 4)
-        elif kind == 2:
-            text[at:at] = rng.choice(SEEDS)[: rng.randrange(1, 40)]
-        else:
-            text[at:at] = chr(
-                rng.choice((0, 10, 32, 36, 37, 43, 45, 61, 92, 123, 125, 0x661, 0x202E))
-            )
-    return "".join(text)
-
-
-@counts(5_000, 200_000)
-def test_mutated_texts(count):
-    rng = random.Random(count)
-    verifiers = {task: for_task(task) for task in TASKS}
-    for number in range(count):
-        text, prompt, task = mutated(rng), rng.choice(PROMPTS), TASKS[number % len(TASKS)]
-        total = verifiers[task].score(prompt, text).total
-        assert 0.0 <= total <= 1.0, repr(text)
-        if number % 10 == 0:
-            judge(task, text, prompt)

@@ -11,7 +11,7 @@ import pytest
 
 from s3dlm import tasks
 from s3dlm.answers.grading import GRADINGS, grade
-from s3dlm.errors import MissingExtraError, RecordError, SettingsError
+from s3dlm.errors import MissingExtraError, RecordError
 from s3dlm.extras.code import tasks as code
 from s3dlm.extras.code.kind import verdict as code_verdict
 from s3dlm.extras.code.programs import required
@@ -140,8 +140,3 @@ def test_mbpp_reads_the_full_file_and_refuses_a_part(tmp_path: Path) -> None:
     (tmp_path / "mbpp.jsonl").write_text(json.dumps(ROW))
     with pytest.raises(RecordError, match="the published set has 500"):
         tasks.load(tasks.get("mbpp"), data=tmp_path)
-
-
-def test_a_gold_that_is_no_code_gold_is_refused() -> None:
-    with pytest.raises(SettingsError, match="is no code gold"):
-        grade("code", "def f(): pass", "42")

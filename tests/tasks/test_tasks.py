@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from s3dlm.models.defaults import defaults_of
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings
 from s3dlm.tasks import benchmarks
-from s3dlm.tasks.benchmarks import LETTERS, lettered, shuffled
+from s3dlm.tasks.benchmarks import OPTION_LETTERS, lettered, shuffled
 from s3dlm.verifier import for_task
 from tools.tiny.problems import problems
 from tools.tiny.problems.__main__ import bundled
@@ -42,13 +44,6 @@ def test_a_task_has_a_verifier_an_answer_and_prompts(name: str) -> None:
     assert (tiny.user, tiny.prefill) == ("How many?", "")
     assert d1.prefill == ("```python\n" if task.answer == "code" else "<reasoning>")
     assert task.answer == "code" or "<answer>" in d1.user
-
-
-def test_unknown_names_suggest_the_nearest() -> None:
-    with pytest.raises(SettingsError, match="did you mean 'gsm8k'"):
-        tasks.get("gsmk8")
-    with pytest.raises(SettingsError, match="choose one of: d1, tiny"):
-        tasks.get("gsm8k").render("?", "d2")
 
 
 @needs_data
@@ -88,12 +83,29 @@ def test_the_bundled_problems_are_the_generators(name: str, split: str) -> None:
         assert grade(task.answer, problem.response, sample.gold, "fixed", sample.question)
 
 
-def test_more_problems_or_another_split_than_ship_are_refused() -> None:
-    countdown = tasks.get("countdown")
-    with pytest.raises(SettingsError, match=r"limit=1000 is more than the \d+ test problems"):
-        tasks.load(countdown, prompt_style="tiny", limit=1000)
-    with pytest.raises(SettingsError, match="split='train' is unknown; choose one of: test, val"):
-        tasks.load(countdown, prompt_style="tiny", split="train")
+def load(name: str, **how: Any) -> tasks.Loaded:
+    return tasks.load(tasks.get(name), **how)
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [  # (call, words)
+    (lambda: tasks.get("gsmk8"), "did you mean 'gsm8k'"),
+    (lambda: tasks.get("gsm8k").render("?", "d2"), "choose one of: d1, tiny"),
+    (lambda: load("countdown"), r"countdown_cd3_test\.jsonl.*--data DIR"),
+    (lambda: load("countdown", prompt_style="tiny", limit=1000), r"limit=1000 is more than the \d+ test problems"),
+    (lambda: load("countdown", prompt_style="tiny", split="train"), "split='train' is unknown; choose one of: test, val"),
+    (lambda: load("gsm8k", split="validation"), "no split 'validation'"),
+    (lambda: load("choice", limit=0), "from 1 up"),
+    (lambda: answers.extract("gsm9k", "text"), "task='gsm9k'"),
+    (lambda: grade("gsm8k", "x", 1, "d2"), "grading='d2'"),
+    (lambda: grade("countdown", r"\boxed{1+1}", 3), "Countdown gold"),
+    (lambda: grade("code", "def f(): pass", "42"), "is no code gold"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_what_no_task_offers_is_refused(call: Callable[[], object], words: str) -> None:
+    with pytest.raises((RecordError, SettingsError), match=words):
+        call()
 
 
 ARC = {"text": ["x", "y", "z"], "label": ["1", "2", "3"]}
@@ -117,7 +129,7 @@ def test_shuffled_options_hold_the_right_one_at_its_letter() -> None:
     golds = set()
     for key in map(str, range(50)):
         options, gold = shuffled("right", ["w1", "w2", "w3"], key)
-        assert options[LETTERS.index(gold)] == "right"
+        assert options[OPTION_LETTERS.index(gold)] == "right"
         assert sorted(options) == ["right", "w1", "w2", "w3"]
         assert shuffled("right", ["w1", "w2", "w3"], key) == (options, gold)
         golds.add(gold)
@@ -155,15 +167,6 @@ def test_data_that_is_missing_or_wrong_is_named(
         (tmp_path / f"{name}.jsonl").write_text(content)
     with pytest.raises(RecordError, match=words):
         tasks.load(tasks.get(name), data=tmp_path)
-
-
-def test_what_no_task_offers_is_refused() -> None:
-    with pytest.raises(RecordError, match=r"countdown_cd3_test\.jsonl.*--data DIR"):
-        tasks.load(tasks.get("countdown"))
-    with pytest.raises(SettingsError, match="no split 'validation'"):
-        tasks.load(tasks.get("gsm8k"), split="validation")
-    with pytest.raises(SettingsError, match="from 1 up"):
-        tasks.load(tasks.get("choice"), limit=0)
 
 
 def test_a_users_own_file_is_a_task(tmp_path: Path) -> None:

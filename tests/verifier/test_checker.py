@@ -66,6 +66,7 @@ def test_the_tables_cover_every_task_and_name_only_features_there_are():
     for weights in CHECKER.values():
         assert set(weights) <= names
         assert min(weights.values()) > 0
+        assert sum(weights.values()) == pytest.approx(1, abs=0.011)  # rounded to per cents
 
 
 @pytest.mark.parametrize(
@@ -209,6 +210,11 @@ def test_gsm8k_is_read_in_the_formats_of_the_field(ending: str) -> None:
 def test_a_box_left_open_is_an_answer_that_counts_less() -> None:
     left_open = total(FEW_SHOT + r"\boxed{18")
     assert total(FEW_SHOT + r"\boxed{8}") < left_open < total(FEW_SHOT + r"\boxed{18}")
+
+
+def test_an_answer_that_names_several_values_states_none() -> None:
+    assert FreeText(QUESTION, FEW_SHOT + "The answer is 18 or 20.").derivation.answer is None
+    assert total(FEW_SHOT + "The answer is 18 or 20.") < total(FEW_SHOT + "The answer is 20.")
 
 
 def test_without_any_delimiter_the_last_result_is_the_answer() -> None:

@@ -285,20 +285,26 @@ def test_the_judged_text_stands_between_marks(endpoint):
     assert "q {text}" in content
 
 
+ADAPTED = "model.layers.0.self_attn.q_proj"
+
+
+def adapter(folder, a, b, more):
+    """A LoRA adapter of one layer, as peft stores it."""
+    folder.mkdir()
+    stored = {f"{ADAPTED}.lora_A.weight": a, f"{ADAPTED}.lora_B.weight": b, **more}
+    named = {f"base_model.model.{key}": tensor for key, tensor in stored.items()}
+    save_file(named, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 2}')
+    return folder
+
+
 def test_a_lora_adapter_is_merged_into_a_reward_model(tmp_path):
     """With a head of its own, as peft stores it for sequence classification."""
     base = saved(tmp_path / "base", "ForCausalLM")
-    folder, name = tmp_path / "adapter", "model.layers.0.self_attn.q_proj"
-    folder.mkdir()
     a, b, head = torch.randn(4, 16), torch.randn(16, 4), torch.randn(1, 16)
-    stored = {f"{name}.lora_A.weight": a, f"{name}.lora_B.weight": b, "score.weight": head}
-    save_file(
-        {f"base_model.model.{key}": t for key, t in stored.items()},
-        folder / "adapter_model.safetensors",
-    )
-    (folder / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 2}')
+    folder = adapter(tmp_path / "adapter", a, b, {"score.weight": head})
     weights = load_file(f"{base}/model.safetensors")
-    weights[f"{name}.weight"] += 0.5 * b @ a
+    weights[f"{ADAPTED}.weight"] += 0.5 * b @ a
     weights["score.weight"] = head
     del weights["lm_head.weight"]
     whole = saved(tmp_path / "whole", "ForSequenceClassification", labels=1)
@@ -313,14 +319,7 @@ def test_a_lora_adapter_is_merged_into_a_reward_model(tmp_path):
 @pytest.mark.parametrize("kind", ["reward", "prm"])
 def test_a_model_without_a_head_is_refused_and_not_scored_by_random_weights(tmp_path, kind):
     base = saved(tmp_path / "base", "ForCausalLM")
-    folder, name = tmp_path / "adapter", "model.layers.0.self_attn.q_proj"
-    folder.mkdir()
-    factors = {
-        f"{name}.lora_A.weight": torch.ones(4, 16),
-        f"{name}.lora_B.weight": torch.ones(16, 4),
-    }
-    save_file(factors, folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 2}')
+    folder = adapter(tmp_path / "adapter", torch.ones(4, 16), torch.ones(16, 4), {})
     for spelling in (base, f"{base}+{folder}"):
         with pytest.raises(
             VerifierError, match=r"no weights for score\.\w+, so its scores would be"

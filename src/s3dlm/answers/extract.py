@@ -12,7 +12,6 @@ from s3dlm.answers import delimiters, expressions
 from s3dlm.answers.grids import ORDERS
 from s3dlm.answers.numbers import NUMBER, last_number_in
 
-LETTERS = "ABCDEFGH"  # of the options of a question
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
 _LONE_LETTER = re.compile(r"[\s(\[*{$]*(?:\\text\s*\{\s*\(?)?([A-Ha-h])[\s)\]*}$.,:]*", re.ASCII)
 _NAMED_LETTER = re.compile(

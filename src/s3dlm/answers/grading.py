@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Any
 
 from s3dlm.answers import d1, delimiters, expressions, mathverify
-from s3dlm.answers.extract import LETTERS
 from s3dlm.answers.grids import is_solution
 from s3dlm.answers.kinds import extract, find_kind, kind_of, normalise
 from s3dlm.answers.normalise import is_choice_of_values, number_in
@@ -25,6 +24,7 @@ from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import Registry
 
 GRADINGS = ("fixed", "d1", "d1_whole")
+LABELS = "ABCDEFGH"
 
 
 def grade(task: str, text: str, gold: object, grading: str = "fixed", question: str = "") -> float:
@@ -138,9 +138,9 @@ def _fixed_math(text: str, gold: object, question: str) -> bool:
 def _fixed_choice(text: str, gold: object, question: str) -> bool:
     label = str(gold).strip().upper()
     answer = extract("choice", text, question)
-    if label.isdigit() and 0 < int(label[:3]) <= len(LETTERS):
+    if label.isdigit() and 0 < int(label[:3]) <= len(LABELS):
         # A data set with numeric labels: its prompt may show them as letters or as they are.
-        return answer == LETTERS[int(label) - 1] or extract("math", text) == label
+        return answer == LABELS[int(label) - 1] or extract("math", text) == label
     return answer == label
 
 
@@ -220,7 +220,7 @@ for _name, _grader in {
         _fixed_choice,
         lambda text, gold, question: d1.is_equiv(d1.boxed_or_everything(text), str(gold)),
         "a letter from A to H or a number from 1 to 8",
-        lambda gold: str(gold).strip().upper() in {*LETTERS, *"12345678"},
+        lambda gold: str(gold).strip().upper() in {*LABELS, *"12345678"},
     ),
     "expression": Grader(
         _fixed_expression,

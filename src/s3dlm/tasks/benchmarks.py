@@ -13,13 +13,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from s3dlm.answers.extract import LETTERS
 from s3dlm.tasks.base import DataRow, DataSource, Task
+
+OPTION_LETTERS = "ABCDEFGH"  # the letters that verifier and answer extraction know
 
 
 def lettered(stem: str, options: Sequence[str]) -> str:
     """A multiple-choice question in the layout of d1 and HEX."""
-    lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, options, strict=False)]
+    lines = [f"{letter}. {text}" for letter, text in zip(OPTION_LETTERS, options, strict=False)]
     return "\n".join([stem, "", "Options:", *lines, "", "Choose ONE letter."])
 
 
@@ -28,7 +29,7 @@ def shuffled(correct: str, wrong: Sequence[str], key: str) -> tuple[list[str], s
     options = [correct, *wrong]
     order = list(range(len(options)))
     random.Random(key).shuffle(order)
-    return [options[i] for i in order], LETTERS[order.index(0)]
+    return [options[i] for i in order], OPTION_LETTERS[order.index(0)]
 
 
 def parse_gsm8k(row: DataRow) -> tuple[str, object]:
@@ -46,11 +47,11 @@ def parse_arc(row: DataRow) -> tuple[str, object]:
     """Numeric labels (1–4) become letters, which verifier and grading expect."""
     choices = cast("Mapping[str, Sequence[str]]", row["choices"])
     labels = [str(label) for label in choices["label"]]
-    gold = LETTERS[labels.index(str(row["answerKey"]))]
+    gold = OPTION_LETTERS[labels.index(str(row["answerKey"]))]
     return lettered(str(row["question"]), choices["text"]), gold
 
 
-def parse_truthfulqa(row: DataRow, most_wrong: int = len(LETTERS) - 1) -> tuple[str, object]:
+def parse_truthfulqa(row: DataRow, most_wrong: int = len(OPTION_LETTERS) - 1) -> tuple[str, object]:
     """Wrong answers are a list on the hub, and text with semicolons in the CSV."""
     stem = str(row.get("Question", row.get("question"))).strip()
     best = str(row.get("Best Answer", row.get("best_answer"))).strip()
@@ -68,7 +69,7 @@ def parse_truthfulqa_mc(row: DataRow) -> tuple[str, object] | None:
     """Exactly four options; a row of the ready-made multiple-choice set is used unchanged."""
     if "label" in row:
         choices = cast("Sequence[str]", row["choices"])
-        return lettered(str(row["question"]), choices), LETTERS[int(str(row["label"]))]
+        return lettered(str(row["question"]), choices), OPTION_LETTERS[int(str(row["label"]))]
     return parse_truthfulqa(row, 3) if len(_wrong(row)) >= 3 else None
 
 

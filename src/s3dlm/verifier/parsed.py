@@ -117,14 +117,12 @@ class ParsedText:
     @cached_property
     def derivation(self) -> Derivation:
         """The equations and numbers before the answer, and how the answer follows from them."""
+        before = self.text[: self.answer.start] if self.answer else self.text
+        return self._derived(before, numbers_in(before))
+
+    def _derived(self, before: str, numbers: list[float], wrong: int = 0) -> Derivation:
         value = number_in(self.answer.content[:200]) if self.answer else None
         answer = float(value) if value is not None and abs(value) < 10**15 else None
-        before = self.text[: self.answer.start] if self.answer else self.text
-        return self._derived(answer, before, numbers_in(before))
-
-    def _derived(
-        self, answer: float | None, before: str, numbers: list[float], wrong: int = 0
-    ) -> Derivation:
         if answer is not None and before.rstrip(" $\\(").endswith("="):
             before += f"{answer:.12g}"  # "600 / 2 = \\boxed{300}": the box is the right side
         steps = equations_in(before)[-MAX_EQUATIONS:]
@@ -160,18 +158,14 @@ class FreeText(ParsedText):
     def derivation(self) -> Derivation:
         """As of any text; calculator marks are checked and left out, and where nothing marks the answer
         all of the text leads to it."""
-        found, answer = self.answer, None
-        if found is not None:
-            value, numbers = number_in(found.content[:200]), numbers_in(found.content[:200])
-            answer = float(value) if value is not None else numbers[-1] if numbers else None
-            answer = None if answer is None or abs(answer) >= 1e15 else answer
+        found = self.answer
         before = self.text[: found.start] if found and found.delimiter else self.text
         marked = _MARK.findall(before)[-MAX_EQUATIONS:]
         wrong = sum(not all(step.holds for step in equations_in(mark)) for mark in marked)
         before = _MARK.sub("", before)
         numbers = numbers_in(before)
         numbers = numbers if found and found.delimiter else numbers[:-1]
-        return self._derived(answer, before, numbers, wrong)
+        return self._derived(before, numbers, wrong)
 
 
 def garbled_spans(
