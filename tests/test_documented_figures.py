@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from benchmarks.tuned import CHOSEN
 
 from s3dlm.models.defaults import defaults_of
@@ -18,26 +17,20 @@ ROOT = Path(__file__).parents[1]
 README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
-def cells(page: str, *words: str) -> list[str]:
-    """The cells of the only table row of a page that begins with these words."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    rows = [[c.strip() for c in line.strip("|").split("|")] for line in text.splitlines()]
-    (row,) = [row for row in rows if row[: len(words)] == [*words]]
-    return row
-
-
 def test_accuracy_over_forward_passes() -> None:
     """The data of the chart."""
-    frame = pd.read_csv(ROOT / "docs" / "images" / "frontier.csv")
-    mean = frame[frame.scope == "mean of tasks"].set_index("label")
-    ours, loop = mean.loc["revise"].iloc[3], mean.loc["plain"].iloc[3]
-    for point, words in (
-        (ours, r"`revise` gets ([\d.]+) % of four tasks right with ([\d.]+) forward passes"),
-        (loop, r"LLaDA's greedy loop ([\d.]+) % with ([\d.]+)\. "),
+    frame = pd.read_csv(ROOT / "docs" / "images" / "five_curves.csv")
+    mean = frame[frame.scope == "mean of tasks"].set_index(["label", "point"])
+    for label, point, words in (
+        ("revise", 3, "`revise` gets {:.1f} % right with {:.1f} passes ({:.0f} without sharing"),
+        ("plain", 3, "LLaDA's greedy loop {:.1f} % with {:.0f}."),
+        ("restarts", 3, "are as good**: {:.1f} % with {:.1f} ({:.0f})"),
+        ("s3", 2, "({:.1f} % with {:.1f} passes, {:.0f} without sharing;"),
+        ("best_of_k", 4, "the vote ends at {:.1f} %)"),
+        ("s3", 3, "passes of restarts: {:.1f} % with {:.1f} ({:.0f})"),
     ):
-        ((accuracy, nfe),) = re.findall(words, README)
-        assert float(accuracy) == pytest.approx(100 * point.accuracy, abs=0.051)  # rounded
-        assert float(nfe) == pytest.approx(point.nfe, abs=0.051)
+        row = mean.loc[(label, point)]
+        assert words.format(100 * row.accuracy, row.nfe, row.nfe_logical) in README
 
 
 def test_grids() -> None:
@@ -53,15 +46,6 @@ def test_grids() -> None:
         f"Within 32 passes `mend`, which is `revise` for grids, solves {ours60} % of 9×9 grids with 60 blanks "
         f"and {ours70} % with 70, restarts {theirs60} % and {theirs70} %"
     ) in README
-
-
-def test_the_papers_method() -> None:
-    row = {m: cells("appendix/results_summary.md", m) for m in ("s3", "best_of_k")}
-    verified = cells("appendix/results_summary.md", "verified_best_of_k")
-    nfe = {name: each[-1] for name, each in row.items()}
-    spent = f"at {nfe['s3']} and {nfe['best_of_k']} passes made of 257 without sharing"
-    assert f"({row['s3'][6]} % against {row['best_of_k'][6]} % {spent}" in README
-    assert f"verified best-of-K ({verified[6]} % at {verified[-1]})" in README
 
 
 def test_tiny_recommends_what_tuning_found() -> None:

@@ -1,6 +1,7 @@
 """README's pictures: python -m tools.pictures [chart] [moving]
 
-`chart` draws the five curves of README out of docs/images/frontier.csv, which the frontier study writes. `moving` records a search
+`chart` draws the five curves of README, over both costs, out of docs/images/five_curves.csv. That is what the frontier study
+wrote as figures/frontier.csv of the folder `runs/five` (docs/frontier.md has the commands). `moving` records a search
 in the terminal's board and the viewer's example, frame by frame, as one GIF; it needs Chromium and playwright.
 """
 
@@ -41,20 +42,25 @@ CURVES = {
     "restarts": "restarts, the same verifier",
     "revise": "revise: draft, verify, re-mask or restart",
 }
+COSTS = {
+    "nfe": "forward passes made per problem",
+    "nfe_logical": "forward passes without sharing equal drafts",
+}
 
 
 def chart() -> None:
-    rows = pd.read_csv(IMAGES / "frontier.csv")
+    rows = pd.read_csv(IMAGES / "five_curves.csv")
     rows = rows[(rows.scope == rows.scope[0]) & rows.label.isin(list(CURVES))]
     styles = {CURVES[name]: style for name, style in styles_of(CURVES).items()}
-    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
-    axis = figure.subplots()
-    accuracy_over_nfe(axis, rows.assign(label=rows.label.map(CURVES)), styles)
-    axis.set_xlabel("forward passes per problem, mean")
-    axis.set_ylabel("right answers (%)")
-    axis.grid(alpha=0.25)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, loc="lower right")
+    figure = Figure(figsize=(9, 3.9), layout="constrained")
+    for axis, (cost, label) in zip(figure.subplots(1, 2, sharey=True), COSTS.items(), strict=True):
+        drawn = rows.assign(label=rows.label.map(CURVES), nfe=rows[cost])
+        accuracy_over_nfe(axis, drawn, styles)
+        axis.set_xlabel(label)
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("right answers (%)")
+    figure.axes[0].legend(frameon=False, loc="lower right")
     figure.savefig(IMAGES / "five_curves.png", dpi=140)
 
 
