@@ -294,7 +294,7 @@ def test_the_board_shows_a_search_or_a_trace(recorded: bool, tmp_path: Path) -> 
         list(s3dlm.write_trace(path, model, events, question=QUESTION))
         events = trace = s3dlm.read_trace(path)
         pieces, ends = trace.pieces.get, frozenset()
-    *_, last = board.draw(events, pieces, ends, console=console)
+    *_, last = board.draw_search(events, pieces, ends, console=console)
     assert isinstance(last, s3dlm.Result)
     assert all(words in out.getvalue() for words in (board.BLOCK, "step 8 of 8", "ESS"))
 
@@ -328,9 +328,9 @@ def test_a_paced_board_passes_on_every_event_and_error() -> None:
 
     model, seen = fake_model(), list[object]()
     with pytest.raises(s3dlm.S3dlmError, match="broken off"):
-        seen += board.draw(broken(), board.pieces_of(model), console=console, pace=1e4)
+        seen += board.draw_search(broken(), board.pieces_of(model), console=console, pace=1e4)
     events = list(events_of(model, QUESTION, task="countdown", settings=SIZES))
-    shown = board.draw(events, board.pieces_of(model), console=console, pace=1e4)
+    shown = board.draw_search(events, board.pieces_of(model), console=console, pace=1e4)
     assert all(a is b for a, b in zip(shown, events, strict=True))
 
 

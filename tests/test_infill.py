@@ -275,7 +275,7 @@ def test_the_board_shows_known_text_from_the_first_step() -> None:
     events = events_of(
         model, QUESTION, infill=TEXT, task="countdown", settings=small("baseline", temperature=0.0)
     )
-    shown = board.draw(events, board.pieces_of(model), console=console)
+    shown = board.draw_search(events, board.pieces_of(model), console=console)
     next(shown)
     assert "</answer>" in console.export_text()
     list(shown)

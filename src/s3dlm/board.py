@@ -39,7 +39,7 @@ def pieces_of(model: Model) -> Piece:
     return lambda token: None if token == mask else decode([token])
 
 
-def draw(
+def draw_search(
     events: Iterable[Step | Result],
     piece: Piece,
     end_ids: frozenset[int] = frozenset(),

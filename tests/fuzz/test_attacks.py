@@ -171,7 +171,7 @@ ATTACKS = [name for name in vars(Attacker) if name[0] != "_" and name not in ("p
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[int, str]]:
     """The process and the address of a server whose model writes programs that never end."""
-    with serve_process("--text", LOOPING) as (process, address):
+    with serve_process("--usual", "--text", LOOPING) as (process, address):
         log: list[str] = []
         reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
         reader.start()  # else its log would fill the pipe

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import s3dlm
 from s3dlm import tasks
-from s3dlm.board import BLOCK, draw, pieces_of
+from s3dlm.board import BLOCK, draw_search, pieces_of
 from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.defaults import BUNDLED
@@ -175,7 +175,7 @@ def test_the_terminal_shows_grids_side_by_side_in_80_columns(model: Model) -> No
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=80, color_system=None)
     events = events_of(model, PUZZLE, method="s3", particles=3)
-    list(draw(events, pieces_of(model), console=console, columns=model.tokenizer.columns))
+    list(draw_search(events, pieces_of(model), console=console, columns=model.tokenizer.columns))
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).splitlines()
     assert max(map(len, lines)) == 80
     assert "│ 6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8" in "\n".join(lines)

@@ -14,6 +14,7 @@ from s3dlm.server.app import create_app
 from s3dlm.server.limits import Limits
 from s3dlm.server.run import bind_socket, serve_until_signal
 from tests.fakes import fake_model
+from tests.server.live import patient
 
 
 class Panic(BaseException):
@@ -22,19 +23,19 @@ class Panic(BaseException):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--grace", type=float, default=30)
+    parser.add_argument("--grace", type=float, default=3600)
     parser.add_argument("--gate", type=Path, help="a file for which forward passes wait")
     parser.add_argument("--descriptors", type=int, help="limit of open files")
     parser.add_argument("--panic", help="a byte in a prompt that ends the engine")
-    parser.add_argument("--send-seconds", type=float, default=20)
-    parser.add_argument("--header-seconds", type=float, default=10)
+    parser.add_argument("--usual", action="store_true", help="with the limits that users have")
+    parser.add_argument("--send-seconds", type=float, default=3600)
     parser.add_argument("--text", help="what the model likes to write")
     parser.add_argument("--model", help="a bundled model in the place of the fake one")
     parser.add_argument("--send-buffer", type=int, help="bytes that the kernel takes unread")
     asked = parser.parse_args()
     if asked.descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
-    limits = Limits(send_seconds=asked.send_seconds, header_seconds=asked.header_seconds)
+    limits = Limits() if asked.usual else patient(send_seconds=asked.send_seconds)
     model = fake_model((asked.text,)) if asked.text else fake_model()
     model = s3dlm.load(asked.model) if asked.model else model
     original = model.denoiser.encode

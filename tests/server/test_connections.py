@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from s3dlm.server import reporting
-from s3dlm.server.limits import Limits, connection_limit
+from s3dlm.server.limits import connection_limit
 from s3dlm.server.run import bind_socket
 from tests.fakes import fake_model
 from tests.server.live import (
@@ -20,6 +20,7 @@ from tests.server.live import (
     held_model,
     logged,
     new_client,
+    patient,
     raw_connection,
     raw_post,
     serve_process,
@@ -52,7 +53,7 @@ def was_cut(client: socket.socket) -> bool:
 def test_a_connection_without_a_request_is_cut() -> None:
     """New or after a request, silent or with half a header."""
     silent: list[socket.socket] = []
-    limits = Limits(header_seconds=2, idle_seconds=2)
+    limits = patient(header_seconds=2, idle_seconds=2)
     with serving(limits=limits) as live, contextlib.ExitStack() as stack:
         for before in (b"", WHOLE):
             for sent in (b"", HALF):
@@ -68,7 +69,7 @@ def test_a_connection_without_a_request_is_cut() -> None:
 
 
 def test_idle_connections_make_room_for_new_ones() -> None:
-    with serving(limits=Limits(connections=4)) as live, contextlib.ExitStack() as stack:
+    with serving(limits=patient(connections=4)) as live, contextlib.ExitStack() as stack:
         idle = [stack.enter_context(raw_connection(live.url)) for _ in range(10)]
         for _ in range(3):
             with new_client(live.url) as http:
@@ -81,7 +82,7 @@ def test_connections_that_come_at_once_are_cut_to_the_share_of_their_address(
 ) -> None:
     """All of them wait in the kernel's queue before the first is accepted."""
     monkeypatch.setattr(reporting, "_LAST_TIME", {})
-    limits = Limits(connections=8, header_seconds=1000)
+    limits = patient(connections=8)
     with bind_socket("127.0.0.1", 0) as bound, contextlib.ExitStack() as stack:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         idle = [stack.enter_context(raw_connection(url)) for _ in range(20)]
@@ -102,7 +103,7 @@ def test_many_connections_wait_until_they_are_accepted() -> None:
 def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
     model, gate = held_model()
     with (
-        serving(model, limits=Limits(connections=2)) as live,
+        serving(model, limits=patient(connections=2)) as live,
         raw_post(live, "/v1/completions", model="fake", prompt="x") as busy,
         contextlib.ExitStack() as stack,
     ):
@@ -115,7 +116,7 @@ def test_a_busy_connection_is_not_cut_for_a_new_one() -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/v1/completions"])
 def test_unfinished_bodies_make_room_for_new_connections(path: str) -> None:
-    with serving(limits=Limits(connections=4)) as live, contextlib.ExitStack() as stack:
+    with serving(limits=patient(connections=4)) as live, contextlib.ExitStack() as stack:
         for _ in range(10):
             client = stack.enter_context(raw_connection(live.url))
             client.sendall(head(path, 1000) + b"{")
@@ -130,13 +131,12 @@ def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPa
     for soft, limit in ((128, 16), (1024, 512), (resource.RLIM_INFINITY, 512), (20, 8)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, soft=soft: (soft, soft))
         assert connection_limit(512) == limit
+        assert connection_limit(2) == 2
 
 
 def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
     """140 idle sockets against a process that may open 128 files."""
-    # Nobody is cut for being late: room is made for others.
-    options = ("--descriptors", "128", "--header-seconds", "1000")
-    with serve_process(*options) as (process, address):
+    with serve_process("--descriptors", "128") as (process, address):
         with contextlib.ExitStack() as stack:
             idle = [stack.enter_context(raw_connection(address)) for _ in range(140)]
             # The kernel may hand over some of them late: wait until the server has seen them all.
@@ -154,8 +154,7 @@ def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
 
 def test_clients_that_never_read_cannot_keep_the_process_alive() -> None:
     """SIGTERM comes when the server has more to send to them than it can get rid of."""
-    # The time limit of sending would also free the process, but later: it is not what is tested.
-    options = ("--grace", "1", "--send-buffer", "4096", "--send-seconds", "1000")
+    options = ("--grace", "1", "--send-buffer", "4096")
     with serve_process(*options) as (process, address), contextlib.ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(raw_post(address, "/v1/search", prompt="x", **LARGE))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,11 +12,11 @@ import pytest
 
 import s3dlm
 from tests import test_docs
-from tests.server.live import QUESTION, Live, PlainClient, changed_model, code, serving
+from tests.server.live import QUESTION, Live, PlainClient, alone, changed_model, code, serving
 from tests.server.test_door import KEY
 
 PAGE = test_docs.ROOT / "docs" / "server.md"
-TASK = {"task": "countdown"}
+LONG = {"gen_length": 60, "steps": 15, "block_length": 10, "particles": 1}
 TURNS: list[Any] = [
     {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
     {"role": "assistant", "content": "Hi"},
@@ -41,32 +40,26 @@ def messages(live: Live, **options: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Iterator[Live]:
-    with serving(s3dlm.load("tiny"), defaults={}) as live:
-        yield live
-
-
-@pytest.fixture(scope="module")
 def expected() -> s3dlm.Result:
-    """What the library answers with `tiny`, for up to 100 tokens."""
-    sizes = {"gen_length": 100, "steps": 50, "block_length": 64}
-    return s3dlm.generate("tiny", QUESTION, task="countdown", method="revise", **sizes)  # type: ignore[arg-type]
+    """What the library answers."""
+    return alone(QUESTION, task="countdown", **LONG)
 
 
-def test_the_example_of_the_page(tiny: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs as it stands but for the port, and prints what it shows."""
     monkeypatch.setattr(openai, "OpenAI", partial(openai.OpenAI, http_client=PlainClient()))
     plain = partial(anthropic.Anthropic, http_client=PlainAnthropic())
     monkeypatch.setattr(anthropic, "Anthropic", plain)
     block = next(b for b in test_docs.blocks(PAGE) if b.language == "python")
     names: dict[str, Any] = {"print": test_docs.print_as_shown(block)}
-    exec(block.text.replace("http://127.0.0.1:8000", tiny.url), names)
+    with serving(s3dlm.load("tiny"), defaults={}) as live:
+        exec(block.text.replace("http://127.0.0.1:8000", live.url), names)
     assert names["message"].usage.nfe == 5
 
 
-def test_responses_of_tiny(tiny: Live, expected: s3dlm.Result) -> None:
-    ask = {"model": "tiny", "input": QUESTION, "max_output_tokens": 100, "extra_body": TASK}
-    client = tiny.client().responses
+def test_responses(live: Live, expected: s3dlm.Result) -> None:
+    ask: Any = {"model": "fake", "input": QUESTION, "extra_body": {"task": "countdown", **LONG}}
+    client = live.client().responses
     whole = client.create(**ask)
     assert whole.output_text == expected.text
     assert (whole.status, whole.incomplete_details, whole.error) == ("completed", None, None)
@@ -85,23 +78,19 @@ def test_responses_of_tiny(tiny: Live, expected: s3dlm.Result) -> None:
     assert final.usage == whole.usage
 
 
-def test_messages_of_tiny(tiny: Live, expected: s3dlm.Result) -> None:
-    ask: dict[str, Any] = {
-        "model": "tiny",
-        "max_tokens": 100,
-        "messages": [{"role": "user", "content": QUESTION}],
-        "extra_body": TASK,
-    }
-    whole = messages(tiny).create(**ask)
+def test_messages(live: Live, expected: s3dlm.Result) -> None:
+    ask: Any = {"model": "fake", "max_tokens": 60, "messages": TURNS[2:]}
+    ask["extra_body"] = {"task": "countdown", **LONG}
+    whole = messages(live).create(**ask)
     assert [block.text for block in whole.content] == [expected.text]
     assert (whole.role, whole.stop_reason, whole.stop_sequence) == ("assistant", "end_turn", None)
     assert whole.usage.nfe == expected.nfe
-    with messages(tiny).stream(**ask) as stream:
+    with messages(live).stream(**ask) as stream:
         final = stream.get_final_message()
     assert final.content[0].text == expected.text
     assert final.usage.output_tokens == whole.usage.output_tokens
     assert final.usage.input_tokens == whole.usage.input_tokens
-    kinds = [event.type for event in messages(tiny).create(**ask, stream=True)]
+    kinds = [event.type for event in messages(live).create(**ask, stream=True)]
     assert kinds[:2] == ["message_start", "content_block_start"]
     assert set(kinds[2:-3]) == {"content_block_delta"}
     assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]

@@ -17,10 +17,19 @@ from typer.testing import CliRunner
 
 from s3dlm.cli.main import app
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import JsonLines
 from s3dlm.server.run import LOCAL_NAMES, Middleware, allowed_hosts, bind_socket, check_exposure
-from tests.server.live import JSON, Live, code, head, logged, raw_connection, serving, wait_for
+from tests.server.live import (
+    JSON,
+    Live,
+    code,
+    head,
+    logged,
+    patient,
+    raw_connection,
+    serving,
+    wait_for,
+)
 
 KEY = "a-key-of-some-length"
 
@@ -32,7 +41,7 @@ def closed() -> Iterator[Live]:
         api_key=KEY,
         cors=["https://friend.example"],
         hosts=LOCAL_NAMES,
-        limits=Limits(body=5000),
+        limits=patient(body=5000),
     ) as server:
         yield server
 
@@ -75,7 +84,7 @@ def test_a_page_cannot_reach_a_local_server_under_its_own_name(
 
 
 def test_a_body_that_never_ends() -> None:
-    with serving(limits=Limits(body_seconds=0.2)) as live, raw_connection(live.url) as client:
+    with serving(limits=patient(body_seconds=0.2)) as live, raw_connection(live.url) as client:
         client.sendall(head("/v1/completions", 100) + b"{")
         assert client.recv(100).startswith(b"HTTP/1.1 408")
 
@@ -98,7 +107,7 @@ def test_large_bodies_are_bounded_in_sum(announced: bool, monkeypatch: pytest.Mo
         return code(live.http.post("/v1/completions", content=body, headers=JSON))
 
     refused, read = (503, "bodies_too_large"), (400, "invalid_prompt")
-    with serving(limits=Limits(bodies=200_000, body_seconds=3000, seconds=3000)) as live:
+    with serving(limits=patient(bodies=200_000)) as live:
         assert large() == read
         wait_for(lambda: doors[-1].held == 0)  # what it held is given back after the answer
         with raw_connection(live.url) as client:

@@ -13,10 +13,9 @@ import s3dlm
 from s3dlm.engine import Job
 from s3dlm.job import prepare
 from s3dlm.server.batching import Demand, FairShare, ServerBatcher
-from s3dlm.server.limits import Limits
 from s3dlm.settings import Settings
 from tests.fakes import fake_model
-from tests.server.live import held_model, serving, wait_for
+from tests.server.live import held_model, patient, serving, wait_for
 
 FLOWS = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(1, 64)),
@@ -87,7 +86,7 @@ def test_a_small_request_does_not_wait_for_wide_ones(verifier: str) -> None:
     }
     small = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 1, "branching": 1}
     order: list[str] = []
-    with serving(model, limits=Limits(batch=64)) as live:
+    with serving(model, limits=patient(batch=64)) as live:
 
         def ask(name: str, own: dict[str, Any]) -> int:
             status = live.ask(name, **own).status_code
@@ -112,7 +111,7 @@ def test_no_demand_is_larger_than_a_pass(verifier: str) -> None:
     settings = Settings("s3", **sizes, look_aheads=4, verifier=verifier, temperature=1.0)
     model, question = fake_model(context=1024), "Target: 24 Numbers: 6, 4, 12"
     alone = s3dlm.generate(model, question, task="countdown", settings=settings)
-    batcher, results = ServerBatcher(model, lambda: None, Limits(batch=20)), []
+    batcher, results = ServerBatcher(model, lambda: None, patient(batch=20)), []
     batcher.start(prepare(model, Job(question, "countdown", settings)))
     batcher.clients[0] = "client"
     portions = 0

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from s3dlm.errors import short_repr
-from s3dlm.server.limits import Limits
 from tests.fuzz import counts
-from tests.server.live import JSON, Live, code, serving
+from tests.server.live import JSON, Live, code, patient, serving
 
 LONGEST_ANSWER = 2000  # characters of an error
 PATHS = (
     "/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/search", "/v1/settings",
 )  # fmt: skip
 TINY = {"gen_length": 8, "steps": 2, "block_length": 8, "particles": 1, "branching": 1}
-LIMITS = Limits(length=32, steps=8, children=8, nfe=300, seconds=20)
+LIMITS = patient(length=32, steps=8, children=8, nfe=300)
 EXACT = [  # written as text, since not all of it is a Python value
     "0", "-1", "1", "2", "3.5", "-0.0", "1e-320", "1e400", "-1e400", "NaN", "Infinity", "true",
     "false", "null", '""', '"x"', '"s3"', "[]", "{}", "[[]]", '[""]', '{"a": []}', '"\\ud800"',

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from s3dlm.models.base import Model
-from s3dlm.server.limits import Limits
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import (
     SMALL,
@@ -21,6 +20,7 @@ from tests.server.live import (
     code,
     held_model,
     logged,
+    patient,
     raw_post,
     serving,
     wait_for,
@@ -160,7 +160,7 @@ def test_a_panic_of_the_tokenizer_ends_one_request_only(watched: Watched) -> Non
 
 def test_a_client_that_never_reads_pauses_its_search() -> None:
     """What the server computes and keeps for it is bounded, and others are served."""
-    limits = Limits(send_seconds=1000, unread=4)
+    limits = patient(unread=4)
     with serving(limits=limits, send_buffer=4096) as live:
         with raw_post(live, "/v1/search", prompt="x", **LONG):
             wait_for(lambda: live.scheduler.load["running"] == 1)
@@ -175,7 +175,7 @@ def test_a_client_that_never_reads_pauses_its_search() -> None:
 
 
 def test_a_client_that_never_reads_is_cut() -> None:
-    with serving(limits=Limits(send_seconds=0.5), send_buffer=4096) as live:
+    with serving(limits=patient(send_seconds=0.5), send_buffer=4096) as live:
         with raw_post(live, "/v1/search", prompt="x", **LONG):
             wait_for(lambda: 'outcome="cancelled"} 1.0' in live.http.get("/metrics").text)
         assert live.scheduler.idle
@@ -183,7 +183,7 @@ def test_a_client_that_never_reads_is_cut() -> None:
 
 def test_a_reader_that_is_slow_gets_everything() -> None:
     """Pausing a search changes nothing but its time."""
-    with serving(limits=Limits(unread=1)) as live:
+    with serving(limits=patient(unread=1)) as live:
         lines = live.lines("x")
     assert len(lines) == SMALL["steps"] + 2
     assert json.loads(lines[-1])["text"] == alone("x").text
@@ -191,7 +191,7 @@ def test_a_reader_that_is_slow_gets_everything() -> None:
 
 def test_deadlines_hold_when_the_engine_does_not_answer() -> None:
     model, gate = held_model()
-    with serving(model, limits=Limits(seconds=1.0, stall_seconds=0.2)) as live:
+    with serving(model, limits=patient(seconds=1.0, stall_seconds=0.2)) as live:
         answer = live.ask("x")
         assert code(answer) == (504, "time_limit")
         assert answer.headers["x-should-retry"] == "false"

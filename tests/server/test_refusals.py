@@ -9,8 +9,7 @@ import anthropic
 import openai
 import pytest
 
-from s3dlm.server.limits import Limits
-from tests.server.live import ASK, JSON, QUESTION, Live, code, serving
+from tests.server.live import ASK, JSON, QUESTION, Live, code, patient, serving
 from tests.server.test_dialects import messages
 
 USER = {"role": "user", "content": QUESTION}
@@ -149,7 +148,7 @@ def test_mistakes_have_the_shape_of_the_api(
 @pytest.fixture(scope="module")
 def closed() -> Iterator[Live]:
     """A server that takes small bodies only."""
-    with serving(limits=Limits(body=5000)) as server:
+    with serving(limits=patient(body=5000)) as server:
         yield server
 
 

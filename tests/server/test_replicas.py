@@ -103,7 +103,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     log = tmp_path_factory.mktemp("replicas") / "log"
     with log.open("w") as lines:
         process = subprocess.Popen(
-            [sys.executable, "-c", main, "serve", "--port", "0", "--replicas", "2", "--max", "waiting=256"],
+            [sys.executable, "-c", main, "serve", "--port", "0", "--replicas", "2", "--max", "waiting=256", "--max", "seconds=3600"],
             env={**os.environ, **PATIENT, "S3DLM_API_KEY": KEY}, stdout=subprocess.PIPE, stderr=lines, text=True,
         )  # fmt: skip
     try:

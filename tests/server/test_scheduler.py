@@ -12,7 +12,6 @@ from prometheus_client import generate_latest
 
 from s3dlm.engine import Job
 from s3dlm.job import prepare
-from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import ApiError, Metrics
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.settings import Settings
@@ -24,6 +23,7 @@ from tests.server.live import (
     code,
     held_model,
     new_client,
+    patient,
     raw_post,
     serve_process,
     serving,
@@ -77,7 +77,7 @@ def test_a_client_that_leaves_ends_its_search(stream: bool) -> None:
 
 def test_a_client_that_leaves_the_queue_is_never_started() -> None:
     model, gate = held_model()
-    with serving(model, limits=Limits(running=1)) as live:
+    with serving(model, limits=patient(running=1)) as live:
         first = live.later("first")
         gate.wait_until_reached()
         with raw_post(live, "/v1/completions", model="fake", prompt="second"):
@@ -93,7 +93,7 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
 
 def test_a_full_queue_says_when_to_come_back() -> None:
     model, gate = held_model()
-    with serving(model, limits=Limits(running=1, waiting=2)) as live:
+    with serving(model, limits=patient(running=1, waiting=2)) as live:
         running = live.later("a")
         gate.wait_until_reached()
         waiting = [live.later(name) for name in "bc"]
@@ -110,7 +110,7 @@ def test_a_full_queue_says_when_to_come_back() -> None:
 def test_one_client_leaves_places_in_the_queue_to_others() -> None:
     model, gate = held_model()
     job = Job("x", None, Settings.from_json({"method": "s3", **SMALL}))
-    with serving(model, limits=Limits(running=1, waiting=4)) as live:
+    with serving(model, limits=patient(running=1, waiting=4)) as live:
         live.later("a")
         gate.wait_until_reached()
         submit = partial(live.scheduler.submit, tell=lambda *_: None, watched=False)
@@ -148,7 +148,7 @@ def test_only_a_proxy_that_is_named_says_who_asks(proxies: list[str], clients: s
 
 def test_the_memory_of_searches_is_bounded_for_each_and_for_all() -> None:
     """One whose memo finds no room waits; a search that keeps nothing does not wait for it."""
-    limits = Limits(memo=60, memos=200)
+    limits = patient(memo=60, memos=200)
     with serving(limits=limits) as live:
         told = live.ask("x", method="revise", memo=1_048_576).json()["error"]["message"]
         assert told.startswith("memo=1048576 is more than this server's limit of 60")

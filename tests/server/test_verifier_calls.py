@@ -17,10 +17,21 @@ from s3dlm.engine import Job
 from s3dlm.search import score
 from s3dlm.search.score import Verify
 from s3dlm.server import batching
-from s3dlm.server.limits import Limits, share
+from s3dlm.server.limits import share
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score, Verifier
-from tests.server.live import SMALL, Live, alone, code, logged, raw_post, serving, text, wait_for
+from tests.server.live import (
+    SMALL,
+    Live,
+    alone,
+    code,
+    logged,
+    patient,
+    raw_post,
+    serving,
+    text,
+    wait_for,
+)
 
 WIDE = {"temperature": 1.0, "particles": 8, "branching": 8, "look_aheads": 4}
 
@@ -84,7 +95,7 @@ def unscored(live: Live) -> int:
 
 def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
     judge = Batched()
-    limits = Limits(verifier_seconds=120, seconds=120)
+    limits = patient()
     with serving(limits=limits, verifiers={"batched": judge}) as live:
         batcher = live.scheduler._batcher
         stays = live.later("q", verifier="batched")
@@ -113,7 +124,7 @@ def test_hung_verifiers_are_bounded_while_they_run(monkeypatch: pytest.MonkeyPat
         released.wait(900)
         return 0.5
 
-    limits = Limits(verifier_seconds=2, verifier_calls=4)
+    limits = patient(verifier_seconds=2, verifier_calls=4)
     with serving(limits=limits, verifiers={"hangs": hangs}) as live:
         asked = [live.later("x", verifier="hangs") for _ in range(18)]
         while not all(future.done() for future in asked):
@@ -134,7 +145,7 @@ def test_hung_verifiers_are_bounded_while_they_run(monkeypatch: pytest.MonkeyPat
 def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], threading.Event]]:
     """What a server is built with whose verifier "judge" hangs for the prompt "hang", and the end of it.
     A call that nobody waits for counts as hung at once."""
-    monkeypatch.setattr(batching, "ENDING_SECONDS", -3000.0)
+    monkeypatch.setattr(batching, "ENDING_SECONDS", -patient().verifier_seconds)
     released = threading.Event()
 
     def judge(prompt: str, text: str, confidence: float | None) -> float:
@@ -142,7 +153,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], thre
             assert released.wait(900)
         return 0.5
 
-    yield {"limits": Limits(verifier_seconds=3000), "verifiers": {"judge": judge}}, released
+    yield {"limits": patient(), "verifiers": {"judge": judge}}, released
     released.set()
 
 
@@ -191,7 +202,7 @@ def test_an_abandoned_call_ends_before_its_next_text_and_gives_up_its_place(
             assert may_score.acquire(timeout=900)
         return 0.5
 
-    limits = Limits(verifier_seconds=3000, verifier_calls=1)
+    limits = patient(verifier_calls=1)
     with serving(limits=limits, verifiers={"judge": judge}) as live:
         with raw_post(live, "/v1/search", prompt="slow", verifier="judge", **WIDE):
             wait_for(lambda: len(slow) == 2)
@@ -249,7 +260,7 @@ def test_what_a_verifier_raises_is_an_error_at_once(
         raise error
 
     # Nobody waits for the time limit of verifiers: the test would fail by its own time limit.
-    limits = Limits(verifier_seconds=3000, seconds=3000)
+    limits = patient()
     with serving(limits=limits, verifiers={"raises": raises}) as live:
         answer = live.ask("question", verifier="raises")
     assert code(answer) == (500, "verifier_failed")

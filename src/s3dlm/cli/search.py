@@ -124,7 +124,7 @@ def generate(
         # An end token inside a text with holes does not end it.
         ends: frozenset[int] = loaded.end_ids if infill is None else frozenset()
         title, columns = f"{settings.method} on {loaded.name}", loaded.tokenizer.columns
-        events = board.draw(
+        events = board.draw_search(
             events, board.pieces_of(loaded), ends, title=title, columns=columns,
             pace=board.STEPS_PER_SECOND if pace is None else pace,
         )  # fmt: skip

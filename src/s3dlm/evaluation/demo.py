@@ -46,7 +46,7 @@ def show_live(model: Model, defaults: SettingsOf, task: str, question: str) -> R
     settings = plans.settings_for("revise", defaults, task=task)
     search = engine.stream(model, question, task=task, settings=settings)
     title = f"revise on {model.name}"
-    for _ in board.draw(
+    for _ in board.draw_search(
         search.events,
         board.pieces_of(model),
         model.end_ids,

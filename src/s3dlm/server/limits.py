@@ -197,7 +197,7 @@ def connection_limit(wanted: int) -> int:
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return wanted
-    return max(8, min(wanted, descriptors - RESERVED))
+    return min(wanted, max(8, descriptors - RESERVED))
 
 
 def server_config(app: ASGIApp, limits: Limits) -> uvicorn.Config:

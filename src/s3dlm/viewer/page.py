@@ -19,7 +19,7 @@ from pathlib import Path
 from s3dlm.answers.grading import gold_in_words
 from s3dlm.trace import read_trace
 
-KINDS = {
+CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -39,9 +39,9 @@ def viewer_files() -> dict[str, tuple[bytes, str]]:
     """Every file of the page by name, with its content type."""
     folder = resources.files("s3dlm.viewer") / "static"
     return {
-        file.name: (file.read_bytes(), KINDS[Path(file.name).suffix])
+        file.name: (file.read_bytes(), CONTENT_TYPES[Path(file.name).suffix])
         for file in folder.iterdir()
-        if Path(file.name).suffix in KINDS
+        if Path(file.name).suffix in CONTENT_TYPES
     }
 
 
