@@ -70,6 +70,16 @@ def test_expressions_are_evaluated_in_order(sandbox: Sandbox) -> None:
     assert values[3].ok
 
 
+def test_a_program_may_ask_about_its_own_descriptors_and_limits(sandbox: Sandbox) -> None:
+    """The filter narrows these system calls; it does not refuse them."""
+    source = "import os, resource"
+    asked = ["os.get_blocking(0)", "os.get_terminal_size(0)", "resource.getrlimit(7)[0]"]
+    blocking, terminal, files = sandbox.evaluate(source, asked)
+    assert blocking.ok
+    assert "Inappropriate ioctl" in terminal.error  # and not: not permitted
+    assert files == CodeResult(sandbox.limits.open_files)
+
+
 def test_a_program_that_does_not_load_has_no_values(sandbox: Sandbox) -> None:
     outcomes = sandbox.evaluate("import numpy", ["1", "2"])
     assert [one.error for one in outcomes] == ["ModuleNotFoundError: No module named 'numpy'"] * 2
