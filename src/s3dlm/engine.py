@@ -15,13 +15,7 @@ from itertools import islice
 from typing import Any
 
 import s3dlm
-from s3dlm.errors import (
-    MissingExtraError,
-    S3dlmError,
-    SettingsError,
-    VerifierError,
-    short_repr,
-)
+from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError, VerifierError, short_repr
 from s3dlm.job import OWN_PACE, Running, prepare
 from s3dlm.job import Job as Job
 from s3dlm.models.base import Model

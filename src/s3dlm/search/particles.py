@@ -160,11 +160,6 @@ class Predict(Request["Prediction"]):
     def reply(self, predictions: Sequence[Prediction]) -> Prediction:
         return predictions[0]
 
-    @property
-    def forwarded(self) -> int:
-        """Rows that have to go through the model: those that no earlier pass has left anything of."""
-        return len(self.rows.canvas) - sum(kept is not None for kept in self.rows.kept)
-
 
 class Progress(NamedTuple):
     """How far the slowest of some canvases is."""

@@ -276,7 +276,7 @@ class Run:
             step: The step of the schedule that they are at.
             logical: Canvases that are paid for without sharing.
         """
-        process, rng = self.process, self.rng
+        process = self.process
         keys = canvas.keys()
         first, kind = distinct(keys)
         open_ = process.is_open(canvas.take(first))
@@ -285,19 +285,14 @@ class Run:
             known = CanvasPredictions(None, np.full(kind.size, -1), 0)
             return Ahead(known, process.look_aheads(canvas, known))
         row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
-        state = rng.bit_generator.state
-        rows = process.ask(canvas.take(first[open_]), step, rng)
         asked = [keys[index] for index in first[open_]]
+        kept = self.memo.recall(asked) if self.memo.capacity else []
+        cost = (len(asked) - sum(one is not None for one in kept)) * process.passes
+        self.allow(cost)  # what is refused draws no random numbers
+        rows = process.ask(canvas.take(first[open_]), step, self.rng)
         if self.memo.capacity:
-            rows = replace(rows, kept=self.memo.recall(asked), keep=True)
-        request = Predict(rows)
-        cost = request.forwarded * process.passes
-        try:
-            self.allow(cost)
-        except SpentError:
-            rng.bit_generator.state = state  # what is refused draws no random numbers
-            raise
-        value = await request
+            rows = replace(rows, kept=kept, keep=True)
+        value = await Predict(rows)
         self.pay(cost, logical * process.passes)
         self.memo.keep(asked, value.kept)
         prediction = CanvasPredictions(value, row_of_kind[kind], cost)
@@ -310,16 +305,14 @@ class Run:
         """Let observers know of a step; it ends the search if the verifier is satisfied: the best of
         the texts that satisfy it is then the one survivor, and complete."""
         satisfied = self.scorer.satisfied(scores.total, scores.spans)
-        if not satisfied.any():
-            self.told.add(
-                self.process.steps, self.nfe, canvas, parent, clean, scores, weight, survivors
-            )
-            return
-        best = int(np.where(satisfied, scores.total, -1).argmax())
-        tokens, logp, index = canvas.tokens.copy(), canvas.logp.copy(), np.array([best])
-        tokens[best], logp[best] = clean.tokens[best], clean.logp[best]
-        ended, survivors = Canvas(tokens, logp), Survivors(index, np.zeros(1), resampled=False)
-        self.told.add(self.process.steps, self.nfe, ended, parent, clean, scores, weight, survivors)
-        text, prediction = ended.take(index), CanvasPredictions(None, np.full(1, -1), 0)
-        self.populate(text, prediction, clean.take(index), scores.take(index))
-        raise SatisfiedError
+        if satisfied.any():
+            best = int(np.where(satisfied, scores.total, -1).argmax())
+            tokens, logp, index = canvas.tokens.copy(), canvas.logp.copy(), np.array([best])
+            tokens[best], logp[best] = clean.tokens[best], clean.logp[best]
+            canvas, survivors = Canvas(tokens, logp), Survivors(index, np.zeros(1), resampled=False)
+            text, prediction = canvas.take(index), CanvasPredictions(None, np.full(1, -1), 0)
+            self.populate(text, prediction, clean.take(index), scores.take(index))
+        step = (canvas, parent, clean, scores, weight, survivors)
+        self.told.add(self.process.steps, self.nfe, *step)
+        if satisfied.any():
+            raise SatisfiedError
