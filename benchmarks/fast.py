@@ -20,7 +20,7 @@ from benchmarks.prefix_cache import counted
 from s3dlm import tasks
 from s3dlm.answers.grading import grade
 from s3dlm.evaluation.statistics import bootstrap
-from s3dlm.models.defaults import defaults_of
+from s3dlm.models.folder import defaults_of
 from s3dlm.models.layers import rms_norm
 from s3dlm.settings import Settings
 

@@ -34,7 +34,7 @@ from benchmarks.models import question_of
 from benchmarks.peers import LiteralAlgorithm1, Loop
 from benchmarks.plain_decoding import plain_decoding
 from s3dlm.models.base import Model
-from s3dlm.models.defaults import defaults_of
+from s3dlm.models.folder import defaults_of
 from s3dlm.settings import Settings
 from s3dlm.verifier import for_task
 

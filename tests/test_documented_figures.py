@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 from benchmarks.tuned import CHOSEN
 
-from s3dlm.models.defaults import defaults_of
 from s3dlm.models.families import FAMILIES
+from s3dlm.models.folder import defaults_of
 from s3dlm.settings import Settings
 
 ROOT = Path(__file__).parents[1]

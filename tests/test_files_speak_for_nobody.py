@@ -13,7 +13,7 @@ import s3dlm
 from s3dlm.errors import ModelError
 from s3dlm.evaluation import calibrate, frames, series
 from s3dlm.evaluation.run import evaluate
-from s3dlm.models.defaults import defaults_in
+from s3dlm.models.folder import defaults_in
 from s3dlm.verifier import names
 from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
 from tests.evaluation.small_run import small_model, small_plan, write_task

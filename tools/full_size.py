@@ -23,9 +23,9 @@ from safetensors.torch import save_file
 
 import s3dlm
 from s3dlm.models.checkpoint import layout
-from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.families import LLADA_NAMES
 from s3dlm.models.family import TransformerConfig
+from s3dlm.models.folder import BUNDLED
 from s3dlm.models.transformer import Transformer
 from tools.networks import llada_config
 

@@ -23,7 +23,7 @@ SMALL = [word for pair in SIZES.items() for word in ("--set", "{}={}".format(*pa
 def app(monkeypatch: pytest.MonkeyPatch, undrawn: None) -> typer.Typer:
     monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
     monkeypatch.setattr(registry, "KNOWN", [*registry.KNOWN, "fake"])
-    monkeypatch.setattr("s3dlm.models.defaults.defaults_of", lambda name: FAKE)
+    monkeypatch.setattr("s3dlm.models.folder.defaults_of", lambda name: FAKE)
     return command_line
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import s3dlm
 from s3dlm.errors import ModelError, VerifierError
-from s3dlm.models.defaults import BUNDLED
+from s3dlm.models.folder import BUNDLED
 from s3dlm.models.transformer import Transformer
 from s3dlm.verifier import as_verifier
 

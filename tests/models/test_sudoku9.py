@@ -17,7 +17,7 @@ from s3dlm import tasks
 from s3dlm.board import BLOCK, draw_search, pieces_of
 from s3dlm.errors import ModelError, PromptError, SettingsError
 from s3dlm.models.base import Model
-from s3dlm.models.defaults import BUNDLED
+from s3dlm.models.folder import BUNDLED
 from s3dlm.models.transformer import Transformer
 from s3dlm.search.methods import METHODS
 from s3dlm.trace import read_trace, write_trace

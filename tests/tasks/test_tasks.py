@@ -14,7 +14,7 @@ from s3dlm import answers, tasks
 from s3dlm.answers.grading import grade
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.inputs import read_json_lines
-from s3dlm.models.defaults import defaults_of
+from s3dlm.models.folder import defaults_of
 from s3dlm.search.methods import METHODS
 from s3dlm.settings import Settings
 from s3dlm.tasks import benchmarks

@@ -25,7 +25,7 @@ from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.figures import styles_of
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import Bars, evaluate
-from s3dlm.models.defaults import BUNDLED as FOLDERS
+from s3dlm.models.folder import BUNDLED as FOLDERS
 from s3dlm.models.registry import load
 from s3dlm.verifier.calibration import CALIBRATION_FILE, bundled, read_calibrations
 

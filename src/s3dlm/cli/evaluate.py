@@ -154,7 +154,7 @@ def reproduce(
         return
     from s3dlm.evaluation import paper
     from s3dlm.evaluation.plan import recommendations as settings_of
-    from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.folder import defaults_of
 
     texts = [*(more or ()), *(() if temperature is None else (f"temperature={temperature}",))]
     fixed, chosen = options.single(options.setting_values(texts)), paper.size_of(size, grading)
@@ -207,7 +207,7 @@ def _run(
     Mistakes and missing data are reported before a large model is loaded."""
     from s3dlm import tasks
     from s3dlm.evaluation.plan import load_problems
-    from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.folder import defaults_of
     from s3dlm.models.registry import check_model_name
     from s3dlm.verifier import check_verifier
 

@@ -88,7 +88,7 @@ def generate(
     from s3dlm import engine, tasks
     from s3dlm import trace as traces
     from s3dlm.job import OWN_PACE
-    from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.folder import defaults_of
     from s3dlm.search.methods import DEFAULT, find_method
     from s3dlm.settings import Settings, fields, has
 
@@ -185,7 +185,7 @@ def _check(asked: Settings, prompt: str, task: str | None, infill: str | None) -
 def _check_known(model: str, task: str | None, question: str) -> None:
     """A small model that knows a few tasks is not asked anything else by mistake."""
     from s3dlm import tasks
-    from s3dlm.models.defaults import BUNDLED, defaults_of
+    from s3dlm.models.folder import BUNDLED, defaults_of
 
     known = defaults_of(model)
     if (why := tasks.outside(model, known.tasks, task, question)) is None:
@@ -201,7 +201,7 @@ def _check_known(model: str, task: str | None, question: str) -> None:
 def _examples(model: str) -> str:
     """Commands that ask a model what it knows."""
     from s3dlm import tasks
-    from s3dlm.models.defaults import BUNDLED, defaults_of
+    from s3dlm.models.folder import BUNDLED, defaults_of
 
     named = "" if model == "tiny" else f" --model {model}"
     if model not in BUNDLED:

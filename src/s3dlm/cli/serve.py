@@ -64,7 +64,7 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(error.name or "fastapi", "serve") from error
-    from s3dlm.models.defaults import defaults_of
+    from s3dlm.models.folder import defaults_of
     from s3dlm.models.registry import check_model_name
     from s3dlm.search.methods import DEFAULT
     from s3dlm.server.app import create_app

@@ -26,8 +26,7 @@ from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.records import six_digits, write_atomic
 from s3dlm.evaluation.statistics import CalibrationReport, mean
-from s3dlm.models.defaults import BUNDLED
-from s3dlm.models.folder import HUB_ID, cached_folder
+from s3dlm.models.folder import BUNDLED, HUB_ID, cached_folder
 from s3dlm.verifier import bundled_verifiers, calibration, for_task
 from s3dlm.verifier.base import score_texts
 from s3dlm.verifier.calibration import Fit, GradedAnswer

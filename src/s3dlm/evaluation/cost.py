@@ -20,7 +20,7 @@ from s3dlm import tasks
 from s3dlm.errors import SettingsError, short_repr, unknown_name
 from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.plan import Condition
-from s3dlm.models.defaults import defaults_of
+from s3dlm.models.folder import defaults_of
 from s3dlm.settings import Settings
 
 UTILISATION = 0.3

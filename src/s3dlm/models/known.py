@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from s3dlm.inputs import find_entry_points
-from s3dlm.models.defaults import BUNDLED
 from s3dlm.models.families import FAMILIES
-from s3dlm.models.folder import cached_folder, revision_of
+from s3dlm.models.folder import BUNDLED, cached_folder, revision_of
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
 

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
 from s3dlm.inputs import Registry, find_entry_points, load_entry_point
 from s3dlm.models.base import EVERY_METHOD, Model
-from s3dlm.models.defaults import BUNDLED, DEFAULTS_FILE, defaults_in
 from s3dlm.models.families import find_family
-from s3dlm.models.folder import find_folder, read_json, revision_of
+from s3dlm.models.folder import (
+    BUNDLED,
+    DEFAULTS_FILE,
+    defaults_in,
+    find_folder,
+    read_json,
+    revision_of,
+)
 from s3dlm.models.known import ENTRY_POINTS, KNOWN
 from s3dlm.tasks.prompts import read as read_prompts
 from s3dlm.verifier.calibration import calibrations_in

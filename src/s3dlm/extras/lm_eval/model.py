@@ -27,7 +27,7 @@ from s3dlm import engine, tasks
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 from s3dlm.extras.lm_eval import likelihood
 from s3dlm.models.base import Defaults, Model, Tokenizer
-from s3dlm.models.defaults import defaults_of
+from s3dlm.models.folder import defaults_of
 from s3dlm.models.registry import load
 from s3dlm.settings import Settings
 from s3dlm.verifier import as_verifier, for_task, own

@@ -17,7 +17,7 @@ import datasets
 
 from s3dlm import tasks
 from s3dlm.answers import grading
-from s3dlm.models.defaults import defaults_of
+from s3dlm.models.folder import defaults_of
 from s3dlm.tasks.prompts import read
 
 
