@@ -21,7 +21,7 @@ from pydantic import ConfigDict, TypeAdapter
 from s3dlm import tasks as benchmarks
 from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.errors import SettingsError, unknown_name
-from s3dlm.models import defaults as models
+from s3dlm.models import folder as models
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings, fields
 from s3dlm.tasks import Loaded
