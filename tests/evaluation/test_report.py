@@ -293,6 +293,16 @@ def test_curves_compare_what_was_asked_of_all(run: RecordedRun) -> None:
     assert list(points.accuracy) == [pytest.approx(sum(r.correct for r in common) / 4)]
 
 
+def test_scores_are_counted_from_the_first_step_to_the_last(run: RecordedRun) -> None:
+    s3 = run.main(run.tasks[0])["s3"]
+    rising = [dataclasses.replace(run.records[s3][0], scores=((2, 2), (50, 98), (98, 98)))]
+    frame = series.scores(told(run, {s3: rising}), series.finished_texts(run, "fixed"))
+    steps = {at: frame[frame.progress == at].set_index("score").share for at in (0.0, 0.5, 1.0)}
+    assert [list(share[share > 0]) for share in steps.values()] == [[1.0], [0.5, 0.5], [1.0]]
+    assert (steps[0.0].idxmax(), steps[1.0].idxmax()) == pytest.approx((0.02, 0.98))
+    assert frame[frame.progress.isna()].share.sum() == pytest.approx(1)  # without search
+
+
 def test_figure_1_d_and_e_show_all_finished_texts(run: RecordedRun) -> None:
     frame = series.finished_texts(run, "fixed")
     for how, label in (("direct", "best_of_k"), ("s3", "s3")):
