@@ -1,6 +1,6 @@
 """Structured output in figures: `python -m benchmarks.structure [--schemas 200] [--problems 50]`.
 
-Schemas by chance on the bundled `tiny` and on a random network of LLaDA's shape with its tokens: share of valid
+Random schemas on the bundled `tiny` and on a random network of LLaDA's shape with its tokens: share of valid
 answers, passes per token, and time of the grammar; and accuracy on arithmetic as free text, as JSON, and as a
 regular expression of the model's own words. `triples --count 10000` tries the guarantee instead.
 """
@@ -8,6 +8,7 @@ regular expression of the model's own words. `triples --count 10000` tries the g
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import re
@@ -36,7 +37,9 @@ def schemas(model: Model, count: int) -> None:
 
     asked = valid = tokens = passes = 0
     seconds = own = 0.0
-    for seed in range(count):
+    for seed in itertools.count():
+        if asked == count:
+            break
         wanted = schema(random.Random(seed))
         needed = shortest(model, wanted)
         if needed + ROOM > LONGEST:

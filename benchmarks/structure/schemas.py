@@ -1,4 +1,4 @@
-"""JSON schemas by chance: nested objects, arrays, enums, bounded numbers, patterns and texts of any script."""
+"""Random JSON schemas: nested objects, arrays, enums, bounded numbers, patterns and texts of any script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ WORDS = (
     "line\nbreak",
     "x" * 12,
 )
-PATTERNS = ("^[A-Z]{2}-[0-9]{3}$", "^(ja|nein)$", "^[a-f0-9]+$", "^\\d{4}-\\d{2}$")
+PATTERNS = (
+    "^[A-Z]{2}-[0-9]{3}$",
+    "^(ja|nein)$",
+    "^[a-f0-9]+$",
+    "^\\d{4}-\\d{2}$",
+    "^[a-zA-Z0-9]+#[0-9]+$",
+    "[0-9]+!$",
+    '^[^"]*"\\w+"$',
+)
 
 
 def schema(rng: random.Random, depth: int = 3) -> dict[str, Any]:

@@ -72,6 +72,37 @@ def test_other_grammars(tiny: s3dlm.Model, grammar: Any, expression: str) -> Non
         assert re.fullmatch(expression, text)
 
 
+HARD_TO_END = (
+    r"[A-Za-z ]+\n[0-9]+",
+    r"[^!]*!",
+    r".*\\boxed\{[0-9]+\}",
+    r"[\w .]+ <answer>[0-9]+</answer>",
+    r"([a-z]+#|[^a-z]{2,}Z)[A-Za-z0-9]+~",
+    r"(?:ab|c)*\d{3}-\S",
+)
+
+
+@pytest.mark.parametrize("expression", HARD_TO_END)
+def test_an_end_that_many_other_tokens_could_put_off_is_found(
+    tiny: s3dlm.Model, expression: str
+) -> None:
+    """As a regular expression, as a part of JSON, and in a Lark grammar."""
+    wanted = {
+        "type": "array",
+        "items": {"type": "string", "pattern": f"^{expression}$"},
+        "minItems": 2,
+    }
+    lark = 'start: "Say " /' + expression.replace("/", r"\/") + "/"
+    decoding = {"method": "greedy", "gen_length": 40}
+    found = s3dlm.generate(tiny, QUESTION, grammar=re.compile(expression), **decoding)
+    assert re.fullmatch(expression, found.text)
+    found = s3dlm.generate(tiny, QUESTION, grammar=wanted, **decoding)
+    assert len(found.parsed) > 1
+    assert all(re.fullmatch(expression, each) for each in found.parsed)
+    found = s3dlm.generate(tiny, QUESTION, grammar=lark, **decoding)
+    assert re.fullmatch(f"Say {expression}", found.text)
+
+
 def test_the_end_stays_in_reach_of_a_model_that_never_ends(tiny: s3dlm.Model) -> None:
     """An integer without bounds fills the canvas and no more."""
     wanted = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -98,7 +129,7 @@ def test_log_probabilities_are_those_of_what_is_allowed(tiny: s3dlm.Model) -> No
         ({"type": "string", "minLength": 99}, "choose gen_length=10[0-9] or more"),
         ({"type": "array", "uniqueItems": True}, "uniqueItems"),
         ({"type": "integer", "multipleOf": 999983}, "multipleOf"),
-        ({"$ref": "#"}, "no text of the json grammar"),
+        ({"$ref": "#"}, "no end of the json grammar was found"),
         (re.compile("(?=a)"), "look-around"),
         (re.compile("((a{1000}){1000}){1000}"), "repeats a part more than"),
         ("start: x", "unknown name"),

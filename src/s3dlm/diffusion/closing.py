@@ -1,12 +1,14 @@
 """A model's tokens as grammars see them, and the ways to the end of a text.
 
 A way is found on a copy of the matcher, by what closes a text soonest: a quote inside a string, a bracket
-elsewhere, then a digit rather than a letter. It need not be the shortest there is, but it is one.
+elsewhere, then a digit rather than a letter; or by short texts of the regular expressions in the grammar. It
+need not be the shortest there is, but it is one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,6 +50,8 @@ class Vocabulary:
     free: int | None  # the token that stands only where the text is free
     ends: Ids
     bytes_: Ids  # one for each byte; none if no text can be forced for ever
+    samples: tuple[Ids, ...] = ()  # short texts of the grammar's expressions
+    quote: Ids = ()  # of JSON, which needs no such text where a string may end
 
     @property
     def end(self) -> int:
@@ -124,21 +128,47 @@ def shortest(vocabulary: Vocabulary, matcher: LLMatcher) -> Ids | None:
 
 def quick(vocabulary: Vocabulary, matcher: LLMatcher) -> Ids | None:
     """The way to the end that takes the first closing token everywhere; if that goes round in circles,
-    the one that was taken least. None: there is none of `FARTHEST` tokens."""
-    for fair, most in ((False, STRAIGHT), (True, FARTHEST)):
+    the one that writes texts of the grammar's expressions where they fit; then the one that takes what was taken
+    least. None: there is none of `FARTHEST` tokens."""
+    everything = len(vocabulary.orders[0])
+    ways = (((), 1, STRAIGHT), (vocabulary.samples, 1, STRAIGHT), ((), everything, FARTHEST))
+    for samples, width, most in ways:
         now, path, taken = matcher.deep_copy(), list[int](), Counter[int]()
+        left = samples  # since the last other token; the same one may fit again and again
         while len(path) <= FARTHEST and taken.total() <= most and not now.is_error():
             if now.is_accepting():
                 return merged(vocabulary, matcher, path)
             step = forced(vocabulary, now)
-            if not step:
-                forks = options(vocabulary, now, WIDTH if fair else 1)
-                step = sorted(forks, key=taken.__getitem__)[:1]
+            if step:
+                left = samples
+            elif fits := _fitting(vocabulary, now, left):
+                step, left = [*fits], tuple(each for each in left if each != fits)
+            else:
+                forks = options(vocabulary, now, width)
+                step, left = sorted(forks, key=taken.__getitem__)[:1], samples
                 taken.update(step)
             if not step or not now.consume_tokens(step):
                 break
             path += step
     return None
+
+
+def _fitting(vocabulary: Vocabulary, matcher: LLMatcher, samples: Sequence[Ids]) -> Ids:
+    """The first of some texts that may follow; nothing if none may, or a string may end here."""
+    if not samples or (vocabulary.quote and _takes(matcher, vocabulary.quote)):
+        return ()
+    return next((each for each in samples if _takes(matcher, each)), ())
+
+
+def _takes(matcher: LLMatcher, tokens: Ids) -> bool:
+    """Whether all of these tokens may follow."""
+    return matcher.validate_tokens([*tokens]) == len(tokens)
+
+
+def in_tokens(vocabulary: Vocabulary, texts: Iterable[str]) -> tuple[Ids, ...]:
+    """Texts that are neither empty nor too long, in tokens."""
+    read = vocabulary.tokenizer.greedy_tokenize
+    return tuple(tuple(read(text)) for text in texts if 0 < len(text) <= FARTHEST)
 
 
 def options(vocabulary: Vocabulary, matcher: LLMatcher, most: int) -> list[int]:
@@ -156,7 +186,7 @@ def merged(vocabulary: Vocabulary, matcher: LLMatcher, path: list[int]) -> Ids:
     found = [path, tokenizer.tokenize_bytes(text)]
     with suppress(UnicodeDecodeError):  # the end of a character whose beginning is on the canvas
         found.append(tokenizer.greedy_tokenize(text.decode()))
-    fitting = [each for each in found if matcher.validate_tokens(each) == len(each)]
+    fitting = [each for each in found if _takes(matcher, tuple(each))]
     return tuple(sorted(fitting, key=len)[0])
 
 

@@ -26,12 +26,14 @@ from s3dlm.diffusion.closing import (
     Words,
     forced,
     ids,
+    in_tokens,
     mask,
     options,
     quick,
     shortest,
 )
 from s3dlm.diffusion.grammar import Grammar
+from s3dlm.diffusion.samples import samples
 from s3dlm.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -74,11 +76,15 @@ def compiled(vocabulary: Vocabulary, grammar: Grammar) -> Compiled:
         )
     if grammar.kind != "lark":  # one expression alone, and those of JSON, end before what follows
         vocabulary = replace(vocabulary, bytes_=())
-    way = shortest(vocabulary, matcher)
+    texts, quotes = in_tokens(vocabulary, samples(grammar)), in_tokens(vocabulary, ['"'])
+    quote = quotes[0] if grammar.kind == "json" else ()
+    vocabulary = replace(vocabulary, samples=texts, quote=quote)
+    way = next((each for each in vocabulary.samples if _ends(matcher, each)), None)
+    way = shortest(vocabulary, matcher) if way is None else way
     if way is None:
         raise SettingsError(
-            f"no text of the {grammar.kind} grammar was found within {FARTHEST} tokens; give a grammar "
-            "of shorter texts"
+            f"no end of the {grammar.kind} grammar was found within {FARTHEST} tokens; give a grammar whose "
+            "end is easier to reach"
         )
     return Compiled(vocabulary, matcher, way)
 
