@@ -77,7 +77,7 @@ def _part(kind: str, value: Any) -> str:
         case "ATOMIC_GROUP":
             return _text(value)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            return _text(value[2]) * value[0]
+            return _text(value[2]) * int(value[0])
         case "AT":
             return ""
     raise ValueError(f"{kind} has no text of its own")
@@ -97,7 +97,7 @@ def _is(char: str, kind: Any, value: Any) -> bool:
     """Whether a member of a class stands for a character."""
     match kind.name:
         case "LITERAL":
-            return ord(char) == value
+            return bool(ord(char) == value)
         case "RANGE":
             return bool(value[0] <= ord(char) <= value[1])
         case "CATEGORY":
