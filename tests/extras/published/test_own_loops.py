@@ -13,17 +13,21 @@ from s3dlm.engine import generate
 from s3dlm.errors import SettingsError, TemperatureWarning
 from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score
-from tests.laws.test_other_methods import START, Canvas, assert_agree, revealed_logp
 from tests.laws.toy import (
     LENGTH,
     MASK,
+    START,
     TOY,
+    Canvas,
     ToyDenoiser,
+    assert_agree,
+    canvas_of,
     draw,
     filled,
     log_p,
     look_ahead,
     propose,
+    revealed_logp,
     reward,
     sample,
     whole_runs,
@@ -35,7 +39,7 @@ ENOUGH = 3 / 7  # a reward that some texts have exactly, and that is enough, too
 
 def rewards(method: str, runs: int, **options: object) -> np.ndarray:
     found = whole_runs(method, runs, **options)
-    return np.array([reward(tuple(map(int, one.text))) for one in found])
+    return np.array([reward(canvas_of(one.text)) for one in found])
 
 
 def literal_prism(count: int, rng: np.random.Generator) -> float:
@@ -220,7 +224,7 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
             text, passes = literal_unmaskfork(texts)
             options = {"particles": texts, "steps": LENGTH, "block_length": 2}
             result, _ = sample("unmaskfork", 0, **options)
-            assert reward(tuple(map(int, result.text))) == reward(text)
+            assert reward(canvas_of(result.text)) == reward(text)
             assert result.nfe == passes
             first, _ = sample("unmaskfork", 1, selection="first", **options)
             assert [one.text for one in first.survivors] == [one.text for one in result.survivors]
@@ -234,7 +238,7 @@ class Partial:
     name, satisfied_at = "partial", ENOUGH
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(reward(tuple(map(int, text))))
+        return Score(reward(canvas_of(text)))
 
     def score_partial(self, prompt: str, text: str) -> Score:
         return Score(float(np.mean([{"2": 1.0, HOLE: 0.4}.get(mark, 0.1) for mark in text])))
@@ -284,9 +288,29 @@ def test_vgb_is_its_authors_walk() -> None:
     rng = np.random.default_rng(8)
     literal = [literal_vgb(rng) for _ in range(900)]
     found = whole_runs("vgb", 250, Partial(), particles=1)
-    rewarded = np.array([reward(tuple(map(int, one.text))) for one in found])
+    rewarded = np.array([reward(canvas_of(one.text)) for one in found])
     assert_agree(rewarded, np.array([one for one, _ in literal]))
     assert_agree(1 / np.array([one.nfe for one in found]), 1 / np.array([n for _, n in literal]))
+
+
+def test_a_walk_of_vgb_that_finds_nothing_good_only_goes_ahead_after_eight_moves_per_position() -> (
+    None
+):
+    """It ends as soon as its text is full then: at once, or after as many moves as positions are masked."""
+
+    class Unhappy(Partial):
+        satisfied_at = 1.0
+
+        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+            return Score(0.5)
+
+    left = set[int]()
+    for seed in range(12):
+        _, steps = sample("vgb", seed, Unhappy())
+        hidden = int((steps[8 * LENGTH - 1].tokens == MASK).sum())
+        assert len(steps) == 8 * LENGTH + hidden
+        left.add(hidden)
+    assert left >= {0, 2}
 
 
 def test_walks_of_vgb_without_chance_all_have_their_ways() -> None:
