@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from s3dlm.search.method import Ending, Method
-from s3dlm.search.options import OneOf, Share, Size, more, setting
+from s3dlm.search.method import Ending, LookAheads, Method, Population
+from s3dlm.search.options import OneOf, Share, more, setting
 from s3dlm.search.particles import Canvas, Ints, Particles, Process
 from s3dlm.search.remask import REMASKINGS, Remasking, positions
 from s3dlm.search.rounds import attempt, rounds, sample, with_cost_of
@@ -33,14 +33,12 @@ class Restarts(Method):
     verifier = "checker"
     cost = "1 + T·N"
 
-    particles: Size = setting(4, "partly denoised answers kept after every step (N)")
-    look_aheads: int = setting(
-        16, "texts read per child, from one forward pass; the best counts", ge=1, le=1000
-    )
+    particles: Population = 4
+    look_aheads: LookAheads = 16
     child_sampling: Literal["independent", "distinct"] = more(
         "distinct", "whether the children of a step must differ"
     )
-    selection: Ending = setting("best_seen", "how the answer is chosen among the survivors")
+    selection: Ending = "best_seen"
 
     def search(self, run: Run, start: Canvas | None = None) -> Coroutine[Any, Any, Particles]:
         return sample(run, self.size, "every step", self.child_sampling, start=start)
