@@ -99,6 +99,26 @@ def test_a_method_says_what_it_costs_at_most(method: str) -> None:
     }
     sizes["rounds"] = getattr(settings.search, "rounds", 0)
     assert eval(formula, {}, sizes) == settings.most_nfe
+    passes = settings.search.passes(settings.decoding.steps, settings.decoding)
+    assert settings.replace(guidance=1.0).most_nfe == settings.most_nfe + passes
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "vgb"])
+def test_a_method_says_how_many_texts_it_has_verified_at_most(method: str) -> None:
+    """By the model as judge each is a pass; what reads partial texts cannot be the model."""
+    settings, seen = small(method), list[str]()
+
+    def judge(question: str, text: str, confidence: float | None) -> float:
+        seen.append(text)
+        return 0.5
+
+    search(settings, verifier=judge)
+    most = settings.search.texts(settings.decoding.steps)
+    assert len(seen) <= most
+    assert bool(seen) == bool(most) == (settings.search.verified != "never")
+    if most:
+        judged = settings.replace(verifier="self").most_nfe
+        assert judged == settings.replace(verifier="paper").most_nfe + most
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -60,6 +60,19 @@ def test_it_decodes_as_the_baseline_and_costs_no_more() -> None:
         assert vote.survivors[0].text == plain.survivors[0].text
 
 
-def test_the_server_does_not_stream_tokens_that_the_vote_may_replace() -> None:
-    assert not keeps_revealed_tokens(Settings("temporal_vote"))
-    assert keeps_revealed_tokens(Settings("baseline"))
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        (Settings("baseline"), True),
+        (Settings("temporal_vote"), False),  # the vote may choose another text
+        (Settings("s3"), True),
+        (Settings("s3", budget=60), False),  # of which a later search may be better
+        (Settings("revise"), False),
+        (Settings("hex"), False),
+    ],
+    ids=repr,
+)
+def test_the_server_streams_no_tokens_that_the_search_may_replace(
+    settings: Settings, kept: bool
+) -> None:
+    assert keeps_revealed_tokens(settings) == kept

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Coroutine
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from s3dlm.search.rounds import attempt, rounds, sample, with_cost_of
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
 from s3dlm.search.step import Outcome
+
+if TYPE_CHECKING:
+    from s3dlm.diffusion.decoding import Decoding
 
 Remask = Annotated[str, OneOf("remask", REMASKINGS)]
 
@@ -116,7 +119,8 @@ class Revise(Restarts):
             run, search, rows=size, limit=limit, process=process, round=number, places=places
         )
 
-    def most_passes(self, steps: int, decoding: Any, judged: int = 0) -> int:
-        once = super().passes(steps, decoding) * (2 if decoding.guidance else 1)
-        once += judged * (self.texts(steps) + 2 * self.size)
-        return (self.rounds + 1) * once if self.budget is None else self.budget
+    def passes(self, steps: int, decoding: Decoding) -> int:
+        return (self.rounds + 1) * super().passes(steps, decoding)
+
+    def texts(self, steps: int) -> int:
+        return (self.rounds + 1) * (super().texts(steps) + 2 * self.size)
