@@ -109,6 +109,8 @@ def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
     steps, result = search(settings, unsure())
     lasts = last_steps(steps)
     assert len({step.index for step in lasts}) > 1
+    _, *later = [step for step in steps if step.index == 0]
+    assert all((step.parent < 0).all() for step in later)  # they descend from nobody before them
     finished = [step.tokens[child] for step in lasts for child in step.survivor]
     assert len(finished) == len(result.survivors) == settings.search.size
     for survivor, tokens in zip(result.survivors, finished, strict=True):

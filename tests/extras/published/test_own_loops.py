@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from s3dlm.diffusion.blocks import reveals
 from s3dlm.engine import generate
 from s3dlm.errors import SettingsError, TemperatureWarning
+from s3dlm.extras.published import trees
 from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score
 from tests.laws.toy import (
@@ -165,8 +167,8 @@ def test_lookum_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None
         assert abs(literal.mean() - other.mean()) > 4 * math.hypot(literal.std(), other.std()) / 30
 
 
-def literal_unmaskfork(texts: int) -> tuple[Canvas, int]:
-    """A tree over deterministic ways to decode; every way and canvas is computed once."""
+def literal_unmaskfork(texts: int, shares: Sequence[float]) -> tuple[Canvas, int]:
+    """A tree over deterministic ways to decode, to these shares of masks; every canvas is computed once."""
     seen: set[Canvas] = set()
 
     def decode(canvas: Canvas, way: tuple[str, int], left: float) -> Canvas:
@@ -189,17 +191,15 @@ def literal_unmaskfork(texts: int) -> tuple[Canvas, int]:
     best = (-1.0, START)
     for _ in range(texts):
         node: tuple[int, ...] = ()
-        while len(node) < 8 and all((*node, i) in tree for i in range(6)):
+        while len(node) < len(shares) and all((*node, i) in tree for i in range(6)):
             visits = len(tree[node][1])
             node = max(
                 ((*node, i) for i in range(6)),
                 key=lambda n: np.mean(tree[n][1]) + math.sqrt(math.log(visits) / len(tree[n][1])),
             )
-        if len(node) < 8:
+        if len(node) < len(shares):
             action = next(i for i in range(6) if (*node, i) not in tree)
-            canvas = decode(
-                tree[node][0], ways[action], int((0.9 - 0.1 * len(node) + 1e-9) * LENGTH)
-            )
+            canvas = decode(tree[node][0], ways[action], int(shares[len(node)] * LENGTH))
             node = (*node, action)
             tree[node] = (canvas, [])
         text = decode(tree[node][0], ways[0], 0)
@@ -211,6 +211,8 @@ def literal_unmaskfork(texts: int) -> tuple[Canvas, int]:
 
 def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
     """On several toys, as nothing is by chance: the same text as the literal version, and as many passes."""
+    tenths = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
+    assert pytest.approx(tenths) == trees.RATIOS
     differ = 0
     for toy in range(8):
 
@@ -220,8 +222,15 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
             return np.random.default_rng([toy, seed]).normal(size=(LENGTH, 4)) * 1.2
 
         monkeypatch.setattr(ToyDenoiser, "logits", staticmethod(logits))
-        for texts in (1, 5, 12, 40):
-            text, passes = literal_unmaskfork(texts)
+        for texts, shares in (
+            (1, tenths),
+            (5, tenths),
+            (12, tenths),
+            (40, tenths),
+            (40, tenths[4:6]),
+        ):
+            monkeypatch.setattr(trees, "RATIOS", shares)  # few: a tree that has no more forks
+            text, passes = literal_unmaskfork(texts, shares)
             options = {"particles": texts, "steps": LENGTH, "block_length": 2}
             result, _ = sample("unmaskfork", 0, **options)
             assert reward(canvas_of(result.text)) == reward(text)
